@@ -1,0 +1,100 @@
+"""Everything that the memory raises, beside the session engine's own errors (`pulse.errors`).
+
+    HippocampusError
+    ├── UnknownJobTypeError        the job type has no consumer; the message lists those that have (also a ValueError)
+    ├── JobFencedError             the job was given to another worker; drop what you did, it is not lost
+    ├── WatermarkMovedError        another job consolidated this slice; nothing was written, run again
+    ├── EmbeddingDimensionError    a vector has the wrong number of dimensions (also a ValueError)
+    └── ProviderError              a model could not answer
+        ├── TransientProviderError     transport: try again later (5xx, time-out, connection, cut body)
+        │   └── RateLimitedError       429: try again after `retry_after_seconds`; `daily` says that the day's quota is gone
+        └── PermanentProviderError     meaning: trying again as it is will not help (bad key, unknown model, bad request)
+            ├── BlockedReplyError      the provider refused the content
+            └── MalformedReplyError    the reply is not what was asked for, after one repair try; `raw_reply` keeps it
+"""
+
+from __future__ import annotations
+
+
+class HippocampusError(Exception):
+    """Base of every error of the memory."""
+
+
+class UnknownJobTypeError(HippocampusError, ValueError):
+    """No consumer works off this type of job."""
+
+
+class JobFencedError(HippocampusError):
+    """The job runs elsewhere by now. Whatever this attempt computed must be dropped."""
+
+
+class WatermarkMovedError(HippocampusError):
+    """The thread's watermark is not where it was when the slice was read. Nothing was written."""
+
+
+class EmbeddingDimensionError(HippocampusError, ValueError):
+    """A vector has the wrong number of dimensions for the column that would hold it."""
+
+
+class ProviderError(HippocampusError):
+    """A model could not answer.
+
+    Attributes:
+        code: the HTTP status as text, or a word of the provider (``timeout``, ``connection``), for metrics.
+        raw_reply: what the provider did say, kept as evidence; None where nothing arrived.
+    """
+
+    def __init__(self, message: str, *, code: str = "error", raw_reply: str | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.raw_reply = raw_reply
+
+
+class TransientProviderError(ProviderError):
+    """A fault of transport: the same call may succeed later.
+
+    Attributes:
+        retry_after_seconds: how long the provider asked to wait; None where it did not say.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str = "error",
+        raw_reply: str | None = None,
+        retry_after_seconds: float | None = None,
+    ) -> None:
+        super().__init__(message, code=code, raw_reply=raw_reply)
+        self.retry_after_seconds = retry_after_seconds
+
+
+class RateLimitedError(TransientProviderError):
+    """The provider's quota is used up (429).
+
+    Attributes:
+        daily: the quota that is gone is the day's: wait for hours, not for seconds.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        raw_reply: str | None = None,
+        retry_after_seconds: float | None = None,
+        daily: bool = False,
+    ) -> None:
+        super().__init__(message, code="429", raw_reply=raw_reply, retry_after_seconds=retry_after_seconds)
+        self.daily = daily
+
+
+class PermanentProviderError(ProviderError):
+    """A fault of meaning: the same call will fail again."""
+
+
+class BlockedReplyError(PermanentProviderError):
+    """The provider refused to answer this content."""
+
+
+class MalformedReplyError(PermanentProviderError):
+    """The reply breaks the schema, also after one repair try. `raw_reply` holds the last one whole."""

@@ -1,0 +1,51 @@
+"""The two protocols that stand between the memory and a model. Batch first: one call, many inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, Protocol, TypeAlias
+
+from hippocampus.records import ConversationSlice, Reflection, Summary, Vector
+
+#: What a vector is for. Documents and queries are embedded differently by models that pair them.
+EmbeddingTask: TypeAlias = Literal["document", "query"]
+
+
+class Generator(Protocol):
+    """Draws summaries, facts and insights from slices of conversation.
+
+    Every method answers in the order of its input, one reply per slice, and raises
+    `hippocampus.errors.ProviderError` for the whole batch where one slice fails: a failure is
+    never an empty reply. The text of a conversation is data, never an instruction.
+    """
+
+    @property
+    def name(self) -> str:
+        """The provider's name: ``gemini``, ``local``."""
+
+    async def summarize(self, slices: Sequence[ConversationSlice]) -> list[Summary]:
+        """Summarise each slice in at most 200 characters."""
+
+    async def reflect(self, slices: Sequence[ConversationSlice]) -> list[Reflection]:
+        """Draw facts and insights from each slice."""
+
+    async def close(self) -> None:
+        """Close what the provider holds open. Idempotent."""
+
+
+class Embedder(Protocol):
+    """Turns texts into vectors of `hippocampus.records.EMBEDDING_DIMENSIONS` floats, L2-normalised."""
+
+    @property
+    def model(self) -> str:
+        """The model's name, stored with every vector: two models are never mixed in one search."""
+
+    async def embed(self, texts: Sequence[str], task: EmbeddingTask) -> list[Vector]:
+        """Embed each text, in order; a text over the model's limit is embedded in chunks and averaged.
+
+        Raises:
+            ProviderError: the whole batch failed.
+        """
+
+    async def close(self) -> None:
+        """Close what the embedder holds open. Idempotent."""

@@ -1,0 +1,167 @@
+"""The records of the memory: what goes into a provider, what comes out, what is stored."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal, TypeAlias
+from uuid import UUID
+
+#: Dimensions of every stored vector.
+EMBEDDING_DIMENSIONS = 1536
+
+#: A vector of EMBEDDING_DIMENSIONS floats, L2-normalised.
+Vector: TypeAlias = list[float]
+
+FactType: TypeAlias = Literal["preference", "rule", "profile", "custom"]
+MemoryType: TypeAlias = Literal["episodic", "semantic", "summary"]
+Importance: TypeAlias = Literal["high", "medium", "low"]
+
+
+class JobType(str, enum.Enum):
+    """What a consolidation job does. Each member has a consumer."""
+
+    FAST_REPLAY = "fast_replay"  # slice -> episodic memory, summary, vectors of the slice's messages
+    DEEP_REFLECTION = "deep_reflection"  # slice -> facts and insights
+    FULL_CONSOLIDATION = "full_consolidation"  # both, in this order
+
+
+class JobStatus(str, enum.Enum):
+    """Where a consolidation job stands; mirrored from the queue in the same transaction."""
+
+    PENDING = "pending"  # -> running, cancelled
+    RUNNING = "running"  # -> completed, failed, cancelled; pending again when it is to be retried
+    COMPLETED = "completed"  # end
+    FAILED = "failed"  # -> pending, by hand
+    CANCELLED = "cancelled"  # end
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """One message of a conversation, as a provider sees it."""
+
+    sequence_num: int
+    author: str  # 'user', 'model', 'tool', or a person's or agent's name
+    role: Literal["user", "assistant", "tool"]
+    text: str
+    occurred_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConversationSlice:
+    """Consecutive turns of one thread: the unit of consolidation."""
+
+    turns: tuple[Turn, ...]  # ascending by sequence_num, never empty
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """Tokens of one call, as the provider counts them."""
+
+    prompt_tokens: int = 0
+    output_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Which prompt and which model made something."""
+
+    provider: str  # 'gemini', 'local'
+    model: str  # the version as the reply gives it
+    prompt_hash: str  # SHA-256, hex, of the prompt's file; of the rules' text for a provider without prompts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """A slice in at most 200 characters, third person."""
+
+    text: str
+    origin: Origin
+    usage: Usage = field(default_factory=Usage)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtractedFact:
+    """A fact that a provider drew from a slice; validated, not yet stored."""
+
+    fact_type: FactType
+    key: str  # 1 to 255 characters, snake_case English where the provider chooses it
+    value: Any  # a JSON value that is neither null nor empty
+    confidence: float  # 0.0 to 1.0
+    source_seqs: tuple[int, ...]  # the turns that say so; ascending, within the slice, never empty
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtractedInsight:
+    """A conclusion that a provider drew from a slice; validated, not yet stored."""
+
+    content: str  # never blank
+    importance: Importance
+    source_seqs: tuple[int, ...]  # as in ExtractedFact
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reflection:
+    """What a deep reflection found in one slice. Both may be empty: then there was nothing to find."""
+
+    facts: tuple[ExtractedFact, ...]
+    insights: tuple[ExtractedInsight, ...]
+    origin: Origin
+    usage: Usage = field(default_factory=Usage)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsolidationJob:
+    """A row of ``consolidation_jobs``."""
+
+    id: UUID
+    thread_id: UUID
+    job_type: JobType
+    status: JobStatus = JobStatus.PENDING
+    attempts: int = 0
+    result: Mapping[str, Any] = field(default_factory=dict)
+    error: str | None = None
+    raw_reply: str | None = None
+    started_at: datetime | None = None
+    completed_at: datetime | None = None
+    created_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """A row of ``memories``. `retention_score` is computed by the database when it is read."""
+
+    id: UUID
+    thread_id: UUID | None
+    user_id: str
+    app_name: str
+    memory_type: MemoryType
+    content: str
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    embedding: Vector | None = None
+    retention_score: float = 1.0
+    access_count: int = 0
+    from_seq: int | None = None
+    upto_seq: int | None = None
+    created_at: datetime | None = None
+    occurred_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """A current row of ``facts``."""
+
+    id: UUID
+    thread_id: UUID | None
+    user_id: str
+    app_name: str
+    fact_type: FactType
+    key: str
+    value: Any
+    confidence: float = 1.0
+    source_seqs: tuple[int, ...] = ()
+    valid_from: datetime | None = None
+    valid_until: datetime | None = None
+    recorded_at: datetime | None = None

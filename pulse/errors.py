@@ -1,0 +1,71 @@
+"""Everything that the session engine raises.
+
+    PulseError
+    ├── InvalidInputError          the call itself is wrong; mend the named argument (also a ValueError)
+    │   ├── EventTooLargeError     the event is over the policy's limit; store the payload elsewhere, append a reference
+    │   └── StateTooLargeError     the merged state would be over the policy's limit; remove keys or split it
+    ├── SessionNotFoundError       no such session for this app and user (also a LookupError)
+    ├── SessionExistsError         create_session with an id that is taken
+    ├── ConcurrencyConflictError   the session moved on since it was read; read it again, recompute, append again
+    ├── EventConflictError         the event id is taken by an event with other content; use a new id
+    └── SchemaError                the database is not at this program's schema; the message names the command to run
+
+The database speaks in SQLSTATEs of class ``HP``; `from_postgres` maps each to one class. No message is parsed.
+"""
+
+from __future__ import annotations
+
+import asyncpg
+
+
+class PulseError(Exception):
+    """Base of every error of the session engine."""
+
+
+class InvalidInputError(PulseError, ValueError):
+    """The call's arguments are wrong. Nothing was changed. Mend what the message names and call again."""
+
+
+class EventTooLargeError(InvalidInputError):
+    """The event's content and actions are over ``max_event_bytes``. Nothing was changed."""
+
+
+class StateTooLargeError(InvalidInputError):
+    """The state after the delta would be over ``max_state_bytes``. Nothing was changed."""
+
+
+class SessionNotFoundError(PulseError, LookupError):
+    """There is no such session for this app and this user. Create it first, or check the three names."""
+
+
+class SessionExistsError(PulseError):
+    """A session with this id exists already for this app and user. Get it, or choose another id."""
+
+
+class ConcurrencyConflictError(PulseError):
+    """Another writer appended first. Read the session again, recompute the change, append again."""
+
+
+class EventConflictError(PulseError):
+    """The event id belongs to a stored event with other content. An id is for one event: use a new one."""
+
+
+class SchemaError(PulseError):
+    """The database's schema is missing, older or newer than this program. The message names the command."""
+
+
+_BY_SQLSTATE: dict[str, type[PulseError]] = {
+    "HP001": SessionNotFoundError,
+    "HP002": ConcurrencyConflictError,
+    "HP003": EventConflictError,
+    "HP004": StateTooLargeError,
+    "HP005": EventTooLargeError,
+    "HP006": SessionExistsError,
+    "HP007": InvalidInputError,
+}
+
+
+def from_postgres(error: asyncpg.PostgresError) -> PulseError | None:
+    """Return this tree's error for a database error, or None where it is not one of ours."""
+    kind = _BY_SQLSTATE.get(error.sqlstate or "")
+    return None if kind is None else kind(str(error))
