@@ -1,0 +1,117 @@
+-- The ground that everything stands on: ids, the clock, text for search, policies.
+
+CREATE TABLE engine_settings (
+    name  text PRIMARY KEY,
+    value jsonb NOT NULL
+);
+COMMENT ON TABLE engine_settings IS 'Facts about this database that only its owner sets, such as test_clock.';
+
+-- A version 7 UUID (RFC 9562, section 5.7): 48 bits of Unix milliseconds, then random bits.
+CREATE FUNCTION new_id() RETURNS uuid
+LANGUAGE sql VOLATILE PARALLEL SAFE SET search_path FROM CURRENT
+AS $$
+    SELECT encode(
+        set_bit(set_bit(
+            overlay(uuid_send(gen_random_uuid())
+                    PLACING substring(int8send((extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3)
+                    FROM 1 FOR 6),
+            52, 1), 53, 1), 'hex')::uuid
+$$;
+
+-- The time that a test set with hippocampus.fake_time; the real one for anybody but the owner of a database
+-- whose engine_settings say test_clock.
+CREATE FUNCTION fake_time() RETURNS timestamptz
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
+AS $$
+BEGIN
+    IF EXISTS (SELECT FROM engine_settings WHERE name = 'test_clock' AND value = 'true')
+       AND session_user = (SELECT pg_get_userbyid(datdba) FROM pg_database WHERE datname = current_database())
+    THEN
+        RETURN current_setting('hippocampus.fake_time')::timestamptz;
+    END IF;
+    RETURN now();
+END
+$$;
+
+-- The one clock of every function here.
+CREATE FUNCTION engine_now() RETURNS timestamptz
+LANGUAGE sql STABLE SET search_path FROM CURRENT
+AS $$
+    SELECT CASE WHEN coalesce(current_setting('hippocampus.fake_time', true), '') = '' THEN now() ELSE fake_time() END
+$$;
+
+-- About how many tokens a model counts in a text: a quarter per ASCII character, one per other character.
+-- UTF-8 spends three bytes on most characters beyond Latin, so their number follows from the two lengths.
+CREATE FUNCTION estimate_tokens(body text) RETURNS integer
+LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path FROM CURRENT
+AS $$
+    SELECT ceil((char_length(body) - beyond) / 4.0 + beyond)::integer
+    FROM (SELECT (octet_length(body) - char_length(body) + 1) / 2 AS beyond) AS counted
+$$;
+
+-- Chinese, Japanese and Korean have no spaces to split at: each character and each pair of neighbours is a term.
+CREATE FUNCTION is_cjk(letter text) RETURNS boolean
+LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path FROM CURRENT
+AS $$
+    SELECT ascii(letter) BETWEEN 12352 AND 12543    -- Hiragana, Katakana
+        OR ascii(letter) BETWEEN 13312 AND 19903    -- Han, extension A
+        OR ascii(letter) BETWEEN 19968 AND 40959    -- Han
+        OR ascii(letter) BETWEEN 44032 AND 55215    -- Hangul
+        OR ascii(letter) BETWEEN 63744 AND 64255    -- Han, compatibility
+        OR ascii(letter) BETWEEN 131072 AND 205743  -- Han, extensions B to H
+$$;
+
+CREATE FUNCTION cjk_terms(body text) RETURNS tsvector
+LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path FROM CURRENT
+AS $$
+    SELECT coalesce(string_agg(
+               letter || ':' || least(place, 16383)
+               || CASE WHEN is_cjk(following) THEN ' ' || letter || following || ':' || least(place, 16383) ELSE '' END,
+               ' '), '')::tsvector
+    FROM (
+        SELECT letter, place, lead(letter, 1, ' ') OVER (ORDER BY place) AS following
+        FROM unnest(string_to_array(body, NULL)) WITH ORDINALITY AS letters (letter, place)
+    ) AS pairs
+    WHERE is_cjk(letter)
+$$;
+
+-- What of a text can be found by its words: English stems, CJK characters and pairs. A bounded prefix, because a
+-- tsvector holds 1 MB; the text itself is kept whole.
+CREATE FUNCTION search_document(body text) RETURNS tsvector
+LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path FROM CURRENT
+AS $$
+    SELECT CASE
+        WHEN octet_length(body) = char_length(body) THEN to_tsvector('english', left(body, 30000))
+        ELSE to_tsvector('english', regexp_replace(left(body, 30000),
+                 '[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U000323af]+', ' ', 'g'))
+             || cjk_terms(left(body, 10000))
+    END
+$$;
+
+-- Policy is data: one row per app, and the row '*' for every app without one.
+CREATE TABLE app_policies (
+    app_name            varchar(255) PRIMARY KEY,
+    consolidate         boolean NOT NULL DEFAULT true,
+    fast_events         integer NOT NULL DEFAULT 20      CHECK (fast_events > 0),
+    fast_tokens         integer NOT NULL DEFAULT 1500    CHECK (fast_tokens > 0),
+    fast_idle_seconds   integer NOT NULL DEFAULT 120     CHECK (fast_idle_seconds > 0),
+    deep_tokens         integer NOT NULL DEFAULT 8000    CHECK (deep_tokens > 0),
+    deep_idle_seconds   integer NOT NULL DEFAULT 1800    CHECK (deep_idle_seconds > 0),
+    max_state_bytes     integer NOT NULL DEFAULT 1048576 CHECK (max_state_bytes > 0),
+    max_event_bytes     integer NOT NULL DEFAULT 8388608 CHECK (max_event_bytes > 0),
+    retention_curve     text    NOT NULL DEFAULT 'strength' CHECK (retention_curve IN ('strength', 'classic')),
+    decay_rate          double precision NOT NULL DEFAULT 0.1 CHECK (decay_rate >= 0 AND decay_rate <= 100),
+    cleanup_threshold   double precision NOT NULL DEFAULT 0.1 CHECK (cleanup_threshold BETWEEN 0 AND 1),
+    min_age_days        double precision NOT NULL DEFAULT 7   CHECK (min_age_days >= 0 AND min_age_days <= 36500),
+    updated_at          timestamptz NOT NULL DEFAULT now()
+);
+COMMENT ON COLUMN app_policies.fast_events IS 'fast_replay is enqueued after this many new events.';
+COMMENT ON COLUMN app_policies.fast_tokens IS 'fast_replay is enqueued after this many new tokens of text.';
+COMMENT ON COLUMN app_policies.deep_tokens IS 'deep_reflection is enqueued after this many new tokens of text.';
+INSERT INTO app_policies (app_name) VALUES ('*');
+
+CREATE FUNCTION app_policy(p_app_name text) RETURNS app_policies
+LANGUAGE sql STABLE SET search_path FROM CURRENT
+AS $$
+    SELECT * FROM app_policies WHERE app_name IN (p_app_name, '*') ORDER BY app_name = '*' LIMIT 1
+$$;

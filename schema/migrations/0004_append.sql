@@ -1,0 +1,293 @@
+-- The write path of sessions. One call, one round trip, one commit.
+
+CREATE TYPE event_input AS (
+    id              text,
+    author          text,
+    event_type      text,
+    invocation_id   text,         -- '' where there is none
+    content         json,
+    actions         json,
+    session_delta   jsonb,        -- keys without a prefix; NULL where nothing changes
+    user_delta      jsonb,        -- keys of 'user:', without it
+    app_delta       jsonb,        -- keys of 'app:', without it
+    role            text,         -- of the message; NULL where the event says nothing
+    message         text,
+    occurred_at     timestamptz   -- NULL: now
+);
+
+CREATE FUNCTION create_session(
+    p_app_name text, p_user_id text, p_session_id text,
+    p_session_state jsonb DEFAULT '{}', p_user_delta jsonb DEFAULT NULL, p_app_delta jsonb DEFAULT NULL,
+    p_metadata jsonb DEFAULT '{}')
+RETURNS TABLE (thread_id uuid, version integer, user_state jsonb, app_state jsonb, created_at timestamptz)
+LANGUAGE plpgsql SET search_path FROM CURRENT
+AS $$
+BEGIN
+    INSERT INTO threads AS t (app_name, user_id, session_id, state, metadata)
+    VALUES (p_app_name, p_user_id, p_session_id, p_session_state, p_metadata)
+    ON CONFLICT (app_name, user_id, session_id) DO NOTHING
+    RETURNING t.id, t.version, t.created_at INTO thread_id, version, created_at;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'session % exists already for app % and user %', p_session_id, p_app_name, p_user_id
+            USING ERRCODE = 'HP006';
+    END IF;
+    SELECT s.user_state, s.app_state INTO user_state, app_state
+    FROM merge_shared_states(p_app_name, p_user_id, p_user_delta, p_app_delta) AS s;
+    PERFORM check_state_size(p_app_name, p_session_state, user_state, app_state);
+    RETURN NEXT;
+END
+$$;
+
+-- Applies deltas to the scopes that sessions share and returns both states as they are then.
+-- app before user, always, so that two writers cannot wait for each other.
+CREATE FUNCTION merge_shared_states(
+    p_app_name text, p_user_id text, p_user_delta jsonb, p_app_delta jsonb,
+    OUT user_state jsonb, OUT app_state jsonb)
+LANGUAGE plpgsql SET search_path FROM CURRENT
+AS $$
+BEGIN
+    IF p_app_delta IS NULL THEN
+        SELECT s.state INTO app_state FROM app_states AS s WHERE s.app_name = p_app_name;
+    ELSE
+        INSERT INTO app_states AS s (app_name, state) VALUES (p_app_name, p_app_delta)
+        ON CONFLICT (app_name) DO UPDATE SET state = s.state || EXCLUDED.state
+        RETURNING s.state INTO app_state;
+    END IF;
+    IF p_user_delta IS NULL THEN
+        SELECT s.state INTO user_state FROM user_states AS s WHERE s.app_name = p_app_name AND s.user_id = p_user_id;
+    ELSE
+        INSERT INTO user_states AS s (app_name, user_id, state) VALUES (p_app_name, p_user_id, p_user_delta)
+        ON CONFLICT (app_name, user_id) DO UPDATE SET state = s.state || EXCLUDED.state
+        RETURNING s.state INTO user_state;
+    END IF;
+    user_state := coalesce(user_state, '{}');
+    app_state := coalesce(app_state, '{}');
+END
+$$;
+
+CREATE FUNCTION check_state_size(p_app_name text, VARIADIC p_states jsonb[]) RETURNS void
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
+AS $$
+DECLARE
+    v_limit integer := (app_policy(p_app_name)).max_state_bytes;
+    v_size  integer := (SELECT max(pg_column_size(state)) FROM unnest(p_states) AS state);
+BEGIN
+    IF v_size > v_limit THEN
+        RAISE EXCEPTION 'the state would be % bytes, over the limit of %: remove keys, or keep large values elsewhere',
+            v_size, v_limit USING ERRCODE = 'HP004';
+    END IF;
+END
+$$;
+
+-- Appends up to 1,000 events to one session, in order. All or none.
+--
+-- Events whose id is stored already with the same content are skipped and returned as they are stored, whatever
+-- the version; with other content: HP003. p_expected_version NULL appends to whatever is there.
+-- p_notify false: the caller wakes the listeners itself after its commit.
+-- Errors: HP001 unknown session, HP002 version conflict, HP003 event id taken, HP004 state too large,
+-- HP005 event too large, HP007 bad input.
+CREATE FUNCTION append_events(
+    p_app_name text, p_user_id text, p_session_id text, p_expected_version integer,
+    p_events event_input[], p_notify boolean DEFAULT true)
+RETURNS TABLE (event_id text, sequence_num bigint, occurred_at timestamptz, created_at timestamptz,
+               appended boolean, thread_id uuid, version integer)
+LANGUAGE plpgsql SET search_path FROM CURRENT
+AS $$
+#variable_conflict use_column
+DECLARE
+    t          threads;
+    v_policy   app_policies;
+    v_now      timestamptz;
+    v_given    integer := coalesce(cardinality(p_events), 0);
+    v_known    integer;
+    v_changed  integer;
+    v_distinct integer;
+    v_bytes    bigint;
+    v_tokens   bigint;
+    v_state    jsonb;
+    v_user     jsonb;
+    v_app      jsonb;
+    v_fast     boolean;
+    v_deep     boolean;
+    i          record;
+BEGIN
+    IF v_given = 0 OR v_given > 1000 THEN
+        RAISE EXCEPTION 'a batch holds 1 to 1000 events, not %: split it', v_given USING ERRCODE = 'HP007';
+    END IF;
+    SELECT * INTO t FROM threads
+    WHERE app_name = p_app_name AND user_id = p_user_id AND session_id = p_session_id
+    FOR NO KEY UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'there is no session % for app % and user %: create it first',
+            quote_nullable(p_session_id), quote_nullable(p_app_name), quote_nullable(p_user_id)
+            USING ERRCODE = 'HP001';
+    END IF;
+
+    SELECT count(e.id), count(DISTINCT i.id), max(octet_length(i.content::text) + octet_length(i.actions::text)),
+           count(*) FILTER (WHERE e.id IS NOT NULL AND (
+               (e.author, e.event_type, e.invocation_id, e.content::text, e.actions::text)
+               IS DISTINCT FROM
+               (i.author, i.event_type, coalesce(i.invocation_id, ''), i.content::text, coalesce(i.actions::text, '{}'))
+               OR i.occurred_at <> e.occurred_at)),
+           coalesce(sum(estimate_tokens(i.message)) FILTER (WHERE e.id IS NULL AND i.message IS NOT NULL), 0)
+    INTO v_known, v_distinct, v_bytes, v_changed, v_tokens
+    FROM unnest(p_events) AS i LEFT JOIN events AS e ON e.thread_id = t.id AND e.id = i.id;
+
+    IF v_distinct < v_given THEN
+        RAISE EXCEPTION 'each event of a batch needs an id of its own' USING ERRCODE = 'HP007';
+    ELSIF v_changed > 0 THEN
+        RAISE EXCEPTION 'an event with this id and other content is stored already in session %: use a new id',
+            p_session_id USING ERRCODE = 'HP003';
+    END IF;
+
+    IF v_known < v_given THEN
+        IF p_expected_version <> t.version THEN
+            RAISE EXCEPTION 'session % is at version %, not %: read it again and recompute',
+                p_session_id, t.version, p_expected_version USING ERRCODE = 'HP002';
+        END IF;
+        SELECT * INTO v_policy FROM app_policies WHERE app_name IN (p_app_name, '*')
+        ORDER BY app_name = '*' LIMIT 1;
+        IF v_bytes > v_policy.max_event_bytes THEN
+            RAISE EXCEPTION 'an event is % bytes, over the limit of %: keep the payload elsewhere and append a reference',
+                v_bytes, v_policy.max_event_bytes USING ERRCODE = 'HP005';
+        END IF;
+        v_now := greatest(engine_now(), t.last_event_at);
+
+        IF NOT p_notify THEN
+            PERFORM set_config('hippocampus.notify', 'off', true);
+        END IF;
+        WITH fresh AS (
+            SELECT t.last_seq + row_number() OVER (ORDER BY i.place) AS seq, i.*
+            FROM unnest(p_events) WITH ORDINALITY AS i (id, author, event_type, invocation_id, content, actions,
+                session_delta, user_delta, app_delta, role, message, occurred_at, place)
+            WHERE v_known = 0 OR NOT EXISTS (SELECT FROM events AS e WHERE e.thread_id = t.id AND e.id = i.id)
+        ), stored AS (
+            INSERT INTO events (thread_id, sequence_num, id, invocation_id, author, event_type, content, actions,
+                                occurred_at, created_at)
+            SELECT t.id, f.seq, f.id, coalesce(f.invocation_id, ''), f.author, f.event_type, f.content,
+                   coalesce(f.actions, '{}'), coalesce(f.occurred_at, v_now), v_now
+            FROM fresh AS f
+        )
+        INSERT INTO messages (thread_id, sequence_num, event_id, app_name, user_id, role, author, content,
+                              token_estimate, occurred_at, created_at)
+        SELECT t.id, f.seq, f.id, p_app_name, p_user_id, f.role, f.author, f.message,
+               estimate_tokens(f.message), coalesce(f.occurred_at, v_now), v_now
+        FROM fresh AS f WHERE f.message IS NOT NULL;
+        IF NOT p_notify THEN
+            PERFORM set_config('hippocampus.notify', '', true);
+        END IF;
+
+        FOR i IN SELECT g.session_delta, g.user_delta, g.app_delta
+                 FROM unnest(p_events) WITH ORDINALITY AS g (id, author, event_type, invocation_id, content, actions,
+                      session_delta, user_delta, app_delta, role, message, occurred_at, place)
+                 WHERE coalesce(g.session_delta, g.user_delta, g.app_delta) IS NOT NULL
+                   AND (v_known = 0 OR EXISTS (SELECT FROM events AS e WHERE e.thread_id = t.id AND e.id = g.id
+                                               AND e.sequence_num > t.last_seq))
+                 ORDER BY g.place LOOP
+            v_state := coalesce(v_state || i.session_delta, v_state, t.state || i.session_delta);
+            v_user := coalesce(v_user || i.user_delta, v_user, i.user_delta);
+            v_app := coalesce(v_app || i.app_delta, v_app, i.app_delta);
+        END LOOP;
+
+        t.last_seq := t.last_seq + v_given - v_known;
+        t.version := t.version + 1;
+        t.token_count := t.token_count + v_tokens;
+        UPDATE threads AS u SET
+            last_seq = t.last_seq, version = t.version, token_count = t.token_count,
+            state = coalesce(v_state, u.state),
+            last_event_at = v_now, updated_at = v_now, finalized_at = NULL,
+            fast_due_at = coalesce(u.fast_due_at, v_now + make_interval(secs => v_policy.fast_idle_seconds)),
+            deep_due_at = coalesce(u.deep_due_at, v_now + make_interval(secs => v_policy.deep_idle_seconds))
+        WHERE u.id = t.id;
+        IF coalesce(v_state, v_user, v_app) IS NOT NULL THEN
+            SELECT s.user_state, s.app_state INTO v_user, v_app
+            FROM merge_shared_states(p_app_name, p_user_id, v_user, v_app) AS s;
+            PERFORM check_state_size(p_app_name, v_state, v_user, v_app);
+        END IF;
+
+        v_fast := v_policy.consolidate AND (t.last_seq - t.fast_queued_seq >= v_policy.fast_events
+                  OR t.token_count - t.fast_queued_tokens >= v_policy.fast_tokens);
+        v_deep := v_policy.consolidate AND t.token_count - t.deep_queued_tokens >= v_policy.deep_tokens;
+        IF v_fast THEN
+            PERFORM enqueue_consolidation(t.id, 'fast_replay');
+        END IF;
+        IF v_deep THEN
+            PERFORM enqueue_consolidation(t.id, 'deep_reflection');
+        END IF;
+    END IF;
+
+    RETURN QUERY
+        SELECT e.id, e.sequence_num, e.occurred_at, e.created_at, e.sequence_num > t.last_seq - (v_given - v_known),
+               t.id, t.version
+        FROM unnest(p_events) WITH ORDINALITY AS g (id, author, event_type, invocation_id, content, actions,
+             session_delta, user_delta, app_delta, role, message, occurred_at, place)
+        JOIN events AS e ON e.thread_id = t.id AND e.id = g.id
+        ORDER BY g.place;
+END
+$$;
+
+-- Appends one event: append_events with a batch of one, for callers that have no composite types.
+CREATE FUNCTION append_event(
+    p_app_name text, p_user_id text, p_session_id text, p_expected_version integer,
+    p_event_id text, p_author text, p_event_type text, p_content json,
+    p_role text DEFAULT NULL, p_message text DEFAULT NULL, p_session_delta jsonb DEFAULT NULL,
+    p_user_delta jsonb DEFAULT NULL, p_app_delta jsonb DEFAULT NULL, p_actions json DEFAULT '{}',
+    p_invocation_id text DEFAULT '', p_occurred_at timestamptz DEFAULT NULL, p_notify boolean DEFAULT true)
+RETURNS TABLE (event_id text, sequence_num bigint, occurred_at timestamptz, created_at timestamptz,
+               appended boolean, thread_id uuid, version integer)
+LANGUAGE sql SET search_path FROM CURRENT
+AS $$
+    SELECT * FROM append_events(p_app_name, p_user_id, p_session_id, p_expected_version, ARRAY[ROW(
+        p_event_id, p_author, p_event_type, p_invocation_id, p_content, p_actions, p_session_delta, p_user_delta,
+        p_app_delta, p_role, p_message, p_occurred_at)::event_input], p_notify)
+$$;
+
+-- Ends a session for now: what is not yet consolidated is enqueued at once, whatever the policy counts.
+-- Appending to it later opens it again. Returns the jobs. Errors: HP001.
+CREATE FUNCTION finalize_session(p_app_name text, p_user_id text, p_session_id text)
+RETURNS TABLE (job_id uuid, job_type text, created boolean)
+LANGUAGE plpgsql SET search_path FROM CURRENT
+AS $$
+#variable_conflict use_column
+DECLARE
+    t      threads;
+    v_type text;
+BEGIN
+    SELECT * INTO t FROM threads
+    WHERE app_name = p_app_name AND user_id = p_user_id AND session_id = p_session_id
+    FOR NO KEY UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'there is no session % for app % and user %',
+            quote_nullable(p_session_id), quote_nullable(p_app_name), quote_nullable(p_user_id)
+            USING ERRCODE = 'HP001';
+    END IF;
+    UPDATE threads SET finalized_at = coalesce(finalized_at, engine_now()) WHERE id = t.id;
+    FOREACH v_type IN ARRAY ARRAY['fast_replay', 'deep_reflection'] LOOP
+        IF t.last_seq > (CASE v_type WHEN 'fast_replay' THEN t.fast_upto_seq ELSE t.deep_upto_seq END) THEN
+            RETURN QUERY SELECT q.job_id, v_type, q.created FROM enqueue_consolidation(t.id, v_type) AS q;
+        END IF;
+    END LOOP;
+END
+$$;
+
+-- Deletes a session with its events, messages, runs, snapshots and jobs. Memories and facts stay, without a thread.
+-- Jobs that wait are cancelled; one that runs finds nothing to write to. Returns whether there was one.
+CREATE FUNCTION delete_session(p_app_name text, p_user_id text, p_session_id text) RETURNS boolean
+LANGUAGE plpgsql SET search_path FROM CURRENT
+AS $$
+DECLARE
+    v_thread uuid;
+BEGIN
+    SELECT id INTO v_thread FROM threads
+    WHERE app_name = p_app_name AND user_id = p_user_id AND session_id = p_session_id
+    FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    UPDATE procrastinate_jobs SET status = 'cancelled'
+    WHERE status = 'todo' AND id IN (
+        SELECT procrastinate_job_id FROM consolidation_jobs WHERE thread_id = v_thread AND status = 'pending');
+    DELETE FROM threads WHERE id = v_thread;
+    RETURN true;
+END
+$$;
