@@ -1,16 +1,16 @@
 """Everything that the memory raises, beside the session engine's own errors (`pulse.errors`).
 
-    HippocampusError
-    ├── UnknownJobTypeError        the job type has no consumer; the message lists those that have (also a ValueError)
-    ├── JobFencedError             the job was given to another worker; drop what you did, it is not lost
-    ├── WatermarkMovedError        another job consolidated this slice; nothing was written, run again
-    ├── EmbeddingDimensionError    a vector has the wrong number of dimensions (also a ValueError)
-    └── ProviderError              a model could not answer
-        ├── TransientProviderError     transport: try again later (5xx, time-out, connection, cut body)
-        │   └── RateLimitedError       429: try again after `retry_after_seconds`; `daily` says that the day's quota is gone
-        └── PermanentProviderError     meaning: trying again as it is will not help (bad key, unknown model, bad request)
-            ├── BlockedReplyError      the provider refused the content
-            └── MalformedReplyError    the reply is not what was asked for, after one repair try; `raw_reply` keeps it
+HippocampusError
+├── UnknownJobTypeError        the job type has no consumer; the message lists those that have (also a ValueError)
+├── JobFencedError             the job was given to another worker; drop what you did, it is not lost
+├── WatermarkMovedError        another job consolidated this slice; nothing was written, run again
+├── EmbeddingDimensionError    a vector has the wrong number of dimensions (also a ValueError)
+└── ProviderError              a model could not answer
+    ├── TransientProviderError     transport: try again later (5xx, time-out, connection, cut body)
+    │   └── RateLimitedError       429: try again after `retry_after_seconds`; `daily` says that the day's quota is gone
+    └── PermanentProviderError     meaning: trying again as it is will not help (bad key, unknown model, bad request)
+        ├── BlockedReplyError      the provider refused the content
+        └── MalformedReplyError    the reply is not what was asked for, after one repair try; `raw_reply` keeps it
 """
 
 from __future__ import annotations

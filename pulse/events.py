@@ -1,0 +1,143 @@
+"""The records of a session: what is appended, what is read back."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Literal, TypeAlias
+
+from pulse.json_values import clean_text
+
+Role: TypeAlias = Literal["user", "assistant", "tool"]
+
+#: Events that say something; `message` is accepted from frameworks that do not tell user and assistant apart.
+MESSAGE_EVENT_TYPES = frozenset({"user_message", "assistant_message", "message"})
+
+#: Pieces of a message while it is being streamed. They are pushed live and never stored as events.
+DELTA_EVENT_TYPES = frozenset({"text_start", "text_delta", "text_end"})
+
+_ROLES: Mapping[str, Role] = {"user": "user", "tool": "tool"}
+_ROLES_BY_TYPE: Mapping[str, Role] = {"user_message": "user", "assistant_message": "assistant"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventActions:
+    """Side effects of an event.
+
+    Attributes:
+        state_delta: keys to set, with their scope's prefix; a value replaces the old one whole, None is stored as null.
+        other: whatever else a framework keeps with an event; stored and given back, never read.
+    """
+
+    state_delta: Mapping[str, Any] = field(default_factory=dict)
+    other: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One event of a session. Immutable once it is appended.
+
+    Attributes:
+        author: ``user``, ``model``, ``tool``, or the name of a person or an agent.
+        content: any JSON value; the text of a message is ``content["text"]``, ``content["message"]``, or the
+            ``text`` of the items of ``content["parts"]``.
+        id: unique within the session; appending the same id with the same content again changes nothing.
+        event_type: by default ``user_message`` for the user, ``message`` for a tool, else ``assistant_message``.
+        invocation_id: the run that made the event; '' where there is none.
+        timestamp: when it happened, in seconds since 1970; None is the moment of appending.
+        sequence_num: its place in the session, from 1 without gaps; None before it is appended.
+        created_at: when it was recorded, by the database's clock; None before it is appended.
+    """
+
+    author: str
+    content: Any = None
+    id: str = field(default_factory=lambda: str(uuid.uuid4()))
+    event_type: str = ""
+    invocation_id: str = ""
+    actions: EventActions = field(default_factory=EventActions)
+    timestamp: float | None = None
+    sequence_num: int | None = None
+    created_at: datetime | None = None
+
+    def __post_init__(self) -> None:
+        if not self.event_type:
+            default = {"user": "user_message", "tool": "message"}.get(self.author, "assistant_message")
+            object.__setattr__(self, "event_type", default)
+
+    @property
+    def occurred_at(self) -> datetime | None:
+        """The timestamp as an aware datetime."""
+        return None if self.timestamp is None else datetime.fromtimestamp(self.timestamp, UTC)
+
+    @property
+    def text(self) -> str | None:
+        """What the event says, or None where it is not a message or says nothing."""
+        return message_text(self.content) if self.event_type in MESSAGE_EVENT_TYPES else None
+
+    @property
+    def role(self) -> Role:
+        """Whose message it is, in the three roles of a model's conversation."""
+        return _ROLES_BY_TYPE.get(self.event_type) or _ROLES.get(self.author, "assistant")
+
+
+@dataclass(slots=True, kw_only=True)
+class Session:
+    """A session as it was read, kept current by the appends that are made through it.
+
+    Attributes:
+        state: the merged view of the three stored scopes, with prefixes; ``temp:`` keys only where this process set them.
+        events: those that were asked for, in sequence.
+        version: moves with each append; an append through a stale session is refused.
+        last_update_time: when the last event was recorded, in seconds since 1970.
+    """
+
+    id: str
+    app_name: str
+    user_id: str
+    state: dict[str, Any] = field(default_factory=dict)
+    events: list[Event] = field(default_factory=list)
+    last_update_time: float = 0.0
+    version: int = 0
+    thread_id: uuid.UUID
+    metadata: dict[str, Any] = field(default_factory=dict)
+    created_at: datetime
+    finalized_at: datetime | None = None
+
+
+class SessionPage(list[Session]):
+    """Sessions without their events, newest first, and where the next page starts; None after the last."""
+
+    def __init__(self, sessions: Sequence[Session] = (), next_cursor: str | None = None) -> None:
+        super().__init__(sessions)
+        self.next_cursor = next_cursor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Appended:
+    """The outcome of an append: the stored events in the order given, and the session's version now.
+
+    Attributes:
+        new_events: those of them that were not stored before.
+    """
+
+    thread_id: uuid.UUID
+    version: int
+    events: tuple[Event, ...]
+    new_events: tuple[Event, ...]
+
+
+def message_text(content: Any) -> str | None:
+    """Return the text of a message's content, fit for storing, or None where it has none."""
+    text: Any = content
+    if isinstance(content, Mapping):
+        text = content.get("text") or content.get("message") or _text_of_parts(content.get("parts"))
+    return clean_text(text) if isinstance(text, str) and text.strip() else None
+
+
+def _text_of_parts(parts: Any) -> str:
+    if not isinstance(parts, Sequence) or isinstance(parts, str):
+        return ""
+    texts = (part.get("text") for part in parts if isinstance(part, Mapping) and not part.get("thought"))
+    return "\n".join(text for text in texts if isinstance(text, str) and text)

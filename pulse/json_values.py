@@ -1,0 +1,135 @@
+r"""JSON values that come back from the database exactly as they went in.
+
+`jsonb` refuses the character U+0000 and lone surrogates, and rewrites -0.0, 1e22 and their kin; `json` refuses NaN and
+the infinities. Such values are stored as an object with the one key ``$hippocampus``, and read back from it::
+
+    "a\0b"              {"$hippocampus": ["text", "a\\u0000b"]}   the string's JSON escapes
+    float("nan")        {"$hippocampus": ["float", "nan"]}        Python's repr of the float
+    {"\0": 1}           {"$hippocampus:\\u0000": 1}               a key's JSON escapes; so with a key that starts like ours
+
+An event's body is `json`: kept to the letter, so only what `json` refuses is escaped there.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from pulse.errors import InvalidInputError
+
+_MARK = "$hippocampus"
+_REFUSED_TEXT = re.compile("[\x00\ud800-\udfff]")
+_DEPTH_MAX = 200
+
+
+def escape_state(value: Any, *, where: str = "state") -> Any:
+    """Return a copy of a JSON value that `jsonb` stores without loss.
+
+    Raises:
+        InvalidInputError: a value is not JSON (`where` names it), or is nested more than 200 deep.
+    """
+    return _escape(value, where, 0, stored_as_text=False)
+
+
+def unescape(value: Any) -> Any:
+    """Undo `escape_state`."""
+    if isinstance(value, list):
+        return [unescape(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if value.keys() == {_MARK}:
+        kind, content = value[_MARK]
+        return _unescape_text(content) if kind == "text" else float(content)
+    return {_unescape_key(key): unescape(item) for key, item in value.items()}
+
+
+def encode_body(value: Any, *, where: str) -> str:
+    """Return the JSON text of an event's body; non-ASCII characters as they are where UTF-8 can carry them.
+
+    Raises:
+        InvalidInputError: as `escape_state`.
+    """
+    escaped = _escape(value, where, 0, stored_as_text=True)
+    text = json.dumps(escaped, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    # A lone surrogate has no UTF-8; its escape is valid JSON.
+    return json.dumps(escaped, separators=(",", ":")) if _has_surrogate(text) else text
+
+
+def decode_body(text: str) -> Any:
+    """Undo `encode_body`."""
+    value = json.loads(text)
+    return unescape(value) if _MARK in text else value
+
+
+def clean_text(text: str) -> str:
+    """Return a text that PostgreSQL can hold as such: U+FFFD stands for U+0000 and for lone surrogates."""
+    return _REFUSED_TEXT.sub("\ufffd", text)
+
+
+def _has_surrogate(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+def _escape(value: Any, where: str, depth: int, *, stored_as_text: bool) -> Any:
+    if depth > _DEPTH_MAX:
+        raise InvalidInputError(f"{where[:200]}: nested more than {_DEPTH_MAX} deep; flatten it")
+    if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, str):
+        return _escape_text(value, stored_as_text=stored_as_text)
+    if isinstance(value, float):
+        return _escape_float(value, stored_as_text=stored_as_text)
+    if isinstance(value, list | tuple):
+        return [
+            _escape(item, f"{where}[{place}]", depth + 1, stored_as_text=stored_as_text)
+            for place, item in enumerate(value)
+        ]
+    if isinstance(value, Mapping):
+        return _escape_object(value, where, depth, stored_as_text=stored_as_text)
+    raise InvalidInputError(
+        f"{where}: {type(value).__name__} is not a JSON value; give a string, number, boolean, null, list or object"
+    )
+
+
+def _escape_text(value: str, *, stored_as_text: bool) -> Any:
+    if stored_as_text or not _REFUSED_TEXT.search(value):
+        return value
+    return {_MARK: ["text", json.dumps(value)[1:-1]]}
+
+
+def _escape_float(value: float, *, stored_as_text: bool) -> Any:
+    written = repr(value)
+    refused = written in ("nan", "inf", "-inf")
+    rewritten = "e+" in written or written == "-0.0"
+    return {_MARK: ["float", written]} if refused or (rewritten and not stored_as_text) else value
+
+
+def _escape_object(value: Mapping[Any, Any], where: str, depth: int, *, stored_as_text: bool) -> dict[str, Any]:
+    escaped: dict[str, Any] = {}
+    for key, item in value.items():
+        if not isinstance(key, str):
+            raise InvalidInputError(f"{where}: the key {key!r} is not a string; JSON objects have string keys")
+        stored_key = _escape_key(key, stored_as_text=stored_as_text)
+        escaped[stored_key] = _escape(item, f"{where}.{key}", depth + 1, stored_as_text=stored_as_text)
+    return escaped
+
+
+def _escape_key(key: str, *, stored_as_text: bool) -> str:
+    refused = not stored_as_text and _REFUSED_TEXT.search(key)
+    return f"{_MARK}:{json.dumps(key)[1:-1]}" if refused or key.startswith(_MARK) else key
+
+
+def _unescape_key(key: str) -> str:
+    return _unescape_text(key[len(_MARK) + 1 :]) if key.startswith(f"{_MARK}:") else key
+
+
+def _unescape_text(escaped: str) -> str:
+    text = json.loads(f'"{escaped}"')
+    assert isinstance(text, str)  # noqa: S101  # a JSON string is a string
+    return text

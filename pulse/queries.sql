@@ -1,0 +1,42 @@
+-- Every statement that the session engine runs.
+
+-- name: create_session
+-- app, user, session id, session state, user delta or null, app delta or null, metadata
+SELECT thread_id, version, user_state, app_state, created_at FROM create_session($1, $2, $3, $4, $5, $6, $7)
+
+-- name: get_session
+-- app, user, session id, after this sequence number, at most this many newest events (null: all)
+SELECT t.id AS thread_id, t.session_id, t.state, t.version, t.metadata, t.created_at, t.updated_at, t.finalized_at,
+       coalesce(u.state, '{}') AS user_state, coalesce(a.state, '{}') AS app_state,
+       (SELECT array_agg(ROW(e.id, e.sequence_num, e.author, e.event_type, e.invocation_id, e.content::text,
+                             e.actions::text, e.occurred_at, e.created_at) ORDER BY e.sequence_num)
+        FROM (SELECT * FROM events WHERE thread_id = t.id AND sequence_num > $4
+              ORDER BY sequence_num DESC LIMIT $5) AS e) AS events
+FROM threads AS t
+LEFT JOIN user_states AS u ON u.app_name = t.app_name AND u.user_id = t.user_id
+LEFT JOIN app_states AS a ON a.app_name = t.app_name
+WHERE t.app_name = $1 AND t.user_id = $2 AND t.session_id = $3
+
+-- name: list_sessions
+-- app, user, before this thread (null: from the newest), limit
+SELECT t.id AS thread_id, t.session_id, t.state, t.version, t.metadata, t.created_at, t.updated_at, t.finalized_at,
+       coalesce(u.state, '{}') AS user_state, coalesce(a.state, '{}') AS app_state, NULL AS events
+FROM threads AS t
+LEFT JOIN user_states AS u ON u.app_name = t.app_name AND u.user_id = t.user_id
+LEFT JOIN app_states AS a ON a.app_name = t.app_name
+WHERE t.app_name = $1 AND t.user_id = $2 AND ($3::uuid IS NULL OR t.id < $3)
+ORDER BY t.id DESC
+LIMIT $4
+
+-- name: append_events
+-- app, user, session id, expected version or null, events, notify
+SELECT event_id, sequence_num, occurred_at, created_at, appended, thread_id, version
+FROM append_events($1, $2, $3, $4, $5::event_input[], $6)
+
+-- name: finalize_session
+-- app, user, session id
+SELECT job_id, job_type FROM finalize_session($1, $2, $3)
+
+-- name: delete_session
+-- app, user, session id
+SELECT delete_session($1, $2, $3)

@@ -1,0 +1,59 @@
+"""Which state key lives where. Pure.
+
+key            scope     shared by                              stored in
+``theme``      session   the session                            ``threads.state``
+``user:lang``  user      every session of the user in the app   ``user_states``, as ``lang``
+``app:model``  app       every session of the app               ``app_states``, as ``model``
+``temp:step``  temp      one invocation, in memory              nowhere
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+class Scope(str, enum.Enum):
+    """Where a state key lives; the value is its prefix without the colon."""
+
+    SESSION = ""
+    USER = "user"
+    APP = "app"
+    TEMP = "temp"
+
+
+@dataclass(frozen=True, slots=True)
+class ScopedDelta:
+    """A delta split by scope, keys without their prefix. An empty scope changes nothing."""
+
+    session: dict[str, Any]
+    user: dict[str, Any]
+    app: dict[str, Any]
+    temp: dict[str, Any]
+
+
+def parse_state_prefix(key: str) -> tuple[Scope, str]:
+    """Split a state key into its scope and its name within the scope."""
+    prefix, colon, name = key.partition(":")
+    if colon and prefix in (Scope.USER.value, Scope.APP.value, Scope.TEMP.value):
+        return Scope(prefix), name
+    return Scope.SESSION, key
+
+
+def split_delta(delta: Mapping[str, Any]) -> ScopedDelta:
+    """Route each key of a delta to its scope."""
+    scopes: dict[Scope, dict[str, Any]] = {scope: {} for scope in Scope}
+    for key, value in delta.items():
+        scope, name = parse_state_prefix(key)
+        scopes[scope][name] = value
+    return ScopedDelta(scopes[Scope.SESSION], scopes[Scope.USER], scopes[Scope.APP], scopes[Scope.TEMP])
+
+
+def merge_state(session: Mapping[str, Any], user: Mapping[str, Any], app: Mapping[str, Any]) -> dict[str, Any]:
+    """Put the three stored scopes back together under their prefixes."""
+    merged = {f"app:{key}": value for key, value in app.items()}
+    merged.update((f"user:{key}", value) for key, value in user.items())
+    merged.update(session)
+    return merged

@@ -1,0 +1,345 @@
+"""Sessions on PostgreSQL: the door of the engine.
+
+Every method is one round trip. It can be used in the agent's own process, with nothing but a pool of
+`pulse.database.create_pool`; what it commits, workers elsewhere take up.
+"""
+
+from __future__ import annotations
+
+import base64
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import asyncpg
+
+from pulse.errors import InvalidInputError, SessionNotFoundError, from_postgres
+from pulse.events import DELTA_EVENT_TYPES, Appended, Event, EventActions, Session, SessionPage
+from pulse.json_values import decode_body, encode_body, escape_state, unescape
+from pulse.scopes import merge_state, split_delta
+from pulse.sql import load_queries
+
+if TYPE_CHECKING:
+    from pulse.database import Pool
+
+PAGE_SIZE_MAX = 1000
+BATCH_SIZE_MAX = 1000
+_NAME_LENGTH_MAX = 255
+_ID_LENGTH_MAX = 512
+
+
+class OpenSessionService:
+    """Creates, reads, lists, appends to, finalises and deletes sessions.
+
+    Raises, from every method:
+        InvalidInputError: an argument is out of its bounds; nothing was changed.
+    """
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._queries = load_queries("pulse")
+
+    async def create_session(
+        self,
+        app_name: str,
+        user_id: str,
+        state: Mapping[str, Any] | None = None,
+        *,
+        session_id: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Session:
+        """Create a session; ``user:`` and ``app:`` keys of its state go to their scopes, ``temp:`` keys nowhere.
+
+        Args:
+            session_id: 1 to 512 characters, unique for app and user; surrounding blanks are dropped, None or blank
+                makes a new UUID.
+
+        Raises:
+            SessionExistsError: the id is taken.
+            StateTooLargeError: a scope would be over the app's limit.
+        """
+        session_id = (session_id or "").strip() or str(uuid.uuid4())
+        _check_names(app_name, user_id, session_id)
+        delta = split_delta(_plain(state or {}, "state"))
+        row = await self._fetchrow(
+            "create_session",
+            app_name,
+            user_id,
+            session_id,
+            escape_state(delta.session),
+            escape_state(delta.user) or None,
+            escape_state(delta.app) or None,
+            escape_state(metadata or {}, where="metadata"),
+        )
+        assert row is not None  # noqa: S101  # the function returns its row or raises
+        return Session(
+            id=session_id,
+            app_name=app_name,
+            user_id=user_id,
+            state=merge_state(delta.session, unescape(row["user_state"]), unescape(row["app_state"])),
+            last_update_time=row["created_at"].timestamp(),
+            version=row["version"],
+            thread_id=row["thread_id"],
+            metadata=_plain(metadata or {}, "metadata"),
+            created_at=row["created_at"],
+        )
+
+    async def get_session(
+        self,
+        app_name: str,
+        user_id: str,
+        session_id: str,
+        *,
+        after_sequence: int = 0,
+        num_recent_events: int | None = None,
+    ) -> Session | None:
+        """Read a session in one snapshot; None where this user has no such session in this app.
+
+        Args:
+            after_sequence: only events past this number.
+            num_recent_events: at most this many, the newest; None for all, 0 for none.
+        """
+        if after_sequence < 0 or (num_recent_events or 0) < 0:
+            raise InvalidInputError("after_sequence and num_recent_events count from 0")
+        row = await self._fetchrow(
+            "get_session", app_name, user_id, session_id.strip(), after_sequence, num_recent_events
+        )
+        return None if row is None else _session(row, app_name, user_id)
+
+    async def list_sessions(
+        self, app_name: str, user_id: str, *, limit: int = 100, cursor: str | None = None
+    ) -> SessionPage:
+        """List a user's sessions without their events, the newest first.
+
+        Args:
+            limit: 1 to 1,000.
+            cursor: `SessionPage.next_cursor` of the page before.
+        """
+        if not 1 <= limit <= PAGE_SIZE_MAX:
+            raise InvalidInputError(f"limit is 1 to {PAGE_SIZE_MAX}, not {limit}")
+        before = None if cursor is None else _read_cursor(cursor)
+        rows = await self._fetch("list_sessions", app_name, user_id, before, limit + 1)
+        page = [_session(row, app_name, user_id) for row in rows[:limit]]
+        return SessionPage(page, _write_cursor(page[-1].thread_id) if len(rows) > limit else None)
+
+    async def append_event(self, session: Session, event: Event) -> Event:
+        """Append one event through a session that was read before; see `append_events`."""
+        (stored,) = await self.append_events(session, [event])
+        return stored
+
+    async def append_events(self, session: Session, events: Sequence[Event]) -> tuple[Event, ...]:
+        """Append events in order, all or none, if nobody appended since the session was read.
+
+        On success the session is moved on: version, state, events. On any error it is as it was.
+
+        Raises:
+            ConcurrencyConflictError: somebody did; read the session again, recompute, append again.
+            others: as `append`.
+        """
+        outcome = await self.append(
+            session.app_name, session.user_id, session.id, events, expected_version=session.version
+        )
+        _move_on(session, outcome)
+        return outcome.events
+
+    async def append(
+        self,
+        app_name: str,
+        user_id: str,
+        session_id: str,
+        events: Sequence[Event],
+        *,
+        expected_version: int | None = None,
+        notify: bool = True,
+    ) -> Appended:
+        """Append up to 1,000 events to a session by its names, in one transaction.
+
+        The same transaction numbers the events, stores their messages, merges their deltas into the scopes, and
+        enqueues what the app's policy asks for. Events that are stored already with the same content are skipped.
+
+        Args:
+            expected_version: refuse if the session is at another version; None appends to whatever is there.
+            notify: wake stream listeners within the transaction; False where the caller does it after the commit.
+
+        Raises:
+            SessionNotFoundError: no such session for this app and user.
+            ConcurrencyConflictError: the session is at another version.
+            EventConflictError: an id is taken by an event with other content.
+            EventTooLargeError, StateTooLargeError: over the app's limits.
+        """
+        if not 1 <= len(events) <= BATCH_SIZE_MAX:
+            raise InvalidInputError(f"a batch holds 1 to {BATCH_SIZE_MAX} events, not {len(events)}: split it")
+        rows = await self._fetch(
+            "append_events",
+            app_name,
+            user_id,
+            session_id.strip(),
+            expected_version,
+            [_event_input(event) for event in events],
+            notify,
+        )
+        stored = tuple(
+            replace(
+                event,
+                sequence_num=row["sequence_num"],
+                created_at=row["created_at"],
+                timestamp=row["occurred_at"].timestamp() if event.timestamp is None else event.timestamp,
+            )
+            for event, row in zip(events, rows, strict=True)
+        )
+        return Appended(
+            thread_id=rows[0]["thread_id"],
+            version=rows[0]["version"],
+            events=stored,
+            new_events=tuple(event for event, row in zip(stored, rows, strict=True) if row["appended"]),
+        )
+
+    async def finalize_session(self, app_name: str, user_id: str, session_id: str) -> dict[str, uuid.UUID]:
+        """End a session for now: whatever is not yet consolidated is enqueued at once. Idempotent.
+
+        Returns:
+            The jobs that will do it, by type; empty where everything is consolidated.
+
+        Raises:
+            SessionNotFoundError: no such session for this app and user.
+        """
+        rows = await self._fetch("finalize_session", app_name, user_id, session_id.strip())
+        return {row["job_type"]: row["job_id"] for row in rows}
+
+    async def delete_session(self, app_name: str, user_id: str, session_id: str) -> None:
+        """Delete a session with its events, messages, runs, snapshots and jobs; what was learned from it stays.
+
+        Raises:
+            SessionNotFoundError: no such session for this app and user.
+        """
+        row = await self._fetchrow("delete_session", app_name, user_id, session_id.strip())
+        if row is None or not row[0]:
+            raise SessionNotFoundError(f"there is no session {session_id!r} for app {app_name!r} and user {user_id!r}")
+
+    async def _fetch(self, name: str, *arguments: Any) -> list[asyncpg.Record]:
+        try:
+            return await self._pool.fetch(self._queries[name], *arguments)
+        except asyncpg.PostgresError as error:
+            raise _translate(error) from error
+
+    async def _fetchrow(self, name: str, *arguments: Any) -> asyncpg.Record | None:
+        rows = await self._fetch(name, *arguments)
+        return rows[0] if rows else None
+
+
+def _move_on(session: Session, outcome: Appended) -> None:
+    """Bring a session up to an append that was made through it.
+
+    Where every event was stored already, the append of an earlier try whose answer was lost is told from one that
+    others followed by the version: only the first may move the session, or it would hide what it has not seen.
+    """
+    if outcome.version != session.version + 1:
+        return
+    session.version = outcome.version
+    for event in outcome.new_events or outcome.events:
+        session.state.update(event.actions.state_delta)
+        session.events.append(event)
+        if event.created_at is not None:
+            session.last_update_time = event.created_at.timestamp()
+
+
+def _translate(error: asyncpg.PostgresError) -> Exception:
+    if isinstance(error, asyncpg.CheckViolationError | asyncpg.StringDataRightTruncationError):
+        return InvalidInputError(f"{error}; nothing was changed")
+    return from_postgres(error) or error
+
+
+def _check_names(app_name: str, user_id: str, session_id: str) -> None:
+    for what, value, limit in (
+        ("app_name", app_name, _NAME_LENGTH_MAX),
+        ("user_id", user_id, _NAME_LENGTH_MAX),
+        ("session_id", session_id, _ID_LENGTH_MAX),
+    ):
+        if not 1 <= len(value) <= limit or "\0" in value:
+            raise InvalidInputError(f"{what} is 1 to {limit} characters without U+0000, not {value[:40]!r}")
+
+
+def _event_input(event: Event) -> tuple[Any, ...]:
+    if event.event_type in DELTA_EVENT_TYPES:
+        raise InvalidInputError(
+            f"{event.event_type} is a piece of a stream and is not stored; append the whole message when it is complete"
+        )
+    if not 1 <= len(event.id) <= _ID_LENGTH_MAX or "\0" in event.id:
+        raise InvalidInputError(f"an event's id is 1 to {_ID_LENGTH_MAX} characters without U+0000")
+    delta = split_delta(event.actions.state_delta)
+    stored_delta = {key: value for key, value in event.actions.state_delta.items() if not key.startswith("temp:")}
+    actions = {**event.actions.other, **({"state_delta": stored_delta} if stored_delta else {})}
+    return (
+        event.id,
+        event.author,
+        event.event_type,
+        event.invocation_id,
+        encode_body(event.content, where="content"),
+        encode_body(actions, where="actions"),
+        escape_state(delta.session, where="state_delta") or None,
+        escape_state(delta.user, where="state_delta") or None,
+        escape_state(delta.app, where="state_delta") or None,
+        event.role if event.text is not None else None,
+        event.text,
+        event.occurred_at,
+    )
+
+
+def _plain(state: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Copy a state as plain JSON values, so that what the caller holds is what a later read gives."""
+    plain = unescape(escape_state(state, where=where))
+    assert isinstance(plain, dict)  # noqa: S101  # a mapping stays an object
+    return plain
+
+
+def _session(row: asyncpg.Record, app_name: str, user_id: str) -> Session:
+    return Session(
+        id=row["session_id"],
+        app_name=app_name,
+        user_id=user_id,
+        state=merge_state(unescape(row["state"]), unescape(row["user_state"]), unescape(row["app_state"])),
+        events=[_event(*fields) for fields in row["events"] or ()],
+        last_update_time=row["updated_at"].timestamp(),
+        version=row["version"],
+        thread_id=row["thread_id"],
+        metadata=unescape(row["metadata"]),
+        created_at=row["created_at"],
+        finalized_at=row["finalized_at"],
+    )
+
+
+def _event(
+    event_id: str,
+    sequence_num: int,
+    author: str,
+    event_type: str,
+    invocation_id: str,
+    content: str,
+    actions: str,
+    occurred_at: Any,
+    created_at: Any,
+) -> Event:
+    other = decode_body(actions)
+    return Event(
+        id=event_id,
+        author=author,
+        event_type=event_type,
+        invocation_id=invocation_id,
+        content=decode_body(content),
+        actions=EventActions(state_delta=other.pop("state_delta", {}), other=other),
+        timestamp=occurred_at.timestamp(),
+        sequence_num=sequence_num,
+        created_at=created_at,
+    )
+
+
+def _write_cursor(thread_id: uuid.UUID) -> str:
+    return base64.urlsafe_b64encode(thread_id.bytes).decode().rstrip("=")
+
+
+def _read_cursor(cursor: str) -> uuid.UUID:
+    try:
+        return uuid.UUID(bytes=base64.b64decode(cursor.encode() + b"==", altchars=b"-_", validate=True))
+    except ValueError as error:
+        raise InvalidInputError(f"{cursor[:40]!r} is no cursor; use next_cursor of the page before") from error
