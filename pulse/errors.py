@@ -8,6 +8,7 @@
     ├── SessionExistsError         create_session with an id that is taken
     ├── ConcurrencyConflictError   the session moved on since it was read; read it again, recompute, append again
     ├── EventConflictError         the event id is taken by an event with other content; use a new id
+    ├── DatabaseUnreachableError   no connection: no server, no such database, wrong password (also a ConnectionError)
     └── SchemaError                the database is not at this program's schema; the message names the command to run
 
 The database speaks in SQLSTATEs of class ``HP``; `from_postgres` maps each to one class. No message is parsed.
@@ -48,6 +49,10 @@ class ConcurrencyConflictError(PulseError):
 
 class EventConflictError(PulseError):
     """The event id belongs to a stored event with other content. An id is for one event: use a new one."""
+
+
+class DatabaseUnreachableError(PulseError, ConnectionError):
+    """PostgreSQL could not be reached. Check that it runs, and the address in DATABASE_URL; then try again."""
 
 
 class SchemaError(PulseError):

@@ -1,0 +1,152 @@
+"""Connections to PostgreSQL as every room expects them: codecs registered, search_path set, failures in plain words."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import asyncpg
+from pgvector.asyncpg import register_vector
+
+from pulse.errors import DatabaseUnreachableError, SchemaError
+
+if TYPE_CHECKING:
+    Connection = asyncpg.Connection[asyncpg.Record]
+    Pool = asyncpg.Pool[asyncpg.Record]
+
+SERVER_VERSION_NUM_MIN = 160000
+_EXTENSION_SCHEMA = """
+SELECT n.nspname FROM pg_extension AS e JOIN pg_namespace AS n ON n.oid = e.extnamespace WHERE e.extname = 'vector'
+"""
+
+
+class PooledConnection(asyncpg.Connection):
+    """A connection that goes back to its pool without a round trip.
+
+    Nothing of ours leaves state in a pooled session: settings are transaction-local, session locks and LISTEN have
+    connections of their own. An open transaction is still rolled back.
+    """
+
+    __slots__ = ()
+
+    def get_reset_query(self) -> str:
+        """Return no query: see the class."""
+        return ""
+
+
+async def create_pool(dsn: str, *, schema: str = "public", min_size: int = 1, max_size: int = 10) -> Pool:
+    """Open a pool whose connections are ready for use: jsonb as Python values, json as raw text, vectors as `Vector`.
+
+    Raises:
+        DatabaseUnreachableError: no server, no such database, wrong password, or a dsn that can't be read.
+        SchemaError: the server is too old, or the database has no pgvector.
+    """
+    try:
+        return await asyncpg.create_pool(
+            dsn,
+            min_size=min_size,
+            max_size=max_size,
+            init=prepare_connection,
+            connection_class=PooledConnection,
+            server_settings={"search_path": search_path(schema), "application_name": "hippocampus"},
+        )
+    except _CONNECT_ERRORS as error:
+        raise unreachable(dsn, error) from error
+
+
+async def connect(dsn: str, *, schema: str = "public", prepare: bool = True) -> Connection:
+    """Open one connection like the pool's; without `prepare` the database needs no pgvector yet.
+
+    Raises:
+        DatabaseUnreachableError: as `create_pool`.
+        SchemaError: as `create_pool`.
+    """
+    settings = {"search_path": search_path(schema), "application_name": "hippocampus"}
+    try:
+        connection = await asyncpg.connect(dsn, server_settings=settings)
+    except _CONNECT_ERRORS as error:
+        raise unreachable(dsn, error) from error
+    try:
+        require_supported_server(server_version_num(connection))
+        if prepare:
+            await prepare_connection(connection)
+    except BaseException:
+        await connection.close()
+        raise
+    return connection
+
+
+async def prepare_connection(connection: Connection) -> None:
+    """Register our codecs on a new connection. `json` stays raw text: event bodies are opaque."""
+    require_supported_server(server_version_num(connection))
+    home = await connection.fetchval(_EXTENSION_SCHEMA)
+    if home is None:
+        raise SchemaError("This database has no pgvector yet. Run `hippocampus migrate`.")
+    await register_vector(connection, schema=home)
+    await connection.set_type_codec(
+        "jsonb", schema="pg_catalog", encoder=_encode_json, decoder=json.loads, format="text"
+    )
+
+
+def search_path(schema: str) -> str:
+    """Return the search_path for our schema: first ours, then `public`, where pgvector is."""
+    quoted = '"' + schema.replace('"', '""') + '"'
+    return quoted if schema == "public" else f"{quoted}, public"
+
+
+def server_version_num(connection: Connection) -> int:
+    """Return the server's version as PostgreSQL's own `server_version_num`, such as 180004."""
+    version = connection.get_server_version()
+    return version.major * 10000 + version.minor
+
+
+def require_supported_server(version_num: int) -> None:
+    """Raise SchemaError for a server older than PostgreSQL 16."""
+    if version_num < SERVER_VERSION_NUM_MIN:
+        raise SchemaError(
+            f"This server is PostgreSQL {version_num // 10000}.{version_num % 10000}; version 16 or newer is needed."
+            " Upgrade it, point DATABASE_URL at a newer one, or unset DATABASE_URL to use the embedded server."
+        )
+
+
+def unreachable(dsn: str, error: BaseException) -> DatabaseUnreachableError:
+    """Say which database could not be reached and why, without the password."""
+    reason = str(error).strip() or type(error).__name__
+    return DatabaseUnreachableError(
+        f"PostgreSQL at {describe(dsn)} can't be used: {reason}."
+        " Check that it runs and that DATABASE_URL names the right host, port, user, password and database."
+    )
+
+
+def describe(dsn: str) -> str:
+    """Return a dsn for people: without its password and its parameters."""
+    try:
+        parts = urlsplit(dsn)
+        port = f":{parts.port}" if parts.port else ""
+    except ValueError:
+        return "the given address"
+    user = f"{parts.username}@" if parts.username else ""
+    return (
+        f"{parts.scheme}://{user}{parts.hostname or ''}{port}{parts.path}"
+        if parts.scheme
+        else "the given address"
+    )
+
+
+def _encode_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+# Refused, unknown host, time-out; a dsn that can't be read; wrong password or role; no such database; starting up or
+# shutting down; no connection left.
+_CONNECT_ERRORS = (
+    OSError,
+    TimeoutError,
+    asyncpg.ClientConfigurationError,
+    asyncpg.InvalidAuthorizationSpecificationError,
+    asyncpg.InvalidCatalogNameError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.TooManyConnectionsError,
+    asyncpg.ConnectionDoesNotExistError,
+)

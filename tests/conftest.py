@@ -1,0 +1,126 @@
+"""A real PostgreSQL for every test: one server, one migrated template, one clone of it per test."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import os
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import asyncpg
+import psycopg
+import pytest
+
+from pulse import database
+from workers.embedded import EmbeddedServer
+from workers.migrate import migrate
+
+# A test database that a crash of the machine may ruin: it is thrown away anyway.
+FAST_SETTINGS = {
+    "fsync": "off",
+    "synchronous_commit": "off",
+    "full_page_writes": "off",
+    "autovacuum": "off",
+    "max_connections": "200",
+    "max_wal_size": "8GB",
+}
+TEMPLATE = "hippocampus_template"
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(autouse=True)
+def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the developer's shell has set does not reach a test."""
+    for name in list(os.environ):
+        if name.startswith("HIPPOCAMPUS_") or name in ("DATABASE_URL", "GOOGLE_API_KEY", "GEMINI_API_KEY"):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture(scope="session")
+def home_root() -> Iterator[Path]:
+    """A short folder for homes of embedded servers, which the server's user can enter for root too."""
+    folder = Path(tempfile.mkdtemp(prefix="hippo-test-", dir="/tmp"))
+    folder.chmod(0o711)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def home(home_root: Path) -> Path:
+    """A home of this test's own, not yet made."""
+    return home_root / f"h{next(_numbers)}"
+
+
+@pytest.fixture(scope="session")
+def server(home_root: Path) -> Iterator[EmbeddedServer]:
+    """The suite's PostgreSQL."""
+    with EmbeddedServer(home_root / "suite", settings=FAST_SETTINGS) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def admin(server: EmbeddedServer) -> Iterator[psycopg.Connection]:
+    """A superuser's connection in autocommit, to make and drop databases."""
+    with psycopg.connect(server.dsn, dbname="postgres", autocommit=True) as connection:
+        yield connection
+
+
+@pytest.fixture(scope="session")
+def template(server: EmbeddedServer, admin: psycopg.Connection) -> str:
+    """A database with the whole schema, migrated once."""
+    admin.execute(f'CREATE DATABASE "{TEMPLATE}"')
+    # In a thread: the session's first test may be a coroutine.
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(asyncio.run, migrate(dsn_of(server, TEMPLATE))).result()
+    return TEMPLATE
+
+
+@pytest.fixture
+def dsn(server: EmbeddedServer, admin: psycopg.Connection, template: str) -> Iterator[str]:
+    """A migrated database of this test's own."""
+    with cloned(admin, template) as name:
+        yield dsn_of(server, name)
+
+
+@pytest.fixture
+def empty_dsn(server: EmbeddedServer, admin: psycopg.Connection) -> Iterator[str]:
+    """An empty database of this test's own, without pgvector."""
+    with cloned(admin, "template1") as name:
+        yield dsn_of(server, name)
+
+
+@pytest.fixture
+async def pool(dsn: str) -> AsyncIterator[asyncpg.Pool]:
+    """Our pool on this test's database."""
+    async with await database.create_pool(dsn, min_size=1, max_size=10) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def conn(dsn: str) -> AsyncIterator[asyncpg.Connection]:
+    """One of our connections on this test's database."""
+    connection = await database.connect(dsn)
+    yield connection
+    await connection.close()
+
+
+def dsn_of(server: EmbeddedServer, name: str) -> str:
+    """The address of another database of the suite's server."""
+    return server.dsn.replace("/hippocampus?", f"/{name}?")
+
+
+@contextlib.contextmanager
+def cloned(admin: psycopg.Connection, template: str) -> Iterator[str]:
+    """A new database like `template`, dropped at the end."""
+    # The hyphen is on purpose: nothing may take a database's name for an SQL word.
+    name = f"test-{next(_numbers)}"
+    admin.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}" STRATEGY FILE_COPY')
+    try:
+        yield name
+    finally:
+        admin.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
