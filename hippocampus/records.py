@@ -20,7 +20,7 @@ MemoryType: TypeAlias = Literal["episodic", "semantic", "summary"]
 Importance: TypeAlias = Literal["high", "medium", "low"]
 
 
-class JobType(str, enum.Enum):
+class JobType(enum.StrEnum):
     """What a consolidation job does. Each member has a consumer."""
 
     FAST_REPLAY = "fast_replay"  # slice -> episodic memory, summary, vectors of the slice's messages
@@ -28,7 +28,7 @@ class JobType(str, enum.Enum):
     FULL_CONSOLIDATION = "full_consolidation"  # both, in this order
 
 
-class JobStatus(str, enum.Enum):
+class JobStatus(enum.StrEnum):
     """Where a consolidation job stands; mirrored from the queue in the same transaction."""
 
     PENDING = "pending"  # -> running, cancelled

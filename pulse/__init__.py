@@ -1,0 +1,1 @@
+"""The Pulse: threads, events and scoped state under optimistic concurrency, on PostgreSQL."""

@@ -87,7 +87,7 @@ class Session:
     """A session as it was read, kept current by the appends that are made through it.
 
     Attributes:
-        state: the merged view of the three stored scopes, with prefixes; ``temp:`` keys only where this process set them.
+        state: the merged view of the three stored scopes, with prefixes; ``temp:`` keys only if this process set them.
         events: those that were asked for, in sequence.
         version: moves with each append; an append through a stale session is refused.
         last_update_time: when the last event was recorded, in seconds since 1970.

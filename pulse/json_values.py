@@ -5,7 +5,7 @@ the infinities. Such values are stored as an object with the one key ``$hippocam
 
     "a\0b"              {"$hippocampus": ["text", "a\\u0000b"]}   the string's JSON escapes
     float("nan")        {"$hippocampus": ["float", "nan"]}        Python's repr of the float
-    {"\0": 1}           {"$hippocampus:\\u0000": 1}               a key's JSON escapes; so with a key that starts like ours
+    {"\0": 1}           {"$hippocampus:\\u0000": 1}               a key's JSON escapes; also if it starts like ours
 
 An event's body is `json`: kept to the letter, so only what `json` refuses is escaped there.
 """

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 
-class Scope(str, enum.Enum):
+class Scope(enum.StrEnum):
     """Where a state key lives; the value is its prefix without the colon."""
 
     SESSION = ""

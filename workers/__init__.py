@@ -1,0 +1,1 @@
+"""The workers: the processes. The composition root; nothing imports it."""

@@ -1,0 +1,1 @@
+"""Providers: what stands between the memory and a model."""
