@@ -79,9 +79,7 @@ class EmbeddedServer:
             server keeps those that it was started with.
     """
 
-    def __init__(
-        self, home: Path, *, major: int = DEFAULT_MAJOR, settings: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, home: Path, *, major: int = DEFAULT_MAJOR, settings: Mapping[str, str] | None = None) -> None:
         self.home = home.resolve()
         self.major = major
         self.settings = dict(settings or {})
@@ -386,9 +384,7 @@ class EmbeddedServer:
                     self._child = None
                     return
                 time.sleep(POLL_SECONDS)
-        raise EmbeddedServerError(
-            f"The embedded PostgreSQL (process {pid}) does not end; see {self.log_path}."
-        )
+        raise EmbeddedServerError(f"The embedded PostgreSQL (process {pid}) does not end; see {self.log_path}.")
 
 
 def _make_private(folder: Path, user: ServerUser) -> None:
@@ -436,7 +432,5 @@ def _choose_port(record: Path) -> int:
 def _check(what: str, done: subprocess.CompletedProcess[str]) -> None:
     """Raise the last line of a failed command's output."""
     if done.returncode != 0:
-        words = (done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}").splitlines()[
-            -1
-        ]
+        words = (done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}").splitlines()[-1]
         raise EmbeddedServerError(f"The embedded PostgreSQL could not be set up ({what}): {words}")
