@@ -99,8 +99,9 @@ async def test_ids_are_stripped_and_a_blank_one_is_made(sessions: OpenSessionSer
         ("a", "u" * 256, "s"),
         ("a", "u", "s" * 513),
         ("*", "u", "s"),
-    ]
-    + [("a\0", "u", "s"), ("a", "u", "s\0")],
+        ("a\0", "u", "s"),
+        ("a", "u", "s\0"),
+    ],
 )
 async def test_names_out_of_bounds_are_refused(
     sessions: OpenSessionService, conn: asyncpg.Connection, app: str, user: str, session: str
