@@ -1,0 +1,1 @@
+"""The processes, and the only rooms that put the others together. Nobody imports this package."""
