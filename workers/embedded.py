@@ -170,8 +170,7 @@ class EmbeddedServer:
 
     def _make_home(self, user: ServerUser) -> None:
         try:
-            # Others may pass through (the server's user must), but list nothing.
-            self.home.mkdir(mode=0o711 if user.is_other else 0o700, parents=True, exist_ok=True)
+            _make_folders(self.home, 0o711 if user.is_other else 0o700)
         except OSError as error:
             raise EmbeddedServerError(
                 f"The folder {self.home} can't be made ({error.strerror}); set HIPPOCAMPUS_HOME to one that"
@@ -393,6 +392,15 @@ class EmbeddedServer:
         raise EmbeddedServerError(
             f"The embedded PostgreSQL (process {pid}) does not end; see {self.log_path}."
         )
+
+
+def _make_folders(folder: Path, mode: int) -> None:
+    """Make a folder and what is missing above it; those that exist keep their permissions."""
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    for each in reversed(missing):
+        each.mkdir(exist_ok=True)
+        # Not by mkdir, which the umask would narrow: the server's user must pass through, but list nothing.
+        each.chmod(mode)
 
 
 def _make_private(folder: Path, user: ServerUser) -> None:
