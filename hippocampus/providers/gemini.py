@@ -29,6 +29,7 @@ from hippocampus import extraction, prompts, transcript
 from hippocampus.errors import (
     BlockedReplyError,
     MalformedReplyError,
+    PermanentProviderError,
     ProviderError,
     RateLimitedError,
     TransientProviderError,
@@ -217,11 +218,13 @@ class GeminiEmbedder:
         """Embed each text, in order; a text over 1,800 tokens in chunks, averaged by their length.
 
         Raises:
-            ValueError: a text is blank, so that it has no vector.
+            PermanentProviderError: a text is blank, so that it has no vector; nothing was sent.
             ProviderError: the whole batch failed; also when vectors are missing or of the wrong length.
         """
         if blank := [number for number, text in enumerate(texts) if not text.strip()]:
-            raise ValueError(f"a blank text has no vector: leave out texts {blank[:10]}")
+            raise PermanentProviderError(
+                f"a blank text has no vector: leave out the texts at {blank[:10]}", code="blank"
+            )
         parts = [chunking.split(_sendable(text)) for text in texts]
         chunks = [chunk for chunks_of_text in parts for chunk in chunks_of_text]
         batches = [
