@@ -151,11 +151,11 @@ def clip_text(text: str, characters_max: int) -> str:
     """The longest beginning of `text` that ends with a sentence, else with a word and an ellipsis."""
     if len(text) <= characters_max:
         return text
-    head = text[:characters_max]
-    ends = [match.end() for match in re.finditer(r"[。！？]|[.!?](?=\s|$)", head)]
-    if ends and ends[-1] >= characters_max // 2:
-        return head[: ends[-1]]
-    head = head[: characters_max - 1]
+    ends = [match.end() for match in re.finditer(r"[。！？]|[.!?](?=\s|$)", text)]
+    last = max((end for end in ends if end <= characters_max), default=0)
+    if last > characters_max // 2:
+        return text[:last]
+    head = text[: characters_max - 1]
     space = head.rfind(" ")
     return (head[:space] if space >= characters_max // 2 else head).rstrip(" ,;:，；：、") + "…"
 

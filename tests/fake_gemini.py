@@ -1,4 +1,4 @@
-"""A Gemini API on this machine: a real HTTP server that answers well, or fails in the ways that the real one does.
+"""A Gemini API on this machine: a real HTTP server that answers well, or fails as the real one does.
 
 In a test:
     async with FakeGemini() as gemini:
@@ -96,7 +96,9 @@ class FakeGemini:
         self.counts = Counts()
         self.requests: collections.deque[Request] = collections.deque(maxlen=REQUESTS_KEPT)
         self._random = random.Random(seed)
-        self._scripts: dict[str, collections.deque[dict[str, Any]]] = collections.defaultdict(collections.deque)
+        self._scripts: dict[str, collections.deque[dict[str, Any]]] = collections.defaultdict(
+            collections.deque
+        )
         self._connections: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
         self.base_url = ""
@@ -162,7 +164,9 @@ class FakeGemini:
     async def _serve_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
         method, target, _version = head[0].split(" ")
-        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:])}
+        headers = {
+            name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:])
+        }
         body = await reader.readexactly(int(headers.get("content-length", "0")))
         reply = await self._until_gone(reader, self._reply(method, target, headers, body))
         if reply is None or reply.silent:
@@ -219,7 +223,9 @@ class FakeGemini:
         if (method, path) == ("GET", "/__stats"):
             return as_json(200, self.stats())
         if (method, path) == ("GET", "/__log"):
-            return as_json(200, [{"operation": r.operation, "model": r.model, "body": r.body} for r in self.requests])
+            return as_json(
+                200, [{"operation": r.operation, "model": r.model, "body": r.body} for r in self.requests]
+            )
         if (method, path) == ("POST", "/__script"):
             self.script(**json.loads(body))
             return as_json(200, {})
