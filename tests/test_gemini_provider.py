@@ -344,7 +344,7 @@ class TestBatch:
         server.latency_seconds = 0.05
         running, most = 0, 0
         generator = gemini.GeminiGenerator(connect(concurrency=3))
-        send = generator._client._send
+        send = generator._client.send
 
         async def counted(request: Any) -> Any:
             nonlocal running, most
@@ -354,7 +354,7 @@ class TestBatch:
             finally:
                 running -= 1
 
-        generator._client._send = counted  # type: ignore[method-assign]
+        generator._client.send = counted  # type: ignore[method-assign]
         slices = [conversation(("user", f"my name is Number{n}"), first_seq=n * 10) for n in range(1, 8)]
         reflections = await generator.reflect(slices)
         assert [r.facts[0].value for r in reflections] == [f"Number{n}" for n in range(1, 8)]

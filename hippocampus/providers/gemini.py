@@ -7,7 +7,7 @@ a person, for what a repair could not mend. The library's own retries are off.
 
     GeminiGenerator.summarize, .reflect      one call per slice, a few at once
     GeminiEmbedder.embed                     chunks -> batches of 100 -> unit vectors, checked
-    _Client.call                             one call: time limit, short retries, errors, CallRecord
+    _Client.send                             one call: time limit, and every fault as a ProviderError
 """
 
 from __future__ import annotations
@@ -15,12 +15,10 @@ from __future__ import annotations
 import asyncio
 import importlib
 import math
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeVar
 
-import tenacity
 from google import genai
 from google.genai import errors as genai_errors
 from google.genai import types
@@ -30,12 +28,10 @@ from hippocampus.errors import (
     BlockedReplyError,
     MalformedReplyError,
     PermanentProviderError,
-    ProviderError,
-    RateLimitedError,
     TransientProviderError,
 )
 from hippocampus.providers import chunking, gemini_faults
-from hippocampus.providers.calls import CallObserver, CallRecord, gather_bounded
+from hippocampus.providers.calls import Caller, CallObserver, Sleep, gather_bounded
 from hippocampus.providers.protocols import EmbeddingTask
 from hippocampus.records import (
     EMBEDDING_DIMENSIONS,
@@ -58,9 +54,6 @@ _API_VERSION = "v1beta"
 #: What the API takes in one batchEmbedContents.
 _TEXTS_PER_CALL_MAX = 100
 
-#: A provider that asks for a longer wait than this is left to the queue.
-_WAIT_SECONDS_MAX = 8.0
-
 _TASK_TYPES: dict[EmbeddingTask, str] = {"document": "RETRIEVAL_DOCUMENT", "query": "RETRIEVAL_QUERY"}
 
 #: The model stopped because of what it read or was about to write.
@@ -70,7 +63,6 @@ _REFUSALS = frozenset(
 
 Reply = TypeVar("Reply")
 Parsed = TypeVar("Parsed")
-Sleep = Callable[[float], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +98,8 @@ class GeminiGenerator:
         on_call: CallObserver | None = None,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
-        self._client = _Client(connection, on_call, sleep)
+        self._client = _Client(connection)
+        self._caller = Caller(model, attempts=connection.attempts, on_call=on_call, sleep=sleep)
         self._concurrency = connection.concurrency
         self._model = model
         self._output_tokens_max = output_tokens_max
@@ -180,13 +173,13 @@ class GeminiGenerator:
             response_mime_type="application/json",
             response_json_schema=task.schema,
         )
-        response = await self._client.call(
-            task.operation,
-            self._model,
-            lambda models: models.generate_content(model=self._model, contents=contents, config=config),
-            _usage,
-        )
-        return _answer(response)
+
+        async def send() -> types.GenerateContentResponse:
+            return await self._client.send(
+                lambda models: models.generate_content(model=self._model, contents=contents, config=config)
+            )
+
+        return _answer(await self._caller.call(task.operation, send, _usage))
 
     def _origin(self, task: _Task, answer: _Answer) -> Origin:
         return Origin(
@@ -205,7 +198,8 @@ class GeminiEmbedder:
         on_call: CallObserver | None = None,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
-        self._client = _Client(connection, on_call, sleep)
+        self._client = _Client(connection)
+        self._caller = Caller(model, attempts=connection.attempts, on_call=on_call, sleep=sleep)
         self._concurrency = connection.concurrency
         self._model = model
 
@@ -246,12 +240,14 @@ class GeminiEmbedder:
         )
         # A Content each: a plain list of texts is one text in pieces to some models.
         contents = [types.Content(parts=[types.Part(text=text)]) for text in batch]
-        response = await self._client.call(
-            "embed",
-            self._model,
-            lambda models: models.embed_content(model=self._model, contents=contents, config=config),
-            lambda _response: Usage(),  # this API counts no tokens for embeddings
-        )
+
+        async def send() -> types.EmbedContentResponse:
+            return await self._client.send(
+                lambda models: models.embed_content(model=self._model, contents=contents, config=config)
+            )
+
+        # This API counts no tokens for embeddings.
+        response = await self._caller.call("embed", send, lambda _response: Usage())
         return _checked_vectors(response, len(batch))
 
 
@@ -301,10 +297,8 @@ class _Answer:
 class _Client:
     """One client of the library and the calls that are made through it."""
 
-    def __init__(self, connection: GeminiConnection, on_call: CallObserver | None, sleep: Sleep) -> None:
-        self._connection = connection
-        self._on_call = on_call
-        self._sleep = sleep
+    def __init__(self, connection: GeminiConnection) -> None:
+        self._timeout_seconds = connection.timeout_seconds
         http = _http_library()
         # An HTTP client of our own: with aiohttp installed the library would take that instead, and on
         # a lost connection sleep for up to ten seconds and call again, whatever its retry options say.
@@ -322,84 +316,25 @@ class _Client:
         )
         self._transport_faults: tuple[type[Exception], ...] = (OSError, http.TransportError)
 
-    async def call(
-        self,
-        operation: str,
-        model: str,
-        send: Callable[[Any], Awaitable[Reply]],
-        usage_of: Callable[[Reply], Usage],
-    ) -> Reply:
-        """Send a request; after a short fault of transport, again.
-
-        Raises:
-            ProviderError: of the kind that `gemini_faults` decides.
-        """
-        retrying = tenacity.AsyncRetrying(
-            stop=tenacity.stop_after_attempt(self._connection.attempts),
-            wait=tenacity.wait_exponential_jitter(initial=0.5, max=_WAIT_SECONDS_MAX, jitter=0.5),
-            retry=tenacity.retry_if_exception(_is_short_fault),
-            sleep=self._sleep,
-            reraise=True,
-        )
-        async for attempt in retrying:
-            with attempt:
-                retried = attempt.retry_state.attempt_number > 1
-                return await self._once(operation, model, send, usage_of, retried=retried)
-        raise AssertionError("tenacity either returns or raises")
-
     async def close(self) -> None:
         await self._genai.aio.aclose()
         await self._http.aclose()
         self._genai.close()
 
-    async def _once(
-        self,
-        operation: str,
-        model: str,
-        send: Callable[[Any], Awaitable[Reply]],
-        usage_of: Callable[[Reply], Usage],
-        *,
-        retried: bool,
-    ) -> Reply:
-        started, code, usage = time.perf_counter(), "error", Usage()
-        try:
-            reply = await self._send(send)
-            code, usage = "200", usage_of(reply)
-            return reply
-        except asyncio.CancelledError:
-            code = "cancelled"
-            raise
-        except ProviderError as error:
-            code = error.code
-            raise
-        finally:
-            if self._on_call is not None:
-                record = CallRecord(
-                    operation=operation,
-                    model=model,
-                    code=code,
-                    seconds=time.perf_counter() - started,
-                    prompt_tokens=usage.prompt_tokens,
-                    output_tokens=usage.output_tokens,
-                    retried=retried,
-                )
-                self._on_call(record)
-
-    async def _send(self, send: Callable[[Any], Awaitable[Reply]]) -> Reply:
-        """Send once; whatever goes wrong comes out as a ProviderError.
+    async def send(self, request: Callable[[Any], Awaitable[Reply]]) -> Reply:
+        """Send a request once; whatever goes wrong comes out as a ProviderError.
 
         ``from None``: the library's errors quote the whole reply, and tracebacks are logged.
         """
-        timeout_seconds = self._connection.timeout_seconds
         try:
             # The HTTP client's own limit counts each read anew: a reply that trickles would never end.
-            async with asyncio.timeout(timeout_seconds):
-                return await send(self._genai.aio.models)
+            async with asyncio.timeout(self._timeout_seconds):
+                return await request(self._genai.aio.models)
         except genai_errors.APIError as fault:
             raise gemini_faults.from_response(fault.code, fault.details) from None
         except TimeoutError:
             raise TransientProviderError(
-                f"Gemini: no answer within {timeout_seconds:g} s", code="timeout"
+                f"Gemini: no answer within {self._timeout_seconds:g} s", code="timeout"
             ) from None
         except self._transport_faults as fault:
             kind = type(fault).__name__
@@ -418,12 +353,6 @@ def _http_library() -> Any:
     """The HTTP library that the installed google-genai is built on: httpx up to 2.x, httpx2 from 3.0 on."""
     major = int(genai.__version__.split(".", maxsplit=1)[0])
     return importlib.import_module("httpx2" if major >= 3 else "httpx")
-
-
-def _is_short_fault(error: BaseException) -> bool:
-    if not isinstance(error, TransientProviderError) or isinstance(error, RateLimitedError):
-        return False
-    return (error.retry_after_seconds or 0.0) <= _WAIT_SECONDS_MAX
 
 
 def _content(role: str, text: str) -> types.Content:

@@ -12,6 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = (
     "google-genai>=3,<4",
+    "aiohttp>=3.11",  # with it installed the library has retries of its own, which must not act
     "tenacity>=9,<10",
     "hypothesis>=6.120",
     "pytest>=8.3",
