@@ -94,9 +94,7 @@ def parse_summary(reply: str, *, clip: bool = False) -> str:
     text = " ".join(text.split())
     if len(text) > SUMMARY_CHARACTERS_MAX:
         if not clip:
-            refuse(
-                reply, [f"summary has {len(text)} characters; at most {SUMMARY_CHARACTERS_MAX} are allowed"]
-            )
+            refuse(reply, [f"summary has {len(text)} characters; at most {SUMMARY_CHARACTERS_MAX} are allowed"])
         text = clip_text(text, SUMMARY_CHARACTERS_MAX)
     return text
 
@@ -178,9 +176,7 @@ def _finite_float(digits: str) -> float:
     return number
 
 
-_DECODER = json.JSONDecoder(
-    object_pairs_hook=_unique_keys, parse_constant=_no_constant, parse_float=_finite_float
-)
+_DECODER = json.JSONDecoder(object_pairs_hook=_unique_keys, parse_constant=_no_constant, parse_float=_finite_float)
 
 
 def _fact(check: _Check, item: Any, path: str) -> ExtractedFact | None:
