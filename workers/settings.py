@@ -285,10 +285,10 @@ def _refuse_unknown() -> None:
     for name in sorted(os.environ):
         if name.upper().startswith(PREFIX) and name.upper() not in known:
             # The prefix, which all have, would make everything alike.
-            endings = sorted(each.removeprefix(PREFIX) for each in known)
+            endings = {each.removeprefix(PREFIX): each for each in sorted(known)}
             near = difflib.get_close_matches(name.upper().removeprefix(PREFIX), endings, n=1)
             hint = (
-                f"did you mean {PREFIX + near[0]}?"
+                f"did you mean {endings[near[0]]}?"
                 if near
                 else "unset it; the documentation lists all settings"
             )
