@@ -50,9 +50,7 @@ async def test_a_connection_given_back_in_a_transaction_is_rolled_back(dsn: str)
     """Nothing of an abandoned transaction is seen by the next user of the same connection."""
     async with await database.create_pool(dsn, min_size=1, max_size=1) as pool:
         async with pool.acquire() as connection:
-            await connection.execute(
-                "BEGIN; CREATE TABLE abandoned (); SELECT set_config('my.mark', 'x', true)"
-            )
+            await connection.execute("BEGIN; CREATE TABLE abandoned (); SELECT set_config('my.mark', 'x', true)")
         assert await pool.fetchval("SELECT to_regclass('abandoned')") is None
         assert not await pool.fetchval("SELECT current_setting('my.mark', true)")
 
@@ -104,8 +102,6 @@ def test_an_old_server_is_refused_with_its_version(version: int) -> None:
 async def test_the_version_is_the_servers_own(server: EmbeddedServer) -> None:
     """What is compared is server_version_num, and 16 is enough."""
     connection = await database.connect(dsn_of(server, "postgres"), prepare=False)
-    assert database.server_version_num(connection) == int(
-        await connection.fetchval("SHOW server_version_num")
-    )
+    assert database.server_version_num(connection) == int(await connection.fetchval("SHOW server_version_num"))
     await connection.close()
     database.require_supported_server(160000)

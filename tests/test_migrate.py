@@ -252,9 +252,7 @@ async def test_a_newer_procrastinate_brings_its_own_steps(
     monkeypatch.setattr(migrate_module, "read_procrastinate", lambda: (grown, steps))
     with pytest.raises(SchemaError, match=r"text of procrastinate/schema\.sql differs"):
         await migrate(empty_dsn, folder=folder)
-    step = Migration(
-        "procrastinate/99.00.00_01_pre_new.sql", "ALTER TABLE procrastinate_jobs ADD COLUMN new int"
-    )
+    step = Migration("procrastinate/99.00.00_01_pre_new.sql", "ALTER TABLE procrastinate_jobs ADD COLUMN new int")
     monkeypatch.setattr(migrate_module, "read_procrastinate", lambda: (grown, [*steps, step]))
     with pytest.raises(SchemaError, match=r"lacks procrastinate/99"):
         await check(empty_dsn, folder)
@@ -277,9 +275,7 @@ def test_a_folder_that_is_not_in_order_is_refused(tmp_path: Path, names: list[st
         read_migrations(tmp_path)
 
 
-async def test_any_name_of_a_database_works(
-    dsn: str, admin: psycopg.Connection, server: EmbeddedServer
-) -> None:
+async def test_any_name_of_a_database_works(dsn: str, admin: psycopg.Connection, server: EmbeddedServer) -> None:
     """Nothing takes the database's name for an identifier: hyphens, capitals and spaces are fine."""
     name = "Cognizes-engine 2"
     admin.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))

@@ -22,9 +22,7 @@ def test_nothing_set_is_enough() -> None:
         "gemini-embedding-001",
     )
     assert loaded.active_provider == "local"
-    assert [
-        loaded.metrics_port(role) for role in ("writer", "fast_replay", "deep_reflection", "retention")
-    ] == [
+    assert [loaded.metrics_port(role) for role in ("writer", "fast_replay", "deep_reflection", "retention")] == [
         9100,
         9110,
         9120,
@@ -69,9 +67,7 @@ def test_an_empty_variable_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> N
         ("HIPPOCAMPUS_PROVIDER", "gemini", "set GOOGLE_API_KEY, or use local"),
     ],
 )
-def test_a_wrong_variable_is_named(
-    monkeypatch: pytest.MonkeyPatch, variable: str, value: str, complaint: str
-) -> None:
+def test_a_wrong_variable_is_named(monkeypatch: pytest.MonkeyPatch, variable: str, value: str, complaint: str) -> None:
     """The message has the variable and what to do, and no secret's value."""
     monkeypatch.setenv(variable, value)
     with pytest.raises(SettingsError, match=complaint) as caught:
