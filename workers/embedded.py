@@ -216,8 +216,10 @@ class EmbeddedServer:
         """Make the data folder with its database; a killed run leaves only a folder called unfinished."""
         if self.data.is_dir():
             return
-        unfinished = self.home / f"{self.data.name}.unfinished"
-        shutil.rmtree(unfinished, ignore_errors=True)
+        for left in self.home.glob(f"{self.data.name}.unfinished-*"):
+            shutil.rmtree(left, ignore_errors=True)
+        # A name of its own each time: an initdb whose starter was killed may still be writing to the old one.
+        unfinished = self.home / f"{self.data.name}.unfinished-{secrets.token_hex(4)}"
         _make_private(unfinished, user)
         password_path = self.home / f"password-{self.major}"
         if not password_path.exists():
