@@ -90,7 +90,9 @@ def _clean_zh(raw: str, shape: Shape) -> str | None:
     if shape == "rule":
         return re.sub("我们?", "本人", text)
     if shape == "action":
-        return re.sub("^([^我]{1,8})我们?(?=都|要|会|想|得|去|就|打算|准备|计划)", r"\1", text).replace("我", "自己")
+        return re.sub("^([^我]{1,8})我们?(?=都|要|会|想|得|去|就|打算|准备|计划)", r"\1", text).replace(
+            "我", "自己"
+        )
     return text.replace("我", "自己")
 
 
@@ -226,7 +228,11 @@ def parts(text: str, *, chinese: bool) -> list[str]:
 
 def with_article(noun: str) -> str:
     """'dog' as 'a dog'; a plural and a noun with an article stay."""
-    if _ARTICLES.match(noun) or (noun.endswith("s") and not noun.endswith(("ss", "us"))) or noun in ("kids", "children"):
+    if (
+        _ARTICLES.match(noun)
+        or (noun.endswith("s") and not noun.endswith(("ss", "us")))
+        or noun in ("kids", "children")
+    ):
         return noun
     return f"an {noun}" if noun[0].lower() in "aeiou" else f"a {noun}"
 

@@ -48,55 +48,192 @@ _KNOWN_ING = (
 
 # fmt: off  (a table: it is read by row)
 RULES = (
-    english("rule", "rule", rf"(?:please |and |from now on,? |remember:? |also,? )*(?P<object>(?:never|always|don't ever"
-            rf"|do not|don't) (?:ever )?{_INSTRUCT}\b.+)", "{object}", "rule", 0.9),
-    english("rule", "rule", r"(?P<object>(?:no|never any) [a-z -]*?(?:meetings?|calls?|emails?|appointments?|messages?"
-            r"|flights?|notifications?|work)(?: [a-z]+)? (?:on|before|after|during|at) .+)", "{object}", "rule", 0.9),
+    english(
+        "rule",
+        "rule",
+        rf"(?:please |and |from now on,? |remember:? |also,? )*(?P<object>(?:never|always|don't ever"
+        rf"|do not|don't) (?:ever )?{_INSTRUCT}\b.+)",
+        "{object}",
+        "rule",
+        0.9,
+    ),
+    english(
+        "rule",
+        "rule",
+        r"(?P<object>(?:no|never any) [a-z -]*?(?:meetings?|calls?|emails?|appointments?|messages?"
+        r"|flights?|notifications?|work)(?: [a-z]+)? (?:on|before|after|during|at) .+)",
+        "{object}",
+        "rule",
+        0.9,
+    ),
     english("rule", "rule", rf"(?P<object>(?:never|not) on (?:a )?{DAYS}.*)", "{object}", "rule", 0.8),
-    english("rule", "rule", rf"(?:I'd like you to|I want you to|I need you to|you should|you must|make sure (?:that )?"
-            rf"you|make sure to) (?P<object>(?:always|never|not) {_INSTRUCT}\b.+)", "{object}", "rule", 0.9),
-    english("rule", "rule", r"I (?P<object>(?:never|don't|do not) (?:take|do|schedule|answer|accept|work|attend|book)"
-            rf" (?:.* )?(?:on (?:a )?{DAYS}|on weekends|before|after|during)\b.*)", "{object}", "rule", 0.85),
+    english(
+        "rule",
+        "rule",
+        rf"(?:I'd like you to|I want you to|I need you to|you should|you must|make sure (?:that )?"
+        rf"you|make sure to) (?P<object>(?:always|never|not) {_INSTRUCT}\b.+)",
+        "{object}",
+        "rule",
+        0.9,
+    ),
+    english(
+        "rule",
+        "rule",
+        r"I (?P<object>(?:never|don't|do not) (?:take|do|schedule|answer|accept|work|attend|book)"
+        rf" (?:.* )?(?:on (?:a )?{DAYS}|on weekends|before|after|during)\b.*)",
+        "{object}",
+        "rule",
+        0.85,
+    ),
 )
 HABITS = (
-    english("habit", "custom", rf"(?P<about>(?:every (?:single )?{_PERIOD}|on (?:{DAYS}|weekends|weekdays)|each {_PERIOD})),?"
-            rf" (?:I|we) ~(?P<object>(?!{_NOT_HABIT}).+)", "{does} {about}", "action", 0.9),
-    english("habit", "custom", rf"(?:I|we) ~(?P<object>(?!{_NOT_HABIT})[a-z]+(?: .+?)?) (?P<about>every (?:single )?(?:other )?{_PERIOD}"
-            r"|(?:once|twice|three times|four times|\d times) an? (?:day|week|month|year)|on (?:Mon|Tues|Wednes|Thurs|Fri"
-            rf"|Satur|Sun)days|on weekends|each {_PERIOD})\b.*", "{does} {about}", "habit", 0.9),
-    english("habit", "custom", rf"I ~(?P<about>usually|normally|often|typically|regularly) (?P<object>(?!{_NOT_HABIT}|have|get|find)"
-            r"[a-z]+ .+)", "{about} {does}", "action", 0.75),
-    english("habit", "custom", r"I ~(?P<object>(?:volunteer|teach|coach|tutor|mentor|perform|jog|meditate)\b(?: .+)?)",
-            "{does}", "habit", 0.85),
-    english("activity", "custom", rf"(?:I've|I have|we've|we have) ~been ~(?P<object>{_KNOWN_ING}.*)", "has been {object}",
-            "event", 0.8),
-    english("activity", "custom", rf"{_WE_ARE} ~(?P<object>(?:working on|writing|reading|creating|building|designing|renovating"
-            r"|raising|training|practi[cs]ing|hosting|volunteering|teaching|rewatching|growing|restoring|composing|rehearsing)"
-            r"\b .+)", "is {object}", "event", 0.8),
-    english("activity", "custom", rf"(?:I|we|I've|we've) ~started (?P<object>{_KNOWN_ING}.*)", "started {object}", "event", 0.85),
+    english(
+        "habit",
+        "custom",
+        rf"(?P<about>(?:every (?:single )?{_PERIOD}|on (?:{DAYS}|weekends|weekdays)|each {_PERIOD})),?"
+        rf" (?:I|we) ~(?P<object>(?!{_NOT_HABIT}).+)",
+        "{does} {about}",
+        "action",
+        0.9,
+    ),
+    english(
+        "habit",
+        "custom",
+        rf"(?:I|we) ~(?P<object>(?!{_NOT_HABIT})[a-z]+(?: .+?)?) (?P<about>every (?:single )?(?:other )?{_PERIOD}"
+        r"|(?:once|twice|three times|four times|\d times) an? (?:day|week|month|year)|on (?:Mon|Tues|Wednes|Thurs|Fri"
+        rf"|Satur|Sun)days|on weekends|each {_PERIOD})\b.*",
+        "{does} {about}",
+        "habit",
+        0.9,
+    ),
+    english(
+        "habit",
+        "custom",
+        rf"I ~(?P<about>usually|normally|often|typically|regularly) (?P<object>(?!{_NOT_HABIT}|have|get|find)"
+        r"[a-z]+ .+)",
+        "{about} {does}",
+        "action",
+        0.75,
+    ),
+    english(
+        "habit",
+        "custom",
+        r"I ~(?P<object>(?:volunteer|teach|coach|tutor|mentor|perform|jog|meditate)\b(?: .+)?)",
+        "{does}",
+        "habit",
+        0.85,
+    ),
+    english(
+        "activity",
+        "custom",
+        rf"(?:I've|I have|we've|we have) ~been ~(?P<object>{_KNOWN_ING}.*)",
+        "has been {object}",
+        "event",
+        0.8,
+    ),
+    english(
+        "activity",
+        "custom",
+        rf"{_WE_ARE} ~(?P<object>(?:working on|writing|reading|creating|building|designing|renovating"
+        r"|raising|training|practi[cs]ing|hosting|volunteering|teaching|rewatching|growing|restoring|composing|rehearsing)"
+        r"\b .+)",
+        "is {object}",
+        "event",
+        0.8,
+    ),
+    english(
+        "activity",
+        "custom",
+        rf"(?:I|we|I've|we've) ~started (?P<object>{_KNOWN_ING}.*)",
+        "started {object}",
+        "event",
+        0.85,
+    ),
 )
 PLANS = (
-    english("plan", "custom", rf"{_WE_ARE} ~(?:planning to|hoping to|going to|gonna|about to|looking to|aiming to|saving"
-            r" up to|preparing to|planning on going to) (?P<object>(?!an? |the |my |our |[A-Z]).+)", "plans to {object}",
-            "action", 0.8),
-    english("plan", "custom", rf"{_WE_ARE} ~(?:going|off|heading) to (?P<object>(?:an? |the |my |our |[A-Z]).*{TIME}\b.*)",
-            "is going to {object}", "event", 0.85),
-    english("plan", "custom", rf"{_WE_ARE} ~(?:thinking (?:of|about)|planning on|considering|looking into) (?P<object>[a-z]+ing\b.+)",
-            "is thinking about {object}", "action", 0.8),
-    english("plan", "custom", rf"{_WE_ARE} ~(?:planning|training for|preparing for|saving up for|organi[sz]ing) (?P<object>(?:an? "
-            r"|the |our |my |[A-Z]).+)", "is preparing {object}", "event", 0.8),
-    english("plan", "custom", r"(?:I|we) ~plan (?:to|on) (?P<object>.+)", "plans to {object}", "action", 0.85),
-    english("plan", "custom", rf"{_WE_ARE} ~(?P<object>(?!going to|gonna|doing|looking|hoping|trying|thinking)[a-z]+ing"
-            rf" (?:.+ )?{TIME}\b.*)", "is {object}", "event", 0.85),
-    english("plan", "custom", r"(?:I'll|we'll|I will|we will) ~(?P<object>(?!be |let|keep|see you|check|try|share|send"
-            rf"|do |never|always|not |show|get back)[a-z]+ (?:.+ )?{TIME}\b.*)", "will {object}", "action", 0.8),
-    english("goal", "custom", r"(?:my (?:dream|goal|aim) is|I ~want|I ~hope|it's (?:always )?been my dream) (?:one day )?to"
-            r" (?P<object>(?:become|learn|start|open|travel|visit|move|buy|write|publish|adopt|study|run|get into|own"
-            r"|build|make it as|work as|go to|teach|act|record|finish|climb|sell) .+)", "wants to {object}", "action", 0.8),
+    english(
+        "plan",
+        "custom",
+        rf"{_WE_ARE} ~(?:planning to|hoping to|going to|gonna|about to|looking to|aiming to|saving"
+        r" up to|preparing to|planning on going to) (?P<object>(?!an? |the |my |our |[A-Z]).+)",
+        "plans to {object}",
+        "action",
+        0.8,
+    ),
+    english(
+        "plan",
+        "custom",
+        rf"{_WE_ARE} ~(?:going|off|heading) to (?P<object>(?:an? |the |my |our |[A-Z]).*{TIME}\b.*)",
+        "is going to {object}",
+        "event",
+        0.85,
+    ),
+    english(
+        "plan",
+        "custom",
+        rf"{_WE_ARE} ~(?:thinking (?:of|about)|planning on|considering|looking into) (?P<object>[a-z]+ing\b.+)",
+        "is thinking about {object}",
+        "action",
+        0.8,
+    ),
+    english(
+        "plan",
+        "custom",
+        rf"{_WE_ARE} ~(?:planning|training for|preparing for|saving up for|organi[sz]ing) (?P<object>(?:an? "
+        r"|the |our |my |[A-Z]).+)",
+        "is preparing {object}",
+        "event",
+        0.8,
+    ),
+    english(
+        "plan", "custom", r"(?:I|we) ~plan (?:to|on) (?P<object>.+)", "plans to {object}", "action", 0.85
+    ),
+    english(
+        "plan",
+        "custom",
+        rf"{_WE_ARE} ~(?P<object>(?!going to|gonna|doing|looking|hoping|trying|thinking)[a-z]+ing"
+        rf" (?:.+ )?{TIME}\b.*)",
+        "is {object}",
+        "event",
+        0.85,
+    ),
+    english(
+        "plan",
+        "custom",
+        r"(?:I'll|we'll|I will|we will) ~(?P<object>(?!be |let|keep|see you|check|try|share|send"
+        rf"|do |never|always|not |show|get back)[a-z]+ (?:.+ )?{TIME}\b.*)",
+        "will {object}",
+        "action",
+        0.8,
+    ),
+    english(
+        "goal",
+        "custom",
+        r"(?:my (?:dream|goal|aim) is|I ~want|I ~hope|it's (?:always )?been my dream) (?:one day )?to"
+        r" (?P<object>(?:become|learn|start|open|travel|visit|move|buy|write|publish|adopt|study|run|get into|own"
+        r"|build|make it as|work as|go to|teach|act|record|finish|climb|sell) .+)",
+        "wants to {object}",
+        "action",
+        0.8,
+    ),
 )
 EVENTS = (
-    english("event", "custom", rf"(?P<about>{_WHEN}),? (?:I|we) ~(?P<object>{_DID} .+)", "{object} {about}", "event", 0.85),
-    english("event", "custom", rf"(?:I|we|I've|we've|I have|we have) ~(?P<object>{_DID} .+)", "{object}", "event", 0.8),
+    english(
+        "event",
+        "custom",
+        rf"(?P<about>{_WHEN}),? (?:I|we) ~(?P<object>{_DID} .+)",
+        "{object} {about}",
+        "event",
+        0.85,
+    ),
+    english(
+        "event",
+        "custom",
+        rf"(?:I|we|I've|we've|I have|we have) ~(?P<object>{_DID} .+)",
+        "{object}",
+        "event",
+        0.8,
+    ),
 )
 # fmt: on
 
