@@ -15,7 +15,7 @@ _TAIL_EN = re.compile(
     r"\s*(?:[;(]|:\s|\s-+\s|\s[–—]|,(?=\s*(?:and|but|so|which|who|though|you|I|it|we|they|he|she|because|especially|like"
     r"|too|right|even|the|that|then|thanks|not|as|if|just|all|this|what|how|also)\b)|\b(?:because|'cause|since|but|so|when"
     r"|whenever|while|which|who|although|though|unless|until|as well|too|either|anymore|any more|especially|even"
-    r"|lately|at the moment|a lot|so much|very much|the most|too much|more than anything|for sure|as a whole|that"
+    r"|lately|at the moment|a lot|so much|very much|the most|same as|as always|as usual|or I|or else|too much|more than anything|for sure|as a whole|that"
     r"|if|where|whose|if possible|for now|these days|nowadays|recently|already|again|with you|thanks to|now|and (?:I|it"
     r"|we|my|he|she|they|that|the|this|have|am|then|was|is|you))\b).*$",
     re.IGNORECASE,
@@ -139,6 +139,8 @@ def _action(text: str) -> str | None:
 
 def _event(text: str) -> str | None:
     words = text.split()
+    if len(words) == 2 and words[0] in ("got", "had"):
+        return None
     if not 2 <= len(words) <= 16 or _UNCLEAR_EN.search(text) or _DANGLING_EN.search(text):
         return None
     return text if len(local_words.terms(text)) >= 1 else None
@@ -172,7 +174,10 @@ def _name(text: str) -> str | None:
 
 
 def _org(text: str) -> str | None:
-    text = re.split(r",? (?:as|for|since|now|and|in charge|where|with|because|last|this|until)\b", text)[0]
+    text = re.split(
+        r",? (?:as|for|from|on (?=\d|[A-Z])|since|now|and|in charge|where|with|because|last|this|until)\b",
+        text,
+    )[0]
     if len(text.split()) > 7 or _DEICTIC_EN.search(text):
         return None
     named = re.match(r"(?:an? |the |my |our )", text) or text[:1].isupper()
@@ -217,7 +222,9 @@ def parts(text: str, *, chinese: bool) -> list[str]:
     if chinese:
         return [part for part in re.split("、|以及|和|跟|还有", text) if part]
     if "," in text and not re.search(r", .* and ", text):
-        return [text]
+        head = text.split(",")[0]
+        broken = re.search(r"\b(?:a|an|the) \w+$", head)  # 'a safe, inviting place' is no list
+        return [] if broken else [head]
     pieces = re.split(r",\s+and\s+|,\s+|\s+and\s+|\s+&\s+", text)
     if len(pieces) == 1:
         return [text]
@@ -255,3 +262,41 @@ def slug(text: str) -> str:
     """A key's part: lower case, words joined by underscores, articles dropped, at most 80 characters."""
     words = local_words.tokens(_DETERMINER_EN.sub("", text))
     return "_".join(word.replace("'", "") for word in words)[:80].strip("_") or "other"
+
+
+_POLARITY_WORDS = frozenset(
+    "never always don't do not no ever please fine ok okay free open good possible now again me them my".split()
+)
+_POLARITY_ZH = re.compile("请|不要|别|永远|务必|千万|一定要?|不能|本人|任何|再|给|在|安排|约|开(?=会)")
+_DAY_ZH = re.compile("(?:周|星期|礼拜)([一二三四五六日天])")
+_DAY_NAMES = dict(
+    zip(
+        "一二三四五六日天",
+        "monday tuesday wednesday thursday friday saturday sunday sunday".split(),
+        strict=True,
+    )
+)
+_DAY_EN = re.compile(r"\b(mon|tues|wednes|thurs|fri|satur|sun)days?\b", re.IGNORECASE)
+_ABOUT_RULE = re.compile(
+    r"\b(meeting|call|email|message|appointment|reminder)s?\b|(会议?)|(电话)", re.IGNORECASE
+)
+
+
+def rule_slug(text: str) -> str:
+    """A rule's key: what it is about without whether it is so, so that its reversal has the same one."""
+    day = _DAY_EN.search(text)
+    name = f"{day[1].lower()}day" if day else ""
+    if day_zh := _DAY_ZH.search(text):
+        name = _DAY_NAMES[day_zh[1]]
+    about = _ABOUT_RULE.search(text)
+    if name and about:
+        return f"{'meeting' if about[2] else 'call' if about[3] else about[1].lower()}s_on_{name}"
+    if local_words.CJK_CHARACTER.search(text):
+        return slug(_POLARITY_ZH.sub("", text))
+    words = [word for word in local_words.tokens(text) if word not in _POLARITY_WORDS]
+    return slug(
+        " ".join(
+            word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word
+            for word in words
+        )
+    )

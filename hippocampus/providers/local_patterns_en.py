@@ -222,7 +222,7 @@ WORK = (
     english(
         "work_change",
         "profile",
-        r"I ~(?P<object>(?:quit|left|lost|resigned from) my (?:old |current )?job\b.*)",
+        r"I ~(?P<object>(?:quit|left|lost|resigned from) my (?:old |current )?job)\b.*",
         "{object}",
         "event",
         0.9,
@@ -487,7 +487,7 @@ MENTIONS = (
     english(
         "family",
         "profile",
-        _MY + r"(?P<object>husband|wife|fianc[eé]e?|boyfriend|girlfriend))\b(?!').*",
+        _MY + r"(?P<object>husband|wife|fianc[eé]e?|boyfriend|girlfriend))\b(?!['-]).*",
         "has a {object}",
         "plain",
         0.85,
@@ -496,7 +496,7 @@ MENTIONS = (
         "family",
         "profile",
         _MY + r"(?P<object>sons?|daughters?|kids|children|sisters?|brothers?|twins|nephews?|nieces?|grandkids"
-        r"|stepson|stepdaughter))\b(?! from another| in[- ]law|'s).*",
+        r"|stepson|stepdaughter))\b(?! from another| in[- ]law|['-]).*",
         "has {a_object}",
         "plain",
         0.85,

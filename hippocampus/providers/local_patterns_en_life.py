@@ -86,6 +86,17 @@ RULES = (
         0.85,
     ),
 )
+RELEASES = (
+    english(
+        "rule",
+        "rule",
+        rf"(?P<object>{DAYS} (?:are|is) (?:fine|ok|okay|free|open|good|possible) (?:for|to have) [a-z ]+?(?: again"
+        r"| now)?)$",
+        "{object}",
+        "rule",
+        0.85,
+    ),
+)
 HABITS = (
     english(
         "habit",
@@ -238,6 +249,6 @@ EVENTS = (
 # fmt: on
 
 _EN = local_patterns_en
-PATTERNS = (*_EN.IDENTITY, *_EN.PLACES, *_EN.WORK, *_EN.STUDY, *_EN.FAMILY, *_EN.HEALTH, *RULES, *_EN.TASTE,
+PATTERNS = (*_EN.IDENTITY, *_EN.PLACES, *_EN.WORK, *_EN.STUDY, *_EN.FAMILY, *_EN.HEALTH, *RULES, *RELEASES, *_EN.TASTE,
             *_EN.SKILLS, *HABITS, *PLANS, *EVENTS)  # fmt: skip
 MENTIONS = local_patterns_en.MENTIONS

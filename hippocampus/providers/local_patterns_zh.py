@@ -68,7 +68,7 @@ PLACES = (
         "home",
         "profile",
         "(?:我|我们|我家)~(?:住在|住|定居在|定居|搬到了?|搬去了?|搬家到了?|搬来了?|搬回了?)"
-        "(?P<object>[^，。的了过]{2,15}?)(?:了|这边|那边|生活|工作|住)?$",
+        "(?P<object>[^，。的了过]{2,15}?)(?:了|这边|那边|生活|工作|住|的(?:老城区|市中心|城区|郊区|[东西南北]边))?$",
         "住在{object}",
         "place",
         0.95,
@@ -285,7 +285,7 @@ HABITS = (
     chinese(
         "habit",
         "custom",
-        f"(?:我|我们)?(?:一般|通常|基本|平时)?(?P<object>{EVERY}(?:我|我们)?(?:都|会|要|都会|都要)?[^，。]{{2,20}}?)$",
+        f"(?:我|我们)?(?:一般|通常|基本|平时)?(?P<object>{EVERY}(?:我|我们)?(?:都|会|要|都会|都要)?(?!.*都是)[^，。]{{2,20}}?)$",
         "{object}",
         "action",
         0.85,
@@ -356,3 +356,15 @@ RULES = (
 )
 
 PATTERNS = (*IDENTITY, *PLACES, *WORK, *FAMILY, *HEALTH, *RULES, *TASTE, *HABITS, *PLANS)
+
+#: English names of kin, so that both languages speak of the same key.
+KIN_ENGLISH = dict(
+    pair.split(":")
+    for pair in (
+        "妻子:wife 老婆:wife 太太:wife 爱人:partner 丈夫:husband 老公:husband 先生:husband 男朋友:boyfriend 男友:boyfriend"
+        " 女朋友:girlfriend 女友:girlfriend 未婚妻:fiancee 未婚夫:fiance 女儿:daughter 儿子:son 孩子:child 姐姐:older_sister"
+        " 妹妹:younger_sister 哥哥:older_brother 弟弟:younger_brother 爸爸:father 父亲:father 妈妈:mother 母亲:mother"
+        " 爷爷:grandfather 奶奶:grandmother 外公:maternal_grandfather 姥爷:maternal_grandfather"
+        " 外婆:maternal_grandmother 姥姥:maternal_grandmother 室友:roommate"
+    ).split()
+)
