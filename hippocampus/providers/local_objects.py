@@ -42,7 +42,7 @@ _DETERMINER_EN = re.compile(r"^(?:the|a|an|some|my|our|their|to)\s+", re.IGNOREC
 _ALLOWED_THE = re.compile(
     r"^the (?:beach|outdoors|ocean|sea|mountains|rain|snow|city|countryside|gym|theat(?:er|re)|cold|heat|mornings?"
     r"|woods|forest|water|smell of \w+|taste of \w+|piano|guitar|violin|cinema|desert|sun|winter|summer|autumn)$"
-    r"|^a good \w+(?: \w+)?$",
+    r"|^a good \w+(?: \w+)?$|^an? [\w-]+(?: [\w-]+){1,3}$",
     re.IGNORECASE,
 )
 _SUBJECT_EN = re.compile(r"\b(my|our|myself|ourselves|me|us)\b", re.IGNORECASE)
@@ -62,9 +62,16 @@ _BAD_ACTION_EN = re.compile(
 )
 _UNCLEAR_EN = re.compile(
     r"\b(?:you|your|yours|it|its|it's|this (?!week|weekend|month|year|morning|afternoon|evening|summer|winter|spring"
-    r"|fall|autumn|Christmas|past)|that|these|those|them|him|her|his|one|ones|there|here|I|something|some stuff"
-    r"|stuff|things?|everyone|(?:what|how)(?! to )|(?:a few|some|any) more|some (?:new )?people|progress)\b|\b(?:this|that|there)$",
+    r"|fall|autumn|Christmas|past)|that|these|those|them|him|her|his|one(?! (?:year|month|week|day))|ones|there|here|I|something|some stuff"
+    r"|stuff|things?|everyone|(?:what|how)(?! to )|(?:a few|some|any) more|some (?:new )?people|progress|for the last (?:half |few )?(?:hours?|minutes))\b|\b(?:this|that|there)$",
     re.IGNORECASE,
+)
+#: An event that is told in no other words is not worth a fact: 'saw a movie', 'working on a project'.
+_VAGUE = frozenset(
+    local_words.stem(word)
+    for word in """project movie film show store shop walk book game fun ambition dream break thing few bit photo picture photograph
+    pic work working watch morning evening afternoon night back week weekend month year last saw read watched play playing
+    chase chasing hike trip lunch dinner""".split()
 )
 _THIRD_VERBS = {"have": "has", "do": "does", "go": "goes", "am": "is", "don't": "doesn't"}
 _NOT_A_NAME = frozenset(
@@ -143,7 +150,7 @@ def _event(text: str) -> str | None:
         return None
     if not 2 <= len(words) <= 16 or _UNCLEAR_EN.search(text) or _DANGLING_EN.search(text):
         return None
-    return text if len(local_words.terms(text)) >= 1 else None
+    return text if any(term not in _VAGUE for term in local_words.terms(" ".join(words[1:]))) else None
 
 
 def _habit(text: str) -> str | None:

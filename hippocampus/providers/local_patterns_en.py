@@ -257,7 +257,7 @@ STUDY = (
         rf"(?:I ~study|{I_AM} ~(?:studying|majoring in|learning)|I ~major in)"
         r" (?P<object>(?!more|about|so|as|how (?!to)|for|from|new things|hard).+)",
         "studies {object}",
-        "thing",
+        "list",
         0.85,
     ),
     english(
@@ -346,7 +346,7 @@ FAMILY = (
     english(
         "pet",
         "profile",
-        rf"{I_HAVE} (?:[a-z ]+ and )?(?P<object>{COUNT} (?:[a-z]+ ){{0,3}}?{ANIMAL}(?:,? (?:named|called)"
+        rf"{I_HAVE} (?:[a-z ]*(?:kids?|children|sons?|daughters?) and )?(?P<object>{COUNT} (?:[a-z]+ ){{0,3}}?{ANIMAL}(?:,? (?:named|called)"
         rf" [A-Z][a-z]+(?: and [A-Z][a-z]+)?| and {COUNT} {ANIMAL})?)\b(?! (?:food|toy|bed|hair)).*",
         "has {object}",
         "plain",

@@ -24,15 +24,15 @@ _WHEN = (
     rf" (?:days|weeks|months|years) ago|a (?:week|month|year) ago|on {DAYS}|over the weekend|the other day|recently)"
 )
 _DID = (
-    r"(?:went (?:to|on|for (?:an?|my)|camping|hiking|swimming|skiing|surfing|kayaking|fishing|biking|shopping|back to)|visited"
+    r"(?:went (?:(?:up |out |over |down )?to|on|for (?:an?|my)|camping|hiking|swimming|skiing|surfing|kayaking|fishing|biking|shopping|back to)|visited"
     r"|attended|joined|signed up for|finished|won|bought|painted|baked|wrote|published|performed|hosted|organi[sz]ed"
     r"|ran|received|completed|adopted|graduated|passed|travel(?:l)?ed to|flew to|submitted|recorded|planted|built"
     r"|sprained|injured|broke|volunteered|celebrated|launched|opened|sold|hiked|climbed|learned (?:how )?to"
     r"|applied (?:to|for)|decided to|agreed to|got back from|cooked|taught|drew|designed|created|participated in"
     r"|took part in|explored|ordered|planned|got (?:into|accepted|hired|promoted|a new|an? (?:[a-z]+ )?(?:job|offer|award|tattoo|scholarship|puppy|kitten|dog|cat"
     r"|raise|letter))|made (?:an?|some|my)|took (?:an?|my|the (?:kids|dog|family))|gave (?:an?|my)|saw (?:an?|the)"
-    r"|met (?:an?|my|some|with)|tried (?:an?|some|out)|lost my|had (?:an? (?:[a-z]+ )?(?:accident|interview|surgery"
-    r"|check-?up|audition|party|picnic|gig|show|meeting|appointment)|my first)|quit|spent|started (?:an?|my)|set up (?:an?|my)"
+    r"|met (?:an?|my|some|with)|tried (?:an?|some|out|my|[a-z]+ing)|lost my|had (?:an? (?:[a-z]+ )?(?:time (?:at|in|with)|accident|interview|surgery"
+    r"|check-?up|audition|party|picnic|gig|show|meeting|appointment)|my first)|contacted|quit|spent|started (?:an?|my)|set up (?:an?|my)"
     r"|read|watched)"
 )
 _INSTRUCT = (
@@ -42,7 +42,7 @@ _INSTRUCT = (
 )
 _KNOWN_ING = (
     r"(?!thinking|feeling|doing|wondering|having|being|getting|waiting|struggling|dealing|wanting|meaning|missing"
-    r"|hearing|keeping|going|looking|trying|telling|putting|making|seeing|able|loving|enjoying|focusing|hoping|needing"
+    r"|hearing|keeping|going|looking (?!into)|trying (?!out)|telling|putting|making|seeing|able|loving|enjoying|focusing|hoping|needing"
     r"|noticing|caring|realizing)[a-z]+ing\b"
 )
 
@@ -162,6 +162,14 @@ HABITS = (
     ),
 )
 PLANS = (
+    english(
+        "plan",
+        "custom",
+        rf"(?:I've|I have|we've|we have) ~(?:got )?(?P<object>an? [a-z -]+ {TIME})\b.*",
+        "has {object}",
+        "event",
+        0.85,
+    ),
     english(
         "plan",
         "custom",

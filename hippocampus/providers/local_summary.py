@@ -42,11 +42,18 @@ def of_slice(conversation_slice: ConversationSlice) -> str:
     for _, sentence in _ranked(sentences):
         if len(chosen) == _SENTENCES_MAX:
             break
+        if chosen and _is_scrap(sentence):
+            continue
         if len(_compose([*chosen, sentence])) <= SUMMARY_CHARS_MAX:
             chosen.append(sentence)
         elif not chosen:
             return _cut(_compose([sentence]), SUMMARY_CHARS_MAX)
     return _fill(chosen, sentences)
+
+
+def _is_scrap(sentence: Sentence) -> bool:
+    """Too short to say something beside another sentence."""
+    return len(sentence.text) < (8 if sentence.is_cjk else 25)
 
 
 def _fill(chosen: list[Sentence], sentences: Sequence[Sentence]) -> str:
@@ -55,7 +62,7 @@ def _fill(chosen: list[Sentence], sentences: Sequence[Sentence]) -> str:
     if left < _PIECE_CHARS_MIN or len(chosen) == _SENTENCES_MAX:
         return text
     for _, sentence in _ranked(sentences):
-        if sentence not in chosen:
+        if sentence not in chosen and not _is_scrap(sentence):
             label = f" {_label(sentence.turn)}"
             return f"{text}{_cut(label + sentence.text, left)}" if len(label) + 30 < left else text
     return text
@@ -86,7 +93,7 @@ def _salience(sentence: Sentence, bag: set[str], frequency: Counter[str], total:
     score *= 1.3 if _FIRST_PERSON.search(sentence.text) else 1.0
     score *= 1.0 + 0.1 * min(3, len(_NAMED.findall(sentence.text)))
     score *= 1.5 if not assistant and local_facts.states_fact(sentence) else 1.0
-    score *= 0.4 if len(sentence.text) < (8 if sentence.is_cjk else 25) else 1.0
+    score *= 0.4 if _is_scrap(sentence) else 1.0
     score *= 0.4 if assistant else 1.0
     score *= 0.5 if sentence.is_question else 1.0
     return score * (0.4 if _GREETING.match(sentence.text) else 1.0)
