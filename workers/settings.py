@@ -69,15 +69,12 @@ class Settings(BaseSettings):
         default=4,
         ge=2,
         le=100,
-        description="How many more connections each worker process opens at most for the job queue's own"
-        " driver.",
+        description="How many more connections each worker process opens at most for the job queue's own driver.",
     )
 
     # The session writer's API
     api_host: str = Field(default="127.0.0.1", description="The address that the session writer listens on.")
-    api_port: int = Field(
-        default=8000, ge=0, le=65535, description="The session writer's port; 0 takes a free one."
-    )
+    api_port: int = Field(default=8000, ge=0, le=65535, description="The session writer's port; 0 takes a free one.")
     api_key: SecretStr | None = Field(
         default=None,
         min_length=16,
@@ -163,9 +160,7 @@ class Settings(BaseSettings):
     )
 
     # Watching it
-    metrics_host: str = Field(
-        default="127.0.0.1", description="The address on which each process offers its metrics."
-    )
+    metrics_host: str = Field(default="127.0.0.1", description="The address on which each process offers its metrics.")
     writer_metrics_port: int = Field(
         default=9100, ge=1, le=65535, description="Where a writer looks for a free metrics port, upwards."
     )
@@ -184,9 +179,7 @@ class Settings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="The least important lines that are logged."
     )
-    log_format: Literal["json", "console"] = Field(
-        default="json", description="json for machines, console for people."
-    )
+    log_format: Literal["json", "console"] = Field(default="json", description="json for machines, console for people.")
 
     @field_validator("database_url")
     @classmethod
@@ -207,9 +200,7 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _check_key(self) -> Self:
         if self.provider == "gemini" and self.google_api_key is None:
-            raise ValueError(
-                "HIPPOCAMPUS_PROVIDER is gemini, but there is no key: set GOOGLE_API_KEY, or use local"
-            )
+            raise ValueError("HIPPOCAMPUS_PROVIDER is gemini, but there is no key: set GOOGLE_API_KEY, or use local")
         return self
 
     @property
@@ -284,8 +275,10 @@ def _refuse_unknown() -> None:
     known = {name for field in Settings.model_fields for name in variables_of(field)}
     for name in sorted(os.environ):
         if name.upper().startswith(PREFIX) and name.upper() not in known:
-            near = difflib.get_close_matches(name.upper(), sorted(known), n=1)
-            hint = f"did you mean {near[0]}?" if near else "unset it; the documentation lists all settings"
+            # The prefix, which all have, would make everything alike.
+            endings = {each.removeprefix(PREFIX): each for each in sorted(known)}
+            near = difflib.get_close_matches(name.upper().removeprefix(PREFIX), endings, n=1)
+            hint = f"did you mean {endings[near[0]]}?" if near else "unset it; the documentation lists all settings"
             raise SettingsError(f"There is no setting {name}: {hint}")
 
 
