@@ -215,7 +215,9 @@ async def test_events_that_say_nothing_only_move_the_watermark(pool: asyncpg.Poo
     def silent() -> Event:
         return Event(author="agent", event_type="state_update", actions=EventActions(state_delta={"a": 1}))
 
-    thread_id = await talk(pool, silent(), said("user", "  \n "), silent())
+    thread_id = await talk(pool, silent(), said("user", "blank"), silent())
+    # Whoever appends by plain SQL may append this.
+    await pool.execute("UPDATE messages SET content = E' \n'")
     generator, embedder = ScriptedGenerator(), ScriptedEmbedder()
     worker = MemoryConsolidationWorker(pool, generator, embedder)
     await worker.consolidate(thread_id, wait=False)
