@@ -101,11 +101,12 @@ async def set_policy(
     Raises:
         InvalidInputError: an unknown preset or field, or a value out of its range. Nothing was changed.
     """
+    check_app_name(app_name)
     changes = _preset(preset) | {name: check_field(name, value) for name, value in fields.items()}
     if not changes:
         raise InvalidInputError(f"name at least one field of the policy to set: {', '.join(_FIELDS)}")
     try:
-        row = await pool.fetchrow(_QUERIES["set_policy"], check_app_name(app_name), changes)
+        row = await pool.fetchrow(_QUERIES["set_policy"], app_name, changes)
     except asyncpg.PostgresError as error:
         raise _plain(error) from error
     assert row is not None  # noqa: S101 (the function returns one row or raises)

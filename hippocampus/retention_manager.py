@@ -17,7 +17,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from types import MappingProxyType
 from typing import TYPE_CHECKING, TypedDict
 from uuid import UUID
 
@@ -40,7 +39,6 @@ ACCESS_IDS_MAX = 10_000
 TIME_SLICE_ROWS_MAX = 1000
 
 _FIRST_ID = UUID(int=0)
-_NOTHING: Mapping[str, int] = MappingProxyType({})
 
 
 class Distribution(TypedDict):
@@ -64,7 +62,7 @@ class MemoryStats:
     low_value_count: int  # below
     avg_retention_score: float  # 0.0 where there are no memories
     cleaned_count: int = 0
-    cleaned_by_app: Mapping[str, int] = _NOTHING
+    cleaned_by_app: Mapping[str, int] = dataclasses.field(default_factory=dict)
     batch_count: int = 0
     seconds: float = 0.0  # of all batches
     batch_seconds_max: float = 0.0  # the longest transaction

@@ -90,7 +90,8 @@ BEGIN
     PERFORM check_cleanup_arguments(p_threshold, p_min_age_days, p_decay_rate, p_limit);
     RETURN QUERY
         SELECT m.id, m.app_name, m.user_id, m.memory_type, m.content, s.score, s.threshold, s.curve, s.decay_rate,
-               date_part('epoch', v_now - m.created_at) / 86400, date_part('epoch', v_now - m.last_accessed_at) / 86400,
+               (date_part('epoch', v_now) - date_part('epoch', m.created_at)) / 86400,
+               (date_part('epoch', v_now) - date_part('epoch', m.last_accessed_at)) / 86400,
                m.access_count, m.initial_score, m.created_at
         FROM memories AS m
         JOIN app_policies AS rest ON rest.app_name = '*'
