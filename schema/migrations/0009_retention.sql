@@ -1,7 +1,7 @@
 -- Forgetting: strength is computed when it is read, and what became too weak is archived in small batches.
 --
 -- The functions of one expression here have no pinned search_path, on purpose: a function with a SET clause is never
--- inlined, and costs 20 times more per row. Their bodies follow RETURN, so every name in them was bound when they were
+-- inlined, and costs ten times more per row. Their bodies follow RETURN, so every name in them was bound when they were
 -- made, and a caller's search_path changes nothing.
 
 -- A memory's score between 0 and 1, by one of two curves:
