@@ -4,6 +4,7 @@ HippocampusError
 ├── UnknownJobTypeError        the job type has no consumer; the message lists those that have (also a ValueError)
 ├── JobFencedError             the job was given to another worker; drop what you did, it is not lost
 ├── WatermarkMovedError        another job consolidated this slice; nothing was written, run again
+├── ContextBudgetError         the system prompt alone is over the window's budget; shorten it or raise max_tokens
 ├── EmbeddingDimensionError    a vector has the wrong number of dimensions (also a ValueError)
 └── ProviderError              a model could not answer
     ├── TransientProviderError     transport: try again later (5xx, time-out, connection, cut body)
@@ -34,6 +35,10 @@ class WatermarkMovedError(HippocampusError):
 
 class EmbeddingDimensionError(HippocampusError, ValueError):
     """A vector has the wrong number of dimensions for the column that would hold it."""
+
+
+class ContextBudgetError(HippocampusError, ValueError):
+    """What must be in a context window does not fit its budget. Shorten the system prompt, or raise max_tokens."""
 
 
 class ProviderError(HippocampusError):

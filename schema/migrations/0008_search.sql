@@ -332,3 +332,114 @@ BEGIN
     ORDER BY b.score DESC, b.occurred_at DESC, b.id;
 END
 $$;
+
+-- What may go into a context window, in one round trip: memories and unconsolidated turns that match the query and
+-- the newest summaries ('memory'), facts that match and those that are surest ('fact'), the newest turns of the
+-- session ('history'). place orders each kind: 1 is the first to be taken; history counts from the newest turn.
+-- A blank query matches nothing. Errors: HP001 unknown session.
+CREATE FUNCTION context_candidates(
+    p_app_name text, p_user_id text, p_session_id text, p_query text,
+    p_embedding vector(1536) DEFAULT NULL, p_embedding_model text DEFAULT NULL,
+    p_memories integer DEFAULT 20, p_facts integer DEFAULT 20, p_turns integer DEFAULT 30)
+RETURNS TABLE (
+    context_type text, place bigint, source text, id uuid, kind text, author text, content text, key text, value jsonb,
+    relevance double precision, thread_id uuid, from_seq bigint, upto_seq bigint, occurred_at timestamptz)
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_thread uuid;
+BEGIN
+    IF p_session_id IS NOT NULL THEN
+        SELECT t.id INTO v_thread FROM threads AS t
+        WHERE t.app_name = p_app_name AND t.user_id = p_user_id AND t.session_id = p_session_id;
+        IF NOT FOUND THEN
+            RAISE EXCEPTION 'there is no session % for app % and user %',
+                quote_nullable(p_session_id), quote_nullable(p_app_name), quote_nullable(p_user_id)
+                USING ERRCODE = 'HP001';
+        END IF;
+    END IF;
+    IF btrim(p_query) <> '' THEN
+        RETURN QUERY
+            SELECT f.kind_of, row_number() OVER (PARTITION BY f.kind_of ORDER BY f.score DESC, f.id), f.source, f.id,
+                   f.kind, NULL, f.content, CASE f.source WHEN 'fact' THEN f.metadata ->> 'key' END,
+                   CASE f.source WHEN 'fact' THEN f.metadata -> 'value' END, f.relevance, f.thread_id, f.from_seq, f.upto_seq,
+                   f.occurred_at
+            FROM (SELECT s.*, CASE s.source WHEN 'fact' THEN 'fact' ELSE 'memory' END AS kind_of,
+                         row_number() OVER (PARTITION BY s.source = 'fact' ORDER BY s.score DESC, s.id) AS nth
+                  FROM search_memory(p_app_name, p_user_id, p_query, p_embedding, p_embedding_model,
+                                     least(4 * (p_memories + p_facts), 1000)) AS s) AS f
+            WHERE f.nth <= CASE f.kind_of WHEN 'fact' THEN p_facts ELSE p_memories END;
+    END IF;
+    RETURN QUERY
+        (SELECT 'memory', 1000 + row_number() OVER (ORDER BY m.occurred_at DESC, m.id DESC), 'memory', m.id,
+                m.memory_type::text, NULL::text, m.content, NULL::text, NULL::jsonb, 0::double precision, m.thread_id, m.from_seq,
+                m.upto_seq, m.occurred_at
+         FROM (SELECT * FROM memories WHERE app_name = p_app_name AND user_id = p_user_id
+               ORDER BY created_at DESC LIMIT 50) AS m
+         WHERE m.memory_type = 'summary' ORDER BY m.occurred_at DESC, m.id DESC LIMIT 3)
+        UNION ALL
+        (SELECT 'fact', 1000 + row_number() OVER (ORDER BY f.confidence DESC, f.updated_at DESC, f.id), 'fact', f.id,
+                f.fact_type, NULL, f.content, f.key, f.value, 0, f.thread_id, f.from_seq, f.upto_seq, f.valid_from
+         FROM facts AS f
+         WHERE f.app_name = p_app_name AND f.user_id = p_user_id
+           AND (f.valid_until IS NULL OR f.valid_until > engine_now())
+         ORDER BY f.confidence DESC, f.updated_at DESC, f.id LIMIT p_facts)
+        UNION ALL
+        (SELECT 'history', row_number() OVER (ORDER BY g.sequence_num DESC), 'message', g.id, g.role, g.author,
+                g.content, NULL, NULL, 1, g.thread_id, g.sequence_num, g.sequence_num, g.occurred_at
+         FROM messages AS g
+         WHERE g.thread_id = v_thread AND g.app_name = p_app_name AND g.user_id = p_user_id
+         ORDER BY g.sequence_num DESC LIMIT p_turns);
+END
+$$;
+
+-- A context window for callers of plain SQL: the same candidates, packed by whole items. The sum of token_estimate is
+-- at most p_max_tokens. What memories and history leave unspent of their shares goes to nobody; facts have the rest.
+-- p_session_id NULL: the user's latest session. p_embedding_model NULL: the model of the newest memory.
+CREATE FUNCTION get_context_window(
+    p_user_id text, p_app_name text, p_query text, p_query_embedding vector(1536) DEFAULT NULL,
+    p_max_tokens integer DEFAULT 4000, p_memory_ratio double precision DEFAULT 0.3,
+    p_history_ratio double precision DEFAULT 0.5, p_session_id text DEFAULT NULL, p_embedding_model text DEFAULT NULL)
+RETURNS TABLE (context_type text, content text, relevance_score double precision, token_estimate integer)
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_session text := coalesce(p_session_id, (
+        SELECT session_id FROM threads WHERE app_name = p_app_name AND user_id = p_user_id
+        ORDER BY last_event_at DESC NULLS LAST, id DESC LIMIT 1));
+    v_model text := coalesce(p_embedding_model, (
+        SELECT embedding_model FROM memories WHERE app_name = p_app_name AND user_id = p_user_id
+        ORDER BY created_at DESC LIMIT 1));
+BEGIN
+    IF p_max_tokens < 0 OR p_memory_ratio < 0 OR p_history_ratio < 0 OR p_memory_ratio + p_history_ratio > 1 THEN
+        RAISE EXCEPTION 'max_tokens is not negative, and the two ratios are shares of 1' USING ERRCODE = 'HP007';
+    END IF;
+    RETURN QUERY
+    WITH budgets (context_type, budget, place) AS (
+        VALUES ('fact', floor(p_max_tokens * (1 - p_memory_ratio - p_history_ratio)), 1),
+               ('memory', floor(p_max_tokens * p_memory_ratio), 2),
+               ('history', floor(p_max_tokens * p_history_ratio), 3)
+    ), found AS (
+        SELECT DISTINCT ON (c.context_type, c.id)
+               c.context_type, c.place, c.relevance,
+               CASE c.context_type
+                   WHEN 'history' THEN '[' || c.author || ']: ' || c.content
+                   WHEN 'fact' THEN '[' || c.kind || '] ' || c.content
+                   ELSE c.content END AS content
+        FROM context_candidates(p_app_name, p_user_id, v_session, p_query, p_query_embedding, v_model, 10, 10, 20) AS c
+        ORDER BY c.context_type, c.id, c.place
+    ), counted AS (
+        SELECT f.*, estimate_tokens(f.content) AS tokens FROM found AS f
+    ), packed AS (
+        SELECT c.*, b.place AS section,
+               sum(c.tokens) OVER (PARTITION BY c.context_type ORDER BY c.place) <= b.budget AS fits
+        FROM counted AS c JOIN budgets AS b USING (context_type)
+        WHERE c.context_type = 'history' OR c.tokens <= b.budget
+    )
+    SELECT p.context_type, p.content, p.relevance, p.tokens
+    FROM packed AS p WHERE p.fits
+    ORDER BY p.section, CASE p.context_type WHEN 'history' THEN -p.place ELSE p.place END;
+END
+$$;
