@@ -268,6 +268,24 @@ async def test_no_connection_is_held_while_a_model_thinks(dsn: str) -> None:
         assert seen == [1, 1, 1, 1]
 
 
+async def test_a_job_takes_a_handful_of_statements_however_much_was_learned(dsn: str) -> None:
+    """One reads the slice; within BEGIN and COMMIT: lock, store, and the claim's own three."""
+    async with await database.create_pool(dsn, min_size=1, max_size=1) as pool:
+        told = ([fact(f"k{n}", n) for n in range(20)], [insight(f"i{n}", "low") for n in range(20)])
+        worker = MemoryConsolidationWorker(pool, ScriptedGenerator(reflections=[told, told]), LocalEmbedder())
+        statements: list[str] = []
+        async with pool.acquire() as connection:
+            connection.add_query_logger(lambda record: statements.append(record.query))
+        # The first job teaches the connection the types.
+        for _ in range(2):
+            thread_id = await talk(pool, *(said("user", f"turn {n}") for n in range(20)))
+            claim = await claimed(pool, thread_id, JobType.DEEP_REFLECTION)
+            statements.clear()
+            await worker.run(claim.job_id, claim)
+        assert len(statements) == 1 + 1 + 2 + 3 + 1, statements
+        assert await pool.fetchval("SELECT count(*) FROM memories") == 40
+
+
 async def test_nobody_can_talk_a_fact_into_another_users_memory(
     pool: asyncpg.Pool, local: MemoryConsolidationWorker
 ) -> None:

@@ -264,3 +264,45 @@ async def test_the_history_names_its_sources(pool: asyncpg.Pool, service: OpenMe
     assert all(isinstance(v.job_id, UUID) for v in history)
     assert {(v.source_seqs, v.model) for v in history} == {((1,), "scripted-1")}
     assert len({v.fact_id for v in history}) == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "content"),
+    [
+        ("Lisbon", "home_city: Lisbon"),
+        ({"subject": "user", "text": "lives in Lisbon"}, "home_city: lives in Lisbon"),
+        ({"subject": "Ann", "text": "lives in Lisbon"}, "home_city: Ann lives in Lisbon"),
+        (["茶", 2, True], 'home_city: ["茶", 2, true]'),
+        ({"a": "茶"}, 'home_city: {"a": "茶"}'),
+    ],
+)
+async def test_a_fact_is_searched_as_a_person_would_say_it(pool: asyncpg.Pool, value: Any, content: str) -> None:
+    embedder = ScriptedEmbedder()
+    await learn(pool, fact(value), at=DAY_1, embedder=embedder)
+    assert (await current(pool))["content"] == content
+    assert embedder.batches == [[content]]
+
+
+async def test_deleting_a_session_takes_its_facts_in_the_order_of_every_job(
+    pool: asyncpg.Pool, conn: asyncpg.Connection
+) -> None:
+    """A job of another thread holds the first key and wants the next: neither of the two waits for ever."""
+    await learn(pool, fact("x", key="b"), fact("x", key="c"), at=DAY_1, session_id="s")
+    await learn(pool, fact("x", key="a"), at=DAY_2, session_id="s")
+    lock = "SELECT FROM facts WHERE key = $1 FOR UPDATE"
+    async with conn.transaction():
+        await conn.execute(lock, "a")
+        deleting = asyncio.create_task(OpenSessionService(pool).delete_session(APP, USER, "s"))
+        await until_one_waits_for_a_lock(pool)
+        for key in ("b", "c"):
+            await conn.execute(lock, key)
+    await deleting
+    assert await pool.fetchval("SELECT count(*) FROM facts WHERE thread_id IS NULL") == 3
+
+
+async def until_one_waits_for_a_lock(pool: asyncpg.Pool, timeout_seconds: float = 10.0) -> None:
+    async with asyncio.timeout(timeout_seconds):
+        while not await pool.fetchval(
+            "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+        ):
+            await asyncio.sleep(0.005)
