@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from uuid import UUID, uuid4
 
 import asyncpg
 import pytest
 
+from hippocampus.backfill import backfill_embeddings
 from hippocampus.consolidation_worker import MemoryConsolidationWorker, consolidate_thread
 from hippocampus.errors import (
     EmbeddingDimensionError,
@@ -22,6 +24,7 @@ from hippocampus.errors import (
 from hippocampus.providers.gemini import GeminiConnection, GeminiEmbedder, GeminiGenerator
 from hippocampus.providers.local import LocalEmbedder, LocalGenerator
 from hippocampus.records import ExtractedFact, ExtractedInsight, JobStatus, JobType
+from hippocampus.retention_manager import MemoryRetentionManager
 from hippocampus.slices import SLICE_TURNS_MAX
 from pulse import database
 from pulse.errors import SessionNotFoundError
@@ -443,6 +446,52 @@ async def test_fast_and_deep_run_at_once_on_one_thread(pool: asyncpg.Pool, local
     )
     assert seqs == list(range(1, 201))
     assert await pool.fetchval("SELECT count(*) FROM consolidation_jobs WHERE status <> 'completed'") == 0
+
+
+async def test_append_consolidate_delete_and_clean_up_never_wait_in_a_circle(pool: asyncpg.Pool) -> None:
+    """One user's sessions are written, worked off, deleted and cleaned up at once; the server sees no deadlock."""
+    sessions = OpenSessionService(pool)
+    await pool.execute("UPDATE app_policies SET fast_events = 3, deep_tokens = 20, cleanup_threshold = 1")
+    worker = MemoryConsolidationWorker(pool, LocalGenerator(), LocalEmbedder())
+    writing = asyncio.Event()
+
+    async def write(name: str) -> None:
+        for turn in range(40):
+            try:
+                await sessions.append(
+                    APP, USER, name, [said("user", f"My name is Mei{turn % 3}. I like tea and {name}.")]
+                )
+            except SessionNotFoundError:
+                await sessions.create_session(APP, USER, session_id=name)
+            if turn % 9 == 8:
+                with contextlib.suppress(SessionNotFoundError):
+                    await sessions.delete_session(APP, USER, name)
+
+    async def until_written(work: Callable[[], Awaitable[object]]) -> None:
+        while not writing.is_set():
+            # Two deliveries of one slice: the later one is dropped, as a worker would.
+            with contextlib.suppress(WatermarkMovedError):
+                await work()
+            await asyncio.sleep(0)
+
+    async def clean() -> None:
+        await MemoryRetentionManager(pool).cleanup_low_value_memories(1.0, 0)
+
+    async def work() -> None:
+        await asyncio.gather(*(work_off(pool, worker, deleted_ok=True) for _ in range(2)))
+
+    async with asyncio.TaskGroup() as group:
+        writers = [group.create_task(write(f"s{n}")) for n in range(4)]
+        group.create_task(until_written(work))
+        group.create_task(until_written(clean))
+        group.create_task(until_written(lambda: backfill_embeddings(pool, LocalEmbedder())))
+        await asyncio.wait(writers)
+        writing.set()
+    await work()
+    assert await pool.fetchval("SELECT count(*) FROM procrastinate_jobs WHERE status IN ('todo', 'doing')") == 0
+    assert await pool.fetchval("SELECT count(*) FROM facts") > 0
+    await pool.execute("SELECT pg_stat_force_next_flush()")
+    assert await pool.fetchval("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()") == 0
 
 
 async def test_what_is_said_during_the_call_waits_for_the_next_job(pool: asyncpg.Pool) -> None:
