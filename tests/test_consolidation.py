@@ -31,6 +31,7 @@ from pulse.errors import SessionNotFoundError
 from pulse.events import Event, EventActions
 from pulse.session_service import OpenSessionService
 from tests.fake_gemini import FakeGemini
+from tests.lock_gates import until_one_waits_for_a_lock
 from tests.queue_claims import RowClaim, claim_next, work_off
 from tests.scripted_provider import Gate, ScriptedEmbedder, ScriptedGenerator
 
@@ -190,6 +191,19 @@ async def test_many_new_events_are_covered_exactly_once_and_a_second_run_writes_
     (again,) = await work_off(pool, worker)
     assert (again.status, again.result) == (JobStatus.COMPLETED, {"message": "No events to consolidate"})
     assert await counts(pool) == before
+
+
+async def test_a_full_consolidation_goes_on_until_both_watermarks_are_there(pool: asyncpg.Pool) -> None:
+    """What deep_reflection did before does not end a job that fast replay has not finished."""
+    thread_id = await talk(pool, *(said("user", "word " * 100) for _ in range(3)))
+    deep = MemoryConsolidationWorker(pool, ScriptedGenerator(), LocalEmbedder())
+    await deep.consolidate(thread_id, JobType.DEEP_REFLECTION, wait=False)
+    await work_off(pool, deep)
+    worker = MemoryConsolidationWorker(pool, ScriptedGenerator(), LocalEmbedder(), slice_tokens=100)
+    await worker.consolidate(thread_id, wait=False)
+    assert len(await work_off(pool, worker)) == 3
+    final = await counts(pool)
+    assert (final["fast"], final["deep"]) == (3, 3)
 
 
 async def test_a_slice_is_bounded_in_turns_and_holds_at_least_one_message(
@@ -526,8 +540,12 @@ async def test_a_failed_embedding_loses_no_text_and_asks_for_the_backfill_once(p
     assert [tuple(row) for row in waiting] == [("embedding", "embedding_backfill")]
 
 
-async def test_jobs_that_end_together_ask_for_one_backfill(pool: asyncpg.Pool) -> None:
-    await asyncio.gather(*(pool.execute("SELECT enqueue_embedding_backfill()") for _ in range(8)))
+async def test_jobs_that_end_together_ask_for_one_backfill(pool: asyncpg.Pool, conn: asyncpg.Connection) -> None:
+    async with conn.transaction():
+        await conn.execute("SELECT enqueue_embedding_backfill()")
+        asking = asyncio.create_task(pool.execute("SELECT enqueue_embedding_backfill()"))
+        await until_one_waits_for_a_lock(pool)
+    await asking
     assert await pool.fetchval("SELECT count(*) FROM procrastinate_jobs") == 1
 
 
