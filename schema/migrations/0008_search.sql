@@ -36,13 +36,6 @@ CREATE FUNCTION plain_words(p_text text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path FROM CURRENT
 AS $$ SELECT ' ' || lower(regexp_replace(left(p_text, 4000), '[^[:alnum:]]+', ' ', 'g')) || ' ' $$;
 
-CREATE FUNCTION memory_strength_now(p_initial double precision, p_rate double precision, p_accessed timestamptz, p_count integer)
-RETURNS double precision
-LANGUAGE sql STABLE PARALLEL SAFE SET search_path FROM CURRENT
-AS $$
-    SELECT p_initial * exp(-p_rate * greatest(extract(epoch FROM engine_now() - p_accessed), 0) / 86400 / (1 + ln(1 + p_count)))
-$$;
-
 -- Counts an access of each of these memories once, however often it is named. Ordered, so that two calls cannot
 -- wait for each other. Returns how many rows there were.
 CREATE FUNCTION record_memory_access(p_ids uuid[]) RETURNS integer
@@ -58,6 +51,23 @@ AS $$
     SELECT count(*)::integer FROM touched
 $$;
 
+-- The memories of a scope whose vectors are nearest, by the index: the way for scopes of many thousands.
+CREATE FUNCTION nearest_memories(
+    p_app_name text, p_user_id text, p_embedding vector(1536), p_embedding_model text, p_limit integer)
+RETURNS TABLE (id uuid, similarity double precision)
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
+SET hnsw.iterative_scan = 'relaxed_order' SET hnsw.ef_search = 200 SET hnsw.max_scan_tuples = 40000
+SET plan_cache_mode = force_custom_plan SET jit = off SET enable_sort = off
+AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+        SELECT m.id, 1 - (m.embedding <=> p_embedding) FROM memories AS m
+        WHERE m.embedding_model = p_embedding_model AND m.app_name = p_app_name AND m.user_id = p_user_id
+        ORDER BY m.embedding <=> p_embedding LIMIT p_limit;
+END
+$$;
+
 -- The memories of a giant scope that are worth scoring: those that hold the query's rare terms, those whose vectors
 -- are nearest, the newest. `seen` holds, for the terms in order, in how many rows of the scope each stands: counted
 -- up to 2,000, beyond that from a sample.
@@ -65,8 +75,7 @@ CREATE FUNCTION memory_candidates(
     p_app_name text, p_user_id text, p_terms text[], p_embedding vector(1536), p_embedding_model text,
     OUT ids uuid[], OUT seen double precision[], OUT total double precision, OUT mean_length double precision)
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
-SET hnsw.iterative_scan = 'relaxed_order' SET hnsw.ef_search = 200 SET hnsw.max_scan_tuples = 40000
-SET plan_cache_mode = force_custom_plan SET jit = off SET enable_seqscan = off
+SET plan_cache_mode = force_custom_plan SET jit = off
 AS $$
 DECLARE
     c_counted constant integer := 2000;
@@ -108,10 +117,8 @@ BEGIN
         (SELECT id FROM memories
          WHERE search @@ any_term(v_rare) AND app_name = p_app_name AND user_id = p_user_id LIMIT c_counted)
         UNION ALL
-        (SELECT id FROM memories
-         WHERE p_embedding IS NOT NULL AND embedding_model = p_embedding_model
-           AND app_name = p_app_name AND user_id = p_user_id
-         ORDER BY embedding <=> p_embedding LIMIT 200)
+        (SELECT id FROM nearest_memories(p_app_name, p_user_id, p_embedding, p_embedding_model, 200)
+         WHERE p_embedding IS NOT NULL)
         UNION ALL
         (SELECT id FROM memories WHERE app_name = p_app_name AND user_id = p_user_id
          ORDER BY created_at DESC LIMIT 100)) AS found;
@@ -190,12 +197,13 @@ BEGIN
     END IF;
 
     RETURN QUERY
-    WITH rows AS MATERIALIZED (
-        SELECT 'memory' AS source, m.id, m.thread_id, NULL::bigint AS place, length(m.search) AS length,
+    WITH learned AS (
+        SELECT 'memory' AS source, m.id, length(m.search) AS length,
                CASE WHEN m.search @@ v_any THEN m.search END AS document,
                CASE WHEN m.embedding_model = p_embedding_model THEN 1 - (m.embedding <=> p_embedding) END AS similarity,
                false AS author_match, m.occurred_at,
-               memory_strength_now(m.initial_score, v_rate, m.last_accessed_at, m.access_count) AS retention
+               m.initial_score * exp(-v_rate * greatest(extract(epoch FROM v_now - m.last_accessed_at)::float8, 0) / 86400
+                                      / (1 + ln(1 + m.access_count::float8))) AS retention
         FROM memories AS m
         WHERE v_memories AND m.app_name = p_app_name AND m.user_id = p_user_id
           AND (near.ids IS NULL OR m.id = ANY (near.ids))
@@ -204,7 +212,7 @@ BEGIN
           AND (p_since IS NULL OR m.occurred_at >= p_since) AND (p_until IS NULL OR m.occurred_at < p_until)
           AND (p_metadata IS NULL OR m.metadata @> p_metadata)
         UNION ALL
-        SELECT 'fact', f.id, f.thread_id, NULL, length(f.search),
+        SELECT 'fact', f.id, length(f.search),
                CASE WHEN f.search @@ v_any THEN f.search END,
                CASE WHEN f.embedding_model = p_embedding_model THEN 1 - (f.embedding <=> p_embedding) END,
                false, f.valid_from, f.confidence
@@ -213,13 +221,13 @@ BEGIN
           AND (f.valid_until IS NULL OR f.valid_until > v_now)
           AND (v_thread IS NULL OR f.thread_id = v_thread)
           AND (p_since IS NULL OR f.valid_from >= p_since) AND (p_until IS NULL OR f.valid_from < p_until)
-        UNION ALL
-        SELECT 'message', g.id, g.thread_id, g.sequence_num, length(g.search),
-               CASE WHEN g.search @@ v_any THEN g.search END,
-               CASE WHEN g.embedding_model = p_embedding_model THEN 1 - (g.embedding <=> p_embedding) END,
+    ), said AS (
+        SELECT g.id, g.thread_id, g.sequence_num AS place, length(g.search) AS length,
+               CASE WHEN g.search @@ v_any THEN g.search END AS document,
+               CASE WHEN g.embedding_model = p_embedding_model THEN 1 - (g.embedding <=> p_embedding) END AS similarity,
                g.author NOT IN ('user', 'model', 'assistant', 'tool', 'agent')
-                   AND strpos(v_words, ' ' || lower(g.author) || ' ') > 0,
-               g.occurred_at, 1.0
+                   AND strpos(v_words, ' ' || lower(g.author) || ' ') > 0 AS author_match,
+               g.occurred_at
         FROM threads AS t JOIN messages AS g ON g.thread_id = t.id
         WHERE v_messages AND t.app_name = p_app_name AND t.user_id = p_user_id
           AND g.app_name = p_app_name AND g.user_id = p_user_id
@@ -227,14 +235,15 @@ BEGIN
           AND (v_thread IS NULL OR t.id = v_thread)
           AND (p_since IS NULL OR g.occurred_at >= p_since) AND (p_until IS NULL OR g.occurred_at < p_until)
           AND (p_metadata IS NULL OR g.metadata @> p_metadata)
-    ), numbered AS MATERIALIZED (
+    ), numbered AS (
         -- n numbers the turns of a thread without gaps, whatever stood between them, and leaves three numbers free
         -- between threads: what is at most three away is a turn of the same thread.
-        SELECT r.*, row_number() OVER (ORDER BY r.source, r.thread_id, r.place)
-                    + 3 * dense_rank() OVER (ORDER BY r.source, r.thread_id) AS n
-        FROM rows AS r
+        SELECT t.*, row_number() OVER (ORDER BY t.thread_id, t.place)
+                    + 3 * dense_rank() OVER (ORDER BY t.thread_id) AS n
+        FROM said AS t
     ), docs AS MATERIALIZED (
-        SELECT d.*,
+        SELECT d.n, 'message' AS source, d.id, d.length, d.document, d.similarity, d.author_match, d.occurred_at,
+               1::float8 AS retention,
                d.length + 0.125::float8 * sum(d.length) OVER three + 0.125::float8 * sum(d.length) OVER two
                         + 0.25::float8 * sum(d.length) OVER one AS context_length,
                (coalesce(sum(d.similarity) OVER three, 0) + coalesce(sum(d.similarity) OVER two, 0)
@@ -243,10 +252,14 @@ BEGIN
         WINDOW one AS (ORDER BY d.n RANGE BETWEEN 1 PRECEDING AND 1 FOLLOWING EXCLUDE CURRENT ROW),
                two AS (ORDER BY d.n RANGE BETWEEN 2 PRECEDING AND 2 FOLLOWING EXCLUDE CURRENT ROW),
                three AS (ORDER BY d.n RANGE BETWEEN 3 PRECEDING AND 3 FOLLOWING EXCLUDE CURRENT ROW)
+        UNION ALL
+        SELECT -row_number() OVER (), l.source, l.id, l.length, l.document, l.similarity, l.author_match, l.occurred_at,
+               l.retention, NULL, l.similarity
+        FROM learned AS l
     ), corpus AS MATERIALIZED (
         SELECT (count(*) FILTER (WHERE near.ids IS NULL OR d.source <> 'memory') + coalesce(near.total, 0))::float8 AS size,
                greatest(coalesce(near.mean_length, avg(d.length)), 1)::float8 AS mean_length,
-               greatest(avg(d.context_length) FILTER (WHERE d.source = 'message'), 1) AS mean_context_length
+               greatest(avg(d.context_length), 1) AS mean_context_length
         FROM docs AS d
     ), hits AS MATERIALIZED (
         SELECT d.n, d.source, d.length, l.lexeme, cardinality(l.positions)::float8 AS tf
@@ -278,7 +291,7 @@ BEGIN
         GROUP BY s.n
     ), parts AS MATERIALIZED (
         SELECT d.n, d.source, d.id, d.document, d.author_match, d.occurred_at, d.retention, d.similarity,
-               CASE WHEN d.source = 'message' THEN d.context_similarity ELSE d.similarity END AS context_similarity,
+               d.context_similarity,
                coalesce(o.bm25, 0) AS bm25,
                CASE WHEN d.source = 'message' THEN coalesce(x.bm25, 0) ELSE coalesce(o.bm25, 0) END AS context_bm25
         FROM docs AS d LEFT JOIN own AS o ON o.n = d.n LEFT JOIN context AS x ON x.n = d.n
