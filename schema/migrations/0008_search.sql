@@ -65,7 +65,9 @@ $$;
 
 -- The memories of a scope whose vectors are nearest, by the index: the way for scopes of many thousands.
 CREATE FUNCTION nearest_memories(
-    p_app_name text, p_user_id text, p_embedding vector(1536), p_embedding_model text, p_limit integer)
+    p_app_name text, p_user_id text, p_embedding vector(1536), p_embedding_model text, p_limit integer,
+    p_memory_types text[] DEFAULT NULL, p_since timestamptz DEFAULT NULL, p_until timestamptz DEFAULT NULL,
+    p_metadata jsonb DEFAULT NULL)
 RETURNS TABLE (id uuid, similarity double precision)
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
 SET hnsw.iterative_scan = 'relaxed_order' SET hnsw.ef_search = 200 SET hnsw.max_scan_tuples = 40000
@@ -76,64 +78,83 @@ BEGIN
     RETURN QUERY
         SELECT m.id, 1 - (m.embedding <=> p_embedding) FROM memories AS m
         WHERE m.embedding_model = p_embedding_model AND m.app_name = p_app_name AND m.user_id = p_user_id
+          AND (p_memory_types IS NULL OR m.memory_type = ANY (p_memory_types))
+          AND (p_since IS NULL OR m.occurred_at >= p_since) AND (p_until IS NULL OR m.occurred_at < p_until)
+          AND (p_metadata IS NULL OR m.metadata @> p_metadata)
         ORDER BY m.embedding <=> p_embedding LIMIT p_limit;
 END
 $$;
 
 -- The memories of a giant scope that are worth scoring: those that hold the query's rare terms, those whose vectors
--- are nearest, the newest. `seen` holds, for the terms in order, in how many rows of the scope each stands: counted
--- up to 2,000, beyond that from a sample.
+-- are nearest, the newest. `seen` holds, for each of the queries of one term, in how many rows of the scope it
+-- stands: counted up to 4,000, beyond that from a sample of the newest 1,000.
 CREATE FUNCTION memory_candidates(
-    p_app_name text, p_user_id text, p_terms text[], p_embedding vector(1536), p_embedding_model text,
+    p_app_name text, p_user_id text, p_queries tsquery[], p_embedding vector(1536), p_embedding_model text,
+    p_memory_types text[], p_since timestamptz, p_until timestamptz, p_metadata jsonb,
     OUT ids uuid[], OUT seen double precision[], OUT total double precision, OUT mean_length double precision)
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
 SET plan_cache_mode = force_custom_plan SET jit = off
 AS $$
 DECLARE
-    c_counted constant integer := 2000;
-    v_rare     text[];
-    v_budget   double precision := 0;
+    c_rows     constant integer := 2000;
+    v_rare     tsquery;
+    v_rows     double precision := 0;
     v_sampled  integer;
     v_in       double precision[];
-    rare       record;
+    v_term     record;
 BEGIN
-    SELECT count(*) INTO total FROM memories WHERE app_name = p_app_name AND user_id = p_user_id;
+    SELECT count(*) INTO total FROM memories AS m
+    WHERE m.app_name = p_app_name AND m.user_id = p_user_id
+      AND (p_memory_types IS NULL OR m.memory_type = ANY (p_memory_types))
+      AND (p_since IS NULL OR m.occurred_at >= p_since) AND (p_until IS NULL OR m.occurred_at < p_until)
+      AND (p_metadata IS NULL OR m.metadata @> p_metadata);
     WITH sample AS MATERIALIZED (
-        SELECT search FROM memories WHERE app_name = p_app_name AND user_id = p_user_id
-        ORDER BY created_at DESC LIMIT 1000
-    ), terms AS (
-        SELECT t.place, (SELECT count(*) FROM sample WHERE search @@ any_term(ARRAY[t.term])) AS found
-        FROM unnest(p_terms) WITH ORDINALITY AS t (term, place)
+        SELECT m.search FROM memories AS m
+        WHERE m.app_name = p_app_name AND m.user_id = p_user_id
+          AND (p_memory_types IS NULL OR m.memory_type = ANY (p_memory_types))
+          AND (p_since IS NULL OR m.occurred_at >= p_since) AND (p_until IS NULL OR m.occurred_at < p_until)
+          AND (p_metadata IS NULL OR m.metadata @> p_metadata)
+        ORDER BY m.created_at DESC LIMIT 1000
     )
-    SELECT (SELECT count(*) FROM sample), (SELECT avg(length(search)) FROM sample),
-           (SELECT array_agg(found ORDER BY place) FROM terms)
+    SELECT (SELECT count(*) FROM sample), (SELECT avg(length(s.search)) FROM sample AS s),
+           (SELECT array_agg((SELECT count(*) FROM sample AS s WHERE s.search @@ q.query) ORDER BY q.place)
+            FROM unnest(p_queries) WITH ORDINALITY AS q (query, place))
     INTO v_sampled, mean_length, v_in;
 
     seen := '{}';
-    FOR i IN 1 .. coalesce(cardinality(p_terms), 0) LOOP
+    FOR i IN 1 .. coalesce(cardinality(p_queries), 0) LOOP
         seen[i] := v_in[i] * total / greatest(v_sampled, 1);
-        IF seen[i] < c_counted * 2 THEN
+        IF seen[i] < 2 * c_rows THEN
             seen[i] := (SELECT greatest(count(*), 1) FROM (
-                SELECT FROM memories
-                WHERE search @@ any_term(p_terms[i:i]) AND app_name = p_app_name AND user_id = p_user_id
-                LIMIT c_counted * 2) AS counted);
+                SELECT FROM memories AS m
+                WHERE m.search @@ p_queries[i] AND m.app_name = p_app_name AND m.user_id = p_user_id
+                LIMIT 2 * c_rows) AS counted);
         END IF;
     END LOOP;
-    FOR rare IN SELECT u.term, u.found FROM unnest(p_terms, seen) AS u (term, found) ORDER BY u.found LOOP
-        EXIT WHEN v_budget > 0 AND v_budget + rare.found > c_counted;
-        v_rare := v_rare || rare.term;
-        v_budget := v_budget + rare.found;
+    FOR v_term IN SELECT u.query, u.rows FROM unnest(p_queries, seen) AS u (query, rows) ORDER BY u.rows LOOP
+        EXIT WHEN v_rows > 0 AND v_rows + v_term.rows > c_rows;
+        v_rare := coalesce(v_rare || v_term.query, v_term.query);
+        v_rows := v_rows + v_term.rows;
     END LOOP;
 
-    SELECT array_agg(DISTINCT id) INTO ids FROM (
-        (SELECT id FROM memories
-         WHERE search @@ any_term(v_rare) AND app_name = p_app_name AND user_id = p_user_id LIMIT c_counted)
+    SELECT array_agg(DISTINCT worth.id) INTO ids FROM (
+        (SELECT m.id FROM memories AS m
+         WHERE m.search @@ v_rare AND m.app_name = p_app_name AND m.user_id = p_user_id
+           AND (p_memory_types IS NULL OR m.memory_type = ANY (p_memory_types))
+           AND (p_since IS NULL OR m.occurred_at >= p_since) AND (p_until IS NULL OR m.occurred_at < p_until)
+           AND (p_metadata IS NULL OR m.metadata @> p_metadata)
+         LIMIT c_rows)
         UNION ALL
-        (SELECT id FROM nearest_memories(p_app_name, p_user_id, p_embedding, p_embedding_model, 200)
+        (SELECT n.id FROM nearest_memories(p_app_name, p_user_id, p_embedding, p_embedding_model, 200,
+                                           p_memory_types, p_since, p_until, p_metadata) AS n
          WHERE p_embedding IS NOT NULL)
         UNION ALL
-        (SELECT id FROM memories WHERE app_name = p_app_name AND user_id = p_user_id
-         ORDER BY created_at DESC LIMIT 100)) AS found;
+        (SELECT m.id FROM memories AS m
+         WHERE m.app_name = p_app_name AND m.user_id = p_user_id
+           AND (p_memory_types IS NULL OR m.memory_type = ANY (p_memory_types))
+           AND (p_since IS NULL OR m.occurred_at >= p_since) AND (p_until IS NULL OR m.occurred_at < p_until)
+           AND (p_metadata IS NULL OR m.metadata @> p_metadata)
+         ORDER BY m.created_at DESC LIMIT 100)) AS worth;
 END
 $$;
 
@@ -202,12 +223,18 @@ BEGIN
     END IF;
     IF v_memories AND v_thread IS NULL THEN
         SELECT count(*) > c_exact INTO v_giant FROM (
-            SELECT FROM memories AS m WHERE m.app_name = p_app_name AND m.user_id = p_user_id LIMIT c_exact + 1) AS counted;
+            SELECT FROM memories AS m
+            WHERE m.app_name = p_app_name AND m.user_id = p_user_id
+              AND (p_memory_types IS NULL OR m.memory_type = ANY (p_memory_types))
+              AND (p_since IS NULL OR m.occurred_at >= p_since) AND (p_until IS NULL OR m.occurred_at < p_until)
+              AND (p_metadata IS NULL OR m.metadata @> p_metadata)
+            LIMIT c_exact + 1) AS counted;
     END IF;
     SELECT NULL::uuid[] AS ids, NULL::double precision[] AS seen, NULL::double precision AS total,
            NULL::double precision AS mean_length INTO near;
     IF v_giant THEN
-        SELECT * INTO near FROM memory_candidates(p_app_name, p_user_id, v_terms, p_embedding, p_embedding_model);
+        SELECT * INTO near FROM memory_candidates(
+            p_app_name, p_user_id, v_queries, p_embedding, p_embedding_model, p_memory_types, p_since, p_until, p_metadata);
     END IF;
 
     RETURN QUERY
