@@ -65,7 +65,9 @@ async def add_memory(
     return await _insert(conn, "memories", row)
 
 
-async def add_fact(conn: asyncpg.Connection, user: str, key: str, value: Any, *, app: str = APP, **columns: Any) -> UUID:
+async def add_fact(
+    conn: asyncpg.Connection, user: str, key: str, value: Any, *, app: str = APP, **columns: Any
+) -> UUID:
     """Store a current fact; `columns` override."""
     content = f"{key}: {value}"
     row = {

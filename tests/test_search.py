@@ -7,11 +7,11 @@ from datetime import timedelta
 
 import asyncpg
 import pytest
+from memory_rows import APP, NOW, ExhaustedEmbedder, WordEmbedder, add_fact, add_memory, consolidate_fast, days_ago, say
 
 from hippocampus.errors import EmbeddingDimensionError
 from hippocampus.records import EMBEDDING_DIMENSIONS
 from hippocampus.search import MemorySearch, SearchFilter, SearchMemoryResponse, SearchWeights
-from memory_rows import APP, NOW, ExhaustedEmbedder, WordEmbedder, add_fact, add_memory, consolidate_fast, days_ago, say
 from pulse.errors import InvalidInputError, SessionNotFoundError
 
 MEI = "mei"

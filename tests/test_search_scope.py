@@ -6,9 +6,9 @@ import asyncpg
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from memory_rows import WordEmbedder, add_fact, add_memory, say, vector_of
 
 from hippocampus.search import MemorySearch, SearchFilter
-from memory_rows import WordEmbedder, add_fact, add_memory, say, vector_of
 
 SCOPES = [(app, user) for app in ("app", "App", "app2") for user in ("mei", "mei ", "Mei", "tom%", "' OR true --")]
 
@@ -82,13 +82,15 @@ async def giant(conn: asyncpg.Connection) -> None:
     """A scope over the bound of exact scoring, beside a few rows of others."""
     await conn.execute(
         """INSERT INTO memories (app_name, user_id, content, metadata, occurred_at, created_at)
-           SELECT 'app', 'giant', 'common words about number' || n % 40 || CASE WHEN n % 1000 = 7 THEN ' zanzibar' ELSE '' END,
+           SELECT 'app', 'giant',
+                  'common words about number' || n % 40 || CASE WHEN n % 1000 = 7 THEN ' zanzibar' ELSE '' END,
                   jsonb_build_object('n', n), now() - n * interval '1 minute', now() - n * interval '1 minute'
            FROM generate_series(1, $1) AS n""",
         GIANT,
     )
     await conn.execute(
-        """UPDATE memories SET embedding = $1, embedding_model = 'words-1' WHERE (metadata ->> 'n')::integer % 500 = 3""",
+        """UPDATE memories SET embedding = $1, embedding_model = 'words-1'
+           WHERE (metadata ->> 'n')::integer % 500 = 3""",
         vector_of("near to this"),
     )
     await add_memory(conn, "other", "zanzibar near to this")
