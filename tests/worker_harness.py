@@ -15,6 +15,7 @@ from typing import Any
 from uuid import UUID
 
 import asyncpg
+import pytest
 
 from tests.worker_process import TABLES
 
@@ -107,10 +108,6 @@ async def until(condition: Callable[[], Any] | Callable[[], Awaitable[Any]], sec
         await asyncio.sleep(0.01)
 
 
-async def make_tables(pool: asyncpg.Pool) -> None:
-    await pool.execute(TABLES)
-
-
 async def make_thread(pool: asyncpg.Pool, session_id: str = "s1") -> UUID:
     """A session with one event, which by itself enqueues nothing."""
     await pool.execute("SELECT create_session('app', 'user', $1)", session_id)
@@ -156,3 +153,17 @@ async def gate(pool: asyncpg.Pool) -> AsyncIterator[Callable[[], Awaitable[None]
             yield open_gate
         finally:
             await connection.execute("SELECT pg_advisory_unlock_all()")
+
+
+@pytest.fixture
+async def tables(pool: asyncpg.Pool) -> asyncpg.Pool:
+    """The test's pool, with the tables of the stand-in."""
+    await pool.execute(TABLES)
+    return pool
+
+
+@pytest.fixture
+def workers(dsn: str, tmp_path: Path) -> Iterator[Workers]:
+    """Starts worker processes on the test's database; none is left at its end."""
+    with running_workers(dsn, tmp_path) as running:
+        yield running
