@@ -94,9 +94,7 @@ def parse_summary(reply: str, *, clip: bool = False) -> str:
     text = " ".join(text.split())
     if len(text) > SUMMARY_CHARACTERS_MAX:
         if not clip:
-            refuse(
-                reply, [f"summary has {len(text)} characters; at most {SUMMARY_CHARACTERS_MAX} are allowed"]
-            )
+            refuse(reply, [f"summary has {len(text)} characters; at most {SUMMARY_CHARACTERS_MAX} are allowed"])
         text = clip_text(text, SUMMARY_CHARACTERS_MAX)
     return text
 
@@ -178,9 +176,7 @@ def _finite_float(digits: str) -> float:
     return number
 
 
-_DECODER = json.JSONDecoder(
-    object_pairs_hook=_unique_keys, parse_constant=_no_constant, parse_float=_finite_float
-)
+_DECODER = json.JSONDecoder(object_pairs_hook=_unique_keys, parse_constant=_no_constant, parse_float=_finite_float)
 
 
 def _fact(check: _Check, item: Any, path: str) -> ExtractedFact | None:
@@ -194,7 +190,7 @@ def _fact(check: _Check, item: Any, path: str) -> ExtractedFact | None:
         "confidence": check.confidence(fields, path),
         "source_seqs": check.sources(fields, path),
     }
-    return None if check.problems else ExtractedFact(**found)
+    return ExtractedFact(**found)
 
 
 def _insight(check: _Check, item: Any, path: str) -> ExtractedInsight | None:
@@ -206,7 +202,7 @@ def _insight(check: _Check, item: Any, path: str) -> ExtractedInsight | None:
         "importance": check.word(fields, "importance", path, IMPORTANCES),
         "source_seqs": check.sources(fields, path),
     }
-    return None if check.problems else ExtractedInsight(**found)
+    return ExtractedInsight(**found)
 
 
 def _merge_repeated(reply: str, facts: list[ExtractedFact]) -> tuple[ExtractedFact, ...]:
@@ -231,7 +227,7 @@ def _merge_repeated(reply: str, facts: list[ExtractedFact]) -> tuple[ExtractedFa
 class _Check:
     """One reply under examination. Collects every problem, so that a repair can be told of all at once.
 
-    Each method answers with a value of the right kind also where it found a problem; `finish` then raises.
+    After a problem a method answers with a stand-in, so that the others still look; `finish` then raises.
     """
 
     def __init__(self, reply: str, turns: frozenset[int] = frozenset()) -> None:

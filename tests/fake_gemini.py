@@ -14,14 +14,16 @@ Another process scripts it:
 
 Faults, by `kind` (its fields):
     rate_limit (retry_delay_seconds, daily)    429 with RetryInfo and QuotaFailure
-    status (code, message, reason)             an API error of any code
+    status (code, message, reason, retry_delay_seconds)    an API error of any code
     hang                                       no answer, until the caller gives up
+    trickle                                    an answer of one byte at a time
     disconnect                                 the connection closes before an answer
     cut_body                                   the body ends in its middle
     not_json                                   200 with a page of HTML
     foreign_json                               200 with JSON of some other API
     broken_json, wrong_schema, text (text)     200, but the model's text is not what was asked for
     max_tokens, blocked, safety, empty_candidates, no_parts
+    thought, bare                              good answers: after a thought; without counts and version
     vector_count, vector_dimension, vector_zero, vector_nan
 """
 
@@ -42,6 +44,7 @@ from tests import fake_gemini_answers as answers
 
 ROUTE = re.compile(r"/v1(?:beta)?/models/(?P<model>[^/:]+):(?P<operation>\w+)$")
 OPERATIONS = ("generateContent", "batchEmbedContents", "embedContent", "countTokens")
+HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 EMBEDS_PER_CALL_MAX = 100
 REQUESTS_KEPT = 1000
 
@@ -71,13 +74,14 @@ class Request:
 
 @dataclass(slots=True)
 class Reply:
-    """One HTTP response; `cut` sends half of the body, `silent` nothing at all."""
+    """One HTTP response; `cut` sends half of the body, `silent` nothing, `trickle` a byte at a time."""
 
     status: int
     body: bytes
     content_type: str = "application/json; charset=UTF-8"
     cut: bool = False
     silent: bool = False
+    trickle: bool = False
 
 
 @dataclass(slots=True)
@@ -96,9 +100,7 @@ class FakeGemini:
         self.counts = Counts()
         self.requests: collections.deque[Request] = collections.deque(maxlen=REQUESTS_KEPT)
         self._random = random.Random(seed)
-        self._scripts: dict[str, collections.deque[dict[str, Any]]] = collections.defaultdict(
-            collections.deque
-        )
+        self._scripts: dict[str, collections.deque[dict[str, Any]]] = collections.defaultdict(collections.deque)
         self._connections: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
         self.base_url = ""
@@ -164,20 +166,24 @@ class FakeGemini:
     async def _serve_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
         method, target, _version = head[0].split(" ")
-        headers = {
-            name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:])
-        }
+        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:])}
         body = await reader.readexactly(int(headers.get("content-length", "0")))
         reply = await self._until_gone(reader, self._reply(method, target, headers, body))
         if reply is None or reply.silent:
             return False
         sent = reply.body[: len(reply.body) // 2] if reply.cut else reply.body
-        writer.write(
+        head_sent = (
             f"HTTP/1.1 {reply.status} Fake\r\nContent-Type: {reply.content_type}\r\n"
-            f"Content-Length: {len(reply.body)}\r\n\r\n".encode()
-            + sent
-        )
-        await writer.drain()
+            f"Content-Length: {len(reply.body)}\r\n\r\n"
+        ).encode()
+        if reply.trickle:
+            for byte in head_sent + sent:
+                writer.write(bytes([byte]))
+                await writer.drain()
+                await asyncio.sleep(0.02)
+        else:
+            writer.write(head_sent + sent)
+            await writer.drain()
         return not reply.cut
 
     async def _until_gone(self, reader: asyncio.StreamReader, answer: Any) -> Reply | None:
@@ -223,9 +229,7 @@ class FakeGemini:
         if (method, path) == ("GET", "/__stats"):
             return as_json(200, self.stats())
         if (method, path) == ("GET", "/__log"):
-            return as_json(
-                200, [{"operation": r.operation, "model": r.model, "body": r.body} for r in self.requests]
-            )
+            return as_json(200, [{"operation": r.operation, "model": r.model, "body": r.body} for r in self.requests])
         if (method, path) == ("POST", "/__script"):
             self.script(**json.loads(body))
             return as_json(200, {})
@@ -244,11 +248,11 @@ class FakeGemini:
 
     def _refusal(self, call: Request) -> Reply | None:
         if not call.api_key or call.api_key == WRONG_KEY:
-            return api_error(
-                400, "INVALID_ARGUMENT", "this key is not valid", [error_info("API_KEY_INVALID")]
-            )
+            return api_error(400, "INVALID_ARGUMENT", "this key is not valid", [error_info("API_KEY_INVALID")])
         if call.model == UNKNOWN_MODEL:
             return api_error(404, "NOT_FOUND", f"models/{call.model} is not there")
+        if HALF_CHARACTER.search(json.dumps(call.body, ensure_ascii=False)):
+            return api_error(400, "INVALID_ARGUMENT", "the request is not valid Unicode")
         if len(call.body.get("requests", ())) > EMBEDS_PER_CALL_MAX:
             return api_error(400, "INVALID_ARGUMENT", "at most 100 requests in one batch")
         return None
@@ -265,6 +269,8 @@ def respond(call: Request, fault: Mapping[str, Any] | None) -> Reply:
             return rate_limit(fault.get("retry_delay_seconds"), daily=fault.get("daily", False))
         if kind == "status":
             details = [error_info(fault["reason"])] if "reason" in fault else []
+            if "retry_delay_seconds" in fault:
+                details.append(retry_info(fault["retry_delay_seconds"]))
             return api_error(fault["code"], "FAILED", fault.get("message", "a scripted failure"), details)
     if kind == "disconnect":
         return Reply(200, b"", silent=True)
@@ -279,6 +285,7 @@ def respond(call: Request, fault: Mapping[str, Any] | None) -> Reply:
     else:
         reply = as_json(200, embeddings(call, kind))
     reply.cut = kind == "cut_body"
+    reply.trickle = kind == "trickle"
     return reply
 
 
@@ -304,6 +311,11 @@ def generation(call: Request, kind: str, fault: Mapping[str, Any]) -> dict[str, 
         text = fault["text"]
     usage["candidatesTokenCount"] = max(1, len(text) // 4)
     content = {"role": "model", "parts": [{"text": text}] if text else []}
+    if kind == "thought":
+        content["parts"].insert(0, {"text": "thinking {about} it", "thought": True})  # type: ignore[attr-defined]
+        usage["thoughtsTokenCount"] = 1000
+    if kind == "bare":
+        head = {}
     return {**head, "candidates": [{"content": content, "finishReason": finish_reason, "index": 0}]}
 
 
@@ -333,10 +345,12 @@ def rate_limit(retry_delay_seconds: float | None, *, daily: bool) -> Reply:
         {"@type": "type.googleapis.com/google.rpc.QuotaFailure", "violations": [violation]}
     ]
     if retry_delay_seconds is not None:
-        details.append(
-            {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": f"{retry_delay_seconds:g}s"}
-        )
+        details.append(retry_info(retry_delay_seconds))
     return api_error(429, "RESOURCE_EXHAUSTED", "too many requests for now", details)
+
+
+def retry_info(seconds: float) -> dict[str, Any]:
+    return {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": f"{seconds:g}s"}
 
 
 def error_info(reason: str) -> dict[str, Any]:
@@ -353,9 +367,7 @@ def as_json(status: int, value: Any) -> Reply:
 
 
 async def serve(arguments: argparse.Namespace) -> None:
-    gemini = FakeGemini(
-        seed=arguments.seed, fault_rate=arguments.faults, latency_seconds=arguments.latency_seconds
-    )
+    gemini = FakeGemini(seed=arguments.seed, fault_rate=arguments.faults, latency_seconds=arguments.latency_seconds)
     await gemini.start(arguments.port, arguments.host)
     print(f"listening on {gemini.base_url}", flush=True)
     await asyncio.Event().wait()

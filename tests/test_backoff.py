@@ -48,8 +48,7 @@ def test_the_jitter_is_full() -> None:
 def test_it_grows() -> None:
     """The mean delay doubles with each attempt until the cap."""
     means = [
-        sum(delay(attempt, TransientProviderError("x"), seed) for seed in range(300)) / 300
-        for attempt in range(12)
+        sum(delay(attempt, TransientProviderError("x"), seed) for seed in range(300)) / 300 for attempt in range(12)
     ]
     assert means[:8] == sorted(means[:8])
     assert means[-1] == pytest.approx(CAP / 2, rel=0.1)

@@ -90,7 +90,7 @@ MALFORMED = {
     "key twice": '{"facts": [' + json.dumps(FACT) + '], "insights": [], "facts": []}',
     "NaN": GOOD.replace("0.9", "NaN"),
     "Infinity": GOOD.replace("0.9", "Infinity"),
-    "infinite by size": GOOD.replace("0.9", "1e999"),
+    "infinite by size": GOOD.replace('"Lyon"', "1e999"),
     "too deep": '{"facts": ' + "[" * 100_000,
     "5,000 digits": GOOD.replace("0.9", "9" * 5000),
     # wrong root
@@ -135,9 +135,7 @@ MALFORMED = {
     "source a fraction": facts_reply(source_turns=[3.5]),
     "source a list": facts_reply(source_turns=[[3]]),
     "two values of one key": json.dumps({"facts": [FACT, {**FACT, "value": "Nice"}], "insights": []}),
-    "one and true of one key": json.dumps(
-        {"facts": [{**FACT, "value": 1}, {**FACT, "value": True}], "insights": []}
-    ),
+    "one and true of one key": json.dumps({"facts": [{**FACT, "value": 1}, {**FACT, "value": True}], "insights": []}),
     # wrong insights
     "insight as text": json.dumps({"facts": [FACT], "insights": ["She plans ahead."]}),
     **{
@@ -158,13 +156,9 @@ class TestReflection:
         """One good object is read, whatever harmless things stand around it."""
         facts, insights = extraction.parse_reflection(reply, CONVERSATION)
         assert facts == (
-            ExtractedFact(
-                fact_type="profile", key="home_city", value="Lyon", confidence=0.9, source_seqs=(3,)
-            ),
+            ExtractedFact(fact_type="profile", key="home_city", value="Lyon", confidence=0.9, source_seqs=(3,)),
         )
-        assert insights == (
-            ExtractedInsight(content="She plans ahead.", importance="high", source_seqs=(3, 4)),
-        )
+        assert insights == (ExtractedInsight(content="She plans ahead.", importance="high", source_seqs=(3, 4)),)
 
     @pytest.mark.parametrize("reply", MALFORMED.values(), ids=MALFORMED)
     def test_a_malformed_reply_loses_nothing_silently(self, reply: str) -> None:
@@ -193,9 +187,7 @@ class TestReflection:
             extraction.parse_reflection(json.dumps({"facts": [None] * 1000, "insights": []}), CONVERSATION)
         assert len(str(caught.value)) < 2000
 
-    @pytest.mark.parametrize(
-        ("given_value", "kept"), [(1, 1.0), (0, 0.0), (1.004, 1.0), (-0.004, 0.0), (0.25, 0.25)]
-    )
+    @pytest.mark.parametrize(("given_value", "kept"), [(1, 1.0), (0, 0.0), (1.004, 1.0), (-0.004, 0.0), (0.25, 0.25)])
     def test_confidence_is_a_float_in_range(self, given_value: float, kept: float) -> None:
         """Whole numbers count, and what overshoots by rounding is clamped."""
         facts, _ = extraction.parse_reflection(facts_reply(confidence=given_value), CONVERSATION)
@@ -211,9 +203,7 @@ class TestReflection:
 
     def test_case_and_spaces_of_fixed_words_mean_nothing(self) -> None:
         """A type or importance is known by its letters; keys and texts lose the spaces around them."""
-        facts, _ = extraction.parse_reflection(
-            facts_reply(type=" Rule ", key=" k ", value=" v "), CONVERSATION
-        )
+        facts, _ = extraction.parse_reflection(facts_reply(type=" Rule ", key=" k ", value=" v "), CONVERSATION)
         assert (facts[1].fact_type, facts[1].key, facts[1].value) == ("rule", "k", "v")
         _, insights = extraction.parse_reflection(insight_reply(importance="LOW"), CONVERSATION)
         assert insights[0].importance == "low"
@@ -267,9 +257,7 @@ class TestReflection:
 
 
 class TestSummary:
-    @pytest.mark.parametrize(
-        "reply", ['{"summary": "It rained."}', '```json\n{"summary": " It  rained.\\n"}\n```']
-    )
+    @pytest.mark.parametrize("reply", ['{"summary": "It rained."}', '```json\n{"summary": " It  rained.\\n"}\n```'])
     def test_it_is_one_paragraph(self, reply: str) -> None:
         """Spaces and line breaks are made one space."""
         assert extraction.parse_summary(reply) == "It rained."

@@ -52,11 +52,8 @@ async def test_a_session_by_psql_is_stored_and_queued(dsn: str, conn: asyncpg.Co
         ("append_event('app', 'mei', 's', 1, 'e', 'user', 'message', '{}')", "HP002"),
         ("append_event('app', 'mei', 's', 2, 'e1', 'user', 'message', '{}')", "HP003"),
         (
-            (
-                "append_event('app', 'mei', 's', 2, 'e', 'u', 'm', '{}', NULL, NULL,"
-                " jsonb_build_object('a', repeat('x', 2000000)))",
-                "HP004",
-            ),
+            "append_event('app', 'mei', 's', 2, 'e', 'u', 'm', '{}', NULL, NULL,"
+            " jsonb_build_object('a', repeat('x', 2000000)))",
             "HP004",
         ),
         ("append_event('app', 'mei', 's', 2, 'e', 'u', 'm', to_json(repeat('x', 9000000)))", "HP005"),

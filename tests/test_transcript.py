@@ -87,9 +87,7 @@ def test_a_turn_cannot_forge_a_line(text: str) -> None:
     line.encode("utf-8")
 
 
-@given(
-    st.lists(st.tuples(st.text(max_size=20), st.text(st.characters(), max_size=80)), min_size=1, max_size=6)
-)
+@given(st.lists(st.tuples(st.text(max_size=20), st.text(st.characters(), max_size=80)), min_size=1, max_size=6))
 def test_every_turn_can_be_read_back(lines: list[tuple[str, str]]) -> None:
     """A transcript has as many lines as turns, and each line gives back number and text exactly."""
     turns = tuple(turn(author, text, seq) for seq, (author, text) in enumerate(lines, start=1))

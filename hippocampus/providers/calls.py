@@ -127,9 +127,7 @@ def _is_short_fault(error: BaseException) -> bool:
     return (error.retry_after_seconds or 0.0) <= WAIT_SECONDS_MAX
 
 
-async def gather_bounded(
-    makers: Sequence[Callable[[], Awaitable[Result]]], *, concurrency: int
-) -> list[Result]:
+async def gather_bounded(makers: Sequence[Callable[[], Awaitable[Result]]], *, concurrency: int) -> list[Result]:
     """Await what each maker makes, at most `concurrency` at once; results in the makers' order.
 
     The first failure cancels the rest, waits until they have stopped, and is raised.

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import json
 import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -57,9 +58,7 @@ _TEXTS_PER_CALL_MAX = 100
 _TASK_TYPES: dict[EmbeddingTask, str] = {"document": "RETRIEVAL_DOCUMENT", "query": "RETRIEVAL_QUERY"}
 
 #: The model stopped because of what it read or was about to write.
-_REFUSALS = frozenset(
-    {"SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY"}
-)
+_REFUSALS = frozenset({"SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY"})
 
 Reply = TypeVar("Reply")
 Parsed = TypeVar("Parsed")
@@ -103,6 +102,8 @@ class GeminiGenerator:
         self._concurrency = connection.concurrency
         self._model = model
         self._output_tokens_max = output_tokens_max
+        self._fast_replay = prompts.load("fast_replay")
+        self._deep_reflection = prompts.load("deep_reflection")
         self._repair = prompts.load("repair")
 
     @property
@@ -116,23 +117,19 @@ class GeminiGenerator:
         A summary that is too long is sent back once; if it is too long again, it ends at its last full
         sentence. Raises as `hippocampus.providers.protocols.Generator` says.
         """
-        prompt = prompts.load("fast_replay")
 
         async def one(conversation: ConversationSlice) -> Summary:
-            task = _Task("summarize", prompt, extraction.SUMMARY_SCHEMA, conversation)
-            text, answer = await self._ask(
-                task, lambda reply, last: extraction.parse_summary(reply, clip=last)
-            )
+            task = _Task("summarize", self._fast_replay, extraction.SUMMARY_SCHEMA, conversation)
+            text, answer = await self._ask(task, lambda reply, last: extraction.parse_summary(reply, clip=last))
             return Summary(text=text, origin=self._origin(task, answer), usage=answer.usage)
 
         return await self._each(one, slices)
 
     async def reflect(self, slices: Sequence[ConversationSlice]) -> list[Reflection]:
         """Draw facts and insights from each slice. Raises as `Generator` says."""
-        prompt = prompts.load("deep_reflection")
 
         async def one(conversation: ConversationSlice) -> Reflection:
-            task = _Task("reflect", prompt, extraction.REFLECTION_SCHEMA, conversation)
+            task = _Task("reflect", self._deep_reflection, extraction.REFLECTION_SCHEMA, conversation)
             (facts, insights), answer = await self._ask(
                 task, lambda reply, _last: extraction.parse_reflection(reply, conversation)
             )
@@ -182,9 +179,7 @@ class GeminiGenerator:
         return _answer(await self._caller.call(task.operation, send, _usage))
 
     def _origin(self, task: _Task, answer: _Answer) -> Origin:
-        return Origin(
-            provider=PROVIDER, model=answer.model_version or self._model, prompt_hash=task.prompt.sha256
-        )
+        return Origin(provider=PROVIDER, model=answer.model_version or self._model, prompt_hash=task.prompt.sha256)
 
 
 class GeminiEmbedder:
@@ -221,10 +216,7 @@ class GeminiEmbedder:
             )
         parts = [chunking.split(_sendable(text)) for text in texts]
         chunks = [chunk for chunks_of_text in parts for chunk in chunks_of_text]
-        batches = [
-            chunks[start : start + _TEXTS_PER_CALL_MAX]
-            for start in range(0, len(chunks), _TEXTS_PER_CALL_MAX)
-        ]
+        batches = [chunks[start : start + _TEXTS_PER_CALL_MAX] for start in range(0, len(chunks), _TEXTS_PER_CALL_MAX)]
         makers = [lambda batch=batch: self._embed_batch(batch, task) for batch in batches]
         embedded = await gather_bounded(makers, concurrency=self._concurrency)
         vectors = iter([vector for batch in embedded for vector in batch])
@@ -235,9 +227,7 @@ class GeminiEmbedder:
         await self._client.close()
 
     async def _embed_batch(self, batch: list[str], task: EmbeddingTask) -> list[Vector]:
-        config = types.EmbedContentConfig(
-            task_type=_TASK_TYPES[task], output_dimensionality=EMBEDDING_DIMENSIONS
-        )
+        config = types.EmbedContentConfig(task_type=_TASK_TYPES[task], output_dimensionality=EMBEDDING_DIMENSIONS)
         # A Content each: a plain list of texts is one text in pieces to some models.
         contents = [types.Content(parts=[types.Part(text=text)]) for text in batch]
 
@@ -272,9 +262,7 @@ class _Answer:
     def complete_text(self) -> str:
         """The text, if the model came to its end."""
         if self.finish_reason == "MAX_TOKENS":
-            extraction.refuse(
-                self.text or self.raw, ["it was cut off at the limit of output tokens: be shorter"]
-            )
+            extraction.refuse(self.text or self.raw, ["it was cut off at the limit of output tokens: be shorter"])
         if not self.text.strip():
             extraction.refuse(self.raw, [f"it is empty (finish reason {self.finish_reason or 'unknown'})"])
         return self.text
@@ -345,7 +333,7 @@ class _Client:
             raise TransientProviderError(
                 f"Gemini: the answer is no answer of this API ({type(fault).__name__})",
                 code="unreadable",
-                raw_reply=str(fault),
+                raw_reply=fault.doc if isinstance(fault, json.JSONDecodeError) else str(fault),
             ) from None
 
 

@@ -99,9 +99,7 @@ def _said(error: Mapping[str, Any]) -> str:
 
 
 def _details(error: Mapping[str, Any], kind: str) -> Iterable[Mapping[str, Any]]:
-    return (
-        detail for detail in _mappings(error.get("details")) if str(detail.get("@type", "")).endswith(kind)
-    )
+    return (detail for detail in _mappings(error.get("details")) if str(detail.get("@type", "")).endswith(kind))
 
 
 def _mappings(value: Any) -> Iterable[Mapping[str, Any]]:
