@@ -230,7 +230,9 @@ async def main() -> None:
     embedder = embedder_of(arguments.provider, arguments.path, arguments.vectors)
     async with fresh_database() as dsn, await database.create_pool(dsn) as pool:
         table = await evaluate(arguments.path, embedder, pool=pool)
-    print(f"{arguments.provider:<12} {'questions':>9}" + "".join(f"{f'recall@{d}':>11}" for d in DEPTHS) + f"{'MRR':>8}")
+    print(
+        f"{arguments.provider:<12} {'questions':>9}" + "".join(f"{f'recall@{d}':>11}" for d in DEPTHS) + f"{'MRR':>8}"
+    )
     for name, recall in table.items():
         print(f"{name:<12} {recall.questions:>9}" + "".join(f"{r:>11.3f}" for r in recall.at) + f"{recall.mrr:>8.3f}")
 

@@ -67,7 +67,7 @@ class Workers:
             "HIPPOCAMPUS_RETRY_BASE_SECONDS": "0.05",
             "HIPPOCAMPUS_RETRY_DELAY_SECONDS_MAX": "1",
             "HIPPOCAMPUS_DATABASE_POOL_SIZE": "12",
-            **{f"HIPPOCAMPUS_{name.upper()}": value for name, value in settings.items()},
+            **{"HIPPOCAMPUS_" + name.upper(): value for name, value in settings.items()},
         }
         log = self.folder / f"worker-{len(self.started)}.log"
         with log.open("wb") as sink:
