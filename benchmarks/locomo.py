@@ -139,16 +139,11 @@ async def store_vectors(
     pool: database.Pool, user: str, session_id: str, ids: list[str], vectors: list[Vector], model: str
 ) -> None:
     """Give the messages of one session their vectors."""
-    await pool.execute(
-        """UPDATE messages AS m SET embedding = v.embedding, embedding_model = $5
-           FROM unnest($3::text[], $4::vector[]) AS v (event_id, embedding), threads AS t
+    await pool.executemany(
+        """UPDATE messages AS m SET embedding = $4, embedding_model = $5 FROM threads AS t
            WHERE t.app_name = 'locomo' AND t.user_id = $1 AND t.session_id = $2
-             AND m.thread_id = t.id AND m.event_id = v.event_id""",
-        user,
-        session_id,
-        ids,
-        vectors,
-        model,
+             AND m.thread_id = t.id AND m.event_id = $3""",
+        [(user, session_id, event_id, vector, model) for event_id, vector in zip(ids, vectors, strict=True)],
     )
 
 
