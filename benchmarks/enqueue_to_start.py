@@ -1,102 +1,56 @@
 """How soon an enqueued job starts on an idle pool, and how many jobs a second a pool works off.
 
-    python -m benchmarks.enqueue_to_start [--jobs 300] [--throughput-jobs 2000] [--dsn postgresql://...]
-
-Prints milliseconds, and beside them what the same server and machine do at best in the same run: a bare
-LISTEN/NOTIFY round trip, and a bare procrastinate worker with a task that does nothing. Ratios count. The worker is a
-real process of its own; its model answers at once and makes no vectors. Without --dsn it starts an embedded PostgreSQL
-in a folder of its own, with fsync on. The database must be empty: it is migrated, and the jobs stay in it.
+Beside them what the same server and machine do at best in the same run: a bare LISTEN/NOTIFY round trip, and a bare
+procrastinate worker with a task that does nothing. Ratios count. The worker is a real process of its own; its model
+answers at once and makes no vectors.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import os
 import signal
-import statistics
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import asyncpg
 
+from benchmarks.server import commit_latency_ms, fresh_pool, percentile, row
 from pulse import database
-from workers.embedded import EmbeddedServer
-from workers.migrate import migrate
 
 ROOT = Path(__file__).parent.parent
+JOBS = 200
+THROUGHPUT_JOBS = 1500
 GAP_SECONDS = 0.03
 CONCURRENCY = 10
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--jobs", type=int, default=300)
-    parser.add_argument("--throughput-jobs", type=int, default=2000)
-    parser.add_argument("--dsn")
-    given = parser.parse_args()
-    with server(given.dsn) as dsn:
-        asyncio.run(measure(dsn, given.jobs, given.throughput_jobs))
-
-
-@contextlib.contextmanager
-def server(dsn: str | None) -> Iterator[str]:
-    """The given database, or one of an embedded server."""
-    if dsn is not None:
-        yield dsn
-        return
-    with tempfile.TemporaryDirectory(prefix="hippo-bench-", dir="/tmp") as name:
-        Path(name).chmod(0o711)
-        with EmbeddedServer(Path(name) / "home") as running:
-            yield running.dsn
-
-
-async def measure(dsn: str, jobs: int, throughput_jobs: int) -> None:
-    await migrate(dsn)
-    async with await database.create_pool(dsn, min_size=4, max_size=8) as pool:
-        commit = await commit_latency(pool)
-        bare = await notify_round_trips(pool, dsn, jobs)
+async def main() -> None:
+    async with fresh_pool(8) as (pool, server):
+        dsn = server.tcp_dsn
+        await pool.execute("CREATE TABLE bench_starts (job_id uuid, at timestamptz)")
+        row("median commit of this disk", f"{await commit_latency_ms(pool):.2f} ms")
+        bare = await notify_round_trips(pool, dsn, JOBS)
         async with process("benchmarks.instant_worker", dsn):
             await wait_for_worker(pool)
-            ours = await pick_ups(pool, jobs)
-        print(f"server's commit                p50 {commit:7.2f} ms")
-        show("LISTEN/NOTIFY round trip      ", bare, bare)
-        show("enqueue to start, idle pool   ", ours, bare)
-        ours_each, bare_each = [], []
+            ours = await pick_ups(pool, JOBS)
+        for share in (0.5, 0.99):
+            own, base = percentile(ours, share), percentile(bare, share)
+            wanted = "must p99 100 ms, aim 30 ms" if share > 0.5 else ""
+            row(f"LISTEN/NOTIFY round trip, p{share * 100:.0f}", f"{base:.2f} ms")
+            row(f"enqueue to job start, idle pool, p{share * 100:.0f}", f"{own:.2f} ms", f"{own / base:.1f}x", wanted)
         # In turns, so that a slow minute of the machine hits both.
-        for _ in range(3):
-            bare_each.append(await bare_throughput(pool, dsn, throughput_jobs))
-            ours_each.append(await throughput(pool, dsn, throughput_jobs))
-        ours_rate, bare_rate = statistics.median(ours_each), statistics.median(bare_each)
-        print(f"bare procrastinate no-op       {bare_rate:7.0f} jobs/s at concurrency {CONCURRENCY}")
-        print(f"consolidation jobs, fenced     {ours_rate:7.0f} jobs/s   ratio {ours_rate / bare_rate:.2f}")
-
-
-def show(name: str, found: list[float], base: list[float]) -> None:
-    p50, p99 = percentile(found, 50), percentile(found, 99)
-    ratio = p50 / percentile(base, 50), p99 / percentile(base, 99)
-    print(f"{name} p50 {p50:7.2f} ms   p99 {p99:7.2f} ms   ratio {ratio[0]:.1f} / {ratio[1]:.1f}")
-
-
-def percentile(values: list[float], rank: int) -> float:
-    return statistics.quantiles(values, n=100, method="inclusive")[rank - 1]
-
-
-async def commit_latency(pool: asyncpg.Pool) -> float:
-    """A transaction that writes one row, in milliseconds."""
-    await pool.execute("CREATE TABLE IF NOT EXISTS bench_commits (n int)")
-    await pool.execute("CREATE TABLE IF NOT EXISTS bench_starts (job_id uuid, at timestamptz)")
-    seconds = []
-    for number in range(200):
-        started = time.perf_counter()
-        await pool.execute("INSERT INTO bench_commits VALUES ($1)", number)
-        seconds.append(time.perf_counter() - started)
-    return statistics.median(seconds) * 1000
+        rounds = [
+            (await bare_throughput(pool, dsn, THROUGHPUT_JOBS), await throughput(pool, dsn, THROUGHPUT_JOBS))
+            for _ in range(3)
+        ]
+        base, own = (sorted(rates)[1] for rates in zip(*rounds, strict=True))
+        row(f"bare procrastinate no-op, {CONCURRENCY} at once", f"{base:.0f}/s")
+        row("consolidation jobs with an instant model", f"{own:.0f}/s", f"{own / base:.2f}", "must 0.4, aim 0.7")
 
 
 async def notify_round_trips(pool: asyncpg.Pool, dsn: str, count: int) -> list[float]:
@@ -110,7 +64,7 @@ async def notify_round_trips(pool: asyncpg.Pool, dsn: str, count: int) -> list[f
         heard.clear()
         started = time.perf_counter()
         async with pool.acquire() as connection, connection.transaction():
-            await connection.execute("INSERT INTO bench_commits VALUES ($1)", number)
+            await connection.execute("INSERT INTO bench_commit VALUES ($1)", number)
             await connection.execute("SELECT pg_notify('bench', '')")
         await heard.wait()
         milliseconds.append((time.perf_counter() - started) * 1000)
@@ -154,8 +108,8 @@ async def bare_throughput(pool: asyncpg.Pool, dsn: str, count: int) -> float:
 async def rate(pool: asyncpg.Pool, queue: str, count: int) -> float:
     """Jobs a second of a queue's last `count` jobs, from the first start to the last end."""
     seconds = await pool.fetchval(
-        "SELECT extract(epoch FROM max(at) - min(at))::float FROM procrastinate_events WHERE type <> 'deferred' AND job_id IN"
-        " (SELECT id FROM procrastinate_jobs WHERE queue_name = $1 ORDER BY id DESC LIMIT $2)",
+        "SELECT extract(epoch FROM max(at) - min(at))::float FROM procrastinate_events WHERE type <> 'deferred'"
+        " AND job_id IN (SELECT id FROM procrastinate_jobs WHERE queue_name = $1 ORDER BY id DESC LIMIT $2)",
         queue,
         count,
     )
@@ -203,4 +157,4 @@ async def process(module: str, dsn: str, *, quiet: bool = False) -> AsyncIterato
 
 
 if __name__ == "__main__":
-    main()
+    asyncio.run(main())
