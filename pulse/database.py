@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL as every room expects them: codecs registered, search_path set, failures in plain words."""
+"""Connections to PostgreSQL as every room expects them: codecs, search_path, failures in plain words."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ if TYPE_CHECKING:
 
 SERVER_VERSION_NUM_MIN = 160000
 _EXTENSION_SCHEMA = """
-SELECT n.nspname FROM pg_extension AS e JOIN pg_namespace AS n ON n.oid = e.extnamespace WHERE e.extname = 'vector'
+SELECT n.nspname FROM pg_extension AS e JOIN pg_namespace AS n ON n.oid = e.extnamespace WHERE e.extname =
+'vector'
 """
 
 
 class PooledConnection(asyncpg.Connection):
     """A connection that goes back to its pool without a round trip.
 
-    Nothing of ours leaves state in a pooled session: settings are transaction-local, session locks and LISTEN have
-    connections of their own. An open transaction is still rolled back.
+    Nothing of ours leaves state in a pooled session: settings are transaction-local, session locks and
+    LISTEN have connections of their own. An open transaction is still rolled back.
     """
 
     __slots__ = ()
@@ -36,7 +37,7 @@ class PooledConnection(asyncpg.Connection):
 
 
 async def create_pool(dsn: str, *, schema: str = "public", min_size: int = 1, max_size: int = 10) -> Pool:
-    """Open a pool whose connections are ready for use: jsonb as Python values, json as raw text, vectors as `Vector`.
+    """Open a pool of ready connections: jsonb as Python values, json as raw text, vectors as `Vector`.
 
     Raises:
         DatabaseUnreachableError: no server, no such database, wrong password, or a dsn that can't be read.
@@ -105,8 +106,10 @@ def require_supported_server(version_num: int) -> None:
     """Raise SchemaError for a server older than PostgreSQL 16."""
     if version_num < SERVER_VERSION_NUM_MIN:
         raise SchemaError(
-            f"This server is PostgreSQL {version_num // 10000}.{version_num % 10000}; version 16 or newer is needed."
-            " Upgrade it, point DATABASE_URL at a newer one, or unset DATABASE_URL to use the embedded server."
+            f"This server is PostgreSQL {version_num // 10000}.{version_num % 10000}; version 16 or newer"
+            f" is needed."
+            " Upgrade it, point DATABASE_URL at a newer one, or unset DATABASE_URL to use the embedded"
+            " server."
         )
 
 
@@ -138,8 +141,8 @@ def _encode_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-# Refused, unknown host, time-out; a dsn that can't be read; wrong password or role; no such database; starting up or
-# shutting down; no connection left.
+# Refused, unknown host, time-out; a dsn that can't be read; wrong password or role; no such database;
+# starting up or shutting down; no connection left.
 _CONNECT_ERRORS = (
     OSError,
     TimeoutError,

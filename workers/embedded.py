@@ -1,4 +1,4 @@
-"""A PostgreSQL of our own, for whoever has none: started and stopped from here, with pgvector, shared and crash-safe.
+"""A PostgreSQL of our own, with pgvector, for whoever has none: shared by processes, and crash-safe.
 
 What is below the home folder::
 
@@ -10,8 +10,8 @@ What is below the home folder::
     start-18.lock       held while somebody starts or stops the server
     holders-18.lock     shared by everybody who uses the server; the last one to let go stops it
 
-Locks are the kernel's (flock), so a killed process leaves none behind. A server whose holder was killed is adopted by
-the next start.
+Locks are the kernel's (flock), so a killed process leaves none behind. A server whose holder was killed is
+adopted by the next start.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ class EmbeddedServer:
     Args:
         home: our folder; made if missing. For root it must be reachable by the server's system user.
         major: 18 or 16.
-        settings: parameters of postgresql.conf for this start, such as ``{"max_connections": "50"}``. An adopted
-            server keeps those that it was started with.
+        settings: parameters of postgresql.conf for this start, such as ``{"max_connections": "50"}``.
+            An adopted server keeps those that it was started with.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class EmbeddedServer:
 
     @property
     def dsn(self) -> str:
-        """The database's address through the server's socket, with the password; for asyncpg and psycopg alike."""
+        """The database's address through the server's socket, with the password, for both drivers."""
         status = self._running()
         folder = quote(str(status.socket_folder), safe="")
         return f"postgresql://{ROLE}:{self._password()}@/{DATABASE}?host={folder}&port={status.port}"
@@ -118,7 +118,7 @@ class EmbeddedServer:
         return self._running().pid
 
     def start(self) -> str:
-        """Start the server, or join the one that runs already, wait until it takes connections, and return its dsn.
+        """Start the server or join the one that runs, wait until it takes connections, and return its dsn.
 
         Raises:
             EmbeddedServerError: the message says what to mend.
@@ -174,7 +174,8 @@ class EmbeddedServer:
             self.home.mkdir(mode=0o711 if user.is_other else 0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise EmbeddedServerError(
-                f"The folder {self.home} can't be made ({error.strerror}); set HIPPOCAMPUS_HOME to one that can."
+                f"The folder {self.home} can't be made ({error.strerror}); set HIPPOCAMPUS_HOME to one that"
+                f" can."
             ) from error
         if not os.access(self.home, os.W_OK | os.X_OK):
             raise EmbeddedServerError(
@@ -183,7 +184,8 @@ class EmbeddedServer:
         if not user.can("-x", self.home):
             raise EmbeddedServerError(
                 f"The system user {user.name!r}, which runs PostgreSQL for root, can't enter {self.home}."
-                " Set HIPPOCAMPUS_HOME to a folder that it can, such as /var/lib/hippocampus, or set DATABASE_URL."
+                " Set HIPPOCAMPUS_HOME to a folder that it can, such as /var/lib/hippocampus, or set"
+                " DATABASE_URL."
             )
 
     def _open_lock(self, name: str) -> int:
@@ -191,7 +193,8 @@ class EmbeddedServer:
             return os.open(self.home / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise EmbeddedServerError(
-                f"The lock file {self.home / name} can't be opened ({error.strerror}): this home belongs to another"
+                f"The lock file {self.home / name} can't be opened ({error.strerror}): this home belongs to"
+                f" another"
                 " user. Run as that user, or set HIPPOCAMPUS_HOME to a folder of your own."
             ) from error
 
@@ -208,14 +211,14 @@ class EmbeddedServer:
         folder = self.home / f"run-{self.major}"
         if len(os.fsencode(folder / ".s.PGSQL.65535")) >= SOCKET_PATH_BYTES_MAX:
             key = hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
-            folder = Path("/tmp") / f"hippocampus-{user.uid}-{key}"  # noqa: S108 - made 0700, owner checked below
+            folder = Path("/tmp") / f"hippocampus-{user.uid}-{key}"  # noqa: S108 - made 0700, owner checked
         _make_private(folder, user)
         return folder
 
     # The data folder
 
     def _make_data(self, programs: Path, user: ServerUser) -> None:
-        """Make the data folder with its database; a run that is killed half-way leaves none, but an unfinished one."""
+        """Make the data folder with its database; a killed run leaves only a folder called unfinished."""
         if self.data.is_dir():
             return
         unfinished = self.home / f"{self.data.name}.unfinished"
@@ -251,7 +254,7 @@ class EmbeddedServer:
     # Starting
 
     def _adopt(self) -> ServerStatus | None:
-        """Return the server that runs on our data already, ready, or None; one that is stopping is waited for."""
+        """Return the ready server that runs on our data, or None; one that is stopping is waited for."""
         status = self._read_status()
         return None if status is None else self._wait_until_ready(status.pid)
 
@@ -263,8 +266,8 @@ class EmbeddedServer:
         for attempt in range(START_ATTEMPTS_MAX):
             # A pid file without a server is left by a crash, and its pid may be another process's by now.
             (self.data / "postmaster.pid").unlink(missing_ok=True)
-            # Somebody may take the port between our look and the server's; a killed server's last processes may
-            # still hold its shared memory for a moment. Both are gone in a later attempt.
+            # Somebody may take the port between our look and the server's; a killed server's last processes
+            # may still hold its shared memory for a moment. Both are gone in a later attempt.
             self._child = self._spawn(programs, user, folder, _choose_port(self.home / f"port-{self.major}"))
             status = self._wait_until_ready(self._child.pid)
             if status is not None:
@@ -287,19 +290,20 @@ class EmbeddedServer:
         command = [str(programs / "postgres"), "-D", str(self.data)]
         for name, value in settings.items():
             command += ["-c", f"{name}={value}"]
-        switch = {"user": user.uid, "group": user.gid, "extra_groups": []} if user.is_other else {}
         with self._open_log() as log:
-            return subprocess.Popen(  # type: ignore[call-overload,no-any-return]  # noqa: S603 - our own program
+            return subprocess.Popen(  # noqa: S603 - our own program
                 command,
-                cwd=self.data if not user.is_other else "/",
+                cwd="/",
                 env=pg_binaries.SERVER_ENVIRONMENT,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 umask=0o077,
+                user=user.uid if user.is_other else None,
+                group=user.gid if user.is_other else None,
+                extra_groups=[] if user.is_other else None,
                 # A Ctrl-C in the terminal is for the program, which then stops the server in good order.
                 start_new_session=True,
-                **switch,
             )
 
     @contextlib.contextmanager
@@ -311,7 +315,7 @@ class EmbeddedServer:
             os.close(handle)
 
     def _wait_until_ready(self, pid: int) -> ServerStatus | None:
-        """Follow the server's own status until it is ready, or gone (None). Crash recovery takes as long as it takes."""
+        """Follow the server's own status until it is ready, or gone (None); recovery takes its time."""
         began = time.monotonic()
         told = False
         while self._is_alive(pid):
@@ -346,7 +350,7 @@ class EmbeddedServer:
         return ServerStatus(int(lines[0]), port, Path(lines[4].strip()), lines[7].strip() or "starting")
 
     def _is_alive(self, pid: int) -> bool:
-        """Whether this process lives and is the server of our data folder, not a stranger with a recycled pid."""
+        """Whether this process is the server of our data folder, not a stranger with a recycled pid."""
         if self._child is not None and self._child.pid == pid:
             return self._child.poll() is None
         try:
@@ -399,7 +403,8 @@ def _make_private(folder: Path, user: ServerUser) -> None:
         found = folder.lstat()
         if folder.is_symlink() or not folder.is_dir() or found.st_uid != user.uid or found.st_mode & 0o077:
             raise EmbeddedServerError(
-                f"{folder} must be a folder of the user {user.name!r} with mode 0700, and is not. Remove it and try again."
+                f"{folder} must be a folder of the user {user.name!r} with mode 0700, and is not. Remove it"
+                f" and try again."
             ) from None
         return
     if user.is_other:

@@ -1,9 +1,9 @@
 """Bringing a database to this program's schema, and checking at start-up that it is there.
 
-One run at a time, whoever starts it: pgvector, the schema, procrastinate's own SQL from the installed package, then
-ours in the order of their numbers, each in its own transaction and recorded with the hash of its text. What a run
-made is recorded too, object by object (`hippocampus_catalogue`), so that the check can name what somebody dropped or
-changed by hand.
+One run at a time, whoever starts it: pgvector, the schema, procrastinate's own SQL from the installed
+package, then ours in the order of their numbers, each in its own transaction and recorded with the hash of
+its text. What a run made is recorded too, object by object (`hippocampus_catalogue`), so that the check can
+name what somebody dropped or changed by hand.
 """
 
 from __future__ import annotations
@@ -73,14 +73,15 @@ async def migrate(dsn: str, *, schema: str = "public", folder: Path | None = Non
     """Bring the database to this program's schema and return the names of what was applied now, in order.
 
     Args:
-        dsn: a user that may create tables; for a database without pgvector or the schema, one that may make those.
+        dsn: a user that may create tables; for a database without pgvector or the schema, one that may make
+            those.
         schema: where our tables are.
         folder: the folder of our migrations; by default those of this program.
 
     Raises:
         DatabaseUnreachableError: no connection.
-        SchemaError: too old a server, no pgvector, an applied migration whose text changed, a newer database, or a
-            migration that failed. What was applied before the failure stays; run again after mending.
+        SchemaError: too old a server, no pgvector, an applied migration whose text changed, a newer
+            database, or a migration that failed. What was applied before it stays; mend it and run again.
     """
     migrations = read_migrations(folder or default_folder())
     connection = await database.connect(dsn, schema=schema, prepare=False)
@@ -168,14 +169,14 @@ async def _make_extension(connection: Connection) -> None:
             await connection.execute("CREATE EXTENSION vector SCHEMA public")
         except (asyncpg.FeatureNotSupportedError, asyncpg.UndefinedFileError) as error:
             raise SchemaError(
-                f"pgvector is not installed on this server (SQLSTATE {error.sqlstate}). Install it (on Debian:"
-                f" apt install postgresql-{major}-pgvector; as a container: pgvector/pgvector:pg{major}),"
+                f"pgvector is not installed on this server (SQLSTATE {error.sqlstate}). Install it"
+                f" (Debian: apt install postgresql-{major}-pgvector; container: pgvector/pgvector:pg{major}),"
                 " then run `hippocampus migrate` again."
             ) from error
         except asyncpg.InsufficientPrivilegeError as error:
             raise SchemaError(
-                f"This user may not make the extension vector (SQLSTATE {error.sqlstate}). Let a superuser run"
-                " CREATE EXTENSION vector in this database, then run `hippocampus migrate` again."
+                f"This user may not make the extension vector (SQLSTATE {error.sqlstate}). Let a superuser"
+                " run CREATE EXTENSION vector in this database, then run `hippocampus migrate` again."
             ) from error
         version = await connection.fetchval("SELECT extversion FROM pg_extension WHERE extname = 'vector'")
     require_supported_pgvector(str(version))
@@ -231,8 +232,8 @@ def _why_failed(migration: Migration, error: asyncpg.PostgresError) -> str:
         error, asyncpg.DuplicateObjectError | asyncpg.DuplicateTableError
     ):
         return (
-            "This schema has procrastinate's tables already, from another program. Use a schema or a database of its"
-            " own: set HIPPOCAMPUS_SCHEMA_NAME or DATABASE_URL, then run `hippocampus migrate` again."
+            "This schema has procrastinate's tables already, from another program. Use a schema or a"
+            " database of its own (HIPPOCAMPUS_SCHEMA_NAME, DATABASE_URL) and run `hippocampus migrate`."
         )
     return f"The migration {migration.name} failed and was rolled back (SQLSTATE {error.sqlstate}): {error}"
 
@@ -265,9 +266,9 @@ def _refuse_foreign(applied: dict[str, str], migrations: list[Migration]) -> Non
     ]
     if changed:
         raise SchemaError(
-            f"The text of {', '.join(changed)} differs from what was applied to this database. An applied migration"
-            " must never change: install the release that made this database, then a newer one, and run"
-            " `hippocampus migrate`."
+            f"The text of {', '.join(changed)} differs from what was applied to this database. An applied"
+            " migration must never change: install the release that made this database, then a newer one,"
+            " and run `hippocampus migrate`."
         )
 
 
@@ -289,7 +290,7 @@ async def _catalogue(connection: Connection, schema: str) -> Catalogue:
 
 
 async def _record_catalogue(connection: Connection, before: Catalogue, after: Catalogue) -> None:
-    """Record what a migration made, changed or dropped; what others have in the schema is not ours to watch."""
+    """Record what a migration made, changed or dropped; other people's objects are not ours to watch."""
     made = [(*key, sha256) for key, sha256 in after.items() if before.get(key) != sha256]
     await connection.executemany(_CATALOGUE_PUT, made)
     dropped = list(before.keys() - after.keys())
@@ -313,6 +314,6 @@ async def _check_catalogue(connection: Connection, schema: str) -> None:
             if names
         ]
         raise SchemaError(
-            f"The schema {schema!r} is not as `hippocampus migrate` left it ({'; '.join(parts)}). Restore these objects"
-            " from a backup or from the migration that makes them."
+            f"The schema {schema!r} is not as `hippocampus migrate` left it ({'; '.join(parts)}). Restore"
+            " these objects from a backup or from the migration that makes them."
         )

