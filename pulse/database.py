@@ -86,7 +86,7 @@ async def prepare_connection(connection: Connection) -> None:
         raise SchemaError("This database has no pgvector yet. Run `hippocampus migrate`.")
     await register_vector(connection, schema=home)
     await connection.set_type_codec(
-        "jsonb", schema="pg_catalog", encoder=_encode_json, decoder=json.loads, format="text"
+        "jsonb", schema="pg_catalog", encoder=_encode_jsonb, decoder=_decode_jsonb, format="binary"
     )
 
 
@@ -130,15 +130,19 @@ def describe(dsn: str) -> str:
     except ValueError:
         return "the given address"
     user = f"{parts.username}@" if parts.username else ""
-    return (
-        f"{parts.scheme}://{user}{parts.hostname or ''}{port}{parts.path}"
-        if parts.scheme
-        else "the given address"
-    )
+    return f"{parts.scheme}://{user}{parts.hostname or ''}{port}{parts.path}" if parts.scheme else "the given address"
 
 
-def _encode_json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+# The binary form, one byte of version before the text: asyncpg takes no text codec inside a composite type.
+_JSONB_VERSION = b"\x01"
+
+
+def _encode_jsonb(value: Any) -> bytes:
+    return _JSONB_VERSION + json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _decode_jsonb(stored: bytes) -> Any:
+    return json.loads(stored[1:])
 
 
 # Refused, unknown host, time-out; a dsn that can't be read; wrong password or role; no such database;

@@ -1,1 +1,1 @@
-"""The workers: the processes. The composition root; nothing imports it."""
+"""The processes, and the only rooms that put the others together. Nobody imports this package."""

@@ -79,9 +79,7 @@ class EmbeddedServer:
             An adopted server keeps those that it was started with.
     """
 
-    def __init__(
-        self, home: Path, *, major: int = DEFAULT_MAJOR, settings: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, home: Path, *, major: int = DEFAULT_MAJOR, settings: Mapping[str, str] | None = None) -> None:
         self.home = home.resolve()
         self.major = major
         self.settings = dict(settings or {})
@@ -170,8 +168,7 @@ class EmbeddedServer:
 
     def _make_home(self, user: ServerUser) -> None:
         try:
-            # Others may pass through (the server's user must), but list nothing.
-            self.home.mkdir(mode=0o711 if user.is_other else 0o700, parents=True, exist_ok=True)
+            _make_folders(self.home, 0o711 if user.is_other else 0o700)
         except OSError as error:
             raise EmbeddedServerError(
                 f"The folder {self.home} can't be made ({error.strerror}); set HIPPOCAMPUS_HOME to one that"
@@ -390,9 +387,16 @@ class EmbeddedServer:
                     self._child = None
                     return
                 time.sleep(POLL_SECONDS)
-        raise EmbeddedServerError(
-            f"The embedded PostgreSQL (process {pid}) does not end; see {self.log_path}."
-        )
+        raise EmbeddedServerError(f"The embedded PostgreSQL (process {pid}) does not end; see {self.log_path}.")
+
+
+def _make_folders(folder: Path, mode: int) -> None:
+    """Make a folder and what is missing above it; those that exist keep their permissions."""
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    for each in reversed(missing):
+        each.mkdir(exist_ok=True)
+        # Not by mkdir, which the umask would narrow: the server's user must pass through, but list nothing.
+        each.chmod(mode)
 
 
 def _make_private(folder: Path, user: ServerUser) -> None:
@@ -441,7 +445,5 @@ def _choose_port(record: Path) -> int:
 def _check(what: str, done: subprocess.CompletedProcess[str]) -> None:
     """Raise the last line of a failed command's output."""
     if done.returncode != 0:
-        words = (done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}").splitlines()[
-            -1
-        ]
+        words = (done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}").splitlines()[-1]
         raise EmbeddedServerError(f"The embedded PostgreSQL could not be set up ({what}): {words}")

@@ -106,9 +106,7 @@ async def check_schema(connection: Connection, *, schema: str = "public", folder
     _refuse_foreign(applied, read_migrations(folder or default_folder()))
     missing = [each.name for each in _pending(applied, read_migrations(folder or default_folder()))]
     if missing:
-        raise SchemaError(
-            f"The database's schema {schema!r} lacks {', '.join(missing)}. Run `hippocampus migrate`."
-        )
+        raise SchemaError(f"The database's schema {schema!r} lacks {', '.join(missing)}. Run `hippocampus migrate`.")
     await _check_catalogue(connection, schema)
 
 
@@ -122,9 +120,7 @@ def read_migrations(folder: Path) -> list[Migration]:
     """Read the folder's migrations in the order of their numbers."""
     files = sorted(folder.glob("*.sql"))
     if not files:
-        raise SchemaError(
-            f"There is no migration in {folder}: this installation is incomplete; install it again."
-        )
+        raise SchemaError(f"There is no migration in {folder}: this installation is incomplete; install it again.")
     numbers: dict[str, str] = {}
     for file in files:
         found = _NAME.match(file.name)
@@ -243,9 +239,7 @@ async def _applied(connection: Connection, schema: str) -> dict[str, str]:
     quoted: str = await connection.fetchval("SELECT quote_ident($1) || '.hippocampus_migrations'", schema)
     if await connection.fetchval("SELECT to_regclass($1) IS NULL", quoted):
         return {}
-    return {
-        row["name"]: row["sha256"] for row in await connection.fetch("SELECT name, sha256 FROM " + quoted)
-    }
+    return {row["name"]: row["sha256"] for row in await connection.fetch("SELECT name, sha256 FROM " + quoted)}
 
 
 def _refuse_foreign(applied: dict[str, str], migrations: list[Migration]) -> None:
@@ -274,9 +268,7 @@ def _refuse_foreign(applied: dict[str, str], migrations: list[Migration]) -> Non
 
 def _pending(applied: dict[str, str], migrations: list[Migration]) -> list[Migration]:
     whole, steps = read_procrastinate()
-    first = (
-        [each for each in steps if each.name not in applied] if PROCRASTINATE_SCHEMA in applied else [whole]
-    )
+    first = [each for each in steps if each.name not in applied] if PROCRASTINATE_SCHEMA in applied else [whole]
     return first + [each for each in migrations if each.name not in applied]
 
 
@@ -284,9 +276,7 @@ async def _catalogue(connection: Connection, schema: str) -> Catalogue:
     """Return the hash of every object's definition by (kind, name)."""
     statement = (resources.files("workers") / "catalogue.sql").read_text(encoding="utf-8")
     rows = await connection.fetch(statement, schema)
-    return {
-        (row["kind"], row["name"]): hashlib.sha256(row["definition"].encode()).hexdigest() for row in rows
-    }
+    return {(row["kind"], row["name"]): hashlib.sha256(row["definition"].encode()).hexdigest() for row in rows}
 
 
 async def _record_catalogue(connection: Connection, before: Catalogue, after: Catalogue) -> None:
@@ -308,11 +298,7 @@ async def _check_catalogue(connection: Connection, schema: str) -> None:
         if found.get((row["kind"], row["name"]), row["sha256"]) != row["sha256"]
     ]
     if missing or changed:
-        parts = [
-            f"{word}: {', '.join(names)}"
-            for word, names in (("missing", missing), ("changed", changed))
-            if names
-        ]
+        parts = [f"{word}: {', '.join(names)}" for word, names in (("missing", missing), ("changed", changed)) if names]
         raise SchemaError(
             f"The schema {schema!r} is not as `hippocampus migrate` left it ({'; '.join(parts)}). Restore"
             " these objects from a backup or from the migration that makes them."

@@ -145,8 +145,7 @@ def _is_runnable(packages: Path, major: int, user: ServerUser) -> bool:
     if not user.can("-r", install / "share" / "postgresql" / "extension" / "vector.control"):
         return False
     return all(
-        user.can("-x", install / "bin" / name)
-        and user.run([str(install / "bin" / name), "--version"]).returncode == 0
+        user.can("-x", install / "bin" / name) and user.run([str(install / "bin" / name), "--version"]).returncode == 0
         for name in ("postgres", "initdb")
     )
 

@@ -1,8 +1,8 @@
 """Request bodies: JSON read to the letter, under limits of size, time and number.
 
-Python's own decoder stays: unlike the faster ones it takes lone surrogates and whole numbers of any length. What it takes
-too much of (``NaN``, numbers past the range of a double, whichever would be stored as something else) is refused
-here. Values that JSON cannot say are read from the escape of `pulse.json_values`, anywhere in a body.
+Python's own decoder stays: unlike the faster ones it takes lone surrogates and whole numbers of any length. What it
+takes beyond JSON, or would round to infinity, is refused here. Values that JSON cannot say are read from the escape of
+`pulse.json_values`, anywhere in a body.
 """
 
 from __future__ import annotations
@@ -155,4 +155,3 @@ def _finite(text: str) -> float:
     if math.isinf(value):
         raise ValueError("a number is beyond the range of a double: send it as a string, or as a whole number")
     return value
-

@@ -81,7 +81,10 @@ INTERNAL = Kind(
 )
 OVERLOADED = Kind("overloaded", 503, "Too many requests at once", "Wait as long as Retry-After says, then try again.")
 TIMED_OUT = Kind(
-    "timed-out", 503, "It took too long", "Try again with the same event ids: what is stored already is not stored twice."
+    "timed-out",
+    503,
+    "It took too long",
+    "Try again with the same event ids: what is stored already is not stored twice.",
 )
 DATABASE_UNREACHABLE = Kind(
     "database-unreachable",
@@ -165,7 +168,12 @@ def kind_of(error: Exception) -> Kind:
 
 
 def render(
-    kind: Kind, request_id: str, detail: str = "", *, wrong: list[FieldError] | None = None, **headers: str
+    kind: Kind,
+    request_id: str,
+    detail: str = "",
+    *,
+    wrong: list[FieldError] | None = None,
+    headers: Mapping[str, str] | None = None,
 ) -> Response:
     """Return the response of a problem; a status of 503 says when to try again."""
     problem = Problem(
@@ -176,12 +184,9 @@ def render(
         request_id=request_id,
         errors=wrong,
     )
-    if kind.status == 503:
-        headers.setdefault("Retry-After", str(RETRY_AFTER_SECONDS))
-    if kind.status == 401:
-        headers.setdefault("WWW-Authenticate", "Bearer")
+    extra = {503: {"Retry-After": str(RETRY_AFTER_SECONDS)}, 401: {"WWW-Authenticate": "Bearer"}}.get(kind.status, {})
     body = json.dumps(problem.model_dump(exclude_none=True), separators=(",", ":")).encode()
-    return Response(body, kind.status, headers, MEDIA_TYPE)
+    return Response(body, kind.status, {**extra, **(headers or {})}, MEDIA_TYPE)
 
 
 def install(app: FastAPI, on_conflict: Callable[[], None]) -> None:
@@ -204,7 +209,7 @@ def install(app: FastAPI, on_conflict: Callable[[], None]) -> None:
         assert isinstance(error, HTTPException)  # noqa: S101  # it is registered for nothing else
         kind = error.kind if isinstance(error, ProblemError) else _BY_STATUS.get(error.status_code, INTERNAL)
         detail = error.detail if isinstance(error, ProblemError) else ""
-        return render(kind, request_id(request), detail, **dict(error.headers or {}))
+        return render(kind, request_id(request), detail, headers=error.headers)
 
     async def on_invalid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)  # noqa: S101  # as above
@@ -212,7 +217,8 @@ def install(app: FastAPI, on_conflict: Callable[[], None]) -> None:
         detail = f"{wrong[0].pointer}: {wrong[0].detail}" if wrong else ""
         return render(INVALID_REQUEST, request_id(request), detail, wrong=wrong)
 
-    for each in (*_BY_ERROR, asyncpg.PostgresError):
+    foreseen: list[type[Exception]] = [*_BY_ERROR, asyncpg.PostgresError]
+    for each in foreseen:
         app.add_exception_handler(each, on_error)
     app.add_exception_handler(HTTPException, on_http)
     app.add_exception_handler(RequestValidationError, on_invalid)

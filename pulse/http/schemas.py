@@ -10,7 +10,7 @@ from urllib.parse import unquote_to_bytes
 from fastapi import Path
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
-from pulse import events
+from pulse.events import Appended, Event, EventActions, Session
 from pulse.json_values import escape_state
 
 BATCH_SIZE_MAX = 1000
@@ -89,17 +89,16 @@ class EventInput(Body):
         ),
     ] = None
 
-    def record(self) -> events.Event:
+    def record(self) -> Event:
         """Return the engine's record."""
-        given = {"id": self.id} if self.id is not None else {}
-        return events.Event(
+        return Event(
             author=self.author,
             content=self.content,
             event_type=self.event_type,
             invocation_id=self.invocation_id,
-            actions=events.EventActions(state_delta=self.actions.state_delta, other=self.actions.other),
+            actions=EventActions(state_delta=self.actions.state_delta, other=self.actions.other),
             timestamp=self.timestamp,
-            **given,
+            id=self.id or str(uuid.uuid4()),
         )
 
 
@@ -152,7 +151,7 @@ class EventView(BaseModel):
     created_at: Annotated[datetime, Field(description="When it was recorded.")]
 
     @classmethod
-    def of(cls, event: events.Event) -> Self:
+    def of(cls, event: Event) -> Self:
         """Describe a stored event."""
         sequence_num, timestamp, created_at = _stored(event)
         return cls(
@@ -185,7 +184,7 @@ class SessionHeadView(BaseModel):
     finalized_at: datetime | None
 
     @classmethod
-    def of(cls, session: events.Session) -> Self:
+    def of(cls, session: Session) -> Self:
         """Describe a session as it was read."""
         return cls(**_head(session))
 
@@ -196,7 +195,7 @@ class SessionView(SessionHeadView):
     events: list[EventView]
 
     @classmethod
-    def of(cls, session: events.Session) -> Self:
+    def of(cls, session: Session) -> Self:
         """Describe a session as it was read."""
         return cls(**_head(session), events=[EventView.of(event) for event in session.events])
 
@@ -225,7 +224,7 @@ class StoredEventView(BaseModel):
     appended: Annotated[bool, Field(description="False where it was stored before, with the same content.")]
 
     @classmethod
-    def of(cls, event: events.Event, *, appended: bool) -> Self:
+    def of(cls, event: Event, *, appended: bool) -> Self:
         """Describe a stored event without its content."""
         sequence_num, timestamp, created_at = _stored(event)
         return cls(
@@ -241,7 +240,7 @@ class AppendedView(BaseModel):
     events: list[StoredEventView]
 
     @classmethod
-    def of(cls, outcome: events.Appended) -> Self:
+    def of(cls, outcome: Appended) -> Self:
         """Describe an append."""
         new = {event.id for event in outcome.new_events}
         stored = [StoredEventView.of(event, appended=event.id in new) for event in outcome.events]
@@ -254,7 +253,7 @@ class FinalizedView(BaseModel):
     jobs: Annotated[dict[str, uuid.UUID], Field(description="By type; empty where everything is consolidated.")]
 
 
-def _head(session: events.Session) -> dict[str, Any]:
+def _head(session: Session) -> dict[str, Any]:
     return {
         "id": session.id,
         "app_name": session.app_name,
@@ -269,7 +268,7 @@ def _head(session: events.Session) -> dict[str, Any]:
     }
 
 
-def _stored(event: events.Event) -> tuple[int, float, datetime]:
+def _stored(event: Event) -> tuple[int, float, datetime]:
     """Return what only a stored event has."""
     if event.sequence_num is None or event.timestamp is None or event.created_at is None:
         raise ValueError(f"the event {event.id!r} is not stored")

@@ -44,7 +44,9 @@ AfterSequence = Annotated[int, Query(ge=0, le=2**63 - 1, description="Only event
     summary="Create a session",
     status_code=201,
     response_model=schemas.SessionView,
-    responses=problems.documented(*problems.BODY, problems.SESSION_EXISTS, problems.INVALID_REQUEST, problems.STATE_TOO_LARGE),
+    responses=problems.documented(
+        *problems.BODY, problems.SESSION_EXISTS, problems.INVALID_REQUEST, problems.STATE_TOO_LARGE
+    ),
 )
 async def create_session(
     app_name: schemas.AppName, user_id: schemas.UserId, body: schemas.SessionInput, sessions: Sessions

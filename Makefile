@@ -1,0 +1,75 @@
+# Everything runs in .venv, which is made from requirements.lock. `make` alone lists the targets.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+COVERAGE_MIN ?= 0
+# name of a program : Debian's package that has it
+SYSTEM_TOOLS := sh:dash $(if $(filter 0,$(shell id -u)),useradd:passwd)
+
+# Each checkout keeps its embedded database apart. PostgreSQL does not run as root, and the system user that runs it
+# then can't enter a checkout below /root.
+ifeq ($(shell id -u),0)
+HIPPOCAMPUS_HOME ?= /var/lib/hippocampus/$(shell pwd -P | sha256sum | cut -c1-12)
+else
+HIPPOCAMPUS_HOME ?= $(CURDIR)/.home
+endif
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo run test test-system check bench lock clean
+
+help: ## List the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'
+
+venv: $(STAMP) ## Make or renew the virtual environment
+
+$(STAMP): requirements.lock pyproject.toml
+	@command -v $(PYTHON) >/dev/null \
+	  || { echo "There is no $(PYTHON). On Debian: apt install python3 python3-venv; or set PYTHON=…" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "Python 3.11 or newer is needed, $(PYTHON) is older. Set PYTHON=… to a newer one." >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null \
+	  || { echo "$(PYTHON) can't make virtual environments. On Debian: apt install python3-venv" >&2; exit 1; }
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+demo: export HIPPOCAMPUS_HOME := $(HIPPOCAMPUS_HOME)
+demo: $(STAMP) ## Show the whole path on a sample conversation (FILE=… takes yours)
+	@$(BIN)/hippocampus demo $(if $(FILE),'$(FILE)')
+
+run: export HIPPOCAMPUS_HOME := $(HIPPOCAMPUS_HOME)
+run: $(STAMP) ## Start every role and stay, until Ctrl-C
+	@$(BIN)/hippocampus up
+
+test: $(STAMP) ## Run the tests, with coverage
+	$(BIN)/python -m pytest --cov --cov-report=term --cov-fail-under=$(COVERAGE_MIN)
+
+test-system: $(STAMP) ## Run the tests that need more of the machine
+	@for pair in $(SYSTEM_TOOLS); do command -v "$${pair%%:*}" >/dev/null \
+	  || { echo "$${pair%%:*} is missing. On Debian: apt install $${pair##*:}" >&2; exit 1; }; done
+	$(BIN)/python -m pytest -m system
+
+check: $(STAMP) ## Check style, types, import contracts and the lock file
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	@! grep -nE '(https?|file)://|^--|@ ' requirements.lock \
+	  || { echo "requirements.lock must name no package index: make lock" >&2; exit 1; }
+
+bench: $(STAMP) ## Measure, as ratios in one run (FILE=… adds recall on a conversation file)
+	$(BIN)/python -m benchmarks $(if $(FILE),'$(FILE)')
+
+lock: ## Renew requirements.lock for all extras (UPGRADE=1 takes the newest)
+	@test -x $(BIN)/pip-compile || $(MAKE) venv
+	$(BIN)/pip-compile --quiet --generate-hashes --strip-extras --no-header --allow-unsafe \
+	  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-emit-options \
+	  $(if $(UPGRADE),--upgrade) --extra all --extra dev --build-deps-for editable \
+	  --output-file requirements.lock pyproject.toml
+
+clean: ## Remove what was built; data is kept
+	rm -rf $(VENV) dist build *.egg-info .coverage .coverage.* htmlcov .mypy_cache .ruff_cache .pytest_cache \
+	  .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,76 @@
+"""Texts that are longer than an embedding model reads: cut into chunks, averaged into one vector."""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+from collections.abc import Sequence
+
+from hippocampus.records import Vector
+
+#: A chunk's limit by our estimate; the model reads 2,048 tokens and silently ignores the rest.
+CHUNK_TOKENS_MAX = 1800
+
+#: Where a cut hurts least, best first: paragraph, line, sentence, word.
+_BREAKS = tuple(map(re.compile, (r"\n\s*\n", r"\n", r"[。！？；]|[.!?;]\s", r"\s")))
+
+
+def estimate_tokens(text: str) -> float:
+    """Tokens of a text, roughly and on the high side: 4 ASCII characters, or 1 other character, each."""
+    ascii_characters = len(text.encode("ascii", "ignore"))
+    return ascii_characters / 4 + (len(text) - ascii_characters)
+
+
+def split(text: str, tokens_max: float = CHUNK_TOKENS_MAX) -> list[str]:
+    """Cut a text into chunks of at most `tokens_max` estimated tokens, at the best break near the end.
+
+    Joined, the chunks are the text: nothing is dropped. A text within the limit is one chunk.
+    """
+    chunks: list[str] = []
+    start = 0
+    while True:
+        end = _reach(text, start, tokens_max)
+        if end == len(text):
+            return [*chunks, text[start:]]
+        end = _best_break(text, start, end)
+        chunks.append(text[start:end])
+        start = end
+
+
+def average(vectors: Sequence[Vector], weights: Sequence[float]) -> Vector:
+    """The weighted mean of unit vectors, as a unit vector."""
+    columns = zip(*vectors, strict=True)
+    return normalise([sum(map(operator.mul, column, weights)) for column in columns])
+
+
+def normalise(vector: Sequence[float]) -> Vector:
+    """The vector at length 1.
+
+    Raises:
+        ValueError: its length is 0 or not finite, so that it has no direction.
+    """
+    length = math.hypot(*vector)
+    if not 0 < length < math.inf:
+        raise ValueError("a vector of length 0 or infinity has no direction")
+    return [component / length for component in vector]
+
+
+def _reach(text: str, start: int, tokens_max: float) -> int:
+    """The furthest end so that text[start:end] stays within the limit; at least one character on."""
+    tokens = 0.0
+    for position in range(start, len(text)):
+        tokens += 0.25 if text[position] < "\x80" else 1.0
+        if tokens > tokens_max:
+            return max(position, start + 1)
+    return len(text)
+
+
+def _best_break(text: str, start: int, end: int) -> int:
+    """The last good break in the second half of the chunk, else `end`."""
+    middle = start + (end - start) // 2
+    for pattern in _BREAKS:
+        last = max((match.end() for match in pattern.finditer(text, middle, end)), default=0)
+        if last > start:
+            return last
+    return end

@@ -1,0 +1,92 @@
+"""Clauses of a sentence, and the signs that a sentence states nothing about its speaker.
+
+A fact needs a plain statement in the first person. Questions, conditions, wishes, reports of what others say, quoted
+words, jokes and irony are passed over, whole: a missed fact is said again, a wrong one is believed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from hippocampus.providers.local_sentences import Sentence
+
+_SUBJECT = r"(?:I|I'm|I've|I'll|I’m|I’ve|we|we're|we've|we'll|my|our|it|it's|he|she|they|you|that|that's|there|every|on)\b"
+_SPLIT_EN = re.compile(
+    r"\s*(?:[;:]\s|—|–|\s-+\s|\s--\s?|[.!]+\s)\s*"
+    rf"|,\s+(?=(?:and|but|so|because|since|plus|though|which)?\s*{_SUBJECT})"
+    rf"|,?\s+(?:and|but|so|because|since|'cause|cause|plus|though|although|while)\s+(?=(?:also\s+|now\s+|then\s+)?{_SUBJECT})"
+    r"|,\s+(?=(?:please|never|don't|no|currently)\b)",
+    re.IGNORECASE,
+)
+_LEAD_EN = re.compile(
+    r"^(?:(?:oh|ah|aw+|well|yeah|yes|yep|yup|no|nope|nah|ok|okay|so|and|but|also|btw|by the way|honestly|actually|plus"
+    r"|besides|fun fact|anyway|thanks|thank you|hey|hi|hello|wow|lol|haha+|sure|right|true|cool|nice|great|awesome"
+    r"|because|since|though|as for me|for me|personally|to be honest|tbh|i mean|you know|definitely|totally"
+    r"|absolutely|of course|as you know|these days|nowadays|lately|recently|currently|right now|now|in general"
+    r"|normally|still|same here|me too|sorry|unfortunately|luckily|guess what|good news|well then|speaking of which"
+    r"|for work|for what it's worth|one more thing|please note|note|heads up|in fact|meanwhile|then)\b[,!.…]*\s*)+",
+    re.IGNORECASE,
+)
+_VOCATIVE_EN = re.compile(r"^[A-Z][a-z]+[,!]\s+|,\s+[A-Z][a-z]+$")
+_NOT_STATED_EN = re.compile(
+    r"\b(?:if|unless|wish|wished|imagine|pretend|suppose|supposing|hypothetically|would|could've|should've|might"
+    r"|used to|no longer live|thought about|said|says|saying|told|tells|asked|asks|thinks|believes|claims|heard"
+    r"|reads?:|lyrics?|quote|joke|joking|kidding|sarcas\w*|dreamt|dreamed|in my dream|in the (?:book|movie|film|game|story|song)"
+    r"|character|as if|not!|whether|when I was|as a (?:kid|child)|back then|growing up)\b|\bnot!?$|/s$|\byeah,? right\b|🙄",
+    re.IGNORECASE,
+)
+_QUOTED = re.compile(r"[\"“”][^\"“”]*[\"“”]|[「『][^」』]*[」』]|‘[^’]*’(?!\w)")
+_SPLIT_ZH = re.compile(
+    r"[，,；;。！!？?：:\s]+|——|…+|(?:但是?|不过|而且|所以|因为|可是|然后|并且)(?=我|也|还|周|每)"
+)
+_LEAD_ZH = re.compile(
+    "^(?:嗯+|哦|啊|好的?|是的|对了?|对啊|你好|谢谢|另外|还有|而且|其实|不过|但是?|所以|因为|然后|说实话|老实说|顺便说一下|顺便|总之|现在|目前|最近|那|哈哈+|当然"
+    "|告诉你|跟你说)(?=我|以后|请|周|每|不|别|千|麻)"
+)
+_NOT_STATED_ZH = re.compile(
+    "如果|要是|假如|假设|万一|的话|倘若|本来想|曾经|以前|小时候|差点|听说|据说|有人说|[他她你]们?(?:说|问|觉得|以为|认为|告诉)"
+    "|(?:妈|爸|老板|同事|朋友|老婆|老公|妹妹|姐姐|哥哥|弟弟|医生|老师)(?:妈|爸)?(?:说|问|觉得|告诉|总说)|开玩笑|才怪|梦见|梦到|电影里|小说里|书里|歌词|可能会|也许|恨不得|是否"
+    "|好像|要不要|是不是|有没有|能不能|该不该|希望能|不知道"
+)
+
+
+def of_sentence(sentence: Sentence) -> Iterator[str]:
+    """The clauses of a sentence that states something about its speaker; nothing where it does not."""
+    if sentence.is_question:
+        return
+    text = _unquoted(sentence.text)
+    if sentence.is_cjk:
+        if not _NOT_STATED_ZH.search(text):
+            yield from _chinese(text)
+    elif not _NOT_STATED_EN.search(text):
+        yield from _english(text)
+
+
+def _unquoted(text: str) -> str:
+    """Quoted speech is another's; a quoted title or name is kept without its marks."""
+
+    def keep(match: re.Match[str]) -> str:
+        inner = match[0][1:-1]
+        speaks = re.search(r"\b(?:I|my|we|you|don't|never)\b|[我你]|不要|别", inner, re.IGNORECASE)
+        return " … " if speaks or len(inner) > 60 else inner
+
+    return _QUOTED.sub(keep, text.replace("’", "'"))
+
+
+def _english(text: str) -> Iterator[str]:
+    for piece in _SPLIT_EN.split(text):
+        clause = piece.strip(" ,.!…*~")
+        for pattern in (_LEAD_EN, _VOCATIVE_EN, _LEAD_EN):
+            clause = pattern.sub("", clause).strip(" ,.!…")
+        if clause:
+            yield clause
+
+
+def _chinese(text: str) -> Iterator[str]:
+    for piece in _SPLIT_ZH.split(text):
+        clause = piece.strip(" ~～、")
+        while (shorter := _LEAD_ZH.sub("", clause)) != clause:
+            clause = shorter
+        if clause:
+            yield clause

@@ -1,0 +1,125 @@
+"""Hashed vectors of words and character n-grams.
+
+A text becomes a bag of features: stems, pairs of neighbouring stems, character n-grams of each word, single CJK
+characters and their pairs. Each feature is hashed to one dimension and one sign; its weight is sublinear in how
+often it stands in the text. Two texts are near when they share words or parts of words. Meaning that shares no
+letters is not seen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+
+from hippocampus.providers import local_words
+from hippocampus.providers.protocols import EmbeddingTask
+from hippocampus.records import EMBEDDING_DIMENSIONS, Vector
+
+MODEL = "local-hash-v1"
+
+#: Texts per trip to a thread, so that a large batch never holds the interpreter in one piece.
+CHUNK_TEXTS = 64
+
+STEM_WEIGHT = 1.0
+STOPWORD_WEIGHT = 0.05
+CHATTER_WEIGHT = 0.35
+PAIR_WEIGHT = 0.25
+NGRAM_WEIGHT = 0.35  # of all n-grams of one word together
+CJK_CHARACTER_WEIGHT = 0.4
+CJK_PAIR_WEIGHT = 1.0
+
+_Feature = tuple[int, float]  # dimension, signed weight
+
+
+class LocalEmbedder:
+    """The embedder that needs no model: `hippocampus.providers.protocols.Embedder` by feature hashing.
+
+    Every text has a unit vector. A text without any letter or digit is hashed whole, so that equal texts stay
+    equal and a zero vector never arises. Documents and queries share one space.
+    """
+
+    @property
+    def model(self) -> str:
+        """The version of the hashing; it changes whenever a vector would."""
+        return MODEL
+
+    async def embed(self, texts: Sequence[str], task: EmbeddingTask) -> list[Vector]:
+        """Embed each text, in order. Both tasks give the same vector."""
+        vectors: list[Vector] = []
+        for start in range(0, len(texts), CHUNK_TEXTS):
+            chunk = texts[start : start + CHUNK_TEXTS]
+            vectors.extend(await asyncio.to_thread(_embed_all, chunk))
+        return vectors
+
+    async def close(self) -> None:
+        """Nothing is held open."""
+
+
+def _embed_all(texts: Sequence[str]) -> list[Vector]:
+    return [vector_of(text) for text in texts]
+
+
+def vector_of(text: str) -> Vector:
+    """The unit vector of one text."""
+    vector = [0.0] * EMBEDDING_DIMENSIONS
+    for (name, weight), count in Counter(_features(text)).items():
+        scale = weight * (1.0 + math.log(count))
+        for dimension, value in _hashed(name):
+            vector[dimension] += scale * value
+    norm = math.sqrt(sum(value * value for value in vector))
+    if norm < 1e-9:
+        dimension, sign = _slot("raw\x00" + text)
+        vector[dimension] = sign
+        return vector
+    return [value / norm for value in vector]
+
+
+def _features(text: str) -> Iterator[tuple[str, float]]:
+    """(name, weight) of each feature; a repeated pair is a repeated feature."""
+    previous = ""
+    for token in local_words.tokens(text):
+        if local_words.is_cjk(token):
+            yield from _cjk_features(token)
+            previous = ""
+            continue
+        if token in local_words.STOPWORDS:
+            yield "w" + token, STOPWORD_WEIGHT
+            continue
+        stem = local_words.stem(token)
+        weight = CHATTER_WEIGHT if token in local_words.CHATTER else STEM_WEIGHT
+        yield "s" + stem, weight
+        if previous:
+            yield f"p{previous} {stem}", PAIR_WEIGHT
+        previous = stem
+
+
+def _cjk_features(run: str) -> Iterator[tuple[str, float]]:
+    for character in run:
+        yield "w" + character, CJK_CHARACTER_WEIGHT
+    for pair in local_words.cjk_terms(run) if len(run) > 1 else ():
+        yield "c" + pair, CJK_PAIR_WEIGHT
+
+
+@lru_cache(maxsize=65_536)
+def _hashed(name: str) -> tuple[_Feature, ...]:
+    """Where a feature goes: its own slot and, for a stem, those of its character n-grams."""
+    own = _slot(name)
+    if not name.startswith("s"):
+        return (own,)
+    grams = _ngrams(f"<{name[1:65]}>")
+    share = NGRAM_WEIGHT / math.sqrt(len(grams))
+    return (own, *((dimension, sign * share) for dimension, sign in map(_slot, grams)))
+
+
+def _ngrams(word: str) -> list[str]:
+    return [word[i : i + size] for size in (3, 4) for i in range(max(1, len(word) - size + 1))]
+
+
+def _slot(name: str) -> _Feature:
+    digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    number = int.from_bytes(digest, "little")
+    return (number >> 1) % EMBEDDING_DIMENSIONS, 1.0 if number & 1 else -1.0

@@ -1,0 +1,68 @@
+"""What a fact pattern is, and the tables' shared vocabulary."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from hippocampus.records import FactType
+
+#: How the captured object is cleaned and checked.
+Shape = Literal["thing", "action", "rule", "place", "name", "org", "role", "plain"]
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """One way of saying one kind of fact.
+
+    `regex` stands at the start of a clause and may capture `object` and `about`; `text` is the fact in the third
+    person with {object} and {about}; `confidence` is how often such a sentence means it.
+    """
+
+    topic: str  # the key's first part
+    fact_type: FactType
+    regex: re.Pattern[str]
+    text: str
+    shape: Shape
+    confidence: float
+    single: bool = False  # one value per person: the key is the topic alone
+
+
+_ADVERBS_EN = (
+    r"(?:(?:really|absolutely|totally|truly|still|also|genuinely|do|definitely|personally|always|just|actually"
+    r"|especially|particularly|mainly|mostly|currently|now|recently|finally|both|completely|so|very|super|pretty"
+    r"|quite|severely|highly|usually|normally|typically|often|only|even|already|originally)\s+)*"
+)
+
+
+def english(
+    topic: str,
+    fact_type: FactType,
+    regex: str,
+    text: str,
+    shape: Shape,
+    confidence: float,
+    single: bool = False,
+) -> Pattern:
+    """A pattern over English clauses: `~` stands for any adverbs, `^` for the clause's start."""
+    compiled = re.compile(regex.replace("~", _ADVERBS_EN).replace(" ", r"\s+"), re.IGNORECASE)
+    return Pattern(topic, fact_type, compiled, text, shape, confidence, single)
+
+
+_ADVERBS_ZH = r"(?:还是|还|也|真的|确实|一直|都|现在|目前|其实|最近|已经|平时|一向|特别|非常|最|很|超级|超|挺|比较|尤其|真|就|可|又|更|本来就|刚刚|刚|终于)*"
+
+
+def chinese(
+    topic: str,
+    fact_type: FactType,
+    regex: str,
+    text: str,
+    shape: Shape,
+    confidence: float,
+    single: bool = False,
+) -> Pattern:
+    """A pattern over Chinese clauses: `~` stands for any adverbs."""
+    return Pattern(
+        topic, fact_type, re.compile(regex.replace("~", _ADVERBS_ZH)), text, shape, confidence, single
+    )

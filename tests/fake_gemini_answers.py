@@ -1,0 +1,94 @@
+"""What the fake Gemini answers when it answers well: deterministic, plausible, from the request alone."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from typing import Any
+
+TURN = re.compile(r'^\[(?P<seq>-?\d+)\] \S+ \S+ (?P<label>.+?): (?P<text>".*")$')
+
+#: (type, key, pattern): the first group is the value. The same turn may give several facts.
+FACT_PATTERNS = tuple(
+    (fact_type, key, re.compile(pattern, re.IGNORECASE))
+    for fact_type, key, pattern in (
+        ("profile", "name", r"\bmy name is ([\w'-]+)"),
+        ("profile", "name", r"我(?:叫|的名字是)(\w{1,8})"),
+        ("profile", "home_city", r"\bI live in ([\w' -]+?)(?: and\b|[.,!?]|$)"),
+        ("profile", "home_city", r"我住在(\w{1,8})"),
+        ("profile", "occupation", r"\bI work as an? ([\w' -]+?)(?: at\b|[.,!?]|$)"),
+        ("preference", "likes", r"\bI (?:like|love) ([\w' -]+?)(?:[.,!?]|$)"),
+        ("preference", "likes", r"我喜欢(\w{1,20})"),
+        ("preference", "avoids", r"我不吃(\w{1,8})"),
+        ("rule", "never", r"\bnever ([\w' -]+?)(?:[.,!?]|$)"),
+    )
+)
+
+
+def generate(body: dict[str, Any]) -> dict[str, Any]:
+    """The JSON object that the request's schema asks for."""
+    turns = turns_of(first_text(body))
+    config = body.get("generationConfig", {})
+    schema = config.get("responseJsonSchema") or config.get("responseSchema") or {}
+    if "summary" in schema.get("properties", {}):
+        return {"summary": summarise(turns)}
+    return {"facts": facts(turns), "insights": insights(turns)}
+
+
+def first_text(body: dict[str, Any]) -> str:
+    """The text of the first content: the conversation, also in a request for a repair."""
+    return str(body["contents"][0]["parts"][0]["text"])
+
+
+def turns_of(transcript: str) -> list[tuple[int, str, str]]:
+    """(sequence number, label, text) of each turn's line."""
+    matches = (TURN.match(line) for line in transcript.split("\n"))
+    return [(int(m["seq"]), m["label"], json.loads(m["text"])) for m in matches if m]
+
+
+def summarise(turns: list[tuple[int, str, str]]) -> str:
+    said = " ".join(" ".join(text.split()) for _, _, text in turns)
+    return f"The user spoke of: {said}"[:200].strip()
+
+
+def facts(turns: list[tuple[int, str, str]]) -> list[dict[str, Any]]:
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for seq, label, text in turns:
+        if label in ("助手", "工具"):
+            continue
+        for fact_type, key, pattern in FACT_PATTERNS:
+            for match in pattern.finditer(text):
+                fact = found.setdefault(
+                    (fact_type, key),
+                    {"type": fact_type, "key": key, "value": [], "confidence": 0.95, "source_turns": []},
+                )
+                fact["value"].append(match.group(1).strip())
+                fact["source_turns"].append(seq)
+    for fact in found.values():
+        fact["source_turns"] = sorted(set(fact["source_turns"]))
+        if len(fact["value"]) == 1:
+            fact["value"] = fact["value"][0]
+    return list(found.values())
+
+
+def insights(turns: list[tuple[int, str, str]]) -> list[dict[str, Any]]:
+    decided = [(seq, text) for seq, _, text in turns if re.search(r"\bdecided\b|决定", text)]
+    return [
+        {"content": f"A decision was taken: {text.strip()}", "importance": "high", "source_turns": [seq]}
+        for seq, text in decided
+    ]
+
+
+def vector(text: str, dimensions: int) -> list[float]:
+    """Hashed words and characters, of no particular length: to make it 1 is the caller's business."""
+    values = [0.0] * dimensions
+    for token in [*re.findall(r"\w+", text.lower()), *text[:4000]]:
+        digest = hashlib.blake2b(token.encode("utf-8", "replace"), digest_size=8).digest()
+        weight = 3.0 if len(token) > 1 else 0.5
+        for offset in (0, 3):
+            place = int.from_bytes(digest[offset : offset + 3], "big") % dimensions
+            values[place] += weight if digest[7] >> (offset // 3) & 1 else -weight
+    if not any(values):
+        values[0] = 1.0
+    return values

@@ -1,0 +1,407 @@
+"""Appending: one commit for the event, its message, its state and its job; or nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import itertools
+from dataclasses import replace
+from typing import Any
+
+import asyncpg
+import pytest
+
+from pulse.errors import (
+    ConcurrencyConflictError,
+    EventConflictError,
+    EventTooLargeError,
+    InvalidInputError,
+    PulseError,
+    SessionNotFoundError,
+    StateTooLargeError,
+)
+from pulse.events import Event, EventActions, Session
+from pulse.session_service import OpenSessionService
+
+
+@pytest.fixture
+def sessions(pool: asyncpg.Pool) -> OpenSessionService:
+    return OpenSessionService(pool)
+
+
+@pytest.fixture
+async def session(sessions: OpenSessionService) -> Session:
+    return await sessions.create_session("app", "mei", {"theme": "dark"}, session_id="s")
+
+
+def said(text: str, **delta: Any) -> Event:
+    return Event(author="user", content={"text": text}, actions=EventActions(state_delta=delta))
+
+
+async def fresh(sessions: OpenSessionService, session: Session) -> Session:
+    read = await sessions.get_session(session.app_name, session.user_id, session.id)
+    assert read is not None
+    return read
+
+
+async def counts(conn: asyncpg.Connection) -> dict[str, int]:
+    tables = ("events", "messages", "consolidation_jobs", "procrastinate_jobs")
+    return {table: await conn.fetchval(f"SELECT count(*) FROM {table}") for table in tables}
+
+
+async def test_the_session_after_an_append_equals_a_fresh_read(sessions: OpenSessionService, session: Session) -> None:
+    event = Event(
+        author="model",
+        content={"parts": [{"text": "你好"}, {"function_call": {"name": "f", "args": {"x": 1.0}}}]},
+        invocation_id="e-0e4c",
+        actions=EventActions(state_delta={"a": 1, "user:b": None, "app:c": [1]}, other={"transfer_to": "x"}),
+        timestamp=1700000000.25,
+    )
+    stored = await sessions.append_event(session, event)
+    assert stored.sequence_num == 1
+    assert session == await fresh(sessions, session)
+    assert session.state == {"theme": "dark", "a": 1, "user:b": None, "app:c": [1]}
+    assert session.events[0].content == event.content
+    assert session.events[0].actions == event.actions
+    assert session.events[0].timestamp == 1700000000.25
+
+
+async def test_temp_keys_reach_the_callers_session_and_no_table(
+    sessions: OpenSessionService, session: Session, conn: asyncpg.Connection
+) -> None:
+    await sessions.append_event(
+        session, Event(author="user", actions=EventActions(state_delta={"temp:x": "zzz1", "a": 1}))
+    )
+    assert session.state["temp:x"] == "zzz1"
+    for column in ("state::text FROM threads", "actions::text FROM events", "content::text FROM events"):
+        assert "zzz1" not in await conn.fetchval(f"SELECT {column}")
+    assert await conn.fetchval("SELECT count(*) FROM user_states") == 0
+
+
+async def test_a_stale_session_is_refused_and_left_as_it_was(sessions: OpenSessionService, session: Session) -> None:
+    """Also without a state delta: every append moves the version."""
+    stale = await fresh(sessions, session)
+    await sessions.append_event(session, said("first"))
+    before = copy.deepcopy(stale)
+    with pytest.raises(ConcurrencyConflictError, match="version 1, not 0"):
+        await sessions.append_event(stale, said("second", theme="light"))
+    assert stale == before
+    assert [event.text for event in (await fresh(sessions, session)).events] == ["first"]
+
+
+async def test_exactly_one_of_two_concurrent_appends_through_equal_sessions_wins(
+    sessions: OpenSessionService, session: Session
+) -> None:
+    for _ in range(10):
+        twins = [await fresh(sessions, session), await fresh(sessions, session)]
+        outcomes = await asyncio.gather(
+            *(sessions.append_event(twin, said("x")) for twin in twins), return_exceptions=True
+        )
+        assert sorted(type(outcome).__name__ for outcome in outcomes) == ["ConcurrencyConflictError", "Event"]
+
+
+async def test_an_event_is_appended_once_however_often_it_is_sent(
+    sessions: OpenSessionService, session: Session, conn: asyncpg.Connection
+) -> None:
+    """The id is looked up before the version: a retry whose first answer was lost succeeds."""
+    event = said("hello", n=1)
+    lost_answer = await fresh(sessions, session)
+    first = await sessions.append_event(session, event)
+    again = await sessions.append_event(lost_answer, event)
+    assert again == first
+    assert lost_answer == session
+    await sessions.append_event(session, said("later", n=2))
+    assert (await sessions.append_event(session, event)) == first
+    assert session == await fresh(sessions, session)
+    assert session.state["n"] == 2
+    assert await conn.fetchval("SELECT count(*) FROM events") == 2
+
+
+async def test_a_repeated_event_does_not_hide_what_others_appended(
+    sessions: OpenSessionService, session: Session
+) -> None:
+    """A session that others moved on stays stale after a retry, so that its next append is refused."""
+    event = said("hello")
+    stale = await fresh(sessions, session)
+    await sessions.append_event(session, event)
+    await sessions.append_event(session, said("by somebody else", n=5))
+    await sessions.append_event(stale, event)
+    with pytest.raises(ConcurrencyConflictError):
+        await sessions.append_event(stale, said("n is still unset here", n=1))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"content": {"text": "other"}},
+        {"author": "model", "event_type": "user_message"},
+        {"event_type": "thought"},
+        {"invocation_id": "other"},
+        {"actions": EventActions(state_delta={"a": 2})},
+        {"timestamp": 5.0},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+async def test_the_same_id_with_other_content_is_refused(
+    sessions: OpenSessionService, session: Session, change: dict[str, Any]
+) -> None:
+    event = replace(said("hello", a=1), timestamp=4.0)
+    await sessions.append_event(session, event)
+    before = copy.deepcopy(session)
+    with pytest.raises(EventConflictError):
+        await sessions.append_event(session, replace(event, **change))
+    assert session == before == await fresh(sessions, session)
+
+
+async def test_an_event_id_is_free_in_another_session(sessions: OpenSessionService, session: Session) -> None:
+    other = await sessions.create_session("app", "mei")
+    event = said("hello")
+    await sessions.append_event(session, event)
+    assert (await sessions.append_event(other, replace(event, content={"text": "else"}))).sequence_num == 1
+
+
+async def test_a_batch_is_one_version_and_keeps_its_order(sessions: OpenSessionService, session: Session) -> None:
+    stored = await sessions.append_events(session, [said(str(n), last=n) for n in range(50)])
+    assert [event.sequence_num for event in stored] == list(range(1, 51))
+    assert session.version == 1
+    assert session.state["last"] == 49
+    assert session == await fresh(sessions, session)
+
+
+async def test_a_batch_that_was_partly_stored_appends_the_rest(sessions: OpenSessionService, session: Session) -> None:
+    events = [said(str(n), **{f"k{n}": n}) for n in range(4)]
+    await sessions.append_events(session, events[:2])
+    outcome = await sessions.append("app", "mei", "s", [events[3], events[0], events[2], events[1]])
+    assert [event.sequence_num for event in outcome.events] == [3, 1, 4, 2]
+    assert [event.text for event in outcome.new_events] == ["3", "2"]
+    assert (await fresh(sessions, session)).state == {"theme": "dark", "k0": 0, "k1": 1, "k2": 2, "k3": 3}
+
+
+async def test_a_batch_with_one_bad_event_changes_nothing(
+    sessions: OpenSessionService, session: Session, conn: asyncpg.Connection
+) -> None:
+    taken = said("taken")
+    await sessions.append_event(session, taken)
+    before = copy.deepcopy(session)
+    twin = said("twin")
+    batches: list[tuple[list[Event], type[PulseError]]] = [
+        ([said("a", x=1), replace(taken, content={"text": "changed"})], EventConflictError),
+        ([twin, replace(twin)], InvalidInputError),
+        ([], InvalidInputError),
+        ([said(str(n)) for n in range(1001)], InvalidInputError),
+        ([said("a", x=1), replace(said("b"), event_type="text_delta")], InvalidInputError),
+        ([said("a", x=1), replace(said("b"), id="")], InvalidInputError),
+        ([said("a", x=1), replace(said("b"), id="x" * 513)], InvalidInputError),
+        ([said("a", x=1), replace(said("b"), author="")], InvalidInputError),
+        ([said("a", x=1), replace(said("b"), content={"raw": b"bytes"})], InvalidInputError),
+    ]
+    for batch, expected in batches:
+        with pytest.raises(expected):
+            await sessions.append_events(session, batch)
+    assert session == before == await fresh(sessions, session)
+    assert await counts(conn) == {"events": 1, "messages": 1, "consolidation_jobs": 0, "procrastinate_jobs": 0}
+
+
+async def test_state_over_the_limit_is_refused_in_every_scope(
+    sessions: OpenSessionService, session: Session, conn: asyncpg.Connection
+) -> None:
+    before = copy.deepcopy(session)
+    for key in ("big", "user:big", "app:big"):
+        with pytest.raises(StateTooLargeError, match="1048576"):
+            await sessions.append_event(session, said("x", **{key: "x" * 1_100_000}))
+        with pytest.raises(StateTooLargeError):
+            await sessions.create_session("app", "mei", {key: "x" * 1_100_000})
+    await sessions.append_event(session, said("fits", big="x" * 1_000_000))
+    with pytest.raises(StateTooLargeError):
+        await sessions.append_event(session, said("one too many", more="x" * 100_000))
+    assert await conn.fetchval("SELECT count(*) FROM threads") == 1
+    assert before.events == []
+    assert [event.text for event in (await fresh(sessions, session)).events] == ["fits"]
+
+
+async def test_limits_and_policy_are_data_of_the_app(
+    sessions: OpenSessionService, session: Session, conn: asyncpg.Connection
+) -> None:
+    await conn.execute("INSERT INTO app_policies (app_name, max_event_bytes, fast_events) VALUES ('app', 1000, 2)")
+    with pytest.raises(EventTooLargeError, match="over the limit of 1000"):
+        await sessions.append_event(session, said("x" * 1000))
+    await sessions.append_events(session, [said("a"), said("b")])
+    assert (await counts(conn))["consolidation_jobs"] == 1
+
+
+async def test_two_megabytes_of_distinct_words_are_kept_and_found_by_their_first(
+    sessions: OpenSessionService, session: Session, conn: asyncpg.Connection
+) -> None:
+    text = "zebra " + " ".join(f"w{n:x}" for n in range(300_000))
+    assert len(text) > 2_000_000
+    await sessions.append_event(session, said(text))
+    assert (await fresh(sessions, session)).events[0].text == text
+    assert await conn.fetchval("SELECT search @@ 'zebra' FROM messages")
+
+
+async def test_what_postgresql_refuses_is_kept_exactly(
+    sessions: OpenSessionService, session: Session, conn: asyncpg.Connection
+) -> None:
+    hard = {"text": "nul \0 and \ud83d alone", "n": [float("inf"), -0.0, 1e22, 10**30], "\0": "\0"}
+    await sessions.append_event(
+        session, Event(author="user", content=hard, actions=EventActions(state_delta={"hard": hard, "user:\0": 1}))
+    )
+    read = await fresh(sessions, session)
+    assert repr(read.events[0].content) == repr(hard)
+    assert repr(read.state["hard"]) == repr({key: read.state["hard"][key] for key in read.state["hard"]})
+    assert read.state["hard"] == hard
+    assert read.state["user:\0"] == 1
+    assert await conn.fetchval("SELECT content FROM messages") == "nul \ufffd and \ufffd alone"
+
+
+async def test_only_what_is_said_becomes_a_message(
+    sessions: OpenSessionService, session: Session, conn: asyncpg.Connection
+) -> None:
+    events = [
+        said("question"),
+        Event(author="model", event_type="thought", content={"text": "hm"}),
+        Event(author="model", event_type="act", content={"tool_name": "f"}),
+        Event(author="tool", content="result"),
+        Event(author="model", content={"parts": [{"text": "thinking", "thought": True}, {"text": "answer"}]}),
+        Event(author="Caroline", event_type="user_message", content={"message": "hi"}),
+        said("   "),
+        Event(author="user", content=None),
+    ]
+    await sessions.append_events(session, events)
+    assert [
+        tuple(row) for row in await conn.fetch("SELECT role, author, content FROM messages ORDER BY sequence_num")
+    ] == [
+        ("user", "user", "question"),
+        ("tool", "tool", "result"),
+        ("assistant", "model", "answer"),
+        ("user", "Caroline", "hi"),
+    ]
+
+
+async def test_concurrent_writers_get_numbers_without_gaps_and_a_cursor_never_skips(
+    sessions: OpenSessionService, session: Session, conn: asyncpg.Connection
+) -> None:
+    """A reader past its cursor sees every number exactly once while ten writers append."""
+    seen: list[int] = []
+
+    async def write(author: str) -> None:
+        for n in range(20):
+            await sessions.append("app", "mei", "s", [Event(author=author, content={"text": str(n)})])
+
+    async def read() -> None:
+        while len(seen) < 200:
+            rows = await conn.fetch(
+                "SELECT sequence_num FROM events WHERE sequence_num > $1 ORDER BY sequence_num", seen[-1] if seen else 0
+            )
+            seen.extend(row[0] for row in rows)
+
+    await asyncio.gather(read(), *(write(f"writer-{n}") for n in range(10)))
+    assert seen == list(range(1, 201))
+    assert (await fresh(sessions, session)).version == 200
+
+
+async def test_a_change_is_visible_to_others_only_after_its_commit(
+    session: Session, sessions: OpenSessionService, conn: asyncpg.Connection
+) -> None:
+    transaction = conn.transaction()
+    await transaction.start()
+    await conn.execute(
+        """SELECT append_event('app', 'mei', 's', 0, 'e', 'user', 'user_message', '{"text":"x"}', 'user', 'x',
+                               '{"theme":"light"}', '{"u":1}', '{"a":1}')"""
+    )
+    unseen = await fresh(sessions, session)
+    await transaction.commit()
+    seen = await fresh(sessions, session)
+    assert (unseen.state, unseen.version, unseen.events) == ({"theme": "dark"}, 0, [])
+    assert (seen.state, seen.version) == ({"theme": "light", "user:u": 1, "app:a": 1}, 1)
+
+
+async def test_a_rolled_back_append_leaves_no_event_no_job_and_no_delivery(
+    session: Session, conn: asyncpg.Connection
+) -> None:
+    empty = await counts(conn)
+    transaction = conn.transaction()
+    await transaction.start()
+    await conn.execute(
+        """SELECT append_events('app', 'mei', 's', 0, array_agg(ROW('e' || n, 'user', 'user_message', '',
+               '{}', '{}', NULL, NULL, NULL, 'user', 'hello', NULL)::event_input)) FROM generate_series(1, 25) AS n"""
+    )
+    assert await counts(conn) == {"events": 25, "messages": 25, "consolidation_jobs": 1, "procrastinate_jobs": 1}
+    await transaction.rollback()
+    assert await counts(conn) == empty == dict.fromkeys(empty, 0)
+
+
+async def test_the_policy_enqueues_by_events_and_by_tokens_and_coalesces(
+    sessions: OpenSessionService, session: Session, conn: asyncpg.Connection
+) -> None:
+    async def jobs() -> list[tuple[str, int]]:
+        rows = await conn.fetch("SELECT job_type, upto_seq FROM consolidation_jobs ORDER BY created_at, job_type DESC")
+        return [(row[0], row[1]) for row in rows]
+
+    for _ in range(19):
+        await sessions.append_event(session, said("hi"))
+    assert await jobs() == []
+    await sessions.append_event(session, said("hi"))
+    assert await jobs() == [("fast_replay", 20)]
+    await sessions.append_event(session, said("word " * 1200))
+    assert await jobs() == [("fast_replay", 21)], "joined the fresh pending job"
+    for _ in range(6):
+        await sessions.append_event(session, said("word " * 1100))
+    assert await jobs() == [("fast_replay", 27), ("deep_reflection", 26)]
+    assert await conn.fetchval("SELECT count(*) FROM procrastinate_jobs") == 2
+
+
+async def test_a_running_job_is_not_joined(
+    sessions: OpenSessionService, session: Session, conn: asyncpg.Connection
+) -> None:
+    """It may have read its slice already: later events get a job of their own, behind the same lock."""
+    await sessions.append_events(session, [said("hi") for _ in range(20)])
+    worker = await conn.fetchval("SELECT worker_id FROM procrastinate_register_worker_v1()")
+    await conn.fetch("SELECT * FROM procrastinate_fetch_job_v2(ARRAY['fast_replay'], $1)", worker)
+    await sessions.append_events(session, [said("hi") for _ in range(20)])
+    rows = await conn.fetch("SELECT status, attempts, upto_seq FROM consolidation_jobs ORDER BY created_at")
+    assert [tuple(row) for row in rows] == [("running", 1, 20), ("pending", 0, 40)]
+    assert await conn.fetchval("SELECT count(DISTINCT lock) FROM procrastinate_jobs") == 1
+
+
+async def test_events_are_append_only(sessions: OpenSessionService, session: Session, conn: asyncpg.Connection) -> None:
+    await sessions.append_event(session, said("hi"))
+    for statement in ("UPDATE events SET author = 'x'", "DELETE FROM events"):
+        with pytest.raises(asyncpg.PostgresError) as caught:
+            await conn.execute(statement)
+        assert caught.value.sqlstate == "HP013"
+
+
+async def test_one_notification_per_event_after_the_commit_none_for_a_rollback(
+    sessions: OpenSessionService, session: Session, conn: asyncpg.Connection
+) -> None:
+    """Ids only, however large the event; identical events in one transaction are told apart; notify=False is silent."""
+    heard: asyncio.Queue[str] = asyncio.Queue()
+    await conn.add_listener("agent_events", lambda *arguments: heard.put_nowait(arguments[3]))
+    await sessions.append_events(session, [said("same"), said("same"), said("x" * 100_000)])
+    await sessions.append("app", "mei", "s", [said("silent")], notify=False)
+    with pytest.raises(ConcurrencyConflictError):
+        await sessions.append("app", "mei", "s", [said("refused")], expected_version=77)
+    await sessions.append("app", "mei", "s", [replace(said("last"), id='"' * 512, invocation_id="\\" * 512)])
+    payloads = [await asyncio.wait_for(heard.get(), 5) for _ in range(4)]
+    assert [f'"sequence_num" : {n}' in p for n, p in zip((1, 2, 3, 5), payloads, strict=True)] == [True] * 4
+    assert heard.empty()
+    assert "xxx" not in "".join(payloads)
+
+
+async def test_appending_to_an_unknown_session_says_what_to_do(sessions: OpenSessionService) -> None:
+    with pytest.raises(SessionNotFoundError, match="create it first"):
+        await sessions.append("app", "mei", "nowhere", [said("hi")])
+
+
+async def test_state_folded_from_the_events_equals_the_stored_state(
+    sessions: OpenSessionService, session: Session
+) -> None:
+    deltas: list[dict[str, Any]] = [{"a": 1}, {"b": {"x": 1}}, {"a": None, "b": {"y": 2}}, {"user:c": 1}, {}, {"a": 3}]
+    for one, two in itertools.pairwise(deltas):
+        await sessions.append_events(session, [said("x", **one), said("y", **two)])
+    read = await fresh(sessions, session)
+    folded: dict[str, Any] = {"theme": "dark"}
+    for event in read.events:
+        folded.update(event.actions.state_delta)
+    assert folded == read.state

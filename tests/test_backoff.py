@@ -1,0 +1,103 @@
+"""How long a failed job waits."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hippocampus import backoff
+from hippocampus.errors import ProviderError, RateLimitedError, TransientProviderError
+
+BASE, CAP = 2.0, 600.0
+attempts = st.integers(0, 10**6)
+seeds = st.integers(0, 2**32)
+
+
+def delay(attempt: int, error: BaseException, seed: int = 0) -> float:
+    return backoff.delay_seconds(attempt, error, base_seconds=BASE, cap_seconds=CAP, rng=random.Random(seed))
+
+
+@given(attempts, seeds)
+def test_it_stays_within_its_window(attempt: int, seed: int) -> None:
+    """Never negative, never over the cap, never over what the attempt has earned."""
+    waited = delay(attempt, TransientProviderError("x"), seed)
+    assert 0 <= waited <= min(CAP, BASE * 2 ** min(attempt, 60))
+
+
+@given(st.integers(0, 1000), seeds, st.floats(0.001, 10), st.floats(1, 1e6))
+def test_any_base_and_cap(attempt: int, seed: int, base: float, factor: float) -> None:
+    """The window is exact at its edges for every base and cap."""
+    waited = backoff.delay_seconds(
+        attempt, OSError(), base_seconds=base, cap_seconds=base * factor, rng=random.Random(seed)
+    )
+    assert 0 <= waited <= base * factor
+
+
+def test_the_jitter_is_full() -> None:
+    """Delays fill the whole window, so that jobs that failed together come back apart."""
+    waits = [delay(3, TransientProviderError("x"), seed) for seed in range(400)]
+    assert min(waits) < 0.05 * BASE * 8
+    assert max(waits) > 0.95 * BASE * 8
+    assert sum(waits) / len(waits) == pytest.approx(BASE * 4, rel=0.15)
+
+
+def test_it_grows() -> None:
+    """The mean delay doubles with each attempt until the cap."""
+    means = [
+        sum(delay(attempt, TransientProviderError("x"), seed) for seed in range(300)) / 300 for attempt in range(12)
+    ]
+    assert means[:8] == sorted(means[:8])
+    assert means[-1] == pytest.approx(CAP / 2, rel=0.1)
+
+
+@given(attempts, seeds, st.floats(0, backoff.RETRY_AFTER_SECONDS_MAX))
+def test_it_is_never_earlier_than_asked(attempt: int, seed: int, wish: float) -> None:
+    """The provider's wish is a floor, also beyond the cap; the jitter goes on top."""
+    error = RateLimitedError("x", retry_after_seconds=wish)
+    assert wish <= delay(attempt, error, seed) <= wish + CAP
+
+
+def test_jobs_refused_together_come_back_apart() -> None:
+    """One wish for many jobs is not one moment for all of them."""
+    error = RateLimitedError("x", retry_after_seconds=30.0)
+    assert len({delay(0, error, seed) for seed in range(50)}) == 50
+
+
+@given(attempts, seeds, st.none() | st.floats(0, 1e5))
+def test_a_days_quota_is_waited_for_by_hours(attempt: int, seed: int, wish: float | None) -> None:
+    """However short the wish: there is nothing to get before the day is over."""
+    error = RateLimitedError("x", retry_after_seconds=wish, daily=True)
+    waited = delay(attempt, error, seed)
+    assert waited >= backoff.DAILY_QUOTA_SECONDS
+    assert waited <= backoff.RETRY_AFTER_SECONDS_MAX + backoff.DAILY_QUOTA_SECONDS
+
+
+@pytest.mark.parametrize("wish", [math.inf, 1e12])
+def test_an_absurd_wish_is_bounded(wish: float) -> None:
+    """No reply of a provider can put a job away for ever."""
+    error = TransientProviderError("x", retry_after_seconds=wish)
+    assert delay(0, error) <= backoff.RETRY_AFTER_SECONDS_MAX + BASE
+
+
+@pytest.mark.parametrize("wish", [math.nan, -5.0, None])
+def test_a_wish_that_means_nothing_is_none(wish: float | None) -> None:
+    """A broken wish leaves the plain backoff."""
+    assert 0 <= delay(0, TransientProviderError("x", retry_after_seconds=wish)) <= BASE
+
+
+def test_any_error_has_a_delay() -> None:
+    """The caller decides what is retried; whatever it is, it waits."""
+    assert delay(2, ProviderError("x"), 1) == delay(2, ConnectionError(), 1)
+
+
+@pytest.mark.parametrize(
+    ("attempt", "base", "cap"), [(-1, 1, 2), (0, 0, 2), (0, 3, 2), (0, 1, math.inf), (0, math.nan, 2)]
+)
+def test_wrong_numbers_are_refused(attempt: int, base: float, cap: float) -> None:
+    """A wrong setting is named instead of becoming a strange delay."""
+    with pytest.raises(ValueError, match="attempt must be"):
+        backoff.delay_seconds(attempt, OSError(), base_seconds=base, cap_seconds=cap, rng=random.Random(0))

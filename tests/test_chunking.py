@@ -1,0 +1,56 @@
+"""Long texts in chunks that a model reads to their end."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hippocampus.providers import chunking
+
+
+@given(st.text(max_size=300), st.integers(1, 40))
+def test_chunks_join_to_the_text(text: str, limit: int) -> None:
+    """Nothing is lost, nothing is doubled, and no chunk is over the limit."""
+    chunks = chunking.split(text, limit)
+    assert "".join(chunks) == text
+    assert all(chunking.estimate_tokens(chunk) <= limit for chunk in chunks)
+    assert len(chunks) == 1 or all(chunks)
+
+
+def test_a_short_text_is_one_chunk() -> None:
+    """The usual case is not touched."""
+    assert chunking.split("short") == ["short"]
+    assert chunking.split("") == [""]
+
+
+def test_cuts_fall_between_sentences() -> None:
+    """A chunk ends with a sentence where one ends in its second half."""
+    chunks = chunking.split("The river rose again. " * 40, 50)
+    assert all(chunk.strip().endswith("again.") for chunk in chunks)
+    assert all(chunk.endswith("。") for chunk in chunking.split("河水又涨了。" * 40, 50))
+
+
+def test_tokens_are_estimated_high() -> None:
+    """Four ASCII characters are a token, and so is any other character."""
+    assert chunking.estimate_tokens("abcd你好") == 3
+
+
+def test_the_average_follows_the_length() -> None:
+    """A long chunk weighs more than a short one, and the result is a unit vector."""
+    vector = chunking.average([[1.0, 0.0], [0.0, 1.0]], [3.0, 1.0])
+    assert vector == pytest.approx([3 / math.sqrt(10), 1 / math.sqrt(10)])
+
+
+@pytest.mark.parametrize("vector", [[0.0, 0.0], [math.inf, 1.0], [math.nan, 1.0]])
+def test_no_direction_is_an_error(vector: list[float]) -> None:
+    """A vector that nothing could be compared with is not stored."""
+    with pytest.raises(ValueError, match="no direction"):
+        chunking.normalise(vector)
+
+
+def test_a_megabyte_is_cut_in_moments() -> None:
+    """The largest event that may be stored is cut in linear time."""
+    assert len(chunking.split("word " * 200_000)) > 130

@@ -1,0 +1,90 @@
+"""Errors of the Gemini API, read from code and body."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hippocampus import errors
+from hippocampus.providers import gemini_faults
+
+RETRY_INFO = "type.googleapis.com/google.rpc.RetryInfo"
+
+
+def body(*details: Any) -> dict[str, Any]:
+    return {"error": {"code": 429, "message": "m", "status": "S", "details": list(details)}}
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (429, errors.RateLimitedError),
+        (408, errors.TransientProviderError),
+        (500, errors.TransientProviderError),
+        (503, errors.TransientProviderError),
+        (529, errors.TransientProviderError),
+        (501, errors.PermanentProviderError),
+        (400, errors.PermanentProviderError),
+        (403, errors.PermanentProviderError),
+        (413, errors.PermanentProviderError),
+        (302, errors.PermanentProviderError),
+    ],
+)
+def test_the_code_decides_the_kind(code: int, kind: type[errors.ProviderError]) -> None:
+    """What may pass is transient, what will not is permanent; the code is kept for the metrics."""
+    error = gemini_faults.from_response(code, body())
+    assert type(error) is kind
+    assert error.code == str(code)
+
+
+@pytest.mark.parametrize(
+    ("delay", "seconds"),
+    [("3s", 3.0), ("0.25s", 0.25), ("42.5s", 42.5), ("soon", None), ("", None), (None, None), ("-1s", None), (7, None)],
+)
+def test_the_wish_is_read(delay: Any, seconds: float | None) -> None:
+    """RetryInfo's duration in seconds; what is none is no wish."""
+    error = gemini_faults.from_response(429, body({"@type": "other"}, {"@type": RETRY_INFO, "retryDelay": delay}))
+    assert isinstance(error, errors.RateLimitedError)
+    assert error.retry_after_seconds == seconds
+
+
+def test_a_list_of_one_is_the_error() -> None:
+    """Some answers wrap their error in a list."""
+    error = gemini_faults.from_response(429, [body({"@type": RETRY_INFO, "retryDelay": "3s"})])
+    assert isinstance(error, errors.RateLimitedError)
+    assert error.retry_after_seconds == 3.0
+
+
+@pytest.mark.parametrize("reason", ["API_KEY_INVALID", "API_KEY_EXPIRED"])
+def test_a_bad_key_is_told_from_a_bad_request(reason: str) -> None:
+    """The API answers 400 to a bad key: the message still speaks of the key."""
+    detail = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": reason}
+    assert "GOOGLE_API_KEY" in str(gemini_faults.from_response(400, body(detail)))
+    assert "GOOGLE_API_KEY" not in str(gemini_faults.from_response(400, body()))
+
+
+def test_a_page_of_html_is_cut_in_the_message_and_kept_as_evidence() -> None:
+    """A proxy's error page does not flood the log."""
+    error = gemini_faults.from_response(502, {"message": "<p>" * 10_000, "status": "Bad Gateway"})
+    assert len(str(error)) < 600
+    assert error.raw_reply is not None
+    assert len(error.raw_reply) > 30_000
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["error", "details", "message", "@type", "violations"]), inner, max_size=3)
+    ),
+    max_leaves=10,
+)
+
+
+@given(st.integers(300, 599), json_values)
+def test_any_body_has_an_error(code: int, value: Any) -> None:
+    """No body, however strange, hides what went wrong behind another error."""
+    assert isinstance(gemini_faults.from_response(code, value), errors.ProviderError)
