@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import metadata
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from fastapi import FastAPI
@@ -19,6 +18,8 @@ if TYPE_CHECKING:
     from pulse.database import Pool
     from workers.settings import Settings
 
+#: Of the API, not of the program: a breaking change gets another prefix.
+API_VERSION = "1"
 _DESCRIPTION = """
 Sessions and long-term memory for agents, on one PostgreSQL.
 
@@ -39,7 +40,7 @@ def build_api(settings: Settings, pool: Pool, telemetry: edge.Telemetry) -> ASGI
     """Put the routes together around a pool; the caller opens and closes the pool."""
     app = FastAPI(
         title="Hippocampus",
-        version=metadata.version("hippocampus"),
+        version=API_VERSION,
         description=_DESCRIPTION,
         docs_url=None,
         redoc_url=None,

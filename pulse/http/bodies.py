@@ -122,7 +122,7 @@ def parse(body: bytes) -> Any:
 
 def reply(value: BaseModel, status: int = 200) -> Response:
     """Return a model as a JSON response."""
-    return Response(value.model_dump_json(), status, media_type="application/json")
+    return Response(value.model_dump_json(by_alias=True), status, media_type="application/json")
 
 
 async def _receive(request: Request) -> None:

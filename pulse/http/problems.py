@@ -209,7 +209,8 @@ def install(app: FastAPI, on_conflict: Callable[[], None]) -> None:
         assert isinstance(error, HTTPException)  # noqa: S101  # it is registered for nothing else
         kind = error.kind if isinstance(error, ProblemError) else _BY_STATUS.get(error.status_code, INTERNAL)
         detail = error.detail if isinstance(error, ProblemError) else ""
-        return render(kind, request_id(request), detail, headers=error.headers)
+        headers = _allow(request, app) if kind is METHOD_NOT_ALLOWED else error.headers
+        return render(kind, request_id(request), detail, headers=headers)
 
     async def on_invalid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)  # noqa: S101  # as above
@@ -253,6 +254,13 @@ def documented(*kinds: Kind) -> dict[int | str, dict[str, Any]]:
 COMMON = (WRONG_KEY, WRONG_HOST, METHOD_NOT_ALLOWED, INTERNAL, OVERLOADED, TIMED_OUT, DATABASE_UNREACHABLE)
 #: What any route with a body may answer beside.
 BODY = (INVALID_JSON, BAD_REQUEST, BODY_TOO_LARGE, NOT_JSON)
+
+
+def _allow(request: Request, app: FastAPI) -> dict[str, str]:
+    """Return the header Allow with every method of the path; Starlette names those of one route only."""
+    template = getattr(request.scope.get("route"), "path", "")
+    methods = app.openapi()["paths"].get(template, {})
+    return {"Allow": ", ".join(sorted(method.upper() for method in methods))}
 
 
 def _detail(kind: Kind, error: Exception) -> str:
