@@ -15,6 +15,10 @@ HippocampusError
 
 from __future__ import annotations
 
+import asyncpg
+
+from pulse import errors as pulse_errors
+
 
 class HippocampusError(Exception):
     """Base of every error of the memory."""
@@ -98,3 +102,16 @@ class BlockedReplyError(PermanentProviderError):
 
 class MalformedReplyError(PermanentProviderError):
     """The reply breaks the schema, also after one repair try. `raw_reply` holds the last one whole."""
+
+
+_BY_SQLSTATE: dict[str, type[HippocampusError]] = {
+    "HP010": JobFencedError,
+    "HP011": WatermarkMovedError,
+    "HP012": UnknownJobTypeError,
+}
+
+
+def from_postgres(error: asyncpg.PostgresError) -> Exception | None:
+    """Return this tree's error, or the session engine's, for a database error; None where it is neither's."""
+    kind = _BY_SQLSTATE.get(error.sqlstate or "")
+    return pulse_errors.from_postgres(error) if kind is None else kind(str(error))
