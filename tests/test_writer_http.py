@@ -7,7 +7,6 @@ import json
 import re
 import uuid
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 from typing import Any
 
 import asyncpg
@@ -485,3 +484,22 @@ def test_openapi_documents_every_answer_of_this_module(writer: WriterProcess, se
             for status, response in operation["responses"].items():
                 if int(status) >= 400 and path.startswith("/v1/"):
                     assert list(response["content"]) == ["application/problem+json"], f"{method} {path} {status}"
+
+
+async def test_page_for_people_loads_nothing_from_elsewhere(client: httpx.AsyncClient) -> None:
+    """/docs shows every route and problem, without a script or an address of others."""
+    page = await client.get("/docs")
+    assert page.headers["content-type"].startswith("text/html")
+    for path in (await client.get("/openapi.json")).json()["paths"]:
+        assert path in page.text
+    assert "/problems/version-conflict" in page.text
+    assert "<script" not in page.text
+    assert "http://" not in page.text
+    assert "https://" not in page.text
+
+
+async def test_problem_types_can_be_looked_up(client: httpx.AsyncClient) -> None:
+    """The relative URI of a problem leads to what it means."""
+    known = await client.get("/problems/version-conflict")
+    assert "Read the session again" in known.text
+    assert (await client.get("/problems/nonsense")).status_code == 404

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from fastapi import FastAPI
 from pydantic import BaseModel, Field
-from starlette.responses import Response
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp
 
 from pulse.http import edge, problems, sessions
 from pulse.http.bodies import Admission, reply
 from pulse.session_service import OpenSessionService
+from workers.api_document import DocumentedApi, render_page
 from workers.health import HealthCheck
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class HealthView(BaseModel):
 
 def build_api(settings: Settings, pool: Pool, telemetry: edge.Telemetry) -> ASGIApp:
     """Put the routes together around a pool; the caller opens and closes the pool."""
-    app = FastAPI(
+    app = DocumentedApi(
         title="Hippocampus",
         version=API_VERSION,
         description=_DESCRIPTION,
@@ -52,6 +53,7 @@ def build_api(settings: Settings, pool: Pool, telemetry: edge.Telemetry) -> ASGI
     app.state.sessions = OpenSessionService(pool)
     app.include_router(sessions.router)
     _add_health(app, HealthCheck(pool, settings.schema_name))
+    _add_page(app)
     problems.install(app, telemetry.conflict)
     key = None if settings.api_key is None else settings.api_key.get_secret_value()
     return edge.Edge(edge.KeyGuard(edge.BodyLimit(app, settings.max_body_bytes), key), telemetry)
@@ -71,3 +73,16 @@ def _add_health(app: FastAPI, check: HealthCheck) -> None:
         status: Literal["ok", "failing"] = "ok" if found.is_ok else "failing"
         view = HealthView(status=status, database=found.database, db_schema=found.schema)
         return reply(view, 200 if found.is_ok else 503)
+
+
+def _add_page(app: FastAPI) -> None:
+    @app.get("/docs", include_in_schema=False)
+    async def page() -> HTMLResponse:
+        return HTMLResponse(render_page(app.openapi()))
+
+    @app.get("/problems/{slug}", include_in_schema=False)
+    async def explain(slug: str) -> Response:
+        kind = problems.KINDS.get(slug)
+        if kind is None:
+            raise problems.ProblemError(problems.NO_SUCH_ROUTE, "GET /docs lists every problem.")
+        return PlainTextResponse(f"{kind.title} ({kind.status})\n\n{kind.advice}\n")

@@ -218,6 +218,10 @@ def install(app: FastAPI, on_conflict: Callable[[], None]) -> None:
         detail = f"{wrong[0].pointer}: {wrong[0].detail}" if wrong else ""
         return render(INVALID_REQUEST, request_id(request), detail, wrong=wrong)
 
+    async def on_crash(request: Request, _error: Exception) -> Response:
+        return render(INTERNAL, request_id(request))  # Raised on, once it is answered: the edge logs it.
+
+    app.add_exception_handler(Exception, on_crash)
     foreseen: list[type[Exception]] = [*_BY_ERROR, asyncpg.PostgresError]
     for each in foreseen:
         app.add_exception_handler(each, on_error)
