@@ -171,8 +171,7 @@ class EmbeddedServer:
             _make_folders(self.home, 0o711 if user.is_other else 0o700)
         except OSError as error:
             raise EmbeddedServerError(
-                f"The folder {self.home} can't be made ({error.strerror}); set HIPPOCAMPUS_HOME to one that"
-                f" can."
+                f"The folder {self.home} can't be made ({error.strerror}); set HIPPOCAMPUS_HOME to one that can."
             ) from error
         if not os.access(self.home, os.W_OK | os.X_OK):
             raise EmbeddedServerError(

@@ -69,15 +69,12 @@ class Settings(BaseSettings):
         default=4,
         ge=2,
         le=100,
-        description="How many more connections each worker process opens at most for the job queue's own"
-        " driver.",
+        description="How many more connections each worker process opens at most for the job queue's own driver.",
     )
 
     # The session writer's API
     api_host: str = Field(default="127.0.0.1", description="The address that the session writer listens on.")
-    api_port: int = Field(
-        default=8000, ge=0, le=65535, description="The session writer's port; 0 takes a free one."
-    )
+    api_port: int = Field(default=8000, ge=0, le=65535, description="The session writer's port; 0 takes a free one.")
     api_key: SecretStr | None = Field(
         default=None,
         min_length=16,
@@ -137,7 +134,7 @@ class Settings(BaseSettings):
         default=2, ge=1, le=100, description="How many jobs one deep_reflection process works on at once."
     )
     retention_concurrency: int = Field(
-        default=1, ge=1, le=100, description="How many jobs one retention process works on at once."
+        default=4, ge=1, le=100, description="How many jobs one retention process works on at once."
     )
     slice_tokens: int = Field(
         default=6000,
@@ -154,6 +151,21 @@ class Settings(BaseSettings):
     retry_delay_seconds_max: float = Field(
         default=600.0, ge=1, le=86_400, description="The longest wait between two tries of a job."
     )
+    retry_base_seconds: float = Field(
+        default=2.0, ge=0.01, le=600, description="The longest wait before a job's second try; it doubles each time."
+    )
+    retention_cron: str = Field(
+        default="0 2 * * *", description="When the clean-up of memories runs, as a cron expression in UTC."
+    )
+    queue_keep_hours: float = Field(
+        default=24.0, ge=0, description="How long the queue keeps a finished job and its events."
+    )
+    jobs_keep_days: float = Field(
+        default=7.0, ge=0, description="How long completed and cancelled jobs stay before they are archived."
+    )
+    failed_jobs_keep_days: float = Field(
+        default=30.0, ge=0, description="How long a failed job can be run again by hand before it is archived."
+    )
     shutdown_grace_seconds: float = Field(
         default=4.0,
         gt=0,
@@ -163,9 +175,7 @@ class Settings(BaseSettings):
     )
 
     # Watching it
-    metrics_host: str = Field(
-        default="127.0.0.1", description="The address on which each process offers its metrics."
-    )
+    metrics_host: str = Field(default="127.0.0.1", description="The address on which each process offers its metrics.")
     writer_metrics_port: int = Field(
         default=9100, ge=1, le=65535, description="Where a writer looks for a free metrics port, upwards."
     )
@@ -184,9 +194,7 @@ class Settings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="The least important lines that are logged."
     )
-    log_format: Literal["json", "console"] = Field(
-        default="json", description="json for machines, console for people."
-    )
+    log_format: Literal["json", "console"] = Field(default="json", description="json for machines, console for people.")
 
     @field_validator("database_url")
     @classmethod
@@ -207,9 +215,7 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _check_key(self) -> Self:
         if self.provider == "gemini" and self.google_api_key is None:
-            raise ValueError(
-                "HIPPOCAMPUS_PROVIDER is gemini, but there is no key: set GOOGLE_API_KEY, or use local"
-            )
+            raise ValueError("HIPPOCAMPUS_PROVIDER is gemini, but there is no key: set GOOGLE_API_KEY, or use local")
         return self
 
     @property
