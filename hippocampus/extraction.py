@@ -190,7 +190,7 @@ def _fact(check: _Check, item: Any, path: str) -> ExtractedFact | None:
         "confidence": check.confidence(fields, path),
         "source_seqs": check.sources(fields, path),
     }
-    return None if check.problems else ExtractedFact(**found)
+    return ExtractedFact(**found)
 
 
 def _insight(check: _Check, item: Any, path: str) -> ExtractedInsight | None:
@@ -202,7 +202,7 @@ def _insight(check: _Check, item: Any, path: str) -> ExtractedInsight | None:
         "importance": check.word(fields, "importance", path, IMPORTANCES),
         "source_seqs": check.sources(fields, path),
     }
-    return None if check.problems else ExtractedInsight(**found)
+    return ExtractedInsight(**found)
 
 
 def _merge_repeated(reply: str, facts: list[ExtractedFact]) -> tuple[ExtractedFact, ...]:
@@ -227,7 +227,7 @@ def _merge_repeated(reply: str, facts: list[ExtractedFact]) -> tuple[ExtractedFa
 class _Check:
     """One reply under examination. Collects every problem, so that a repair can be told of all at once.
 
-    Each method answers with a value of the right kind also where it found a problem; `finish` then raises.
+    After a problem a method answers with a stand-in, so that the others still look; `finish` then raises.
     """
 
     def __init__(self, reply: str, turns: frozenset[int] = frozenset()) -> None:

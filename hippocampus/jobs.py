@@ -9,7 +9,7 @@ from uuid import UUID
 
 import asyncpg
 
-from hippocampus.errors import from_postgres
+from hippocampus.errors import JobNotFoundError, from_postgres
 from hippocampus.records import ConsolidationJob, JobStatus, JobType
 from pulse.errors import SessionNotFoundError
 from pulse.sql import load_queries
@@ -43,6 +43,72 @@ async def enqueue(pool: Pool, thread_id: UUID, job_type: JobType | str) -> Conso
     return from_row(row)
 
 
+async def enqueue_session(
+    pool: Pool, app_name: str, user_id: str, session_id: str, job_type: JobType | str
+) -> ConsolidationJob:
+    """Ask the workers to consolidate a session; else as `enqueue`."""
+    try:
+        job_id = await pool.fetchval(_QUERIES["enqueue_session"], app_name, user_id, session_id, str(job_type))
+    except asyncpg.PostgresError as error:
+        known = from_postgres(error)
+        if known is None:
+            raise
+        raise known from error
+    row = None if job_id is None else await pool.fetchrow(_QUERIES["get_job"], job_id)
+    if row is None:
+        raise SessionNotFoundError(f"there is no session {session_id!r} for app {app_name!r} and user {user_id!r}")
+    return from_row(row)
+
+
+async def get(pool: Pool, job_id: UUID, *, app_name: str | None = None) -> ConsolidationJob:
+    """Look a job up, also among the archived ones.
+
+    Args:
+        app_name: only a job of this app.
+
+    Raises:
+        JobNotFoundError: no such job.
+    """
+    row = await pool.fetchrow(_QUERIES["find_job"], job_id, app_name)
+    if row is None:
+        raise _no_job(job_id)
+    return from_row(row)
+
+
+async def list_jobs(
+    pool: Pool,
+    *,
+    app_name: str | None = None,
+    user_id: str | None = None,
+    session_id: str | None = None,
+    status: JobStatus | None = None,
+    job_type: JobType | None = None,
+    before: UUID | None = None,
+    limit: int = 50,
+) -> list[ConsolidationJob]:
+    """List jobs that are not yet archived, the newest first; None does not narrow.
+
+    Args:
+        before: the id of the last job of the page before.
+    """
+    rows = await pool.fetch(_QUERIES["list_jobs"], app_name, user_id, session_id, status, job_type, before, limit)
+    return [from_row(row) for row in rows]
+
+
+async def cancel(pool: Pool, job_id: UUID, *, app_name: str | None = None) -> ConsolidationJob:
+    """Cancel a job: at once where it waits; where it runs, its worker is told to stop.
+
+    Returns:
+        The job as it is then; one that had ended is left as it ended.
+
+    Raises:
+        JobNotFoundError: no such job.
+    """
+    await get(pool, job_id, app_name=app_name)
+    await pool.fetchval(_QUERIES["cancel_job"], job_id)
+    return await get(pool, job_id, app_name=app_name)
+
+
 async def wait(pool: Pool, job: ConsolidationJob, *, timeout_seconds: float) -> ConsolidationJob:
     """Wait until workers have ended a job and the follow-ups that it asked for; return the last of them.
 
@@ -72,6 +138,10 @@ async def wait(pool: Pool, job: ConsolidationJob, *, timeout_seconds: float) -> 
             )
         await asyncio.sleep(min(pause_seconds, max(deadline - time.monotonic(), 0)))
         pause_seconds = min(pause_seconds * 1.5, _POLL_SECONDS_MAX)
+
+
+def _no_job(job_id: UUID) -> JobNotFoundError:
+    return JobNotFoundError(f"there is no job {job_id}; see the jobs of a session with list_jobs")
 
 
 def from_row(row: asyncpg.Record) -> ConsolidationJob:

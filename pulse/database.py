@@ -99,17 +99,15 @@ def search_path(schema: str) -> str:
 def server_version_num(connection: Connection) -> int:
     """Return the server's version as PostgreSQL's own `server_version_num`, such as 180004."""
     version = connection.get_server_version()
-    return version.major * 10000 + version.minor
+    return version.major * 10000 + version.minor * 100 + version.micro
 
 
 def require_supported_server(version_num: int) -> None:
     """Raise SchemaError for a server older than PostgreSQL 16."""
     if version_num < SERVER_VERSION_NUM_MIN:
         raise SchemaError(
-            f"This server is PostgreSQL {version_num // 10000}.{version_num % 10000}; version 16 or newer"
-            f" is needed."
-            " Upgrade it, point DATABASE_URL at a newer one, or unset DATABASE_URL to use the embedded"
-            " server."
+            f"This server is PostgreSQL {version_num // 10000}; version 16 or newer is needed. Upgrade it,"
+            " point DATABASE_URL at a newer one, or unset DATABASE_URL to use the embedded server."
         )
 
 

@@ -8,7 +8,7 @@
     ├── SessionExistsError         create_session with an id that is taken
     ├── ConcurrencyConflictError   the session moved on since it was read; read it again, recompute, append again
     ├── EventConflictError         the event id is taken by an event with other content; use a new id
-    ├── DatabaseUnreachableError   no connection: no server, no such database, wrong password (also a ConnectionError)
+    ├── DatabaseUnreachableError   no server, no such database, wrong password (also a ConnectionError)
     └── SchemaError                the database is not at this program's schema; the message names the command to run
 
 The database speaks in SQLSTATEs of class ``HP``; `from_postgres` maps each to one class. No message is parsed.
@@ -52,7 +52,7 @@ class EventConflictError(PulseError):
 
 
 class DatabaseUnreachableError(PulseError, ConnectionError):
-    """PostgreSQL could not be reached. Check that it runs, and the address in DATABASE_URL; then try again."""
+    """PostgreSQL could not be reached. Check that it runs and what DATABASE_URL says; then try again."""
 
 
 class SchemaError(PulseError):

@@ -38,9 +38,9 @@ FROM threads AS t
 WHERE t.app_name = $1 AND t.user_id = $2 AND t.session_id = $3
 
 -- name: append_events
--- app, user, session id, expected version or null, events, notify
+-- app, user, session id, expected version or null, events; the notifier wakes the listeners afterwards
 SELECT event_id, sequence_num, occurred_at, created_at, appended, thread_id, version
-FROM append_events($1, $2, $3, $4, $5::event_input[], $6)
+FROM append_events($1, $2, $3, $4, $5::event_input[], false)
 
 -- name: finalize_session
 -- app, user, session id
@@ -49,3 +49,7 @@ SELECT job_id, job_type FROM finalize_session($1, $2, $3)
 -- name: delete_session
 -- app, user, session id
 SELECT delete_session($1, $2, $3)
+
+-- name: notify
+-- payloads
+SELECT pg_notify('agent_events', payload) FROM unnest($1::text[]) AS payload

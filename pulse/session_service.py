@@ -17,6 +17,7 @@ import asyncpg
 from pulse.errors import InvalidInputError, SessionNotFoundError, from_postgres
 from pulse.events import DELTA_EVENT_TYPES, Appended, Event, EventActions, Session, SessionPage
 from pulse.json_values import decode_body, encode_body, escape_state, unescape
+from pulse.notifier import Notifier
 from pulse.scopes import merge_state, split_delta
 from pulse.sql import load_queries
 
@@ -39,6 +40,11 @@ class OpenSessionService:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self._queries = load_queries("pulse")
+        self._notifier = Notifier(pool)
+
+    async def close(self) -> None:
+        """Send the notifications that wait. The pool is the caller's to close, afterwards."""
+        await self._notifier.close()
 
     async def create_session(
         self,
@@ -170,16 +176,15 @@ class OpenSessionService:
         events: Sequence[Event],
         *,
         expected_version: int | None = None,
-        notify: bool = True,
     ) -> Appended:
         """Append up to 1,000 events to a session by its names, in one transaction.
 
         The same transaction numbers the events, stores their messages, merges their deltas into the scopes, and
         enqueues what the app's policy asks for. Events that are stored already with the same content are skipped.
+        Stream listeners are woken a few milliseconds after the commit.
 
         Args:
             expected_version: refuse if the session is at another version; None appends to whatever is there.
-            notify: wake stream listeners within the transaction; False where the caller does it after the commit.
 
         Raises:
             SessionNotFoundError: no such session for this app and user.
@@ -196,7 +201,6 @@ class OpenSessionService:
             session_id.strip(),
             expected_version,
             [_event_input(event) for event in events],
-            notify,
         )
         stored = tuple(
             replace(
@@ -207,12 +211,15 @@ class OpenSessionService:
             )
             for event, row in zip(events, rows, strict=True)
         )
-        return Appended(
+        outcome = Appended(
             thread_id=rows[0]["thread_id"],
             version=rows[0]["version"],
             events=stored,
             new_events=tuple(event for event, row in zip(stored, rows, strict=True) if row["appended"]),
         )
+        if outcome.new_events:
+            self._notifier.wake(outcome)
+        return outcome
 
     async def finalize_session(self, app_name: str, user_id: str, session_id: str) -> dict[str, uuid.UUID]:
         """End a session for now: whatever is not yet consolidated is enqueued at once. Idempotent.

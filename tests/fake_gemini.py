@@ -44,6 +44,7 @@ from tests import fake_gemini_answers as answers
 
 ROUTE = re.compile(r"/v1(?:beta)?/models/(?P<model>[^/:]+):(?P<operation>\w+)$")
 OPERATIONS = ("generateContent", "batchEmbedContents", "embedContent", "countTokens")
+HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 EMBEDS_PER_CALL_MAX = 100
 REQUESTS_KEPT = 1000
 
@@ -250,6 +251,8 @@ class FakeGemini:
             return api_error(400, "INVALID_ARGUMENT", "this key is not valid", [error_info("API_KEY_INVALID")])
         if call.model == UNKNOWN_MODEL:
             return api_error(404, "NOT_FOUND", f"models/{call.model} is not there")
+        if HALF_CHARACTER.search(json.dumps(call.body, ensure_ascii=False)):
+            return api_error(400, "INVALID_ARGUMENT", "the request is not valid Unicode")
         if len(call.body.get("requests", ())) > EMBEDS_PER_CALL_MAX:
             return api_error(400, "INVALID_ARGUMENT", "at most 100 requests in one batch")
         return None
@@ -309,7 +312,7 @@ def generation(call: Request, kind: str, fault: Mapping[str, Any]) -> dict[str, 
     usage["candidatesTokenCount"] = max(1, len(text) // 4)
     content = {"role": "model", "parts": [{"text": text}] if text else []}
     if kind == "thought":
-        content["parts"].insert(0, {"text": "thinking about it", "thought": True})  # type: ignore[attr-defined]
+        content["parts"].insert(0, {"text": "thinking {about} it", "thought": True})  # type: ignore[attr-defined]
         usage["thoughtsTokenCount"] = 1000
     if kind == "bare":
         head = {}

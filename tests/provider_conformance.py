@@ -200,9 +200,7 @@ class EmbedderConformance:
         raise NotImplementedError("give the provider in a fixture called 'embedder'")
 
     @pytest.mark.parametrize("task", TASKS)
-    async def test_vectors_are_unit_length_and_in_order(
-        self, embedder: Embedder, task: EmbeddingTask
-    ) -> None:
+    async def test_vectors_are_unit_length_and_in_order(self, embedder: Embedder, task: EmbeddingTask) -> None:
         """One vector per text, of the stored dimensions, L2-normalised, in the order of the texts."""
         texts = ["I live in Lisbon.", "我住在杭州。", "The train leaves at nine."]
         vectors = await embedder.embed(texts, task)

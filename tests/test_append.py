@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import copy
 import itertools
+import json
 from dataclasses import replace
 from typing import Any
 
 import asyncpg
 import pytest
 
+from pulse import database
 from pulse.errors import (
     ConcurrencyConflictError,
     EventConflictError,
@@ -372,21 +374,57 @@ async def test_events_are_append_only(sessions: OpenSessionService, session: Ses
         assert caught.value.sqlstate == "HP013"
 
 
-async def test_one_notification_per_event_after_the_commit_none_for_a_rollback(
+async def test_plain_sql_notifies_once_per_event_and_never_for_a_rollback(
     sessions: OpenSessionService, session: Session, conn: asyncpg.Connection
 ) -> None:
-    """Ids only, however large the event; identical events in one transaction are told apart; notify=False is silent."""
+    """Ids only, however large the event, and whatever the ids are made of."""
     heard: asyncio.Queue[str] = asyncio.Queue()
-    await conn.add_listener("agent_events", lambda *arguments: heard.put_nowait(arguments[3]))
-    await sessions.append_events(session, [said("same"), said("same"), said("x" * 100_000)])
-    await sessions.append("app", "mei", "s", [said("silent")], notify=False)
+    listener = "agent_events", lambda *arguments: heard.put_nowait(arguments[3])
+    await conn.add_listener(*listener)
+    append = "SELECT append_event('app', 'mei', 's', NULL, $1, 'user', 'user_message', $2, p_invocation_id => $3)"
+    odd = '"' * 512, "\\" * 512
+    transaction = conn.transaction()
+    await transaction.start()
+    await conn.execute(append, "rolled back", '{"text":"zzz"}', "")
+    await transaction.rollback()
+    async with conn.transaction():
+        await conn.execute(append, "e1", '{"text":"zzz"}', "")
+        await conn.execute(append, "e2", '{"text":"%s"}' % ("zzz" * 100_000), "")
+    await conn.execute(append, odd[0], "{}", odd[1])
+    payloads = [json.loads(await asyncio.wait_for(heard.get(), 5)) for _ in range(3)]
+    assert [payload["sequence_num"] for payload in payloads] == [1, 2, 3]
+    assert (payloads[2]["event_id"], payloads[2]["run_id"]) == odd
+    assert "zzz" not in str(payloads)
+    await conn.remove_listener(*listener)
+
+
+async def test_the_library_wakes_listeners_after_the_commit_once_per_thread(
+    sessions: OpenSessionService, session: Session, conn: asyncpg.Connection
+) -> None:
+    heard: asyncio.Queue[str] = asyncio.Queue()
+    listener = "agent_events", lambda *arguments: heard.put_nowait(arguments[3])
+    await conn.add_listener(*listener)
+    await sessions.append_events(session, [said("a"), said("b"), said("c")])
     with pytest.raises(ConcurrencyConflictError):
         await sessions.append("app", "mei", "s", [said("refused")], expected_version=77)
-    await sessions.append("app", "mei", "s", [replace(said("last"), id='"' * 512, invocation_id="\\" * 512)])
-    payloads = [await asyncio.wait_for(heard.get(), 5) for _ in range(4)]
-    assert [f'"sequence_num" : {n}' in p for n, p in zip((1, 2, 3, 5), payloads, strict=True)] == [True] * 4
+    first = json.loads(await asyncio.wait_for(heard.get(), 5))
+    assert (first["thread_id"], first["sequence_num"]) == (str(session.thread_id), 3)
+    await sessions.append_events(session, [said("d")])
+    await sessions.close()
+    assert json.loads(await asyncio.wait_for(heard.get(), 5))["sequence_num"] == 4
     assert heard.empty()
-    assert "xxx" not in "".join(payloads)
+    await conn.remove_listener(*listener)
+
+
+async def test_a_wake_up_that_fails_does_not_fail_the_append(
+    dsn: str, session: Session, conn: asyncpg.Connection
+) -> None:
+    pool = await database.create_pool(dsn)
+    service = OpenSessionService(pool)
+    await service.append("app", "mei", "s", [said("kept")])
+    await pool.close()
+    await service.close()
+    assert await conn.fetchval("SELECT count(*) FROM events") == 1
 
 
 async def test_appending_to_an_unknown_session_says_what_to_do(sessions: OpenSessionService) -> None:

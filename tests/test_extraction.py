@@ -90,7 +90,7 @@ MALFORMED = {
     "key twice": '{"facts": [' + json.dumps(FACT) + '], "insights": [], "facts": []}',
     "NaN": GOOD.replace("0.9", "NaN"),
     "Infinity": GOOD.replace("0.9", "Infinity"),
-    "infinite by size": GOOD.replace("0.9", "1e999"),
+    "infinite by size": GOOD.replace('"Lyon"', "1e999"),
     "too deep": '{"facts": ' + "[" * 100_000,
     "5,000 digits": GOOD.replace("0.9", "9" * 5000),
     # wrong root

@@ -162,13 +162,19 @@ class TestRepair:
         fake.script(kind)
         (repaired,) = await generator.reflect([ENGLISH])
         assert repaired.facts == clean.facts
-        assert repaired.usage.prompt_tokens > clean.usage.prompt_tokens
+        assert repaired.usage.prompt_tokens > 2 * clean.usage.prompt_tokens
         assert fake.stats()["calls"] == {"generateContent": 3}
         assert sleeps == []
         contents = fake.requests[-1].body["contents"]
         assert contents[0] == fake.requests[0].body["contents"][0]
         assert contents[-1]["role"] == "user"
         assert contents[-1]["parts"][0]["text"].startswith(prompts.load("repair").text)
+
+    async def test_a_reply_that_was_cut_off_is_told_so(self, generator: Any, fake: FakeGemini) -> None:
+        """The model learns that length was the problem, also where what it wrote could be read."""
+        fake.script("max_tokens")
+        await generator.reflect([ENGLISH])
+        assert "limit of output tokens" in fake.requests[-1].body["contents"][-1]["parts"][0]["text"]
 
     async def test_the_bad_reply_goes_back_to_the_model(self, generator: Any, fake: FakeGemini) -> None:
         """A repair shows the model its own words, so that what was right in them can be kept."""

@@ -87,7 +87,6 @@ class EmbeddedServer:
         self.log_path = self.home / f"postgres-{major}.log"
         self._holder: int | None = None
         self._status: ServerStatus | None = None
-        self._child: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> EmbeddedServer:
         self.start()
@@ -217,8 +216,10 @@ class EmbeddedServer:
         """Make the data folder with its database; a killed run leaves only a folder called unfinished."""
         if self.data.is_dir():
             return
-        unfinished = self.home / f"{self.data.name}.unfinished"
-        shutil.rmtree(unfinished, ignore_errors=True)
+        for left in self.home.glob(f"{self.data.name}.unfinished-*"):
+            shutil.rmtree(left, ignore_errors=True)
+        # A name of its own each time: an initdb whose starter was killed may still be writing to the old one.
+        unfinished = self.home / f"{self.data.name}.unfinished-{secrets.token_hex(4)}"
         _make_private(unfinished, user)
         password_path = self.home / f"password-{self.major}"
         if not password_path.exists():
@@ -260,12 +261,13 @@ class EmbeddedServer:
         self._password()
         folder = self._socket_folder(user)
         for attempt in range(START_ATTEMPTS_MAX):
-            # A pid file without a server is left by a crash, and its pid may be another process's by now.
-            (self.data / "postmaster.pid").unlink(missing_ok=True)
+            # Left by a crash: nobody runs, but their pids may be another process's by now.
+            for left in (self.data / "postmaster.pid", *folder.glob(".s.PGSQL.*")):
+                left.unlink(missing_ok=True)
             # Somebody may take the port between our look and the server's; a killed server's last processes
             # may still hold its shared memory for a moment. Both are gone in a later attempt.
-            self._child = self._spawn(programs, user, folder, _choose_port(self.home / f"port-{self.major}"))
-            status = self._wait_until_ready(self._child.pid)
+            pid = self._spawn(programs, user, folder, _choose_port(self.home / f"port-{self.major}"))
+            status = self._wait_until_ready(pid)
             if status is not None:
                 _write_private(self.home / f"port-{self.major}", str(status.port))
                 return status
@@ -275,7 +277,8 @@ class EmbeddedServer:
             f" The whole log is {self.log_path}."
         )
 
-    def _spawn(self, programs: Path, user: ServerUser, folder: Path, port: int) -> subprocess.Popen[bytes]:
+    def _spawn(self, programs: Path, user: ServerUser, folder: Path, port: int) -> int:
+        """Start the server as pg_ctl does, as nobody's child, and return its pid."""
         settings = {
             **self.settings,
             "port": str(port),
@@ -287,12 +290,12 @@ class EmbeddedServer:
         for name, value in settings.items():
             command += ["-c", f"{name}={value}"]
         with self._open_log() as log:
-            return subprocess.Popen(  # noqa: S603 - our own program
-                command,
+            done = subprocess.run(  # noqa: S603 - our own program
+                ["/bin/sh", "-c", '"$@" >&2 & echo $!', "sh", *command],
                 cwd="/",
                 env=pg_binaries.SERVER_ENVIRONMENT,
                 stdin=subprocess.DEVNULL,
-                stdout=log,
+                stdout=subprocess.PIPE,
                 stderr=log,
                 umask=0o077,
                 user=user.uid if user.is_other else None,
@@ -300,7 +303,9 @@ class EmbeddedServer:
                 extra_groups=[] if user.is_other else None,
                 # A Ctrl-C in the terminal is for the program, which then stops the server in good order.
                 start_new_session=True,
+                check=True,
             )
+        return int(done.stdout)
 
     @contextlib.contextmanager
     def _open_log(self) -> Iterator[int]:
@@ -347,8 +352,6 @@ class EmbeddedServer:
 
     def _is_alive(self, pid: int) -> bool:
         """Whether this process is the server of our data folder, not a stranger with a recycled pid."""
-        if self._child is not None and self._child.pid == pid:
-            return self._child.poll() is None
         try:
             os.kill(pid, 0)
         except ProcessLookupError:
@@ -358,7 +361,7 @@ class EmbeddedServer:
         if not Path("/proc/self").exists():
             return True
         try:
-            # Everybody may read it, in a container too; a zombie's is empty.
+            # Everybody may read it, in a container too; a zombie's (where nobody reaps) is empty.
             arguments = (Path("/proc") / str(pid) / "cmdline").read_bytes().split(b"\0")
         except OSError:
             return False
@@ -383,7 +386,6 @@ class EmbeddedServer:
             deadline = time.monotonic() + patience_seconds
             while time.monotonic() < deadline:
                 if not self._is_alive(pid):
-                    self._child = None
                     return
                 time.sleep(POLL_SECONDS)
         raise EmbeddedServerError(f"The embedded PostgreSQL (process {pid}) does not end; see {self.log_path}.")

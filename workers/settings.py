@@ -290,8 +290,10 @@ def _refuse_unknown() -> None:
     known = {name for field in Settings.model_fields for name in variables_of(field)}
     for name in sorted(os.environ):
         if name.upper().startswith(PREFIX) and name.upper() not in known:
-            near = difflib.get_close_matches(name.upper(), sorted(known), n=1)
-            hint = f"did you mean {near[0]}?" if near else "unset it; the documentation lists all settings"
+            # The prefix, which all have, would make everything alike.
+            endings = {each.removeprefix(PREFIX): each for each in sorted(known)}
+            near = difflib.get_close_matches(name.upper().removeprefix(PREFIX), endings, n=1)
+            hint = f"did you mean {endings[near[0]]}?" if near else "unset it; the documentation lists all settings"
             raise SettingsError(f"There is no setting {name}: {hint}")
 
 

@@ -57,22 +57,21 @@ BEGIN
 END
 $$;
 
--- Asks for a run of the embedding backfill, unless one waits already. Returns whether it did.
-CREATE FUNCTION enqueue_embedding_backfill() RETURNS boolean
+-- Asks for vectors for what was stored without, unless a run of the backfill waits already.
+CREATE OR REPLACE FUNCTION enqueue_embedding_backfill() RETURNS void
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
 BEGIN
     -- One at a time, so that two jobs that end together cannot both see none waiting.
-    PERFORM pg_advisory_xact_lock(hashtextextended('hippocampus.embedding_backfill', 0));
-    IF EXISTS (SELECT FROM procrastinate_jobs WHERE queue_name = 'embedding' AND status = 'todo'
-               AND task_name = 'embedding_backfill') THEN
-        RETURN false;
+    PERFORM pg_advisory_xact_lock(hashtextextended('embedding_backfill of ' || current_schema(), 0));
+    IF NOT EXISTS (SELECT FROM procrastinate_jobs WHERE lock = 'embedding_backfill' AND status = 'todo') THEN
+        PERFORM procrastinate_defer_jobs_v1(ARRAY[ROW(
+            'embedding', 'embedding_backfill', 0, 'embedding_backfill', NULL, '{}', NULL)::procrastinate_job_to_defer_v1]);
     END IF;
-    PERFORM procrastinate_defer_jobs_v1(ARRAY[ROW('embedding', 'embedding_backfill', 0, 'embedding_backfill', NULL,
-                                                  '{}', NULL)::procrastinate_job_to_defer_v1]);
-    RETURN true;
 END
 $$;
+-- What the backfill looks for. An entry lives from an append to its fast_replay.
+CREATE INDEX messages_without_vector_idx ON messages (id) WHERE embedding IS NULL;
 
 -- Keeps a version of a fact that is not the current one.
 CREATE FUNCTION keep_fact_version(p_fact facts, p_outcome text, p_valid_until timestamptz) RETURNS void
@@ -288,5 +287,67 @@ BEGIN
             deep_due_at = CASE WHEN v_whole THEN NULL ELSE t.deep_due_at END
         WHERE t.id = p_thread.id AND t.deep_upto_seq <> p_upto_seq;
     END IF;
+END
+$$;
+
+-- What was held true of a user at a time, as it was known at a time: of each key, the statement with the latest
+-- valid_from among those recorded by then, unless it had expired. Statements that were too unsure never count.
+CREATE FUNCTION facts_as_of(p_app_name text, p_user_id text, p_as_of timestamptz, p_known_at timestamptz)
+RETURNS TABLE (id uuid, thread_id uuid, fact_type varchar, key varchar, value jsonb, confidence double precision,
+               source_seqs bigint[], valid_from timestamptz, valid_until timestamptz, recorded_at timestamptz)
+LANGUAGE sql STABLE SET search_path FROM CURRENT
+AS $$
+    WITH said AS (
+        SELECT f.id, f.thread_id, f.fact_type, f.key, f.value, f.confidence, f.source_seqs, f.valid_from,
+               f.valid_until, f.recorded_at, NULL::timestamptz AS superseded_at
+        FROM facts AS f WHERE f.app_name = p_app_name AND f.user_id = p_user_id
+        UNION ALL
+        SELECT v.fact_id, v.thread_id, v.fact_type, v.key, v.value, v.confidence, v.source_seqs, v.valid_from,
+               v.valid_until, v.recorded_at, v.superseded_at
+        FROM fact_versions AS v
+        WHERE v.app_name = p_app_name AND v.user_id = p_user_id AND v.outcome <> 'less_sure'
+    ), ended AS (
+        -- An end that is the beginning of another statement is no expiry: it counts only if that one is known.
+        SELECT s.*, s.valid_until <= p_as_of
+                    AND s.valid_until <> ALL (array_agg(s.valid_from) OVER (PARTITION BY s.fact_type, s.key)) AS expired
+        FROM said AS s
+    ), latest AS (
+        -- Of two statements of one moment, the one that stood last.
+        SELECT DISTINCT ON (e.fact_type, e.key) e.*
+        FROM ended AS e WHERE e.recorded_at <= p_known_at AND e.valid_from <= p_as_of
+        ORDER BY e.fact_type, e.key, e.valid_from DESC, e.superseded_at DESC NULLS FIRST
+    )
+    SELECT l.id, l.thread_id, l.fact_type, l.key, l.value, l.confidence, l.source_seqs, l.valid_from, l.valid_until,
+           l.recorded_at
+    FROM latest AS l WHERE l.expired IS NOT TRUE
+$$;
+
+-- Adds a version of an instruction and returns it; returns the newest where nothing changed.
+-- p_expected_version: the newest version that the caller saw, 0 for none; NULL: whatever it is.
+-- Errors: HP016 somebody else changed it.
+CREATE FUNCTION put_instruction(
+    p_app_name text, p_instruction_key text, p_content text, p_metadata jsonb, p_expected_version integer)
+RETURNS instructions
+LANGUAGE plpgsql SET search_path FROM CURRENT
+AS $$
+DECLARE
+    newest instructions;
+BEGIN
+    -- Versions of one instruction are given one at a time; there may be no row yet to lock.
+    PERFORM pg_advisory_xact_lock(hashtextextended(
+        concat_ws(' ', 'instruction of', current_schema(), p_app_name, p_instruction_key), 0));
+    SELECT * INTO newest FROM instructions AS i
+    WHERE i.app_name = p_app_name AND i.instruction_key = p_instruction_key
+    ORDER BY i.version DESC LIMIT 1;
+    IF coalesce(newest.version, 0) <> p_expected_version THEN
+        RAISE EXCEPTION 'instruction % is at version %, not %: read it again and redo the change',
+            quote_literal(p_instruction_key), coalesce(newest.version, 0), p_expected_version USING ERRCODE = 'HP016';
+    END IF;
+    IF newest.content IS DISTINCT FROM p_content OR newest.metadata IS DISTINCT FROM p_metadata THEN
+        INSERT INTO instructions (app_name, instruction_key, content, version, metadata)
+        VALUES (p_app_name, p_instruction_key, p_content, coalesce(newest.version, 0) + 1, p_metadata)
+        RETURNING * INTO newest;
+    END IF;
+    RETURN newest;
 END
 $$;

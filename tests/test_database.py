@@ -1,0 +1,107 @@
+"""Connections: codecs, search_path, and failures in plain words."""
+
+from __future__ import annotations
+
+import asyncio
+
+import asyncpg
+import pytest
+from conftest import dsn_of
+
+from pulse import database
+from pulse.errors import DatabaseUnreachableError, SchemaError
+from workers.embedded import EmbeddedServer
+
+
+async def test_jsonb_comes_as_values_and_json_as_text(pool: asyncpg.Pool) -> None:
+    """jsonb is decoded, Chinese is sent as it is, and json comes back character by character."""
+    value = {"名": "李雷", "n": [1, 2.5, None]}
+    assert await pool.fetchval("SELECT $1::jsonb", value) == value
+    text = '{"b":1,  "a": 1e22, "a":-0.0}'
+    assert await pool.fetchval("SELECT $1::json", text) == text
+
+
+async def test_every_pooled_connection_knows_vectors(pool: asyncpg.Pool) -> None:
+    """A vector goes in and out on all connections of the pool, not on the first alone."""
+
+    async def ask() -> list[float]:
+        async with pool.acquire() as connection:
+            await connection.execute("SELECT pg_sleep(0.05)")
+            return list((await connection.fetchval("SELECT $1::vector", [1.0, 2.0])).to_list())
+
+    assert await asyncio.gather(*(ask() for _ in range(10))) == [[1.0, 2.0]] * 10
+    assert pool.get_size() > 1
+
+
+async def test_a_pool_of_a_hundred_connections_does_real_work(dsn: str) -> None:
+    """A hundred connections work at once, each in a backend of its own."""
+    async with await database.create_pool(dsn, min_size=0, max_size=100) as pool:
+        ready = asyncio.Barrier(100)
+
+        async def work() -> int:
+            async with pool.acquire() as connection:
+                await ready.wait()
+                return int(await connection.fetchval("SELECT pg_backend_pid()"))
+
+        assert len(set(await asyncio.gather(*(work() for _ in range(100))))) == 100
+
+
+async def test_a_connection_given_back_in_a_transaction_is_rolled_back(dsn: str) -> None:
+    """Nothing of an abandoned transaction is seen by the next user of the same connection."""
+    async with await database.create_pool(dsn, min_size=1, max_size=1) as pool:
+        async with pool.acquire() as connection:
+            await connection.execute("BEGIN; CREATE TABLE abandoned (); SELECT set_config('my.mark', 'x', true)")
+        assert await pool.fetchval("SELECT to_regclass('abandoned')") is None
+        assert not await pool.fetchval("SELECT current_setting('my.mark', true)")
+
+
+async def test_a_schema_of_its_own_comes_first(dsn: str) -> None:
+    """The search_path is a setting of the session: ours, then public where pgvector is."""
+    connection = await database.connect(dsn, schema="hippo")
+    assert await connection.fetchval("SHOW search_path") == '"hippo", public'
+    await connection.close()
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda dsn: "postgresql://u:secret@127.0.0.1:1/x", "Connect call failed"),
+        (lambda dsn: "postgresql://u:secret@no-such-host.invalid/x", "can't be used"),
+        (lambda dsn: dsn.replace("/test-", "/absent-"), "does not exist"),
+        (lambda dsn: "mysql://u:secret@host/x", "scheme"),
+    ],
+)
+async def test_what_cannot_be_reached_is_said_without_the_password(dsn, change, reason) -> None:
+    """No server, no host, no database, no PostgreSQL address: one error, which names DATABASE_URL."""
+    for attempt in (database.connect, database.create_pool):
+        with pytest.raises(DatabaseUnreachableError, match="DATABASE_URL") as caught:
+            await attempt(change(dsn))
+        assert reason in str(caught.value)
+        assert "secret" not in str(caught.value)
+
+
+async def test_a_wrong_password_is_said(server: EmbeddedServer) -> None:
+    password = (server.home / "password-18").read_text()
+    with pytest.raises(DatabaseUnreachableError, match="password authentication failed") as caught:
+        await database.connect(server.dsn.replace(password, "wrong-one"))
+    assert "wrong-one" not in str(caught.value)
+
+
+async def test_a_database_without_pgvector_names_the_command(empty_dsn: str) -> None:
+    for attempt in (database.connect, database.create_pool):
+        with pytest.raises(SchemaError, match="hippocampus migrate"):
+            await attempt(empty_dsn)
+
+
+@pytest.mark.parametrize("version", [150013, 90600])
+def test_an_old_server_is_refused_with_its_version(version: int) -> None:
+    with pytest.raises(SchemaError, match=f"PostgreSQL {version // 10000}.* 16 or newer"):
+        database.require_supported_server(version)
+
+
+async def test_the_version_is_the_servers_own(server: EmbeddedServer) -> None:
+    """What is compared is server_version_num, and 16 is enough."""
+    connection = await database.connect(dsn_of(server, "postgres"), prepare=False)
+    assert database.server_version_num(connection) == int(await connection.fetchval("SHOW server_version_num"))
+    await connection.close()
+    database.require_supported_server(160000)

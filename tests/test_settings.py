@@ -1,0 +1,127 @@
+"""Settings: read once, checked at birth, frozen; every error names the variable and never shows a secret."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from workers import settings
+from workers.settings import Settings, SettingsError, load, variables_of
+
+
+def test_nothing_set_is_enough() -> None:
+    """Without any variable: the embedded server, loopback, the local provider."""
+    loaded = load()
+    assert loaded.dsn is None
+    assert (loaded.api_host, loaded.api_port) == ("127.0.0.1", 8000)
+    assert (loaded.generation_model, loaded.embedding_model) == (
+        "gemini-flash-lite-latest",
+        "gemini-embedding-001",
+    )
+    assert loaded.active_provider == "local"
+    assert [loaded.metrics_port(role) for role in ("writer", "fast_replay", "deep_reflection", "retention")] == [
+        9100,
+        9110,
+        9120,
+        9130,
+    ]
+    assert loaded.concurrency("fast_replay") == 4
+
+
+def test_settings_are_frozen() -> None:
+    with pytest.raises(ValidationError, match="frozen"):
+        load().api_port = 1
+
+
+@pytest.mark.parametrize("variable", ["GOOGLE_API_KEY", "GEMINI_API_KEY"])
+def test_a_key_chooses_gemini(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+    """Both common names of the key work, unless local is asked for."""
+    monkeypatch.setenv(variable, "AIzaSy-0123456789abcdef")
+    assert load().active_provider == "gemini"
+    monkeypatch.setenv("HIPPOCAMPUS_PROVIDER", "local")
+    assert load().active_provider == "local"
+
+
+def test_an_empty_variable_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("DATABASE_URL", "GOOGLE_API_KEY", "HIPPOCAMPUS_API_PORT"):
+        monkeypatch.setenv(name, "")
+    assert load() == Settings()
+    assert load().dsn is None
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "complaint"),
+    [
+        ("HIPPOCAMPUS_API_PROT", "8000", "did you mean HIPPOCAMPUS_API_PORT?"),
+        ("HIPPOCAMPUS_ZZZZZZ", "1", "There is no setting HIPPOCAMPUS_ZZZZZZ: unset it"),
+        ("HIPPOCAMPUS_API_PORT", "many", "HIPPOCAMPUS_API_PORT is wrong: .*valid integer.*'many'"),
+        ("HIPPOCAMPUS_API_PORT", "70000", "HIPPOCAMPUS_API_PORT is wrong: .*65535"),
+        ("HIPPOCAMPUS_LOG_LEVEL", "loud", "HIPPOCAMPUS_LOG_LEVEL is wrong: .*'debug'"),
+        ("HIPPOCAMPUS_SCHEMA_NAME", 'a"; DROP', "HIPPOCAMPUS_SCHEMA_NAME is wrong"),
+        ("DATABASE_URL", "mysql://u:hushhush@h/d", "DATABASE_URL is wrong: it must begin with postgresql://"),
+        ("HIPPOCAMPUS_API_KEY", "hushhush", "HIPPOCAMPUS_API_KEY is wrong: .*16"),
+        ("HIPPOCAMPUS_API_HOST", "0.0.0.0", "set HIPPOCAMPUS_API_KEY to a secret of at least 16 characters"),
+        ("HIPPOCAMPUS_PROVIDER", "gemini", "set GOOGLE_API_KEY, or use local"),
+    ],
+)
+def test_a_wrong_variable_is_named(monkeypatch: pytest.MonkeyPatch, variable: str, value: str, complaint: str) -> None:
+    """The message has the variable and what to do, and no secret's value."""
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(SettingsError, match=complaint) as caught:
+        load()
+    assert "hushhush" not in str(caught.value)
+    assert caught.value.__cause__ is None
+
+
+def test_several_wrong_variables_are_named_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HIPPOCAMPUS_API_PORT", "x")
+    monkeypatch.setenv("HIPPOCAMPUS_LOG_FORMAT", "xml")
+    with pytest.raises(SettingsError, match=r"API_PORT.*LOG_FORMAT"):
+        load()
+
+
+def test_secrets_are_shown_by_five_characters_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither what is printed for people nor the object's own text has a key or a password in it."""
+    monkeypatch.setenv("GOOGLE_API_KEY", "AIzaSy-0123456789abcdef")
+    monkeypatch.setenv("HIPPOCAMPUS_API_KEY", "sixteen-letters!")
+    monkeypatch.setenv("DATABASE_URL", "postgresql://me:hushhush@db.example:5433/agents?sslmode=require")
+    loaded = load()
+    shown = loaded.shown()
+    assert shown["google_api_key"] == "AIzaS***"
+    assert shown["api_key"] == "***"
+    assert shown["database_url"] == "postgresql://me@db.example:5433/agents"
+    for secret in ("hushhush", "AIzaSy", "sixteen"):
+        assert secret not in f"{loaded!r} {loaded} {shown}"
+    assert loaded.dsn == "postgresql://me:hushhush@db.example:5433/agents?sslmode=require"
+
+
+def test_the_home_is_where_users_keep_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """For root below /var/lib, for others in the user's data folder; HIPPOCAMPUS_HOME stands above both."""
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert load().home == Path("/var/lib/hippocampus")
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    assert load().home == tmp_path / ".local" / "share" / "hippocampus"
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    assert load().home == tmp_path / "data" / "hippocampus"
+    monkeypatch.setenv("HIPPOCAMPUS_HOME", "/srv/memory")
+    assert load().home == Path("/srv/memory")
+
+
+@pytest.mark.parametrize(
+    ("host", "local"),
+    [("localhost", True), ("127.0.0.9", True), ("::1", True), ("0.0.0.0", False), ("example.org", False)],
+)
+def test_what_is_loopback(host: str, local: bool) -> None:
+    assert settings.is_loopback(host) is local
+
+
+def test_every_setting_says_what_it_is_for() -> None:
+    """The documentation is made from the descriptions: each is a sentence."""
+    for name, field in Settings.model_fields.items():
+        assert (field.description or "").endswith("."), name
+        assert variables_of(name)[0].isupper()
