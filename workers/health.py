@@ -20,7 +20,7 @@ CHECK_TIMEOUT_SECONDS = 2.0
 # Anybody may ask: however often, the database is asked once in this time.
 FRESH_SECONDS = 1.0
 
-_log = structlog.get_logger("writer")
+_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,8 @@ from prometheus_client import (
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from workers.call_metrics import CallMetrics
+
 if TYPE_CHECKING:
     from hippocampus.providers.calls import CallRecord
 
@@ -98,11 +100,7 @@ class Metrics:
         self.rescued = Counter("worker_jobs_rescued_total", "Jobs of dead workers given back.", registry=own)
         self.fenced = Counter("worker_fenced_total", "Ends that came too late.", ("queue",), registry=own)
         self.restarts = Counter("worker_restarts_total", "Queues taken up again.", ("reason",), registry=own)
-        self.calls = Counter("gemini_requests_total", "Calls of the model.", ("operation", "code"), registry=own)
-        self.call_seconds = Histogram(
-            "gemini_request_duration_seconds", "How long calls took.", ("operation",), buckets=_SLOW, registry=own
-        )
-        self.tokens = Counter("gemini_tokens_total", "Tokens in and out.", ("operation", "kind"), registry=own)
+        self.model_calls = CallMetrics(own)
         self.deleted = Counter("retention_memories_deleted_total", "Memories that the clean-up archived.", registry=own)
         self.batch_seconds = Histogram(
             "retention_batch_duration_seconds", "One transaction of the clean-up.", buckets=_SLOW, registry=own
@@ -112,7 +110,4 @@ class Metrics:
 
     def observe_call(self, record: CallRecord) -> None:
         """Count one call of a model."""
-        self.calls.labels(record.operation, record.code).inc()
-        self.call_seconds.labels(record.operation).observe(record.seconds)
-        self.tokens.labels(record.operation, "prompt").inc(record.prompt_tokens)
-        self.tokens.labels(record.operation, "output").inc(record.output_tokens)
+        self.model_calls.observe(record)

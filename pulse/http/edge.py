@@ -33,7 +33,7 @@ _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 _LINGER_SECONDS = 2.0
 _LINGER_BYTES_MAX = 64 * 1024 * 1024
 
-_log = structlog.get_logger("writer")
+_log = structlog.get_logger(__name__)
 
 
 class Telemetry(Protocol):
