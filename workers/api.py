@@ -9,7 +9,9 @@ from pydantic import BaseModel, Field
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp
 
-from hippocampus.http import jobs, memory
+from hippocampus.context_assembler import ContextAssembler
+from hippocampus.context_window import HEADERS
+from hippocampus.http import context, jobs, memory
 from hippocampus.memory_service import OpenMemoryService
 from hippocampus.retention_manager import MemoryRetentionManager
 from hippocampus.search import MemorySearch
@@ -67,10 +69,14 @@ def build_api(settings: Settings, pool: Pool, embedder: Embedder, metrics: Write
     app.state.sessions = OpenSessionService(pool)
     app.state.memory = OpenMemoryService(pool, embedder)
     app.state.search = MemorySearch(pool, embedder, on_degraded=metrics.degraded)
+    app.state.assemblers = {
+        language: ContextAssembler(pool, embedder, language=language, on_degraded=metrics.degraded)
+        for language in HEADERS
+    }
     app.state.retention = MemoryRetentionManager(pool)
-    for router in (sessions.router, memory.router, memory.apps_router, jobs.router):
+    for router in (sessions.router, memory.router, memory.apps_router, context.router, jobs.router):
         app.include_router(router)
-    _add_operation(app, pool, HealthCheck(pool, settings.schema_name))
+    _add_operation(app, pool, HealthCheck(settings.dsn or "", settings.schema_name))
     _add_pages(app)
     problems.install(app, metrics.conflict)
     key = None if settings.api_key is None else settings.api_key.get_secret_value()

@@ -12,6 +12,9 @@ JOB_NOT_FOUND = Kind("job-not-found", 404, "There is no such job", "Check the ap
 JOB_NOT_FAILED = Kind(
     "job-not-failed", 409, "The job has not failed", "Only a failed job can be run again; enqueue a new one instead."
 )
+CONTEXT_BUDGET = Kind(
+    "context-budget", 422, "The system prompt is over the budget", "Raise max_tokens, or shorten the system prompt."
+)
 MODEL_UNAVAILABLE = Kind(
     "model-unavailable", 503, "The model does not answer", "Try again later, or search by text without it."
 )
@@ -20,11 +23,12 @@ MODEL_REFUSED = Kind(
 )
 
 register(
-    (UNKNOWN_JOB_TYPE, JOB_NOT_FOUND, JOB_NOT_FAILED, MODEL_UNAVAILABLE, MODEL_REFUSED),
+    (UNKNOWN_JOB_TYPE, JOB_NOT_FOUND, JOB_NOT_FAILED, CONTEXT_BUDGET, MODEL_UNAVAILABLE, MODEL_REFUSED),
     {
         errors.UnknownJobTypeError: UNKNOWN_JOB_TYPE,
         errors.JobNotFoundError: JOB_NOT_FOUND,
         errors.JobNotFailedError: JOB_NOT_FAILED,
+        errors.ContextBudgetError: CONTEXT_BUDGET,
         errors.EmbeddingDimensionError: INVALID_REQUEST,
         errors.TransientProviderError: MODEL_UNAVAILABLE,
         errors.ProviderError: MODEL_REFUSED,

@@ -7,7 +7,7 @@ import uuid
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
 from hippocampus.records import (
     EMBEDDING_DIMENSIONS,
@@ -31,7 +31,16 @@ from hippocampus.search import (
 from pulse.http.schemas import ESCAPE_NOTE, Body, Id, JsonObject, Name
 from pulse.json_values import escape_state
 
-Moment = Annotated[AwareDatetime, Field(strict=False, examples=["2026-05-01T00:00:00Z"])]
+
+def _written(moment: Any) -> Any:
+    """Refuse a number: whether it counts seconds or milliseconds cannot be seen."""
+    if not isinstance(moment, str):
+        # A TypeError would not become an error of the field.
+        raise ValueError("write it as a date, time and zone, such as 2026-05-01T00:00:00Z")  # noqa: TRY004 - see above
+    return moment
+
+
+Moment = Annotated[AwareDatetime, BeforeValidator(_written), Field(strict=False, examples=["2026-05-01T00:00:00Z"])]
 Embedding = Annotated[
     list[Annotated[float, Field(allow_inf_nan=False)]],
     Field(
@@ -121,7 +130,7 @@ class SearchInput(Body):
             session_id=self.session_id,
             since=self.since,
             until=self.until,
-            metadata=None if self.metadata is None else escape_state(self.metadata, where="metadata"),
+            metadata=self.metadata,
             min_relevance=self.min_relevance,
         )
 
