@@ -33,7 +33,7 @@ IDENTITY = (
         "名叫{object}",
         "name",
         0.95,
-        True,
+        single=True,
     ),
     chinese(
         "age",
@@ -42,7 +42,7 @@ IDENTITY = (
         "{object}岁",
         "plain",
         0.95,
-        True,
+        single=True,
     ),
     chinese(
         "birthday",
@@ -51,7 +51,7 @@ IDENTITY = (
         "生日是{object}",
         "plain",
         0.95,
-        True,
+        single=True,
     ),
     chinese(
         "relationship_status",
@@ -60,7 +60,7 @@ IDENTITY = (
         "{object}",
         "plain",
         0.9,
-        True,
+        single=True,
     ),
 )
 PLACES = (
@@ -68,11 +68,11 @@ PLACES = (
         "home",
         "profile",
         "(?:我|我们|我家)~(?:住在|住|定居在|定居|搬到了?|搬去了?|搬家到了?|搬来了?|搬回了?)"
-        "(?P<object>[^，。的了过]{2,15}?)(?:了|这边|那边|生活|工作|住)?$",
+        "(?P<object>[^，。的了过]{2,15}?)(?:了|这边|那边|生活|工作|住|的(?:老城区|市中心|城区|郊区|[东西南北]边))?$",
         "住在{object}",
         "place",
         0.95,
-        True,
+        single=True,
     ),
     chinese(
         "origin",
@@ -81,7 +81,7 @@ PLACES = (
         "来自{object}",
         "place",
         0.95,
-        True,
+        single=True,
     ),
     chinese(
         "origin",
@@ -90,7 +90,7 @@ PLACES = (
         "来自{object}",
         "place",
         0.95,
-        True,
+        single=True,
     ),
     chinese(
         "origin",
@@ -99,7 +99,7 @@ PLACES = (
         "来自{object}",
         "place",
         0.9,
-        True,
+        single=True,
     ),
 )
 WORK = (
@@ -110,7 +110,7 @@ WORK = (
         "是{object}",
         "role",
         0.95,
-        True,
+        single=True,
     ),
     chinese(
         "occupation",
@@ -119,7 +119,7 @@ WORK = (
         "在{about}做{object}",
         "role",
         0.95,
-        True,
+        single=True,
     ),
     chinese(
         "employer",
@@ -128,7 +128,7 @@ WORK = (
         "在{object}工作",
         "org",
         0.9,
-        True,
+        single=True,
     ),
     chinese(
         "employer",
@@ -137,7 +137,7 @@ WORK = (
         "在{object}工作",
         "org",
         0.9,
-        True,
+        single=True,
     ),
     chinese(
         "work_change",
@@ -146,21 +146,21 @@ WORK = (
         "{object}了",
         "plain",
         0.9,
-        True,
+        single=True,
     ),
     chinese(
         "studies",
         "profile",
         "我~(?:在|正在|在学|开始学|报名学|报了)(?:学习|学|读|念)(?P<object>[^，。了]{2,12}?)(?:呢)?$",
         "在学{object}",
-        "thing",
+        "list",
         0.85,
     ),
-    chinese("studies", "profile", "我的?专业是(?P<object>[^，。]{2,15}?)$", "专业是{object}", "thing", 0.95),
+    chinese("studies", "profile", "我的?专业是(?P<object>[^，。]{2,15}?)$", "专业是{object}", "list", 0.95),
 )
 FAMILY = (
     chinese(
-        "family",
+        "family:name",
         "profile",
         f"我(?:的|家)?(?:大|小)?{KIN}(?:的名字)?(?:叫|名叫)(?:做)?(?P<object>[^，。的]{{1,8}}?)$",
         "{about}叫{object}",
@@ -168,7 +168,7 @@ FAMILY = (
         0.95,
     ),
     chinese(
-        "family",
+        "family:life",
         "profile",
         f"我(?:的)?{KIN}~(?P<object>(?:是|在|住在)[^，。吗的]{{2,14}}(?:上班|工作|上学|读书|师|医生|员|住"
         "|上小学|上大学|上初中|上高中)?)$",
@@ -177,7 +177,7 @@ FAMILY = (
         0.8,
     ),
     chinese(
-        "family",
+        "family:age",
         "profile",
         f"我(?:的|家)?{KIN}~(?P<object>(?:今年)?(?:\\d+|[一二两三四五六七八九十]+)岁)(?:了|半)?$",
         "{about}{object}",
@@ -191,7 +191,7 @@ FAMILY = (
         "有{object}",
         "plain",
         0.9,
-        True,
+        single=True,
     ),
     chinese(
         "siblings",
@@ -200,19 +200,19 @@ FAMILY = (
         "有{object}",
         "plain",
         0.9,
-        True,
+        single=True,
     ),
     chinese(
         "pet",
         "profile",
         f"(?:我|我们|我家)~(?:里)?(?:养了|有|领养了|收养了|养着)(?P<object>{COUNT}?(?:只|条|匹|个)[^，。]{{0,6}}?"
-        f"{ANIMAL})(?:，?(?:叫|名叫)[^，。]{{1,6}})?$",
+        f"{ANIMAL}(?:(?:叫|名叫)[^，。]{{1,6}})?)$",
         "养了{object}",
         "plain",
         0.9,
     ),
     chinese(
-        "pet",
+        "pet:name",
         "profile",
         f"(?:我|我们)(?:的|家的?)?(?:那只|这只)?(?P<about>{ANIMAL})(?:的名字)?(?:叫|名叫)(?P<object>[^，。]{{1,8}}?)$",
         "{about}叫{object}",
@@ -226,7 +226,7 @@ HEALTH = (
         "profile",
         "(?:我|我~是)~对(?P<object>[^，。]{1,12}?)(?:会|有点|严重)?过敏(?:.*)$",
         "对{object}过敏",
-        "thing",
+        "list",
         0.95,
     ),
     chinese(
@@ -234,7 +234,7 @@ HEALTH = (
         "profile",
         "(?:我|我们)~(?:不吃|不喝|不能吃|不能喝|吃不了|喝不了|戒了|从不吃|从来不吃)(?P<object>[^，。]{1,10}?)(?:的|了)?$",
         "不吃或不喝{object}",
-        "thing",
+        "list",
         0.9,
     ),
     chinese(
@@ -253,7 +253,7 @@ TASTE = (
         "我~(?:不太|不怎么|不大|不|一点都不|一点也不|从来不)~(?:喜欢|爱)(?:吃|喝|看|听|去|用|做|玩)?"
         "(?P<object>[^，。]{1,14}?)(?:了)?$",
         "不喜欢{object}",
-        "thing",
+        "list",
         0.9,
     ),
     chinese(
@@ -261,7 +261,7 @@ TASTE = (
         "preference",
         "我~(?:讨厌|受不了|反感|怕吃)(?P<object>[^，。]{1,14}?)(?:了)?$",
         "不喜欢{object}",
-        "thing",
+        "list",
         0.9,
     ),
     chinese(
@@ -269,7 +269,7 @@ TASTE = (
         "preference",
         "我~最(?:喜欢|爱)的(?P<about>[^，。是]{1,6})(?:就)?是(?P<object>[^，。]{1,15}?)$",
         "最喜欢的{about}是{object}",
-        "thing",
+        "list",
         0.95,
     ),
     chinese(
@@ -277,7 +277,7 @@ TASTE = (
         "preference",
         "我~(?:喜欢上了|喜欢|热爱|爱|爱好|迷上了)(?P<object>[^，。]{1,14}?)$",
         "喜欢{object}",
-        "thing",
+        "list",
         0.9,
     ),
 )
@@ -285,7 +285,7 @@ HABITS = (
     chinese(
         "habit",
         "custom",
-        f"(?:我|我们)?(?:一般|通常|基本|平时)?(?P<object>{EVERY}(?:我|我们)?(?:都|会|要|都会|都要)?[^，。]{{2,20}}?)$",
+        f"(?:我|我们)?(?:一般|通常|基本|平时)?(?P<object>{EVERY}(?:我|我们)?(?:都|会|要|都会|都要)?(?!.*都是)[^，。]{{2,20}}?)$",
         "{object}",
         "action",
         0.85,
@@ -356,3 +356,15 @@ RULES = (
 )
 
 PATTERNS = (*IDENTITY, *PLACES, *WORK, *FAMILY, *HEALTH, *RULES, *TASTE, *HABITS, *PLANS)
+
+#: English names of kin, so that both languages speak of the same key.
+KIN_ENGLISH = dict(
+    pair.split(":")
+    for pair in (
+        "妻子:wife 老婆:wife 太太:wife 爱人:partner 丈夫:husband 老公:husband 先生:husband 男朋友:boyfriend 男友:boyfriend"
+        " 女朋友:girlfriend 女友:girlfriend 未婚妻:fiancee 未婚夫:fiance 女儿:daughter 儿子:son 孩子:child 姐姐:older_sister"
+        " 妹妹:younger_sister 哥哥:older_brother 弟弟:younger_brother 爸爸:father 父亲:father 妈妈:mother 母亲:mother"
+        " 爷爷:grandfather 奶奶:grandmother 外公:maternal_grandfather 姥爷:maternal_grandfather"
+        " 外婆:maternal_grandmother 姥姥:maternal_grandmother 室友:roommate"
+    ).split()
+)
