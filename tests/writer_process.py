@@ -33,7 +33,7 @@ class WriterProcess:
         self.port = free_port()
         self.log_path = log
         self._environment = {
-            **{name: value for name, value in os.environ.items() if not name.startswith(("HIPPOCAMPUS_", "COV_"))},
+            **{name: value for name, value in os.environ.items() if not name.startswith("HIPPOCAMPUS_")},
             **({} if dsn is None else {"DATABASE_URL": dsn}),
             "HIPPOCAMPUS_API_PORT": str(self.port),
             **{f"HIPPOCAMPUS_{name.upper()}": value for name, value in settings.items()},
