@@ -23,7 +23,7 @@ $$;
 -- The time that a test set with hippocampus.fake_time; the real one for anybody but the owner of a database
 -- whose engine_settings say test_clock.
 CREATE FUNCTION fake_time() RETURNS timestamptz
-LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
+LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path FROM CURRENT
 AS $$
 BEGIN
     IF EXISTS (SELECT FROM engine_settings WHERE name = 'test_clock' AND value = 'true')
@@ -37,7 +37,7 @@ $$;
 
 -- The one clock of every function here.
 CREATE FUNCTION engine_now() RETURNS timestamptz
-LANGUAGE sql STABLE
+LANGUAGE sql STABLE PARALLEL SAFE
 RETURN CASE WHEN coalesce(current_setting('hippocampus.fake_time', true), '') = '' THEN now() ELSE fake_time() END;
 
 -- About how many tokens a model counts in a text: a quarter per ASCII character, one per other character.

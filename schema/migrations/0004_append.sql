@@ -293,6 +293,8 @@ BEGIN
     UPDATE procrastinate_jobs SET status = 'cancelled'
     WHERE status = 'todo' AND id IN (
         SELECT procrastinate_job_id FROM consolidation_jobs WHERE thread_id = v_thread AND status = 'pending');
+    -- In the order in which accesses lock them; the foreign key's own update has none.
+    PERFORM FROM memories WHERE thread_id = v_thread ORDER BY id FOR UPDATE;
     DELETE FROM threads WHERE id = v_thread;
     RETURN true;
 END
