@@ -69,7 +69,7 @@ END
 $$;
 
 -- Asks for vectors for what was stored without, unless a run of the backfill waits already.
-CREATE OR REPLACE FUNCTION enqueue_embedding_backfill() RETURNS void
+CREATE FUNCTION enqueue_embedding_backfill() RETURNS void
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
 BEGIN
