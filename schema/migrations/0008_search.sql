@@ -16,7 +16,7 @@ CREATE TYPE search_weights AS (
 
 CREATE FUNCTION default_search_weights() RETURNS search_weights
 LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path FROM CURRENT
-AS $$ SELECT ROW(1.0, 1.0, 0.8, 0.4, 0.3, 0.05, 0.1)::search_weights $$;
+AS $$ SELECT ROW(0.4, 1.0, 0.8, 0.3, 0.4, 0.05, 0.1)::search_weights $$;
 
 -- The terms of a query: at most 128, so that one query is never a workload.
 CREATE FUNCTION query_terms(p_query text) RETURNS text[]
@@ -277,22 +277,28 @@ BEGIN
           AND (p_since IS NULL OR g.occurred_at >= p_since) AND (p_until IS NULL OR g.occurred_at < p_until)
           AND (p_metadata IS NULL OR g.metadata @> p_metadata)
     ), numbered AS (
-        -- n numbers the turns of a thread without gaps, whatever stood between them, and leaves three numbers free
-        -- between threads: what is at most three away is a turn of the same thread.
+        -- n numbers the turns of a thread without gaps, whatever stood between them, and leaves four numbers free
+        -- between threads: what is at most four away is a turn of the same thread.
         SELECT t.*, row_number() OVER (ORDER BY t.thread_id, t.place)
-                    + 3 * dense_rank() OVER (ORDER BY t.thread_id) AS n
+                    + 4 * dense_rank() OVER (ORDER BY t.thread_id) AS n
         FROM said AS t
     ), docs AS MATERIALIZED (
+        -- Around a turn, each step away counts 0.75 of the step before: 0.75, 0.5625, 0.4219, 0.3164 on either side,
+        -- as differences of nested frames.
         SELECT d.n, 'message' AS source, d.id, d.length, d.document, d.similarity, d.author_match, d.occurred_at,
                1::float8 AS retention,
-               d.length + 0.125::float8 * sum(d.length) OVER three + 0.125::float8 * sum(d.length) OVER two
-                        + 0.25::float8 * sum(d.length) OVER one AS context_length,
-               (coalesce(sum(d.similarity) OVER three, 0) + coalesce(sum(d.similarity) OVER two, 0)
-                + 2 * coalesce(sum(d.similarity) OVER one, 0)) / 14 AS context_similarity
+               d.length + 0.3164::float8 * sum(d.length) OVER four + 0.1055::float8 * sum(d.length) OVER three
+                        + 0.1406::float8 * sum(d.length) OVER two + 0.1875::float8 * sum(d.length) OVER one
+                   AS context_length,
+               (0.3164::float8 * coalesce(sum(d.similarity) OVER four, 0)
+                + 0.1055::float8 * coalesce(sum(d.similarity) OVER three, 0)
+                + 0.1406::float8 * coalesce(sum(d.similarity) OVER two, 0)
+                + 0.1875::float8 * coalesce(sum(d.similarity) OVER one, 0)) / 4.1016::float8 AS context_similarity
         FROM numbered AS d
         WINDOW one AS (ORDER BY d.n RANGE BETWEEN 1 PRECEDING AND 1 FOLLOWING EXCLUDE CURRENT ROW),
                two AS (ORDER BY d.n RANGE BETWEEN 2 PRECEDING AND 2 FOLLOWING EXCLUDE CURRENT ROW),
-               three AS (ORDER BY d.n RANGE BETWEEN 3 PRECEDING AND 3 FOLLOWING EXCLUDE CURRENT ROW)
+               three AS (ORDER BY d.n RANGE BETWEEN 3 PRECEDING AND 3 FOLLOWING EXCLUDE CURRENT ROW),
+               four AS (ORDER BY d.n RANGE BETWEEN 4 PRECEDING AND 4 FOLLOWING EXCLUDE CURRENT ROW)
         UNION ALL
         SELECT -row_number() OVER (), l.source, l.id, l.length, l.document, l.similarity, l.author_match, l.occurred_at,
                l.retention, NULL, l.similarity
@@ -319,7 +325,8 @@ BEGIN
         GROUP BY h.n
     ), spread AS (
         SELECT h.n + o.shift AS n, h.term, sum(h.tf * o.share) AS tf
-        FROM hits AS h, unnest('{-3,-2,-1,0,1,2,3}'::integer[], '{0.125,0.25,0.5,1,0.5,0.25,0.125}'::float8[])
+        FROM hits AS h, unnest('{-4,-3,-2,-1,0,1,2,3,4}'::integer[],
+                               '{0.3164,0.4219,0.5625,0.75,1,0.75,0.5625,0.4219,0.3164}'::float8[])
                         AS o (shift, share)
         WHERE h.source = 'message'
         GROUP BY h.n + o.shift, h.term
