@@ -16,7 +16,7 @@ CREATE TYPE search_weights AS (
 
 CREATE FUNCTION default_search_weights() RETURNS search_weights
 LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path FROM CURRENT
-AS $$ SELECT ROW(0.4, 1.0, 0.8, 0.3, 0.4, 0.05, 0.1)::search_weights $$;
+AS $$ SELECT ROW(0.3, 1.0, 0.6, 0.2, 0.3, 0.05, 0.1)::search_weights $$;
 
 -- The terms of a query: at most 128, so that one query is never a workload.
 CREATE FUNCTION query_terms(p_query text) RETURNS text[]
@@ -56,7 +56,7 @@ AS $$
     WITH locked AS MATERIALIZED (
         SELECT id FROM memories WHERE id = ANY (p_ids) ORDER BY id FOR NO KEY UPDATE
     ), touched AS (
-        UPDATE memories AS m SET access_count = m.access_count + 1, last_accessed_at = engine_now()
+        UPDATE memories AS m SET access_count = least(m.access_count, 2147483646) + 1, last_accessed_at = engine_now()
         FROM locked WHERE m.id = locked.id
         RETURNING 1
     )
@@ -196,7 +196,7 @@ DECLARE
                              FROM unnest(v_terms) WITH ORDINALITY AS t (term, place));
     v_words    text := plain_words(p_query);
     v_now      timestamptz := engine_now();
-    v_rate     double precision := (app_policy(p_app_name)).decay_rate;
+    v_policy   app_policies := app_policy(p_app_name);
     w          search_weights := coalesce(p_weights, default_search_weights());
     v_memories boolean := 'memory' = ANY (p_sources);
     v_facts    boolean := 'fact' = ANY (p_sources) AND p_memory_types IS NULL AND p_metadata IS NULL;
@@ -243,8 +243,8 @@ BEGIN
                CASE WHEN m.search @@ v_any THEN m.search END AS document,
                CASE WHEN m.embedding_model = p_embedding_model THEN 1 - (m.embedding <=> p_embedding) END AS similarity,
                false AS author_match, m.occurred_at,
-               m.initial_score * exp(-v_rate * greatest(extract(epoch FROM v_now - m.last_accessed_at)::float8, 0) / 86400
-                                      / (1 + ln(1 + m.access_count::float8))) AS retention
+               retention_score(v_policy.retention_curve, m.initial_score, m.access_count, m.last_accessed_at,
+                               v_policy.decay_rate, v_now) AS retention
         FROM memories AS m
         WHERE v_memories AND m.app_name = p_app_name AND m.user_id = p_user_id
           AND (near.ids IS NULL OR m.id = ANY (near.ids))
