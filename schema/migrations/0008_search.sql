@@ -1,4 +1,4 @@
--- Search: one statement over memories, facts and messages, and what it means for a row to match.
+-- Search: one statement over memories, facts and messages, and what it means for a row to match. Context windows.
 
 -- hnsw's settings exist once the library is loaded; the functions below set them.
 DO $$ BEGIN PERFORM vector_dims('[1]'::vector); END $$;
@@ -403,7 +403,7 @@ CREATE FUNCTION context_candidates(
     p_embedding vector(1536) DEFAULT NULL, p_embedding_model text DEFAULT NULL,
     p_memories integer DEFAULT 20, p_facts integer DEFAULT 20, p_turns integer DEFAULT 30)
 RETURNS TABLE (
-    context_type text, place bigint, source text, id uuid, kind text, author text, content text, key text, value jsonb,
+    context_type text, place bigint, source text, id uuid, kind text, author text, content text,
     relevance double precision, thread_id uuid, from_seq bigint, upto_seq bigint, occurred_at timestamptz)
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
 AS $$
@@ -423,8 +423,7 @@ BEGIN
     IF btrim(p_query) <> '' THEN
         RETURN QUERY
             SELECT f.kind_of, row_number() OVER (PARTITION BY f.kind_of ORDER BY f.score DESC, f.id), f.source, f.id,
-                   f.kind, NULL, f.content, CASE f.source WHEN 'fact' THEN f.metadata ->> 'key' END,
-                   CASE f.source WHEN 'fact' THEN f.metadata -> 'value' END, f.relevance, f.thread_id, f.from_seq, f.upto_seq,
+                   f.kind, NULL, f.content, f.relevance, f.thread_id, f.from_seq, f.upto_seq,
                    f.occurred_at
             FROM (SELECT s.*, CASE s.source WHEN 'fact' THEN 'fact' ELSE 'memory' END AS kind_of,
                          row_number() OVER (PARTITION BY s.source = 'fact' ORDER BY s.score DESC, s.id) AS nth
@@ -434,21 +433,21 @@ BEGIN
     END IF;
     RETURN QUERY
         (SELECT 'memory', 1000 + row_number() OVER (ORDER BY m.occurred_at DESC, m.id DESC), 'memory', m.id,
-                m.memory_type::text, NULL::text, m.content, NULL::text, NULL::jsonb, 0::double precision, m.thread_id, m.from_seq,
+                m.memory_type::text, NULL::text, m.content, 0::double precision, m.thread_id, m.from_seq,
                 m.upto_seq, m.occurred_at
          FROM (SELECT * FROM memories WHERE app_name = p_app_name AND user_id = p_user_id
                ORDER BY created_at DESC LIMIT 50) AS m
          WHERE m.memory_type = 'summary' ORDER BY m.occurred_at DESC, m.id DESC LIMIT 3)
         UNION ALL
         (SELECT 'fact', 1000 + row_number() OVER (ORDER BY f.confidence DESC, f.updated_at DESC, f.id), 'fact', f.id,
-                f.fact_type, NULL, f.content, f.key, f.value, 0, f.thread_id, f.from_seq, f.upto_seq, f.valid_from
+                f.fact_type, NULL, f.content, 0, f.thread_id, f.from_seq, f.upto_seq, f.valid_from
          FROM facts AS f
          WHERE f.app_name = p_app_name AND f.user_id = p_user_id
            AND (f.valid_until IS NULL OR f.valid_until > engine_now())
          ORDER BY f.confidence DESC, f.updated_at DESC, f.id LIMIT p_facts)
         UNION ALL
         (SELECT 'history', row_number() OVER (ORDER BY g.sequence_num DESC), 'message', g.id, g.role, g.author,
-                g.content, NULL, NULL, 1, g.thread_id, g.sequence_num, g.sequence_num, g.occurred_at
+                g.content, 1, g.thread_id, g.sequence_num, g.sequence_num, g.occurred_at
          FROM messages AS g
          WHERE g.thread_id = v_thread AND g.app_name = p_app_name AND g.user_id = p_user_id
          ORDER BY g.sequence_num DESC LIMIT p_turns);
