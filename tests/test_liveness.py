@@ -10,6 +10,7 @@ import asyncpg
 
 from tests import worker_harness as harness
 from tests.worker_harness import Workers
+from workers import liveness
 from workers.claims import QUERIES
 
 RECOVERY_SECONDS_MAX = 2.0
@@ -96,14 +97,13 @@ async def test_a_job_is_given_back_at_the_second_look_only(tables: asyncpg.Pool)
     await harness.enqueue(tables, await harness.make_thread(tables))
     worker = await tables.fetchval("SELECT worker_id FROM procrastinate_register_worker_v1()")
     await tables.fetchval("SELECT id FROM procrastinate_fetch_job_v2(NULL, $1)", worker)
-    first = await tables.fetch(QUERIES["rescue_jobs"], [], 30.0, 20)
-    assert [row["rescued"] for row in first] == [False]
-    async with tables.acquire() as life:
+    async with tables.acquire() as looker, tables.acquire() as life:
+        suspects, rescued = await liveness.look(looker, frozenset())
+        assert (len(suspects), rescued) == (1, 0)
         assert await life.fetchval(QUERIES["hold_worker"], worker)
-        assert await tables.fetch(QUERIES["rescue_jobs"], [first[0]["suspect"]], 30.0, 20) == []
+        assert await liveness.look(looker, suspects) == (frozenset(), 0)
         await life.execute("SELECT pg_advisory_unlock_all()")
-    third = await tables.fetch(QUERIES["rescue_jobs"], [first[0]["suspect"]], 30.0, 20)
-    assert [row["rescued"] for row in third] == [True]
+        assert await liveness.look(looker, suspects) == (suspects, 1)
     assert await tables.fetchval("SELECT status FROM consolidation_jobs") == "pending"
 
 
@@ -113,8 +113,9 @@ async def test_a_job_that_kills_its_workers_is_given_up(tables: asyncpg.Pool) ->
     for death in range(3):
         worker = await tables.fetchval("SELECT worker_id FROM procrastinate_register_worker_v1()")
         await tables.fetchval("SELECT id FROM procrastinate_fetch_job_v2(NULL, $1)", worker)
-        suspects = [row["suspect"] for row in await tables.fetch(QUERIES["rescue_jobs"], [], 30.0, 3)]
-        await tables.fetch(QUERIES["rescue_jobs"], suspects, 30.0, 3)
+        async with tables.acquire() as looker:
+            suspects, _ = await liveness.look(looker, frozenset(), rescues_max=3)
+            await liveness.look(looker, suspects, rescues_max=3)
         assert await harness.status_of(tables, job) == ("pending" if death < 2 else "failed")
     assert await tables.fetchval("SELECT error_code FROM consolidation_jobs") == "worker_died"
     await tables.execute("SELECT retry_failed_job($1)", job)
