@@ -1,0 +1,130 @@
+"""The API as one ASGI application: the rooms' routes, put together, with the edge around them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from fastapi import FastAPI
+from pydantic import BaseModel, Field
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.types import ASGIApp
+
+from hippocampus.context_assembler import ContextAssembler
+from hippocampus.context_window import HEADERS
+from hippocampus.http import context, jobs, memory
+from hippocampus.memory_service import OpenMemoryService
+from hippocampus.retention_manager import MemoryRetentionManager
+from hippocampus.search import MemorySearch
+from pulse.http import edge, problems, sessions
+from pulse.http.bodies import Admission, ExactRoute, reply
+from pulse.session_service import OpenSessionService
+from workers.api_document import DocumentedApi, render_page
+from workers.discovery import list_targets
+from workers.health import HealthCheck
+
+if TYPE_CHECKING:
+    from hippocampus.providers.protocols import Embedder
+    from pulse.database import Pool
+    from workers.settings import Settings
+    from workers.writer_metrics import WriterMetrics
+
+#: Of the API, not of the program: a breaking change gets another prefix.
+API_VERSION = "1"
+_DESCRIPTION = """
+Sessions and long-term memory for agents, on one PostgreSQL.
+
+Every call names its app and its user; a session of another user is answered as if it did not exist. Send the key as
+`Authorization: Bearer …`. Every error is a problem (RFC 9457): branch on its `type`, read its `detail`.
+"""
+
+
+class HealthView(BaseModel):
+    """Whether this process can do its work."""
+
+    status: Literal["ok", "failing"]
+    database: Literal["reachable", "unreachable"]
+    db_schema: Annotated[Literal["current", "mismatch", "unknown"], Field(serialization_alias="schema")]
+
+
+class TargetGroupView(BaseModel):
+    """An element of Prometheus's HTTP service discovery."""
+
+    targets: list[str]
+    labels: dict[str, str]
+
+
+def build_api(settings: Settings, pool: Pool, embedder: Embedder, metrics: WriterMetrics) -> ASGIApp:
+    """Put the routes together around a pool and an embedder; the caller opens and closes both."""
+    app = DocumentedApi(
+        title="Hippocampus",
+        version=API_VERSION,
+        description=_DESCRIPTION,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        separate_input_output_schemas=False,
+    )
+    app.state.telemetry = metrics
+    app.state.admission = Admission(at_once=4 * settings.database_pool_size)
+    app.state.sessions = OpenSessionService(pool)
+    app.state.memory = OpenMemoryService(pool, embedder)
+    app.state.search = MemorySearch(pool, embedder, on_degraded=metrics.degraded)
+    app.state.assemblers = {
+        language: ContextAssembler(pool, embedder, language=language, on_degraded=metrics.degraded)
+        for language in HEADERS
+    }
+    app.state.retention = MemoryRetentionManager(pool)
+    for router in (sessions.router, memory.router, memory.apps_router, context.router, jobs.router):
+        app.include_router(router)
+    _add_operation(app, pool, HealthCheck(settings.dsn or "", settings.schema_name))
+    _add_pages(app)
+    problems.install(app, metrics.conflict)
+    key = None if settings.api_key is None else settings.api_key.get_secret_value()
+    return edge.Edge(edge.KeyGuard(edge.BodyLimit(app, settings.max_body_bytes), key), metrics)
+
+
+def _add_operation(app: FastAPI, pool: Pool, check: HealthCheck) -> None:
+    """Add what those who run the writer ask it."""
+
+    @app.get(
+        "/health",
+        tags=["operation"],
+        summary="Whether this process can do its work",
+        response_model=HealthView,
+        responses={503: {"model": HealthView, "description": "The database is not there, or not as it must be."}},
+    )
+    async def health() -> Response:
+        """Look at the database: it answers, and is at this program's schema. Needs no key."""
+        found = await check.look()
+        status: Literal["ok", "failing"] = "ok" if found.is_ok else "failing"
+        view = HealthView(status=status, database=found.database, db_schema=found.schema)
+        return reply(view, 200 if found.is_ok else 503)
+
+    async def targets() -> Response:
+        """List every live process's metrics address, for Prometheus's `http_sd_configs`."""
+        return JSONResponse(await list_targets(pool))
+
+    app.router.add_api_route(
+        "/metrics/targets",
+        targets,
+        tags=["operation"],
+        summary="Where metrics are",
+        response_model=list[TargetGroupView],
+        responses=problems.documented(*problems.COMMON),
+        route_class_override=ExactRoute,
+    )
+
+
+def _add_pages(app: FastAPI) -> None:
+    """Add the pages for people."""
+
+    @app.get("/docs", include_in_schema=False)
+    async def page() -> HTMLResponse:
+        return HTMLResponse(render_page(app.openapi()))
+
+    @app.get("/problems/{slug}", include_in_schema=False)
+    async def explain(slug: str) -> Response:
+        kind = problems.KINDS.get(slug)
+        if kind is None:
+            raise problems.ProblemError(problems.NO_SUCH_ROUTE, "GET /docs lists every problem.")
+        return PlainTextResponse(f"{kind.title} ({kind.status})\n\n{kind.advice}\n")
