@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
 import signal
 import time
 
@@ -12,6 +13,7 @@ from tests import worker_harness as harness
 from tests.worker_harness import Workers
 from workers import liveness
 from workers.claims import QUERIES
+from workers.tasks import MAINTENANCE_CRONS
 
 RECOVERY_SECONDS_MAX = 2.0
 
@@ -92,6 +94,33 @@ async def test_a_living_workers_job_is_never_given_back(tables: asyncpg.Pool, wo
     assert await harness.count(tables, "attempts_made") == 1
 
 
+async def test_a_worker_whose_guard_was_cut_takes_its_lock_again(tables: asyncpg.Pool, workers: Workers) -> None:
+    """The connection that speaks for a worker's life is ended: its job goes on, and nobody else gets it."""
+    await workers.start("fast_replay")
+    await workers.start("deep_reflection")
+    async with harness.gate(tables):
+        job = await harness.enqueue(tables, await harness.make_thread(tables))
+        await harness.wait_for_status(tables, job, "running")
+        for _ in range(3):
+            cut = await tables.fetch(
+                "SELECT pg_terminate_backend(pid) FROM pg_locks"
+                " WHERE locktype = 'advisory' AND classid::bigint = worker_lock_class()::bigint & 4294967295"
+            )
+            assert len(cut) == 2
+            await harness.until(lambda: _guards_held(tables))
+        await asyncio.sleep(1.1)  # two looks
+    await harness.wait_for_status(tables, job, "completed")
+    assert await harness.count(tables, "attempts_made") == 1
+
+
+async def _guards_held(pool: asyncpg.Pool) -> bool:
+    held: int = await pool.fetchval(
+        "SELECT count(*) FROM pg_locks"
+        " WHERE locktype = 'advisory' AND granted AND classid::bigint = worker_lock_class()::bigint & 4294967295"
+    )
+    return held == 2
+
+
 async def test_a_job_is_given_back_at_the_second_look_only(tables: asyncpg.Pool) -> None:
     """A worker whose connection was cut has one look's time to take its lock again."""
     await harness.enqueue(tables, await harness.make_thread(tables))
@@ -135,3 +164,28 @@ async def test_a_periodic_task_runs_once_although_several_keepers_run(tables: as
         "SELECT args ->> 'timestamp' AS at, count(*) FROM procrastinate_jobs WHERE task_name = 'retention' GROUP BY 1"
     )
     assert {row["count"] for row in deferred} == {1}
+
+
+async def test_the_keeper_does_all_upkeep_and_catches_up_what_was_due(tables: asyncpg.Pool, workers: Workers) -> None:
+    """At its start: what is idle or forgotten is enqueued, each task of upkeep runs, and last night's clean-up too."""
+    idle = await harness.make_thread(tables, "idle")
+    await tables.execute(
+        "UPDATE threads SET fast_due_at = now() - interval '1 s', last_event_at = now() - interval '1 hour'"
+    )
+    forgotten = await harness.make_thread(tables, "forgotten")
+    await tables.execute("UPDATE threads SET deep_queued_seq = last_seq WHERE id = $1", forgotten)
+    hours_ago = datetime.datetime.now(datetime.UTC) - datetime.timedelta(hours=3)
+    await workers.start("retention", retention_cron=f"0 {hours_ago.hour} * * *")
+    tasks = {*MAINTENANCE_CRONS, "retention"}
+
+    async def all_ran() -> bool:
+        rows = await tables.fetch("SELECT DISTINCT task_name FROM procrastinate_jobs WHERE status = 'succeeded'")
+        return {row["task_name"] for row in rows} == tasks
+
+    await harness.until(all_ran)
+    rows = await tables.fetch("SELECT thread_id, job_type, status FROM consolidation_jobs")
+    assert {tuple(row) for row in rows} == {
+        (idle, "fast_replay", "pending"),
+        (forgotten, "deep_reflection", "pending"),
+    }
+    assert await tables.fetchval("SELECT count(*) FROM upkeep_runs WHERE name = 'retention'") == 1
