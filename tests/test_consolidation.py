@@ -56,6 +56,7 @@ async def talk(pool: asyncpg.Pool, *events: Event, user: str = USER, session_id:
     session = await sessions.create_session(APP, user, session_id=session_id)
     for start in range(0, len(events), 1000):
         await sessions.append(APP, user, session.id, events[start : start + 1000])
+    await sessions.close()
     return session.thread_id
 
 
