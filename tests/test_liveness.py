@@ -106,23 +106,28 @@ async def test_a_worker_whose_guard_was_cut_takes_its_lock_again(tables: asyncpg
         job = await harness.enqueue(tables, await harness.make_thread(tables))
         await harness.wait_for_status(tables, job, "running")
         for _ in range(3):
-            cut = await tables.fetch(
-                "SELECT pg_terminate_backend(pid) FROM pg_locks"
-                " WHERE locktype = 'advisory' AND classid::bigint = worker_lock_class()::bigint & 4294967295"
-            )
+            cut = await _guards(tables)
             assert len(cut) == 2
-            await harness.until(lambda: _guards_held(tables))
+            await tables.execute("SELECT pg_terminate_backend(pid) FROM unnest($1::integer[]) AS pid", list(cut))
+            await harness.until(lambda cut=cut: _are_replaced(tables, cut))
         await asyncio.sleep(1.1)  # two looks
     await harness.wait_for_status(tables, job, "completed")
     assert await harness.count(tables, "attempts_made") == 1
 
 
-async def _guards_held(pool: asyncpg.Pool) -> bool:
-    held: int = await pool.fetchval(
-        "SELECT count(*) FROM pg_locks"
-        " WHERE locktype = 'advisory' AND granted AND classid::bigint = worker_lock_class()::bigint & 4294967295"
+async def _guards(pool: asyncpg.Pool) -> set[int]:
+    """The server's processes that hold a worker's lock."""
+    rows = await pool.fetch(
+        "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 2"
+        " AND classid::bigint = worker_lock_class()::bigint & 4294967295"
+        " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
     )
-    return held == 2
+    return {row["pid"] for row in rows}
+
+
+async def _are_replaced(pool: asyncpg.Pool, former: set[int]) -> bool:
+    held = await _guards(pool)
+    return len(held) == 2 and not held & former
 
 
 async def test_a_job_is_given_back_at_the_second_look_only(tables: asyncpg.Pool) -> None:
