@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 #: How long a fetch may wait for a connection before the worker is taken for cut off.
 CONNECTION_WAIT_SECONDS = 5.0
+#: A periodic task that was due while no keeper ran is caught up, once, within this time: a machine that sleeps at
+#: night still forgets.
+CATCH_UP_SECONDS = 86_400.0
 
 
 class JobApp(App):
@@ -29,7 +32,7 @@ class JobApp(App):
     job_manager: FencedJobManager
 
     def __init__(self, connector: PsycopgConnector, pool: Pool, metrics: Metrics) -> None:
-        super().__init__(connector=connector)
+        super().__init__(connector=connector, periodic_defaults={"max_delay": CATCH_UP_SECONDS})
         self.job_manager = FencedJobManager(connector, pool, metrics)
 
 

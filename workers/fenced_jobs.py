@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import structlog
 from procrastinate import manager, utils
 from procrastinate.connector import BaseConnector
-from procrastinate.exceptions import JobAborted
+from procrastinate.exceptions import JobAborted, UniqueViolation
 from procrastinate.jobs import Job, Status
 
 from hippocampus.errors import JobFencedError
@@ -54,6 +55,14 @@ class FencedJobManager(manager.JobManager):
     def note_error(self, job: Job, error: BaseException) -> None:
         """Remember why the attempt failed until procrastinate says what shall become of the job."""
         self._errors[_id(job)] = error
+
+    async def fetch_job(self, queues: Iterable[str] | None, worker_id: int) -> Job | None:
+        """Take the next job of these queues for a worker; None where none is ready."""
+        try:
+            return await super().fetch_job(queues, worker_id)
+        except UniqueViolation:
+            # Another fetch took an older job of the same lock just then. It is as if this one had looked before.
+            return await super().fetch_job(queues, worker_id)
 
     async def finish_job(self, job: Job, status: Status, delete_job: bool) -> None:
         """End the job for good. Finished jobs are pruned later: `delete_job` is ignored."""

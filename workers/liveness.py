@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import structlog
 
@@ -35,6 +35,26 @@ HEARTBEAT_SECONDS = 5.0
 RESCUES_MAX = 20
 
 
+#: An attempt whose worker is dead: the queue's job, the worker (None: its row is gone), the attempts before.
+Orphan: TypeAlias = tuple[int, int | None, int]
+
+
+async def look(
+    connection: Connection, suspects: frozenset[Orphan], *, rescues_max: int = RESCUES_MAX
+) -> tuple[frozenset[Orphan], int]:
+    """Look for orphans once, and give back those that were suspects already.
+
+    Returns:
+        The suspects for the next look, and how many jobs this one gave back.
+    """
+    rows = await connection.fetch(QUERIES["find_orphans"], STALLED_SECONDS, timeout=STATEMENT_SECONDS_MAX)
+    orphans = frozenset((row["job_id"], row["worker_id"], row["attempts"]) for row in rows)
+    rescued = 0
+    for orphan in sorted(orphans & suspects, key=lambda each: each[0]):
+        rescued += await connection.fetchval(QUERIES["rescue_job"], *orphan, rescues_max, timeout=STATEMENT_SECONDS_MAX)
+    return orphans, rescued
+
+
 class Guard:
     """A connection of its own that says that a worker lives, and looks for others that do not."""
 
@@ -43,7 +63,7 @@ class Guard:
         self._metrics = metrics
         self._connection: Connection | None = None
         self._lost = asyncio.Event()
-        self._suspects: list[str] = []
+        self._suspects: frozenset[Orphan] = frozenset()
 
     @contextlib.asynccontextmanager
     async def hold(self, worker_id: int) -> AsyncIterator[None]:
@@ -81,7 +101,7 @@ class Guard:
             await asyncio.wait_for(self._lost.wait(), seconds)
 
     async def _take(self, worker_id: int) -> None:
-        self._suspects = []
+        self._suspects = frozenset()
         self._lost.clear()
         connection = await asyncio.wait_for(self._connect(), STATEMENT_SECONDS_MAX)
         self._connection = connection
@@ -94,11 +114,7 @@ class Guard:
     async def _look(self, connection: Connection | None) -> None:
         if connection is None:
             return
-        rows = await connection.fetch(
-            QUERIES["rescue_jobs"], self._suspects, STALLED_SECONDS, RESCUES_MAX, timeout=STATEMENT_SECONDS_MAX
-        )
-        self._suspects = [row["suspect"] for row in rows if not row["rescued"]]
-        rescued = len(rows) - len(self._suspects)
+        self._suspects, rescued = await look(connection, self._suspects)
         if rescued:
             self._metrics.rescued.inc(rescued)
             _log.warning("jobs of a dead worker given back", count=rescued)

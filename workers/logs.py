@@ -43,10 +43,11 @@ def configure(level: str = "info", log_format: str = "json") -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=[_strip_foreign, *shared],
+            foreign_pre_chain=[_take_exception, *shared],
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, last],
         )
     )
+    handler.addFilter(_drop_arguments)
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(level.upper())
@@ -69,16 +70,21 @@ def name_exception(_logger: Any, _method: str, event: EventDict) -> EventDict:
     return event
 
 
-def _strip_foreign(_logger: Any, _method: str, event: EventDict) -> EventDict:
-    """Keep a library's own words, and not what it was given to fill in."""
+def _take_exception(_logger: Any, _method: str, event: EventDict) -> EventDict:
+    """Hand a library's exception on to `name_exception`."""
     record = event.get("_record")
-    if isinstance(record, logging.LogRecord):
-        event["event"] = str(record.msg) if record.args else event["event"]
-        if record.exc_info:
-            event["exc_info"] = record.exc_info
-            record.exc_info = None
-            record.exc_text = None
+    if isinstance(record, logging.LogRecord) and record.exc_info:
+        event["exc_info"] = record.exc_info
+        record.exc_info = None
+        record.exc_text = None
     return event
+
+
+def _drop_arguments(record: logging.LogRecord) -> bool:
+    """Keep a library's own words, and not what it fills in."""
+    if isinstance(record.msg, str):
+        record.args = None
+    return True
 
 
 def _is_no_outcome(record: logging.LogRecord) -> bool:

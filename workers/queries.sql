@@ -24,9 +24,13 @@ SELECT abort_job($1, $2, $3)
 -- A worker's id; true once this session holds its lock.
 SELECT hold_worker($1)
 
--- name: rescue_jobs
--- The suspects of the last look, the heartbeat's greatest age in seconds, attempts before a job is given up.
-SELECT suspect, rescued FROM rescue_jobs($1, $2, $3)
+-- name: find_orphans
+-- The heartbeat's greatest age in seconds.
+SELECT job_id, worker_id, attempts FROM find_orphans($1)
+
+-- name: rescue_job
+-- An attempt, and attempts before a job is given up.
+SELECT rescue_job($1, $2, $3, $4)
 
 -- name: hold_keeper
 -- True where this session is the one that exports the queue's gauges.

@@ -16,7 +16,9 @@ CREATE INDEX procrastinate_jobs_ended_idx ON procrastinate_jobs (id)
 CREATE INDEX threads_behind_idx ON threads (id)
     WHERE fast_upto_seq < fast_queued_seq OR deep_upto_seq < deep_queued_seq;
 
--- Locks the job's row and returns it. Error: HP010 where this attempt does not own the job (any more).
+-- Locks the job's row and returns it. Its session is locked first, against deletion alone, as everywhere: whoever then
+-- writes the consolidation job twice would lock it last, since PostgreSQL checks the foreign key of a row that its own
+-- transaction wrote before. Error: HP010 where this attempt does not own the job (any more).
 CREATE FUNCTION own_job(p_procrastinate_job_id bigint, p_worker_id bigint, p_attempts integer)
 RETURNS procrastinate_jobs
 LANGUAGE plpgsql SET search_path FROM CURRENT
@@ -24,6 +26,9 @@ AS $$
 DECLARE
     j procrastinate_jobs;
 BEGIN
+    PERFORM FROM threads AS t
+    WHERE t.id = (SELECT c.thread_id FROM consolidation_jobs AS c WHERE c.procrastinate_job_id = p_procrastinate_job_id)
+    FOR KEY SHARE;
     SELECT * INTO j FROM procrastinate_jobs AS q WHERE q.id = p_procrastinate_job_id FOR NO KEY UPDATE;
     IF j.id IS NULL OR j.status <> 'doing' OR j.worker_id IS DISTINCT FROM p_worker_id
        OR j.attempts <> p_attempts THEN
@@ -205,9 +210,9 @@ LANGUAGE sql VOLATILE SET search_path FROM CURRENT
 AS $$ SELECT pg_try_advisory_lock(worker_lock_class(), worker_lock_key(p_worker_id)) $$;
 
 -- Running attempts whose worker is dead: its lock is gone, or its row, or (a connection that nobody noticed was
--- cut, a stopped process) it has sent no heartbeat for a while. `suspect` names an attempt as text.
+-- cut, a stopped process) it has sent no heartbeat for a while.
 CREATE FUNCTION find_orphans(p_stalled_seconds double precision)
-RETURNS TABLE (suspect text, job_id bigint, worker_id bigint, attempts integer)
+RETURNS TABLE (job_id bigint, worker_id bigint, attempts integer)
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
 BEGIN
@@ -221,7 +226,7 @@ BEGIN
               AND l.classid::bigint = (worker_lock_class()::bigint & 4294967295)
               AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
         )
-        SELECT concat_ws(':', j.id, coalesce(j.worker_id, 0), j.attempts), j.id, j.worker_id, j.attempts
+        SELECT j.id, j.worker_id, j.attempts
         FROM procrastinate_jobs AS j
         LEFT JOIN procrastinate_workers AS w ON w.id = j.worker_id
         WHERE j.status = 'doing'
@@ -231,40 +236,38 @@ BEGIN
 END
 $$;
 
--- One look for jobs of dead workers. What was suspect at the caller's last look too is given back, counted as an
--- attempt; one that outlived p_rescues_max attempts is failed, since it may be what kills them. Anybody may look at
--- any time: a job is given back once, because its attempt is named.
-CREATE FUNCTION rescue_jobs(p_suspects text[], p_stalled_seconds double precision, p_rescues_max integer)
-RETURNS TABLE (suspect text, rescued boolean)
+-- Gives back an attempt of a dead worker, counted; one that outlived p_rescues_max attempts is failed, since it may be
+-- what kills them. For whoever saw it among the orphans twice. Anybody may call this at any time: a job is given back
+-- once, because its attempt is named. One job in a transaction: two would be locked in any order. Returns whether it
+-- was this call that gave it back; false also where the attempt is being ended right now.
+CREATE FUNCTION rescue_job(p_procrastinate_job_id bigint, p_worker_id bigint, p_attempts integer, p_rescues_max integer)
+RETURNS boolean
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
 DECLARE
-    o record;
     j procrastinate_jobs;
 BEGIN
-    FOR o IN SELECT * FROM find_orphans(p_stalled_seconds) LOOP
-        suspect := o.suspect;
-        rescued := false;
-        IF suspect = ANY (p_suspects) THEN
-            -- Locked: the attempt is being ended right now, so somebody lives after all.
-            SELECT * INTO j FROM procrastinate_jobs AS q
-            WHERE q.id = o.job_id AND q.status = 'doing' AND q.attempts = o.attempts
-              AND q.worker_id IS NOT DISTINCT FROM o.worker_id
-            FOR NO KEY UPDATE SKIP LOCKED;
-            rescued := FOUND;
-        END IF;
-        IF rescued AND j.abort_requested THEN
-            PERFORM move_job(j.id, 'aborted', true);
-        ELSIF rescued AND j.attempts + 1 - coalesce((j.args ->> 'tried')::integer, 0) >= p_rescues_max THEN
-            PERFORM move_job(j.id, 'failed', true);
-            UPDATE consolidation_jobs SET error_code = 'worker_died',
-                error = 'the worker died at attempt ' || j.attempts + 1 || ', and the job is given up'
-            WHERE procrastinate_job_id = j.id;
-        ELSIF rescued THEN
-            PERFORM move_job(j.id, 'todo', true);
-        END IF;
-        RETURN NEXT;
-    END LOOP;
+    PERFORM FROM threads AS t
+    WHERE t.id = (SELECT c.thread_id FROM consolidation_jobs AS c WHERE c.procrastinate_job_id = p_procrastinate_job_id)
+    FOR KEY SHARE;
+    SELECT * INTO j FROM procrastinate_jobs AS q
+    WHERE q.id = p_procrastinate_job_id AND q.status = 'doing' AND q.attempts = p_attempts
+      AND q.worker_id IS NOT DISTINCT FROM p_worker_id
+    FOR NO KEY UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    IF j.abort_requested THEN
+        PERFORM move_job(j.id, 'aborted', true);
+    ELSIF j.attempts + 1 - coalesce((j.args ->> 'tried')::integer, 0) >= p_rescues_max THEN
+        PERFORM move_job(j.id, 'failed', true);
+        UPDATE consolidation_jobs SET error_code = 'worker_died',
+            error = 'the worker died at attempt ' || j.attempts + 1 || ', and the job is given up'
+        WHERE procrastinate_job_id = j.id;
+    ELSE
+        PERFORM move_job(j.id, 'todo', true);
+    END IF;
+    RETURN true;
 END
 $$;
 
