@@ -15,6 +15,7 @@
 | gemini_tokens_total | operation, kind | tokens in (prompt) and out (output) |
 | retention_memories_deleted_total | | memories that the clean-up archived |
 | retention_batch_duration_seconds | | one transaction of the clean-up |
+| retention_memories | strength | memories left by this process's last clean-up: high, medium, low |
 | queue_jobs | queue, status | jobs that wait, run, or have failed (one process exports it) |
 | queue_oldest_job_age_seconds | queue | how long the oldest job waits that could run (one process exports it) |
 """
@@ -104,6 +105,9 @@ class Metrics:
         self.deleted = Counter("retention_memories_deleted_total", "Memories that the clean-up archived.", registry=own)
         self.batch_seconds = Histogram(
             "retention_batch_duration_seconds", "One transaction of the clean-up.", buckets=_SLOW, registry=own
+        )
+        self.strength = Gauge(
+            "retention_memories", "Memories by strength, after the last clean-up.", ("strength",), registry=own
         )
         self.queue = QueueGauges()
         self.registry.register(self.queue)
