@@ -3,6 +3,8 @@
 HippocampusError
 ├── UnknownJobTypeError        the job type has no consumer; the message lists those that have (also a ValueError)
 ├── JobFencedError             the job was given to another worker; drop what you did, it is not lost
+├── JobNotFoundError           no such job (also a LookupError)
+├── InstructionConflictError   somebody else changed the instruction; read it again, redo the change
 ├── WatermarkMovedError        another job consolidated this slice; nothing was written, run again
 ├── EmbeddingDimensionError    a vector has the wrong number of dimensions (also a ValueError)
 └── ProviderError              a model could not answer
@@ -14,6 +16,10 @@ HippocampusError
 """
 
 from __future__ import annotations
+
+import asyncpg
+
+from pulse import errors as pulse_errors
 
 
 class HippocampusError(Exception):
@@ -30,6 +36,14 @@ class JobFencedError(HippocampusError):
 
 class WatermarkMovedError(HippocampusError):
     """The thread's watermark is not where it was when the slice was read. Nothing was written."""
+
+
+class JobNotFoundError(HippocampusError, LookupError):
+    """There is no such job, or it belongs to another app."""
+
+
+class InstructionConflictError(HippocampusError):
+    """The instruction is not at the version that the change was made for. Nothing was changed."""
 
 
 class EmbeddingDimensionError(HippocampusError, ValueError):
@@ -98,3 +112,18 @@ class BlockedReplyError(PermanentProviderError):
 
 class MalformedReplyError(PermanentProviderError):
     """The reply breaks the schema, also after one repair try. `raw_reply` holds the last one whole."""
+
+
+_BY_SQLSTATE: dict[str, type[HippocampusError]] = {
+    "HP010": JobFencedError,
+    "HP011": WatermarkMovedError,
+    "HP012": UnknownJobTypeError,
+    "HP014": JobNotFoundError,
+    "HP016": InstructionConflictError,
+}
+
+
+def from_postgres(error: asyncpg.PostgresError) -> Exception | None:
+    """Return this tree's error, or the session engine's, for a database error; None where it is neither's."""
+    kind = _BY_SQLSTATE.get(error.sqlstate or "")
+    return pulse_errors.from_postgres(error) if kind is None else kind(str(error))

@@ -165,3 +165,41 @@ class Fact:
     valid_from: datetime | None = None
     valid_until: datetime | None = None
     recorded_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactVersion:
+    """One statement in the history of a fact.
+
+    Attributes:
+        outcome: ``current``; ``superseded`` by a newer one; ``less_sure`` than the current one, so never current;
+            ``out_of_order``: recorded after a newer one, true before it.
+        valid_from, valid_until: when it was true. recorded_at, superseded_at: when it was held.
+    """
+
+    fact_id: UUID
+    value: Any
+    confidence: float
+    outcome: Literal["current", "superseded", "less_sure", "out_of_order"]
+    valid_from: datetime
+    valid_until: datetime | None
+    recorded_at: datetime
+    superseded_at: datetime | None
+    thread_id: UUID | None
+    source_seqs: tuple[int, ...]
+    job_id: UUID | None
+    prompt_hash: str | None
+    model: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instruction:
+    """One version of a procedural memory: a rule or template that an app keeps for its agents."""
+
+    id: UUID
+    app_name: str
+    key: str
+    content: str
+    version: int  # 1, 2, ...; the newest is in force
+    metadata: Mapping[str, Any]
+    created_at: datetime

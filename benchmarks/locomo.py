@@ -1,0 +1,239 @@
+"""How much of the evidence for a question search finds, on a LoCoMo file: recall@5, @10, @20 and MRR by category.
+
+python benchmarks/locomo.py FILE.json [--provider bm25|local|minilm] [--vectors FILE.npz] [--dsn DSN]
+
+Each conversation becomes one user of a fresh database, each of its sessions a thread, each turn a message
+("Speaker: text caption"). No model of language reads or answers anything.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import re
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from hippocampus.records import EMBEDDING_DIMENSIONS, Vector
+from hippocampus.search import MemorySearch, SearchFilter, SearchWeights
+from pulse import database
+from pulse.events import Event
+from pulse.session_service import OpenSessionService
+
+if TYPE_CHECKING:
+    from hippocampus.providers.protocols import Embedder, EmbeddingTask
+
+APP = "locomo"
+CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: "adversarial"}
+DEPTHS = (5, 10, 20)
+TURNS = SearchFilter(sources=("message",), messages="all")
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question, its category, and the turns (session, number) that hold its answer."""
+
+    text: str
+    category: int
+    evidence: frozenset[tuple[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """Means over the questions of one category: the part of the evidence within each depth, and 1 / rank of the first."""
+
+    questions: int
+    at: tuple[float, ...]  # in the order of DEPTHS
+    mrr: float
+
+
+async def evaluate(
+    path: Path, embedder: Embedder | None, *, pool: database.Pool, weights: SearchWeights | None = None
+) -> dict[str, Recall]:
+    """Ingest a LoCoMo file into an empty database and search it with its own questions.
+
+    Returns:
+        By category's name, and under ``1-4`` over all questions but the adversarial ones.
+    """
+    search = MemorySearch(pool, embedder, weights=weights)
+    found: list[tuple[int, tuple[float, ...]]] = []
+    for conversation in json.loads(path.read_text(encoding="utf-8")):
+        user = conversation["sample_id"]
+        await ingest(pool, user, conversation["conversation"], embedder)
+        for question in questions(conversation["qa"]):
+            response = await search.search(
+                app_name=APP,
+                user_id=user,
+                query=question.text,
+                limit=max(DEPTHS),
+                narrow=TURNS,
+                record_access=False,
+            )
+            ranked = [(str(result.session_id), int(result.source_seqs[0])) for result in response.memories]
+            found.append((question.category, measure(ranked, question.evidence)))
+    table = {name: mean([m for c, m in found if c == number]) for number, name in CATEGORIES.items()}
+    table["1-4"] = mean([m for c, m in found if c in (1, 2, 3, 4)])
+    return table
+
+
+def questions(rows: Sequence[dict[str, Any]]) -> list[Question]:
+    """The questions that name evidence."""
+    found = []
+    for row in rows:
+        turns = re.findall(r"D(\d+):(\d+)", " ".join(row.get("evidence", [])))
+        if turns:
+            evidence = frozenset((f"session-{s}", int(n)) for s, n in turns)
+            found.append(Question(row["question"], row["category"], evidence))
+    return found
+
+
+def measure(ranked: Sequence[tuple[str, int]], evidence: frozenset[tuple[str, int]]) -> tuple[float, ...]:
+    """The part of the evidence within each depth, then 1 / rank of the first piece (0 where there is none)."""
+    ranks = [place for place, turn in enumerate(ranked, 1) if turn in evidence]
+    return (*(sum(rank <= depth for rank in ranks) / len(evidence) for depth in DEPTHS), 1 / ranks[0] if ranks else 0.0)
+
+
+def mean(measures: Sequence[tuple[float, ...]]) -> Recall:
+    """The means of `measure` over questions."""
+    sums = [sum(column) / max(len(measures), 1) for column in zip(*measures, strict=True)] or [0.0] * (len(DEPTHS) + 1)
+    return Recall(len(measures), tuple(sums[:-1]), sums[-1])
+
+
+async def ingest(pool: database.Pool, user: str, conversation: dict[str, Any], embedder: Embedder | None) -> None:
+    """Append the sessions of one conversation and give their messages vectors."""
+    sessions = OpenSessionService(pool)
+    names = [name for name in conversation if re.fullmatch(r"session_\d+", name)]
+    for name in sorted(names, key=lambda name: int(name[8:])):
+        session_id = name.replace("_", "-")
+        start = said_at(conversation[f"{name}_date_time"])
+        turns = conversation[name]
+        texts = [turn_text(turn) for turn in turns]
+        await sessions.create_session(APP, user, session_id=session_id)
+        events = [
+            Event(
+                author=turn["speaker"],
+                content={"text": text},
+                id=turn["dia_id"],
+                event_type="user_message" if turn["speaker"] == conversation["speaker_a"] else "assistant_message",
+                timestamp=(start + timedelta(seconds=30 * place)).timestamp(),
+            )
+            for place, (turn, text) in enumerate(zip(turns, texts, strict=True))
+        ]
+        for begin in range(0, len(events), 1000):
+            await sessions.append(APP, user, session_id, events[begin : begin + 1000])
+        if embedder is not None:
+            vectors = await embedder.embed(texts, "document")
+            await store_vectors(pool, user, session_id, [t["dia_id"] for t in turns], vectors, embedder.model)
+
+
+async def store_vectors(
+    pool: database.Pool, user: str, session_id: str, ids: list[str], vectors: list[Vector], model: str
+) -> None:
+    """Give the messages of one session their vectors."""
+    await pool.execute(
+        """UPDATE messages AS m SET embedding = v.embedding, embedding_model = $5
+           FROM unnest($3::text[], $4::vector[]) AS v (event_id, embedding), threads AS t
+           WHERE t.app_name = 'locomo' AND t.user_id = $1 AND t.session_id = $2
+             AND m.thread_id = t.id AND m.event_id = v.event_id""",
+        user,
+        session_id,
+        ids,
+        vectors,
+        model,
+    )
+
+
+def turn_text(turn: dict[str, Any]) -> str:
+    """A turn as one text: who, what, and what the shared picture shows."""
+    caption = turn.get("blip_caption")
+    return f"{turn['speaker']}: {turn['text']}" + (f" {caption}" if caption else "")
+
+
+def said_at(text: str) -> datetime:
+    """The moment of a session, such as "1:56 pm on 8 May, 2023"."""
+    return datetime.strptime(text.strip(), "%I:%M %p on %d %B, %Y").replace(tzinfo=UTC)
+
+
+class GivenVectors:
+    """An embedder over vectors that were computed elsewhere, padded with zeros: cosines stay as they are."""
+
+    model = "given"
+
+    def __init__(self, path: Path) -> None:
+        import numpy as np
+
+        given = np.load(path)
+        conversations = json.loads((path.parent / "locomo_dev.json").read_text(encoding="utf-8"))
+        self._by_text: dict[str, Vector] = {}
+        self._given = given
+        turns = dict(zip(given["turn_ids"].tolist(), given["turns"].astype(float).tolist(), strict=True))
+        asked = dict(zip(given["question_ids"].tolist(), given["questions"].astype(float).tolist(), strict=True))
+        for conversation in conversations:
+            name = conversation["sample_id"]
+            for key, session in conversation["conversation"].items():
+                if re.fullmatch(r"session_\d+", key):
+                    for turn in session:
+                        self._by_text[turn_text(turn)] = self._padded(turns[f"{name}/{turn['dia_id']}"])
+            for place, row in enumerate(conversation["qa"]):
+                self._by_text[row["question"].strip()] = self._padded(asked[f"{name}/q{place}"])
+
+    async def embed(self, texts: Sequence[str], task: EmbeddingTask) -> list[Vector]:
+        return [self._by_text[text] for text in texts]
+
+    async def close(self) -> None:
+        pass
+
+    @staticmethod
+    def _padded(vector: list[float]) -> Vector:
+        return vector + [0.0] * (EMBEDDING_DIMENSIONS - len(vector))
+
+
+@contextlib.asynccontextmanager
+async def fresh_database() -> AsyncIterator[str]:
+    """A migrated database on an embedded server of this run's own."""
+    from workers.embedded import EmbeddedServer
+    from workers.migrate import migrate
+
+    with tempfile.TemporaryDirectory(prefix="hippo-bench-", dir="/tmp") as folder:
+        Path(folder).chmod(0o711)
+        with EmbeddedServer(Path(folder) / "home") as server:
+            await migrate(server.dsn)
+            yield server.dsn
+
+
+def embedder_of(provider: str, path: Path, vectors: Path | None) -> Embedder | None:
+    """The embedder that a provider's name means."""
+    if provider == "minilm":
+        return GivenVectors(vectors or path.with_name(path.stem + "_minilm.npz"))
+    if provider == "local":
+        from hippocampus.providers.local_embedding import LocalEmbedder
+
+        return LocalEmbedder()
+    return None
+
+
+async def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("path", type=Path)
+    parser.add_argument("--provider", choices=("bm25", "local", "minilm"), default="local")
+    parser.add_argument("--vectors", type=Path, help="for minilm: the file of vectors")
+    arguments = parser.parse_args()
+    embedder = embedder_of(arguments.provider, arguments.path, arguments.vectors)
+    async with fresh_database() as dsn, await database.create_pool(dsn) as pool:
+        table = await evaluate(arguments.path, embedder, pool=pool)
+    print(f"{arguments.provider:<12} {'questions':>9}" + "".join(f"{f'recall@{d}':>11}" for d in DEPTHS) + f"{'MRR':>8}")
+    for name, recall in table.items():
+        print(f"{name:<12} {recall.questions:>9}" + "".join(f"{r:>11.3f}" for r in recall.at) + f"{recall.mrr:>8.3f}")
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

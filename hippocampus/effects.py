@@ -1,0 +1,162 @@
+"""Effects: what the models drew from a slice, ready to be stored in one call."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hippocampus.errors import EmbeddingDimensionError, MalformedReplyError, ProviderError
+from hippocampus.providers.protocols import Embedder, Generator
+from hippocampus.records import (
+    EMBEDDING_DIMENSIONS,
+    ExtractedFact,
+    ExtractedInsight,
+    Importance,
+    Origin,
+    Vector,
+)
+from hippocampus.slices import Slice, format_conversation
+from pulse.json_values import clean_text, escape_state
+
+#: How strong a memory is when it is new.
+SUMMARY_SCORE = 0.8
+EPISODIC_SCORE = 0.5
+INSIGHT_SCORES: dict[Importance, float] = {"high": 1.0, "medium": 0.7, "low": 0.4}
+
+_CONTENT_PREVIEW_CHARACTERS = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effects:
+    """The rows that a stage leaves, as the SQL types memory_input, message_vector and fact_input take them.
+
+    `vectorless` says that the embedding failed: texts are stored as they are, vectors follow by backfill.
+    """
+
+    origin: Origin | None = None
+    embedding_model: str | None = None
+    memories: list[tuple[Any, ...]] = field(default_factory=list)
+    message_vectors: list[tuple[int, Vector]] = field(default_factory=list)
+    facts: list[tuple[Any, ...]] = field(default_factory=list)
+    vectorless: bool = False
+
+
+async def replay(generator: Generator, embedder: Embedder, part: Slice) -> Effects:
+    """Draw a summary, keep the slice itself, and give vectors to both and to the slice's messages.
+
+    One generate call, one embedding call.
+
+    Raises:
+        ProviderError: the summary failed. A failed embedding is no error here: see `Effects.vectorless`.
+        EmbeddingDimensionError: the embedder's vectors don't fit the columns.
+    """
+    (summary,) = await generator.summarize([part.conversation])
+    text, whole = clean_text(summary.text), format_conversation(part.turns)
+    vectors = await _embed(embedder, [text, whole, *(turn.text for turn in part.turns)])
+    seqs = [turn.sequence_num for turn in part.turns]
+    when = part.turns[-1].occurred_at
+    return Effects(
+        origin=summary.origin,
+        embedding_model=embedder.model,
+        memories=[
+            ("summary", text, vectors[0], {"source": "fast_replay"}, SUMMARY_SCORE, seqs, when),
+            ("episodic", whole, vectors[1], {"source": "fast_replay"}, EPISODIC_SCORE, seqs, when),
+        ],
+        message_vectors=[(seq, vector) for seq, vector in zip(seqs, vectors[2:], strict=True) if vector is not None],
+        vectorless=None in vectors,
+    )
+
+
+async def reflect(generator: Generator, embedder: Embedder, part: Slice) -> Effects:
+    """Draw facts and insights from a slice; one generate call, one embedding call, none where nothing was found.
+
+    Raises:
+        ProviderError, EmbeddingDimensionError: as `replay`.
+    """
+    (reflection,) = await generator.reflect([part.conversation])
+    fact_texts = [clean_text(f"{fact.key}: {_value_text(fact.value)}") for fact in reflection.facts]
+    insight_texts = [clean_text(insight.content) for insight in reflection.insights]
+    vectors = await _embed(embedder, [*fact_texts, *insight_texts])
+    fact_vectors, insight_vectors = vectors[: len(fact_texts)], vectors[len(fact_texts) :]
+    return Effects(
+        origin=reflection.origin,
+        embedding_model=embedder.model,
+        memories=[
+            _insight_input(part, *item)
+            for item in zip(reflection.insights, insight_texts, insight_vectors, strict=True)
+        ],
+        facts=[_fact_input(part, *item) for item in zip(reflection.facts, fact_texts, fact_vectors, strict=True)],
+        vectorless=None in vectors,
+    )
+
+
+def check_vectors(vectors: Sequence[Vector], texts: Sequence[str], model: str) -> None:
+    """Raise where an embedder did not give one vector of the right size for each text.
+
+    Raises:
+        EmbeddingDimensionError: a vector has another number of dimensions than the columns.
+        MalformedReplyError: there are more or fewer vectors than texts.
+    """
+    for vector in vectors:
+        if len(vector) != EMBEDDING_DIMENSIONS:
+            raise EmbeddingDimensionError(
+                f"{model} gives vectors of {len(vector)} dimensions, but the columns hold {EMBEDDING_DIMENSIONS}:"
+                f" choose a model, or an output dimensionality, of {EMBEDDING_DIMENSIONS}; nothing was written"
+            )
+    if len(vectors) != len(texts):
+        raise MalformedReplyError(f"{model} gave {len(vectors)} vectors for {len(texts)} texts")
+
+
+def summary_result(summary: str, memory_id: Any) -> dict[str, Any]:
+    """Return what a job's result says about its summary: its id and its first 100 characters."""
+    shown = summary[:_CONTENT_PREVIEW_CHARACTERS]
+    return {"memory_id": str(memory_id), "content": shown + ("..." if len(summary) > len(shown) else "")}
+
+
+async def _embed(embedder: Embedder, texts: Sequence[str]) -> list[Vector | None]:
+    if not texts:
+        return []
+    try:
+        vectors = await embedder.embed(texts, "document")
+        check_vectors(vectors, texts, embedder.model)
+    except ProviderError:
+        # The text is not lost for want of a vector: it is stored without, and the backfill comes back for it.
+        return [None] * len(texts)
+    return list(vectors)
+
+
+def _insight_input(part: Slice, insight: ExtractedInsight, text: str, vector: Vector | None) -> tuple[Any, ...]:
+    return (
+        "semantic",
+        text,
+        vector,
+        {"source": "deep_reflection", "importance": insight.importance},
+        INSIGHT_SCORES[insight.importance],
+        list(insight.source_seqs),
+        _said_at(part, insight.source_seqs),
+    )
+
+
+def _fact_input(part: Slice, fact: ExtractedFact, text: str, vector: Vector | None) -> tuple[Any, ...]:
+    return (
+        fact.fact_type,
+        clean_text(fact.key),
+        escape_state(fact.value, where=f"the value of {fact.key!r}"),
+        text,
+        vector,
+        fact.confidence,
+        list(fact.source_seqs),
+        _said_at(part, fact.source_seqs),
+    )
+
+
+def _said_at(part: Slice, seqs: Sequence[int]) -> Any:
+    """When the last of these turns was said; the end of the slice where a provider names turns outside it."""
+    times = [turn.occurred_at for turn in part.turns if turn.sequence_num in seqs]
+    return times[-1] if times else part.turns[-1].occurred_at
+
+
+def _value_text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,111 @@
+"""Procedural memory: instructions under version control. A change adds a version; the newest is in force."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import asyncpg
+
+from hippocampus.errors import from_postgres
+from hippocampus.records import Instruction
+from pulse.errors import InvalidInputError
+from pulse.json_values import clean_text, escape_state, unescape
+from pulse.sql import load_queries
+
+if TYPE_CHECKING:
+    from pulse.database import Pool
+
+HISTORY_MAX = 1000
+_NAME_LENGTH_MAX = 255
+
+
+class InstructionStore:
+    """Writes and reads the instructions of apps.
+
+    Raises, from every method:
+        InvalidInputError: an argument is out of its bounds; nothing was changed.
+    """
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._queries = load_queries("hippocampus")
+
+    async def put(
+        self,
+        app_name: str,
+        key: str,
+        content: str,
+        *,
+        metadata: Mapping[str, Any] | None = None,
+        expected_version: int | None = None,
+    ) -> Instruction:
+        """Add a version and return it; where content and metadata are those of the newest, return that one.
+
+        Args:
+            expected_version: the newest version that the caller saw, 0 for none; None overrides whatever there is.
+
+        Raises:
+            InstructionConflictError: the newest version is another one; nothing was changed.
+        """
+        _check_names(app_name, key)
+        if clean_text(content) != content:
+            raise InvalidInputError("an instruction's content can hold neither U+0000 nor lone surrogates; remove them")
+        stored_metadata = escape_state(metadata or {}, where="metadata")
+        try:
+            row = await self._pool.fetchrow(
+                self._queries["put_instruction"], app_name, key, content, stored_metadata, expected_version
+            )
+        except asyncpg.PostgresError as error:
+            known = from_postgres(error)
+            if known is None:
+                raise
+            raise known from error
+        assert row is not None  # noqa: S101  # the function returns a row or raises
+        return _instruction(row)
+
+    async def get(self, app_name: str, key: str, version: int | None = None) -> Instruction | None:
+        """Read the newest version, or the given one; None where there is none."""
+        _check_names(app_name, key)
+        row = await self._pool.fetchrow(self._queries["get_instruction"], app_name, key, version)
+        return None if row is None else _instruction(row)
+
+    async def history(self, app_name: str, key: str, *, limit: int = 100) -> list[Instruction]:
+        """List the versions, the newest first; `limit` is 1 to 1,000."""
+        _check_names(app_name, key)
+        if not 1 <= limit <= HISTORY_MAX:
+            raise InvalidInputError(f"limit is 1 to {HISTORY_MAX}, not {limit}")
+        rows = await self._pool.fetch(self._queries["instruction_history"], app_name, key, limit)
+        return [_instruction(row) for row in rows]
+
+    async def rollback(
+        self, app_name: str, key: str, version: int, *, expected_version: int | None = None
+    ) -> Instruction:
+        """Put an old version in force again, as a new version; what came between stays in the history.
+
+        Raises:
+            LookupError: there is no such version.
+            InstructionConflictError: as `put`.
+        """
+        old = await self.get(app_name, key, version)
+        if old is None:
+            raise LookupError(f"instruction {key!r} of app {app_name!r} has no version {version}; see its history")
+        return await self.put(app_name, key, old.content, metadata=old.metadata, expected_version=expected_version)
+
+
+def _check_names(app_name: str, key: str) -> None:
+    for what, value in (("app_name", app_name), ("key", key)):
+        if not 1 <= len(value) <= _NAME_LENGTH_MAX or clean_text(value) != value:
+            raise InvalidInputError(f"{what} is 1 to {_NAME_LENGTH_MAX} characters without U+0000, not {value[:40]!r}")
+
+
+def _instruction(row: asyncpg.Record) -> Instruction:
+    return Instruction(
+        id=row["id"],
+        app_name=row["app_name"],
+        key=row["instruction_key"],
+        content=row["content"],
+        version=row["version"],
+        metadata=unescape(row["metadata"]),
+        created_at=row["created_at"],
+    )

@@ -1,0 +1,274 @@
+"""The memory service: what an agent's host asks of the memory, from its own process, with nothing but a pool.
+
+It enqueues and reads; the workers consolidate. Every reading method is one round trip, bounded to one app and user.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
+from uuid import UUID
+
+from hippocampus import jobs
+from hippocampus.errors import UnknownJobTypeError
+from hippocampus.records import (
+    ConsolidationJob,
+    Fact,
+    FactType,
+    FactVersion,
+    JobStatus,
+    JobType,
+    Memory,
+    MemoryType,
+)
+from hippocampus.retention_manager import MemoryRetentionManager, MemoryStats
+from hippocampus.search import MemorySearch, SearchFilter, SearchMemoryResponse
+from pulse.errors import InvalidInputError
+from pulse.json_values import unescape
+from pulse.sql import load_queries
+
+if TYPE_CHECKING:
+    import asyncpg
+
+    from hippocampus.providers.protocols import Embedder
+    from pulse.database import Pool
+
+PAGE_SIZE_MAX = 1000
+WAIT_SECONDS = 120.0
+
+ConsolidationType: TypeAlias = Literal["fast", "deep", "full"]
+
+#: What `add_session_to_memory` calls the job types; their own names are understood as well.
+CONSOLIDATION_TYPES: Mapping[str, JobType] = MappingProxyType(
+    {
+        "fast": JobType.FAST_REPLAY,
+        "deep": JobType.DEEP_REFLECTION,
+        "full": JobType.FULL_CONSOLIDATION,
+        **{job_type.value: job_type for job_type in JobType},
+    }
+)
+
+
+class AddedSession(TypedDict):
+    """What became of a session that was given to the memory."""
+
+    job_id: str
+    status: str
+    result: Mapping[str, Any]
+
+
+class OpenMemoryService:
+    """Gives sessions to the memory, searches it, lists what it holds, and looks after its jobs.
+
+    Raises, from every listing:
+        InvalidInputError: `limit` is not 1 to 1,000, or `offset` is negative.
+    """
+
+    def __init__(self, pool: Pool, embedder: Embedder | None, *, max_search_results: int = 10) -> None:
+        """Without an embedder, searches compare words alone."""
+        self._pool = pool
+        self._queries = load_queries("hippocampus")
+        self._search = MemorySearch(pool, embedder)
+        self._max_search_results = max_search_results
+
+    async def add_session_to_memory(
+        self,
+        app_name: str,
+        user_id: str,
+        session_id: str,
+        consolidation_type: ConsolidationType | JobType | str = "full",
+        *,
+        wait: bool = False,
+        timeout_seconds: float = WAIT_SECONDS,
+    ) -> AddedSession:
+        """Enqueue the consolidation of what is new in a session.
+
+        Args:
+            wait: until workers have done it; otherwise the job is returned as it waits.
+
+        Raises:
+            UnknownJobTypeError: no such type; nothing was enqueued.
+            SessionNotFoundError: no such session for this app and user; nothing was enqueued.
+            TimeoutError: no worker did it in time; it stays enqueued.
+        """
+        job_type = CONSOLIDATION_TYPES.get(consolidation_type)
+        if job_type is None:
+            raise UnknownJobTypeError(
+                f"unknown consolidation type {consolidation_type!r}: use {', '.join(CONSOLIDATION_TYPES)}"
+            )
+        job = await jobs.enqueue_session(self._pool, app_name, user_id, session_id, job_type)
+        if wait:
+            job = await jobs.wait(self._pool, job, timeout_seconds=timeout_seconds)
+        return {"job_id": str(job.id), "status": job.status.value, "result": job.result}
+
+    async def search_memory(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        query: str,
+        limit: int | None = None,
+        memory_type: MemoryType | None = None,
+        min_relevance: float = 0.0,
+    ) -> SearchMemoryResponse:
+        """Find what matches a query best among memories, facts and turns that are not yet consolidated.
+
+        Args:
+            limit: None for `max_search_results`.
+            memory_type: only memories of this type.
+
+        Raises:
+            as `hippocampus.search.MemorySearch.search`, which also narrows by session, time and metadata.
+        """
+        return await self._search.search(
+            app_name=app_name,
+            user_id=user_id,
+            query=query,
+            limit=self._max_search_results if limit is None else limit,
+            narrow=SearchFilter(
+                memory_types=None if memory_type is None else (memory_type,), min_relevance=min_relevance
+            ),
+        )
+
+    async def cleanup_memories(self, threshold: float | None = None, min_age_days: float | None = None) -> MemoryStats:
+        """Archive what became too weak; see `hippocampus.retention_manager`. None: each app's own policy."""
+        manager = MemoryRetentionManager(self._pool)
+        return await manager.cleanup_low_value_memories(threshold, min_age_days)
+
+    async def list_memories(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        memory_type: MemoryType | None = None,
+        session_id: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        limit: int = 50,
+        offset: int = 0,
+    ) -> list[Memory]:
+        """List a user's memories without their vectors, the strongest first, then the newest.
+
+        Args:
+            since, until: when the last of its turns was said, `until` exclusive.
+        """
+        _check_page(limit, offset)
+        rows = await self._pool.fetch(
+            self._queries["list_memories"],
+            app_name,
+            user_id,
+            memory_type,
+            session_id,
+            since,
+            until,
+            limit,
+            offset,
+        )
+        return [_memory(row) for row in rows]
+
+    async def list_facts(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        fact_type: FactType | None = None,
+        key: str | None = None,
+        as_of: datetime | None = None,
+        known_at: datetime | None = None,
+        limit: int = 50,
+        offset: int = 0,
+    ) -> list[Fact]:
+        """List what holds of a user, by type and key.
+
+        Args:
+            as_of: what was true then; None: what is true now.
+            known_at: as it was recorded by then; None: by now.
+        """
+        _check_page(limit, offset)
+        rows = await self._pool.fetch(
+            self._queries["list_facts"], app_name, user_id, fact_type, key, as_of, known_at, limit, offset
+        )
+        return [_fact(row) for row in rows]
+
+    async def fact_history(self, *, app_name: str, user_id: str, fact_type: FactType, key: str) -> list[FactVersion]:
+        """List every statement about one key: the current one, then the others by when they stood, newest first."""
+        rows = await self._pool.fetch(self._queries["fact_history"], app_name, user_id, fact_type, key)
+        return [_version(row) for row in rows]
+
+    async def get_job(self, job_id: UUID, *, app_name: str | None = None) -> ConsolidationJob:
+        """Look a job up; `JobNotFoundError` where there is none, or not in this app."""
+        return await jobs.get(self._pool, job_id, app_name=app_name)
+
+    async def list_jobs(
+        self,
+        *,
+        app_name: str | None = None,
+        user_id: str | None = None,
+        session_id: str | None = None,
+        status: JobStatus | None = None,
+        job_type: JobType | None = None,
+        before: UUID | None = None,
+        limit: int = 50,
+    ) -> list[ConsolidationJob]:
+        """List jobs, the newest first; `before` is the id of the last job of the page before."""
+        _check_page(limit, 0)
+        return await jobs.list_jobs(
+            self._pool,
+            app_name=app_name,
+            user_id=user_id,
+            session_id=session_id,
+            status=status,
+            job_type=job_type,
+            before=before,
+            limit=limit,
+        )
+
+    async def cancel_job(self, job_id: UUID, *, app_name: str | None = None) -> ConsolidationJob:
+        """Cancel a job; see `hippocampus.jobs.cancel`."""
+        return await jobs.cancel(self._pool, job_id, app_name=app_name)
+
+
+def _check_page(limit: int, offset: int) -> None:
+    if not 1 <= limit <= PAGE_SIZE_MAX or offset < 0:
+        raise InvalidInputError(f"limit is 1 to {PAGE_SIZE_MAX} and offset counts from 0, not {limit} and {offset}")
+
+
+def _memory(row: asyncpg.Record) -> Memory:
+    return Memory(
+        id=row["id"],
+        thread_id=row["thread_id"],
+        user_id=row["user_id"],
+        app_name=row["app_name"],
+        memory_type=row["memory_type"],
+        content=row["content"],
+        metadata=unescape(row["metadata"]),
+        retention_score=row["retention_score"],
+        access_count=row["access_count"],
+        from_seq=row["from_seq"],
+        upto_seq=row["upto_seq"],
+        created_at=row["created_at"],
+        occurred_at=row["occurred_at"],
+    )
+
+
+def _fact(row: asyncpg.Record) -> Fact:
+    return Fact(
+        id=row["id"],
+        thread_id=row["thread_id"],
+        user_id=row["user_id"],
+        app_name=row["app_name"],
+        fact_type=row["fact_type"],
+        key=row["key"],
+        value=unescape(row["value"]),
+        confidence=row["confidence"],
+        source_seqs=tuple(row["source_seqs"]),
+        valid_from=row["valid_from"],
+        valid_until=row["valid_until"],
+        recorded_at=row["recorded_at"],
+    )
+
+
+def _version(row: asyncpg.Record) -> FactVersion:
+    return FactVersion(**{**row, "value": unescape(row["value"]), "source_seqs": tuple(row["source_seqs"])})

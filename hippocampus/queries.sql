@@ -1,0 +1,160 @@
+-- Every statement that the memory runs.
+
+-- name: read_slice
+-- job, stage ('fast', 'deep'; null: the job's next), tokens at most, turns at most
+-- One row per message of the slice, ascending; one row without a message where there is none; none without the job.
+WITH asked AS (
+    SELECT j.id AS job_id, j.thread_id, j.job_type, j.status, j.attempts, j.result, j.started_at, j.created_at,
+           t.last_seq, s.stage, CASE s.stage WHEN 'fast' THEN t.fast_upto_seq ELSE t.deep_upto_seq END AS after_seq,
+           j.job_type = 'full_consolidation' AND s.stage = 'deep' AND t.fast_upto_seq < j.upto_seq AS is_behind
+    FROM consolidation_jobs AS j
+    JOIN threads AS t ON t.id = j.thread_id
+    CROSS JOIN LATERAL (SELECT coalesce($2::text, CASE
+        WHEN j.job_type = 'deep_reflection' OR j.result ? 'summary' THEN 'deep' ELSE 'fast' END) AS stage) AS s
+    WHERE j.id = $1
+), ahead AS (
+    SELECT m.sequence_num, m.author, m.role, m.content, m.occurred_at,
+           row_number() OVER (ORDER BY m.sequence_num) AS place,
+           sum(m.token_estimate) OVER (ORDER BY m.sequence_num) AS tokens
+    FROM asked CROSS JOIN LATERAL (
+        SELECT * FROM messages WHERE thread_id = asked.thread_id AND sequence_num > asked.after_seq
+        ORDER BY sequence_num LIMIT $4::integer + 1) AS m
+), fits AS (
+    SELECT *, lead(sequence_num) OVER (ORDER BY sequence_num) AS following,
+           place = 1 OR (tokens <= $3 AND place <= $4) AS within
+    FROM ahead
+)
+SELECT asked.*, f.sequence_num, f.author, f.role, f.content AS text, f.occurred_at, f.following
+FROM asked LEFT JOIN fits AS f ON f.within
+ORDER BY f.sequence_num
+
+-- name: lock_slice
+-- thread, stage, watermark as it was read
+SELECT lock_slice($1, $2, $3)
+
+-- name: store_slice
+-- thread, stage, new watermark, origin, memories, vectors of messages, facts, follow-up's type or null, backfill
+SELECT memory_ids, fact_ids, fact_outcomes, follow_up
+FROM store_slice($1, $2, $3, $4::slice_origin, $5::memory_input[], $6::message_vector[], $7::fact_input[], $8, $9)
+
+-- name: keep_job_result
+-- job, result so far
+UPDATE consolidation_jobs SET result = $2 WHERE id = $1
+
+-- name: enqueue_consolidation
+-- thread, job type
+SELECT job_id FROM enqueue_consolidation($1, $2)
+
+-- name: get_job
+-- job
+SELECT * FROM consolidation_jobs WHERE id = $1
+
+-- name: enqueue_session
+-- app, user, session id, job type; no row where there is no such session
+SELECT q.job_id
+FROM (SELECT id FROM threads WHERE app_name = $1 AND user_id = $2 AND session_id = $3) AS t
+CROSS JOIN LATERAL enqueue_consolidation(t.id, $4) AS q
+
+-- name: find_job
+-- job, app or null; also where it is archived
+SELECT j.id, j.thread_id, j.job_type, j.status, j.attempts, j.result, j.error, j.raw_reply, j.started_at,
+       j.completed_at, j.created_at
+FROM consolidation_jobs AS j JOIN threads AS t ON t.id = j.thread_id
+WHERE j.id = $1 AND ($2::text IS NULL OR t.app_name = $2)
+UNION ALL
+SELECT a.id, a.thread_id, a.job_type, a.status, a.attempts, a.result, a.error, a.raw_reply, a.started_at,
+       a.completed_at, a.created_at
+FROM consolidation_jobs_archive AS a
+WHERE a.id = $1 AND ($2::text IS NULL OR a.app_name = $2)
+LIMIT 1
+
+-- name: list_jobs
+-- app, user, session id, status, job type (each null: any), before this job (null: from the newest), limit
+SELECT j.id, j.thread_id, j.job_type, j.status, j.attempts, j.result, j.error, j.raw_reply, j.started_at,
+       j.completed_at, j.created_at
+FROM consolidation_jobs AS j JOIN threads AS t ON t.id = j.thread_id
+WHERE ($1::text IS NULL OR t.app_name = $1) AND ($2::text IS NULL OR t.user_id = $2)
+  AND ($3::text IS NULL OR t.session_id = $3) AND ($4::text IS NULL OR j.status = $4)
+  AND ($5::text IS NULL OR j.job_type = $5) AND ($6::uuid IS NULL OR j.id < $6)
+ORDER BY j.id DESC
+LIMIT $7
+
+-- name: cancel_job
+-- job
+SELECT procrastinate_cancel_job_v1(procrastinate_job_id, true, false) FROM consolidation_jobs WHERE id = $1
+
+-- name: list_memories
+-- app, user, memory type, session id, said since, said until (each null: any), limit, offset
+SELECT m.id, m.thread_id, m.user_id, m.app_name, m.memory_type, m.content, m.metadata, m.access_count, m.from_seq,
+       m.upto_seq, m.created_at, m.occurred_at, retention_score(m, p, n) AS retention_score
+FROM memories AS m
+CROSS JOIN app_policy($1) AS p
+CROSS JOIN engine_now() AS n
+LEFT JOIN threads AS t ON t.id = m.thread_id
+WHERE m.app_name = $1 AND m.user_id = $2 AND ($3::text IS NULL OR m.memory_type = $3)
+  AND ($4::text IS NULL OR t.session_id = $4)
+  AND ($5::timestamptz IS NULL OR m.occurred_at >= $5) AND ($6::timestamptz IS NULL OR m.occurred_at < $6)
+ORDER BY retention_score DESC, m.created_at DESC, m.id DESC
+LIMIT $7 OFFSET $8
+
+-- name: list_facts
+-- app, user, fact type, key (each null: any), true at, known at (null: now), limit, offset
+SELECT f.id, f.thread_id, $2::text AS user_id, $1::text AS app_name, f.fact_type, f.key, f.value, f.confidence,
+       f.source_seqs, f.valid_from, f.valid_until, f.recorded_at
+FROM facts_as_of($1, $2, coalesce($5, engine_now()), coalesce($6, engine_now())) AS f
+WHERE ($3::text IS NULL OR f.fact_type = $3) AND ($4::text IS NULL OR f.key = $4)
+ORDER BY f.fact_type, f.key
+LIMIT $7 OFFSET $8
+
+-- name: fact_history
+-- app, user, fact type, key; the current version first, then by when they stood
+SELECT * FROM (
+    SELECT id AS fact_id, thread_id, value, confidence, valid_from, valid_until, recorded_at,
+           NULL::timestamptz AS superseded_at, 'current' AS outcome, source_seqs, job_id, prompt_hash, model
+    FROM facts WHERE app_name = $1 AND user_id = $2 AND fact_type = $3 AND key = $4
+    UNION ALL
+    SELECT fact_id, thread_id, value, confidence, valid_from, valid_until, recorded_at, superseded_at, outcome,
+           source_seqs, job_id, prompt_hash, model
+    FROM fact_versions WHERE app_name = $1 AND user_id = $2 AND fact_type = $3 AND key = $4) AS h
+ORDER BY superseded_at DESC NULLS FIRST, valid_from DESC, recorded_at DESC
+
+-- name: put_instruction
+-- app, key, content, metadata, expected version or null
+SELECT * FROM put_instruction($1, $2, $3, $4, $5)
+
+-- name: get_instruction
+-- app, key, version (null: the newest)
+SELECT * FROM instructions
+WHERE app_name = $1 AND instruction_key = $2 AND ($3::integer IS NULL OR version = $3)
+ORDER BY version DESC LIMIT 1
+
+-- name: instruction_history
+-- app, key, limit
+SELECT * FROM instructions WHERE app_name = $1 AND instruction_key = $2 ORDER BY version DESC LIMIT $3
+
+-- name: list_vectorless
+-- limit; texts that may have a vector and have none, what was learned before what was said
+(SELECT 'memories' AS source, id, content FROM memories WHERE embedding IS NULL ORDER BY id LIMIT $1)
+UNION ALL
+(SELECT 'facts', id, content FROM facts WHERE embedding IS NULL ORDER BY id LIMIT $1)
+UNION ALL
+(SELECT 'messages', m.id, m.content
+ FROM messages AS m JOIN threads AS t ON t.id = m.thread_id
+ WHERE m.embedding IS NULL AND m.sequence_num <= t.fast_upto_seq AND m.content ~ '\S'
+ ORDER BY m.id LIMIT $1)
+LIMIT $1
+
+-- name: give_memory_vector
+-- id, content as it was embedded, vector, model
+UPDATE memories SET embedding = $3, embedding_model = $4 WHERE id = $1 AND content = $2 AND embedding IS NULL
+RETURNING id
+
+-- name: give_fact_vector
+-- id, content as it was embedded, vector, model
+UPDATE facts SET embedding = $3, embedding_model = $4 WHERE id = $1 AND content = $2 AND embedding IS NULL
+RETURNING id
+
+-- name: give_message_vector
+-- id, content as it was embedded, vector, model
+UPDATE messages SET embedding = $3, embedding_model = $4 WHERE id = $1 AND content = $2 AND embedding IS NULL
+RETURNING id

@@ -1,0 +1,10 @@
+-- What search and context windows run.
+
+-- name: search_memory
+-- app, user, query, embedding or null, its model, limit, sources, messages, memory types or null, session or null,
+-- since or null, until or null, metadata or null, least relevance, weights
+SELECT * FROM search_memory($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
+
+-- name: record_memory_access
+-- ids of memories
+SELECT record_memory_access($1)

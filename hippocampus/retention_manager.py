@@ -1,0 +1,293 @@
+"""Forgetting: which memories are strong, which are weak, and the clean-up that archives the weak ones.
+
+A score is computed when it is read (`hippocampus.retention_curves`); nothing stores one, so nothing goes through the
+table to bring scores up to date. The clean-up works in small batches, each in its own transaction: it can be killed
+between any two of them, and several may run at once.
+
+What a clean-up reports, to its caller after the run and to `on_batch` while it runs:
+
+    Batch        archived, seconds, by_app (how many of each app)
+    MemoryStats  what is left afterwards, cleaned_count, cleaned_by_app, batch_count, seconds, batch_seconds_max
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, TypedDict
+from uuid import UUID
+
+import asyncpg
+
+from hippocampus.policies import check_app_name, check_number
+from hippocampus.records import Memory
+from hippocampus.retention_curves import Curve
+from pulse.errors import InvalidInputError, from_postgres
+from pulse.sql import load_queries
+
+if TYPE_CHECKING:
+    from pulse.database import Pool
+
+#: Memories in one batch of the clean-up, and in one page of a preview, at most.
+BATCH_ROWS_MAX = 1000
+BATCH_ROWS = 500
+#: Ids in one call of `record_batch_access`, memories in one time slice, at most.
+ACCESS_IDS_MAX = 10_000
+TIME_SLICE_ROWS_MAX = 1000
+
+_FIRST_ID = UUID(int=0)
+
+
+class Distribution(TypedDict):
+    """How many memories are strong: `high` from 0.7, `medium` from 0.3, `low` below."""
+
+    high: int
+    medium: int
+    low: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryStats:
+    """What there is, from one snapshot; after a clean-up, what it left.
+
+    In a dry run `cleaned_count` and `cleaned_by_app` say what a clean-up would archive, and the rest counts it still.
+    """
+
+    total_memories: int
+    high_value_count: int  # score from 0.7
+    medium_value_count: int  # from 0.3
+    low_value_count: int  # below
+    avg_retention_score: float  # 0.0 where there are no memories
+    cleaned_count: int = 0
+    cleaned_by_app: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    batch_count: int = 0
+    seconds: float = 0.0  # of all batches
+    batch_seconds_max: float = 0.0  # the longest transaction
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """One transaction of a clean-up."""
+
+    archived: int  # may be 0: a batch also ends after 10,000 memories that stay
+    seconds: float
+    by_app: Mapping[str, int]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class WeakMemory:
+    """A memory that a clean-up would archive now, and why: its score is below the threshold at its age."""
+
+    id: UUID
+    app_name: str
+    user_id: str
+    memory_type: str
+    content: str
+    score: float
+    threshold: float
+    curve: Curve
+    decay_rate: float
+    age_days: float  # since it was recorded
+    idle_days: float  # since its last access
+    access_count: int
+    initial_score: float
+    created_at: datetime
+
+
+class MemoryRetentionManager:
+    """The scores of a database's memories, their accesses, and the clean-up.
+
+    Args:
+        pool: asyncpg pool made by `pulse.database.create_pool`.
+        decay_rate: per day, 0 to 100; None: each app's policy.
+        cleanup_threshold: 0 to 1; None: each app's policy. 0 archives nothing.
+        min_age_days: 0 to 36500; None: each app's policy.
+
+    Raises:
+        InvalidInputError: a number out of its range.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        decay_rate: float | None = None,
+        cleanup_threshold: float | None = None,
+        min_age_days: float | None = None,
+    ) -> None:
+        self._pool = pool
+        self.decay_rate = _optional("decay_rate", decay_rate, 100)
+        self.cleanup_threshold = _optional("cleanup_threshold", cleanup_threshold, 1)
+        self.min_age_days = _optional("min_age_days", min_age_days, 36500)
+
+    async def record_access(self, memory_id: UUID) -> bool:
+        """Count one access to a memory: it acts on the score at once. Return False if there is no such memory."""
+        return await self.record_batch_access([memory_id]) == 1
+
+    async def record_batch_access(self, memory_ids: Sequence[UUID]) -> int:
+        """Count one access to each memory, an id that is given twice once; return how many there were.
+
+        For what was used: what a search returned or a context holds. Looking after memories is no access.
+
+        Raises:
+            InvalidInputError: more than ACCESS_IDS_MAX ids.
+        """
+        if len(memory_ids) > ACCESS_IDS_MAX:
+            raise InvalidInputError(f"at most {ACCESS_IDS_MAX} memory_ids in one call, not {len(memory_ids)}")
+        if not memory_ids:
+            return 0
+        count: int = await self._pool.fetchval(_QUERIES["record_access"], list(memory_ids))
+        return count
+
+    async def get_retention_distribution(self, user_id: str | None = None, app_name: str | None = None) -> Distribution:
+        """Count strong, middling and weak memories: of one user, one app, or all."""
+        stats, _ = await self._stats(app_name, user_id)
+        return Distribution(high=stats.high_value_count, medium=stats.medium_value_count, low=stats.low_value_count)
+
+    async def cleanup_low_value_memories(
+        self,
+        threshold: float | None = None,
+        min_age_days: float | None = None,
+        dry_run: bool = False,
+        app_name: str | None = None,
+        *,
+        batch_rows: int = BATCH_ROWS,
+        on_batch: Callable[[Batch], None] | None = None,
+    ) -> MemoryStats:
+        """Archive every memory whose score is below the threshold and that is old enough, in bounded batches.
+
+        Args:
+            threshold: None: the manager's, else each app's policy.
+            min_age_days: None: the manager's, else each app's policy.
+            dry_run: change nothing; `preview` gives the rows themselves.
+            app_name: only this app.
+            batch_rows: at most this many memories in one transaction, 1 to 1,000.
+            on_batch: called after each batch, for progress and metrics.
+
+        Raises:
+            InvalidInputError: a number out of its range. Nothing was changed.
+        """
+        limits = self._limits(threshold, min_age_days)
+        if dry_run:
+            stats, weak = await self._stats(app_name, None, limits)
+            return dataclasses.replace(stats, cleaned_count=sum(weak.values()), cleaned_by_app=weak)
+        batches = await self._archive_all(app_name, limits, batch_rows, on_batch or _ignore)
+        stats, _ = await self._stats(app_name, None, limits)
+        by_app: Counter[str] = Counter()
+        for batch in batches:
+            by_app.update(batch.by_app)
+        return dataclasses.replace(
+            stats,
+            cleaned_count=sum(batch.archived for batch in batches),
+            cleaned_by_app=dict(by_app),
+            batch_count=len(batches),
+            seconds=sum(batch.seconds for batch in batches),
+            batch_seconds_max=max(batch.seconds for batch in batches),
+        )
+
+    async def preview(
+        self,
+        threshold: float | None = None,
+        min_age_days: float | None = None,
+        app_name: str | None = None,
+        *,
+        limit: int = BATCH_ROWS_MAX,
+        after: UUID | None = None,
+    ) -> list[WeakMemory]:
+        """Return the memories that a clean-up would archive now, and why, in the order of their ids.
+
+        At most `limit` (1 to 1,000); the next page begins `after` the last id of this one. It changes nothing.
+
+        Raises:
+            InvalidInputError: a number out of its range.
+        """
+        limits = self._limits(threshold, min_age_days)
+        rows = await self._call("weak_page", _app(app_name), limit, after or _FIRST_ID, *limits)
+        return [WeakMemory(**row) for row in rows]
+
+    async def get_episodic_memories_by_time_slice(
+        self, user_id: str, app_name: str, start_time: datetime, end_time: datetime, limit: int = 50
+    ) -> list[Memory]:
+        """Return a user's slices of conversation that were said between two moments, both included; newest first.
+
+        What counts is when a thing was said (`occurred_at`), not when it was recorded. Looking is no access.
+
+        Raises:
+            InvalidInputError: a time without a zone, an end before the start, a limit outside of 0 to 1,000.
+        """
+        if start_time.tzinfo is None or end_time.tzinfo is None:
+            raise InvalidInputError("start_time and end_time need a time zone, such as datetime.now(timezone.utc)")
+        if end_time < start_time:
+            raise InvalidInputError(f"end_time {end_time} is before start_time {start_time}")
+        if type(limit) is not int or not 0 <= limit <= TIME_SLICE_ROWS_MAX:
+            raise InvalidInputError(f"limit must be from 0 to {TIME_SLICE_ROWS_MAX}, not {limit!r:.80}")
+        rows = await self._call(
+            "time_slice", check_app_name(app_name), user_id, start_time, end_time, limit, self.decay_rate
+        )
+        return [Memory(**row) for row in rows]
+
+    def _limits(self, threshold: float | None, min_age_days: float | None) -> _Limits:
+        given = _optional("threshold", threshold, 1)
+        age = _optional("min_age_days", min_age_days, 36500)
+        return (
+            self.cleanup_threshold if given is None else given,
+            self.min_age_days if age is None else age,
+            self.decay_rate,
+        )
+
+    async def _archive_all(
+        self, app_name: str | None, limits: _Limits, batch_rows: int, on_batch: Callable[[Batch], None]
+    ) -> list[Batch]:
+        batches: list[Batch] = []
+        after: UUID | None = _FIRST_ID
+        while after is not None:
+            started = time.perf_counter()
+            [row] = await self._call("archive_batch", _app(app_name), batch_rows, after, *limits)
+            seconds = time.perf_counter() - started
+            batch = Batch(archived=row["archived"], seconds=seconds, by_app=row["by_app"])
+            batches.append(batch)
+            on_batch(batch)
+            after = row["last_id"]
+        return batches
+
+    async def _stats(
+        self, app_name: str | None, user_id: str | None, limits: _Limits | None = None
+    ) -> tuple[MemoryStats, dict[str, int]]:
+        """Return the figures, and how many of each app a clean-up would archive."""
+        rows = await self._call("stats", _app(app_name), user_id, *(limits or self._limits(None, None)))
+        total = sum(row["total"] for row in rows)
+        stats = MemoryStats(
+            total_memories=total,
+            high_value_count=sum(row["high"] for row in rows),
+            medium_value_count=sum(row["medium"] for row in rows),
+            low_value_count=sum(row["low"] for row in rows),
+            avg_retention_score=sum(row["score_sum"] for row in rows) / total if total else 0.0,
+        )
+        return stats, {row["app_name"]: row["weak"] for row in rows if row["weak"]}
+
+    async def _call(self, name: str, *arguments: object) -> list[asyncpg.Record]:
+        try:
+            return await self._pool.fetch(_QUERIES[name], *arguments)
+        except asyncpg.PostgresError as error:
+            raise from_postgres(error) or error from error
+
+
+# Threshold, minimum age in days, decay rate per day; None leaves it to each app's policy.
+_Limits = tuple[float | None, float | None, float | None]
+
+
+def _optional(name: str, value: float | None, highest: float) -> float | None:
+    return None if value is None else check_number(name, value, 0, highest)
+
+
+def _app(app_name: str | None) -> str | None:
+    return None if app_name is None else check_app_name(app_name)
+
+
+def _ignore(_: Batch) -> None:
+    pass
+
+
+_QUERIES = load_queries("hippocampus", "retention.sql")

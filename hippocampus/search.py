@@ -1,0 +1,337 @@
+"""Search over what a user said and what was learned from it: exact BM25 and vectors, fused in one statement.
+
+The statement is the SQL function ``search_memory``; see it for what counts as a match and how the parts are weighed.
+Telemetry: a query whose embedding failed is answered by text alone, the response says so in `degraded`, and the
+`on_degraded` hook is called with the error's class name.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import astuple, dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from uuid import UUID
+
+import asyncpg
+
+from hippocampus.errors import EmbeddingDimensionError, ProviderError
+from hippocampus.records import EMBEDDING_DIMENSIONS, MemoryType, Vector
+from pulse.errors import InvalidInputError, from_postgres
+from pulse.sql import load_queries
+
+if TYPE_CHECKING:
+    from hippocampus.providers.protocols import Embedder
+    from pulse.database import Pool
+
+Source: TypeAlias = Literal["memory", "fact", "message"]
+#: ``recent``: turns that fast_replay has not reached yet; ``all``: every turn; ``none``.
+MessageScope: TypeAlias = Literal["recent", "all", "none"]
+
+SOURCES: tuple[Source, ...] = ("memory", "fact", "message")
+LIMIT_MAX = 1000
+QUERY_LENGTH_MAX = 32_768
+
+#: A memory that is returned with at least this relevance counts as used.
+USED_RELEVANCE_MIN = 0.2
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchWeights:
+    """How much each part of a match counts. Not negative; only their ratios matter.
+
+    The defaults were tuned on conversations of two people over months; they equal ``default_search_weights()``.
+    """
+
+    bm25: float = 1.0  # the row's own words
+    context_bm25: float = 1.0  # its words and, fading, those of the three turns before and after it
+    similarity: float = 0.8  # cosine similarity of the vectors
+    context_similarity: float = 0.4  # the same over the turns around it
+    author: float = 0.3  # the query names the one who said it
+    recency: float = 0.05  # 1 now, a half for each 30 days
+    retention: float = 0.1  # memories: strength; facts: confidence
+
+    def __post_init__(self) -> None:
+        weights = astuple(self)
+        if min(weights) < 0 or not 0 < sum(weights) < float("inf"):
+            raise InvalidInputError(f"search weights are not negative, finite, and one of them is over 0: {self}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchFilter:
+    """Which rows may match; None and the defaults do not narrow.
+
+    Attributes:
+        sources: any of memory, fact, message.
+        messages: which turns are searched.
+        memory_types: only memories of these types, so neither facts nor messages.
+        session_id: only what was said in, or drawn from, this session.
+        since, until: when it was said, until exclusive.
+        metadata: rows whose metadata contain this (JSONB containment); facts have none.
+        min_relevance: 0 to 1, see `SearchMemoryResult.relevance_score`.
+    """
+
+    sources: Collection[Source] = SOURCES
+    messages: MessageScope = "recent"
+    memory_types: Collection[MemoryType] | None = None
+    session_id: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    metadata: Mapping[str, Any] | None = None
+    min_relevance: float = 0.0
+
+    def __post_init__(self) -> None:
+        if isinstance(self.sources, str) or not self.sources or not set(self.sources) <= set(SOURCES):
+            raise InvalidInputError(f"sources are one or more of {', '.join(SOURCES)}, not {self.sources!r}")
+        if self.messages not in ("recent", "all", "none"):
+            raise InvalidInputError(f"messages is recent, all or none, not {self.messages!r}")
+        if not 0 <= self.min_relevance <= 1:
+            raise InvalidInputError(f"min_relevance is 0 to 1, not {self.min_relevance}")
+        types = ("episodic", "semantic", "summary")
+        if self.memory_types is not None and (
+            isinstance(self.memory_types, str) or not self.memory_types or not set(self.memory_types) <= set(types)
+        ):
+            raise InvalidInputError(f"memory_types are one or more of {', '.join(types)}, not {self.memory_types!r}")
+        for name, moment in (("since", self.since), ("until", self.until)):
+            if moment is not None and moment.tzinfo is None:
+                raise InvalidInputError(f"{name} needs a time zone")
+
+
+EVERYTHING = SearchFilter()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatchScores:
+    """Why a row matched. Text scores are BM25; similarities are cosines, None where a vector is missing.
+
+    `text_rank` and `vector_rank` are the row's places by each alone, from 1; None where it has no such score.
+    """
+
+    bm25: float
+    context_bm25: float
+    similarity: float | None
+    context_similarity: float | None
+    author_match: bool
+    recency: float
+    retention: float
+    text_rank: int | None
+    vector_rank: int | None
+    matched_terms: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchMemoryResult:
+    """One row that matches.
+
+    Attributes:
+        memory_id: of the memory, the fact or the message.
+        memory_type: episodic, semantic or summary; of a fact its type; of a message its role.
+        relevance_score: 0 to 1, the same whatever else matches: the cosine similarity, or the weighted part of the
+            query's words that the row holds, whichever is greater.
+        score: 0 to 1, by which results are ordered: the weighted parts, normalised among the rows.
+        thread_id, session_id: where it was said; None where that session was deleted.
+        source_seqs: the turns that it is or was drawn from; with `from_seq` and `upto_seq` their range.
+    """
+
+    memory_id: UUID
+    content: str
+    memory_type: str
+    relevance_score: float
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    source: Source
+    score: float
+    why: MatchScores
+    thread_id: UUID | None = None
+    session_id: str | None = None
+    from_seq: int | None = None
+    upto_seq: int | None = None
+    source_seqs: tuple[int, ...] = ()
+    occurred_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchMemoryResponse:
+    """What a search found, the best first.
+
+    Attributes:
+        total_count: how many rows match, of which `memories` are the best; over 5,000 memories, how many were scored.
+        degraded: why only the text was searched although a vector was wanted; None where nothing failed.
+    """
+
+    memories: tuple[SearchMemoryResult, ...]
+    total_count: int
+    query: str
+    degraded: str | None = None
+
+
+class MemorySearch:
+    """Searches memories, facts and messages of one user of one app.
+
+    Args:
+        pool: of `pulse.database.create_pool`.
+        embedder: turns queries into vectors; without one, and without a given vector, only the text is searched.
+        weights: of the parts of a match.
+        on_degraded: called with a word for the reason whenever a query's embedding failed.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        embedder: Embedder | None = None,
+        *,
+        weights: SearchWeights | None = None,
+        on_degraded: Callable[[str], None] | None = None,
+    ) -> None:
+        self._pool = pool
+        self._embedder = embedder
+        self._weights = astuple(weights or SearchWeights())
+        self._on_degraded = on_degraded
+        self._queries = load_queries("hippocampus", "queries_search.sql")
+
+    async def search(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        query: str,
+        limit: int = 10,
+        narrow: SearchFilter = EVERYTHING,
+        query_embedding: Sequence[float] | None = None,
+        embedding_model: str | None = None,
+        record_access: bool = True,
+    ) -> SearchMemoryResponse:
+        """Find what matches the query best.
+
+        Args:
+            limit: 1 to 1,000.
+            query_embedding: of the query, by the model that `embedding_model` names (default: the embedder's). None:
+                the embedder makes it.
+            record_access: count memories that are returned with a relevance of at least `USED_RELEVANCE_MIN` as used.
+
+        Raises:
+            InvalidInputError: the query is blank, or an argument is out of its bounds.
+            EmbeddingDimensionError: the given vector has another number of dimensions than the columns.
+            SessionNotFoundError: the filter's session is not one of this user and app.
+        """
+        text = clean_query(query)
+        if not 1 <= limit <= LIMIT_MAX:
+            raise InvalidInputError(f"limit is 1 to {LIMIT_MAX}, not {limit}")
+        vector, degraded = await self.embed_query(text, query_embedding)
+        model = embedding_model or (self._embedder.model if self._embedder else None)
+        if query_embedding is not None and model is None:
+            raise InvalidInputError("a query_embedding needs embedding_model: two models are never mixed in one search")
+        rows = await self._fetch(
+            "search_memory",
+            app_name,
+            user_id,
+            text,
+            vector,
+            model,
+            limit,
+            list(narrow.sources),
+            narrow.messages,
+            None if narrow.memory_types is None else list(narrow.memory_types),
+            narrow.session_id,
+            narrow.since,
+            narrow.until,
+            None if narrow.metadata is None else dict(narrow.metadata),
+            narrow.min_relevance,
+            self._weights,
+        )
+        results = tuple(_result(row) for row in rows)
+        if record_access:
+            await self.record_access(
+                r.memory_id for r in results if r.source == "memory" and r.relevance_score >= USED_RELEVANCE_MIN
+            )
+        return SearchMemoryResponse(
+            memories=results, total_count=rows[0]["total"] if rows else 0, query=query, degraded=degraded
+        )
+
+    async def record_access(self, memory_ids: Any) -> int:
+        """Count one use of each memory, in one statement; returns how many there were."""
+        ids = sorted(set(memory_ids))
+        if not ids:
+            return 0
+        ((counted,),) = await self._fetch("record_memory_access", ids)
+        return int(counted)
+
+    async def embed_query(self, text: str, given: Sequence[float] | None) -> tuple[Vector | None, str | None]:
+        """Return the query's vector and why there is none although one was wanted.
+
+        Raises:
+            EmbeddingDimensionError: as `search`.
+        """
+        if given is not None:
+            return _checked(given), None
+        if self._embedder is None:
+            return None, None
+        try:
+            (vector,) = await self._embedder.embed([text], "query")
+        except ProviderError as error:
+            reason = f"the query could not be embedded ({type(error).__name__}, {error.code}): text alone was searched"
+            _log.warning("query_embedding_failed", extra={"error": type(error).__name__, "code": error.code})
+            if self._on_degraded is not None:
+                self._on_degraded(type(error).__name__)
+            return None, reason
+        return _checked(vector), None
+
+    async def _fetch(self, name: str, *arguments: Any) -> list[asyncpg.Record]:
+        try:
+            return await self._pool.fetch(self._queries[name], *arguments)
+        except asyncpg.PostgresError as error:
+            raise from_postgres(error) or error from error
+
+
+def clean_query(query: str) -> str:
+    """Return the query as the database can take it.
+
+    Raises:
+        InvalidInputError: it is blank, or longer than 32,768 characters.
+    """
+    text = query.replace("\0", " ").encode("utf-8", "replace").decode("utf-8").strip()
+    if not text:
+        raise InvalidInputError("the query is blank: say what to search for")
+    if len(text) > QUERY_LENGTH_MAX:
+        raise InvalidInputError(f"the query has {len(text)} characters, over the limit of {QUERY_LENGTH_MAX}")
+    return text
+
+
+def _checked(vector: Sequence[float]) -> Vector:
+    if len(vector) != EMBEDDING_DIMENSIONS:
+        raise EmbeddingDimensionError(
+            f"the query's vector has {len(vector)} dimensions, the stored ones have {EMBEDDING_DIMENSIONS}"
+        )
+    return list(vector)
+
+
+def _result(row: asyncpg.Record) -> SearchMemoryResult:
+    return SearchMemoryResult(
+        memory_id=row["id"],
+        content=row["content"],
+        memory_type=row["kind"],
+        relevance_score=row["relevance"],
+        metadata=row["metadata"],
+        source=row["source"],
+        score=row["score"],
+        why=MatchScores(
+            bm25=row["bm25"],
+            context_bm25=row["context_bm25"],
+            similarity=row["similarity"],
+            context_similarity=row["context_similarity"],
+            author_match=row["author_match"],
+            recency=row["recency"],
+            retention=row["retention"],
+            text_rank=row["text_rank"],
+            vector_rank=row["vector_rank"],
+            matched_terms=tuple(row["matched_terms"]),
+        ),
+        thread_id=row["thread_id"],
+        session_id=row["session_id"],
+        from_seq=row["from_seq"],
+        upto_seq=row["upto_seq"],
+        source_seqs=tuple(row["source_seqs"]),
+        occurred_at=row["occurred_at"],
+    )

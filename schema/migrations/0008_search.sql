@@ -1,0 +1,334 @@
+-- Search: one statement over memories, facts and messages, and what it means for a row to match.
+
+-- hnsw's settings exist once the library is loaded; the functions below set them.
+DO $$ BEGIN PERFORM vector_dims('[1]'::vector); END $$;
+
+-- How much each part of a match counts. The defaults were tuned on conversations; see docs/search.md.
+CREATE TYPE search_weights AS (
+    bm25               double precision,   -- the row's own words
+    context_bm25       double precision,   -- its words and, fading, those of the turns around it
+    similarity         double precision,   -- cosine similarity of the vectors
+    context_similarity double precision,   -- the same over the turns around it
+    author             double precision,   -- the query names the one who said it
+    recency            double precision,   -- 1 now, a half for each 30 days
+    retention          double precision    -- memories: strength; facts: confidence; messages: 1
+);
+
+CREATE FUNCTION default_search_weights() RETURNS search_weights
+LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path FROM CURRENT
+AS $$ SELECT ROW(1.0, 1.0, 0.8, 0.4, 0.3, 0.05, 0.1)::search_weights $$;
+
+-- The terms of a query: at most 128, so that one query is never a workload.
+CREATE FUNCTION query_terms(p_query text) RETURNS text[]
+LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path FROM CURRENT
+AS $$ SELECT (tsvector_to_array(search_document(left(p_query, 4000))))[1:128] $$;
+
+-- Matches a row that holds any of the terms.
+CREATE FUNCTION any_term(p_terms text[]) RETURNS tsquery
+LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path FROM CURRENT
+AS $$
+    SELECT coalesce(string_agg('''' || replace(replace(term, '\', '\\'), '''', '''''') || '''', '|'), '')::tsquery
+    FROM unnest(p_terms) AS term
+$$;
+
+-- How often each term stands in a document, in the order of the terms; NULL where none does.
+CREATE FUNCTION term_counts(p_document tsvector, p_terms text[]) RETURNS integer[]
+LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path FROM CURRENT
+AS $$
+    SELECT array_agg(coalesce(cardinality(l.positions), 0) ORDER BY t.place)
+    FROM unnest(p_terms) WITH ORDINALITY AS t (term, place)
+    LEFT JOIN unnest(p_document) AS l ON l.lexeme = t.term
+$$;
+
+-- A query's words between blanks, for whole-word comparison with the names of authors.
+CREATE FUNCTION plain_words(p_text text) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path FROM CURRENT
+AS $$ SELECT ' ' || lower(regexp_replace(left(p_text, 4000), '[^[:alnum:]]+', ' ', 'g')) || ' ' $$;
+
+CREATE FUNCTION memory_strength_now(p_initial double precision, p_rate double precision, p_accessed timestamptz, p_count integer)
+RETURNS double precision
+LANGUAGE sql STABLE PARALLEL SAFE SET search_path FROM CURRENT
+AS $$
+    SELECT p_initial * exp(-p_rate * greatest(extract(epoch FROM engine_now() - p_accessed), 0) / 86400 / (1 + ln(1 + p_count)))
+$$;
+
+-- Counts an access of each of these memories once, however often it is named. Ordered, so that two calls cannot
+-- wait for each other. Returns how many rows there were.
+CREATE FUNCTION record_memory_access(p_ids uuid[]) RETURNS integer
+LANGUAGE sql SET search_path FROM CURRENT
+AS $$
+    WITH locked AS MATERIALIZED (
+        SELECT id FROM memories WHERE id = ANY (p_ids) ORDER BY id FOR NO KEY UPDATE
+    ), touched AS (
+        UPDATE memories AS m SET access_count = m.access_count + 1, last_accessed_at = engine_now()
+        FROM locked WHERE m.id = locked.id
+        RETURNING 1
+    )
+    SELECT count(*)::integer FROM touched
+$$;
+
+-- The memories of a giant scope that are worth scoring: those that hold the query's rare terms, those whose vectors
+-- are nearest, the newest. `seen` holds, for the terms in order, in how many rows of the scope each stands: counted
+-- up to 2,000, beyond that from a sample.
+CREATE FUNCTION memory_candidates(
+    p_app_name text, p_user_id text, p_terms text[], p_embedding vector(1536), p_embedding_model text,
+    OUT ids uuid[], OUT seen double precision[], OUT total double precision, OUT mean_length double precision)
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
+SET hnsw.iterative_scan = 'relaxed_order' SET hnsw.ef_search = 200 SET hnsw.max_scan_tuples = 40000
+SET plan_cache_mode = force_custom_plan SET jit = off SET enable_seqscan = off
+AS $$
+DECLARE
+    c_counted constant integer := 2000;
+    v_rare     text[];
+    v_budget   double precision := 0;
+    v_sampled  integer;
+    v_in       double precision[];
+    t          record;
+BEGIN
+    SELECT count(*) INTO total FROM memories WHERE app_name = p_app_name AND user_id = p_user_id;
+    WITH sample AS MATERIALIZED (
+        SELECT search FROM memories WHERE app_name = p_app_name AND user_id = p_user_id
+        ORDER BY created_at DESC LIMIT 1000
+    ), terms AS (
+        SELECT t.place, (SELECT count(*) FROM sample WHERE search @@ any_term(ARRAY[t.term])) AS found
+        FROM unnest(p_terms) WITH ORDINALITY AS t (term, place)
+    )
+    SELECT (SELECT count(*) FROM sample), (SELECT avg(length(search)) FROM sample),
+           (SELECT array_agg(found ORDER BY place) FROM terms)
+    INTO v_sampled, mean_length, v_in;
+
+    seen := '{}';
+    FOR i IN 1 .. coalesce(cardinality(p_terms), 0) LOOP
+        seen[i] := v_in[i] * total / greatest(v_sampled, 1);
+        IF seen[i] < c_counted * 2 THEN
+            seen[i] := (SELECT greatest(count(*), 1) FROM (
+                SELECT FROM memories
+                WHERE search @@ any_term(p_terms[i:i]) AND app_name = p_app_name AND user_id = p_user_id
+                LIMIT c_counted * 2) AS counted);
+        END IF;
+    END LOOP;
+    FOR t IN SELECT term, found FROM unnest(p_terms, seen) AS u (term, found) ORDER BY found LOOP
+        EXIT WHEN v_budget > 0 AND v_budget + t.found > c_counted;
+        v_rare := v_rare || t.term;
+        v_budget := v_budget + t.found;
+    END LOOP;
+
+    SELECT array_agg(DISTINCT id) INTO ids FROM (
+        (SELECT id FROM memories
+         WHERE search @@ any_term(v_rare) AND app_name = p_app_name AND user_id = p_user_id LIMIT c_counted)
+        UNION ALL
+        (SELECT id FROM memories
+         WHERE p_embedding IS NOT NULL AND embedding_model = p_embedding_model
+           AND app_name = p_app_name AND user_id = p_user_id
+         ORDER BY embedding <=> p_embedding LIMIT 200)
+        UNION ALL
+        (SELECT id FROM memories WHERE app_name = p_app_name AND user_id = p_user_id
+         ORDER BY created_at DESC LIMIT 100)) AS found;
+END
+$$;
+
+-- What one user of one app said and what was learned from it, the best match first.
+--
+-- BM25 is exact: document frequencies, number and mean length of the rows are counted over the very rows that may
+-- match. The parts are normalised among them (text by the best row, similarity from the worst to the best), weighted
+-- and summed. A row without a vector of this model is judged by its text alone. Over more than 5,000 memories only
+-- `memory_candidates` are scored.
+--
+-- p_sources: any of 'memory', 'fact', 'message'. p_messages: 'recent' are those that fast_replay has not yet reached,
+-- 'all' every turn. p_session_id, p_since, p_until (exclusive), p_metadata, p_memory_types narrow the rows; facts have
+-- no metadata, and only memories have a memory type.
+-- relevance does not depend on the other rows: the cosine similarity, or the part of the query's words (by their
+-- weight) that the row holds, whichever is greater. total counts all rows that match.
+-- Errors: HP007 bad input, HP001 unknown session.
+CREATE FUNCTION search_memory(
+    p_app_name text, p_user_id text, p_query text,
+    p_embedding vector(1536) DEFAULT NULL, p_embedding_model text DEFAULT NULL, p_limit integer DEFAULT 10,
+    p_sources text[] DEFAULT '{memory,fact,message}', p_messages text DEFAULT 'recent',
+    p_memory_types text[] DEFAULT NULL, p_session_id text DEFAULT NULL,
+    p_since timestamptz DEFAULT NULL, p_until timestamptz DEFAULT NULL, p_metadata jsonb DEFAULT NULL,
+    p_min_relevance double precision DEFAULT 0, p_weights search_weights DEFAULT NULL)
+RETURNS TABLE (
+    source text, id uuid, kind text, content text, metadata jsonb, score double precision, relevance double precision,
+    bm25 double precision, context_bm25 double precision, similarity double precision,
+    context_similarity double precision, author_match boolean, recency double precision, retention double precision,
+    text_rank bigint, vector_rank bigint, matched_terms text[], thread_id uuid, session_id text,
+    from_seq bigint, upto_seq bigint, source_seqs bigint[], occurred_at timestamptz, total bigint)
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
+SET plan_cache_mode = force_custom_plan SET jit = off SET work_mem = '32MB'
+AS $$
+#variable_conflict use_column
+DECLARE
+    c_exact constant integer := 5000;
+    v_terms    text[] := query_terms(p_query);
+    v_any      tsquery := any_term(v_terms);
+    v_words    text := plain_words(p_query);
+    v_now      timestamptz := engine_now();
+    v_rate     double precision := (app_policy(p_app_name)).decay_rate;
+    w          search_weights := coalesce(p_weights, default_search_weights());
+    v_memories boolean := 'memory' = ANY (p_sources);
+    v_facts    boolean := 'fact' = ANY (p_sources) AND p_memory_types IS NULL AND p_metadata IS NULL;
+    v_messages boolean := 'message' = ANY (p_sources) AND p_memory_types IS NULL AND p_messages <> 'none';
+    v_thread   uuid;
+    v_giant    boolean := false;
+    near       record;
+BEGIN
+    IF btrim(p_query) = '' OR p_query IS NULL THEN
+        RAISE EXCEPTION 'the query is blank: say what to search for' USING ERRCODE = 'HP007';
+    ELSIF p_limit NOT BETWEEN 1 AND 1000 THEN
+        RAISE EXCEPTION 'limit is 1 to 1000, not %', p_limit USING ERRCODE = 'HP007';
+    ELSIF NOT p_sources <@ '{memory,fact,message}' OR p_messages NOT IN ('recent', 'all', 'none') THEN
+        RAISE EXCEPTION 'sources are memory, fact and message; messages is recent, all or none' USING ERRCODE = 'HP007';
+    END IF;
+    IF p_session_id IS NOT NULL THEN
+        SELECT t.id INTO v_thread FROM threads AS t
+        WHERE t.app_name = p_app_name AND t.user_id = p_user_id AND t.session_id = p_session_id;
+        IF NOT FOUND THEN
+            RAISE EXCEPTION 'there is no session % for app % and user %',
+                quote_nullable(p_session_id), quote_nullable(p_app_name), quote_nullable(p_user_id)
+                USING ERRCODE = 'HP001';
+        END IF;
+    END IF;
+    IF v_memories AND v_thread IS NULL THEN
+        SELECT count(*) > c_exact INTO v_giant FROM (
+            SELECT FROM memories AS m WHERE m.app_name = p_app_name AND m.user_id = p_user_id LIMIT c_exact + 1) AS counted;
+    END IF;
+    SELECT NULL::uuid[] AS ids, NULL::double precision[] AS seen, NULL::double precision AS total,
+           NULL::double precision AS mean_length INTO near;
+    IF v_giant THEN
+        SELECT * INTO near FROM memory_candidates(p_app_name, p_user_id, v_terms, p_embedding, p_embedding_model);
+    END IF;
+
+    RETURN QUERY
+    WITH docs AS MATERIALIZED (
+        SELECT 'memory' AS source, m.id, m.thread_id, NULL::bigint AS place, length(m.search) AS length,
+               CASE WHEN m.search @@ v_any THEN term_counts(m.search, v_terms) END AS counts,
+               CASE WHEN m.embedding_model = p_embedding_model THEN 1 - (m.embedding <=> p_embedding) END AS similarity,
+               false AS author_match, m.occurred_at,
+               memory_strength_now(m.initial_score, v_rate, m.last_accessed_at, m.access_count) AS retention
+        FROM memories AS m
+        WHERE v_memories AND m.app_name = p_app_name AND m.user_id = p_user_id
+          AND (near.ids IS NULL OR m.id = ANY (near.ids))
+          AND (p_memory_types IS NULL OR m.memory_type = ANY (p_memory_types))
+          AND (v_thread IS NULL OR m.thread_id = v_thread)
+          AND (p_since IS NULL OR m.occurred_at >= p_since) AND (p_until IS NULL OR m.occurred_at < p_until)
+          AND (p_metadata IS NULL OR m.metadata @> p_metadata)
+        UNION ALL
+        SELECT 'fact', f.id, f.thread_id, NULL, length(f.search),
+               CASE WHEN f.search @@ v_any THEN term_counts(f.search, v_terms) END,
+               CASE WHEN f.embedding_model = p_embedding_model THEN 1 - (f.embedding <=> p_embedding) END,
+               false, f.valid_from, f.confidence
+        FROM facts AS f
+        WHERE v_facts AND f.app_name = p_app_name AND f.user_id = p_user_id
+          AND (f.valid_until IS NULL OR f.valid_until > v_now)
+          AND (v_thread IS NULL OR f.thread_id = v_thread)
+          AND (p_since IS NULL OR f.valid_from >= p_since) AND (p_until IS NULL OR f.valid_from < p_until)
+        UNION ALL
+        SELECT 'message', g.id, g.thread_id, g.sequence_num, length(g.search),
+               CASE WHEN g.search @@ v_any THEN term_counts(g.search, v_terms) END,
+               CASE WHEN g.embedding_model = p_embedding_model THEN 1 - (g.embedding <=> p_embedding) END,
+               g.author NOT IN ('user', 'model', 'assistant', 'tool', 'agent')
+                   AND strpos(v_words, plain_words(g.author)) > 0,
+               g.occurred_at, 1.0
+        FROM threads AS t JOIN messages AS g ON g.thread_id = t.id
+        WHERE v_messages AND t.app_name = p_app_name AND t.user_id = p_user_id
+          AND g.app_name = p_app_name AND g.user_id = p_user_id
+          AND (p_messages = 'all' OR t.fast_upto_seq < t.last_seq AND g.sequence_num > t.fast_upto_seq)
+          AND (v_thread IS NULL OR t.id = v_thread)
+          AND (p_since IS NULL OR g.occurred_at >= p_since) AND (p_until IS NULL OR g.occurred_at < p_until)
+          AND (p_metadata IS NULL OR g.metadata @> p_metadata)
+    ), corpus AS (
+        SELECT count(*) FILTER (WHERE near.ids IS NULL OR docs.source <> 'memory') + coalesce(near.total, 0) AS size,
+               greatest(coalesce(near.mean_length, avg(docs.length)), 1) AS mean_length
+        FROM docs
+    ), frequencies AS (
+        SELECT t.place, coalesce(near.seen[t.place], 0) + count(d.id) AS seen
+        FROM unnest(v_terms) WITH ORDINALITY AS t (term, place)
+        LEFT JOIN docs AS d ON d.counts[t.place] > 0 AND (near.ids IS NULL OR d.source <> 'memory')
+        GROUP BY t.place
+    ), weighed AS MATERIALIZED (
+        SELECT array_agg(ln(1 + (c.size - least(f.seen, c.size) + 0.5) / (f.seen + 0.5)) ORDER BY f.place) AS idf,
+               sum(ln(1 + (c.size - least(f.seen, c.size) + 0.5) / (f.seen + 0.5))) AS whole
+        FROM frequencies AS f, corpus AS c
+    ), around AS (
+        SELECT d.*,
+               lag(counts, 1) OVER thread AS b1, lag(counts, 2) OVER thread AS b2, lag(counts, 3) OVER thread AS b3,
+               lead(counts, 1) OVER thread AS a1, lead(counts, 2) OVER thread AS a2, lead(counts, 3) OVER thread AS a3,
+               length + 0.5 * (lag(length, 1, 0) OVER thread + lead(length, 1, 0) OVER thread)
+                      + 0.25 * (lag(length, 2, 0) OVER thread + lead(length, 2, 0) OVER thread)
+                      + 0.125 * (lag(length, 3, 0) OVER thread + lead(length, 3, 0) OVER thread) AS context_length,
+               CASE WHEN place IS NULL THEN similarity ELSE
+                   (0.5 * (coalesce(lag(similarity, 1) OVER thread, 0) + coalesce(lead(similarity, 1) OVER thread, 0))
+                    + 0.25 * (coalesce(lag(similarity, 2) OVER thread, 0) + coalesce(lead(similarity, 2) OVER thread, 0))
+                    + 0.125 * (coalesce(lag(similarity, 3) OVER thread, 0) + coalesce(lead(similarity, 3) OVER thread, 0)))
+                   / 1.75 END AS context_similarity
+        FROM docs AS d
+        WINDOW thread AS (PARTITION BY d.source, CASE WHEN place IS NULL THEN d.id ELSE d.thread_id END ORDER BY place)
+    ), spread AS (
+        SELECT a.*, avg(context_length) FILTER (WHERE a.source = 'message') OVER () AS mean_context_length
+        FROM around AS a
+    ), parts AS MATERIALIZED (
+        SELECT s.source, s.id, s.counts, s.similarity, s.context_similarity, s.author_match, s.occurred_at, s.retention,
+               coalesce((SELECT sum(idf * tf * 2.2 / (tf + 1.2 * (0.7 + 0.3 * s.length / c.mean_length)))
+                         FROM unnest(s.counts, v.idf) AS u (tf, idf) WHERE tf > 0), 0) AS bm25,
+               CASE WHEN coalesce(b1, b2, b3, a1, a2, a3) IS NOT NULL THEN
+                   (SELECT sum(idf * tf * 2.2 / (tf + 1.2 * (0.7 + 0.3 * s.context_length / s.mean_context_length)))
+                    FROM (SELECT idf, coalesce(own, 0) + 0.5 * (coalesce(p1, 0) + coalesce(n1, 0))
+                                 + 0.25 * (coalesce(p2, 0) + coalesce(n2, 0))
+                                 + 0.125 * (coalesce(p3, 0) + coalesce(n3, 0)) AS tf
+                          FROM unnest(s.counts, b1, b2, b3, a1, a2, a3, v.idf)
+                               AS u (own, p1, p2, p3, n1, n2, n3, idf)) AS around
+                    WHERE tf > 0)
+               END AS context_bm25,
+               v.whole
+        FROM spread AS s, corpus AS c, weighed AS v
+    ), extremes AS (
+        SELECT nullif(max(bm25), 0) AS text, nullif(max(coalesce(context_bm25, bm25)), 0) AS context,
+               min(similarity) AS far, nullif(max(similarity) - min(similarity), 0) AS span,
+               min(context_similarity) FILTER (WHERE source = 'message' ) AS context_far,
+               nullif(max(context_similarity) FILTER (WHERE source = 'message')
+                      - min(context_similarity) FILTER (WHERE source = 'message'), 0) AS context_span
+        FROM parts
+    ), normal AS (
+        SELECT p.*,
+               coalesce(p.bm25 / x.text, 0) AS n_text,
+               coalesce(coalesce(p.context_bm25, p.bm25) / x.context, 0) AS n_context,
+               (p.similarity - x.far) / x.span AS n_vector,
+               CASE WHEN p.source = 'message' THEN (p.context_similarity - x.context_far) / x.context_span END AS n_around,
+               power(0.5, greatest(extract(epoch FROM v_now - p.occurred_at), 0)::double precision / (30 * 86400)) AS fresh,
+               greatest(p.similarity, least(p.bm25 / nullif(p.whole, 0), 1), 0) AS relevance
+        FROM parts AS p, extremes AS x
+    ), scored AS (
+        SELECT n.*,
+               (w.bm25 * n_text + w.context_bm25 * n_context
+                + w.similarity * coalesce(n_vector, n_text)
+                + w.context_similarity * coalesce(n_around, n_vector, n_context)
+                + w.author * n.author_match::integer * greatest(n_text, n_context, n_vector)
+                + w.recency * fresh + w.retention * n.retention)
+               / nullif(w.bm25 + w.context_bm25 + w.similarity + w.context_similarity
+                        + w.author + w.recency + w.retention, 0) AS score,
+               CASE WHEN n.bm25 > 0 THEN rank() OVER (ORDER BY n.bm25 DESC) END AS text_rank,
+               CASE WHEN n.similarity IS NOT NULL
+                    THEN rank() OVER (ORDER BY n.similarity DESC NULLS LAST) END AS vector_rank,
+               count(*) OVER () AS total
+        FROM normal AS n
+        WHERE (n.bm25 > 0 OR n.context_bm25 > 0 OR n.similarity > 0) AND n.relevance >= p_min_relevance
+    ), best AS (
+        SELECT * FROM scored ORDER BY score DESC, occurred_at DESC, id LIMIT p_limit
+    )
+    SELECT b.source, b.id, coalesce(m.memory_type, f.fact_type, g.role)::text, coalesce(m.content, f.content, g.content),
+           coalesce(m.metadata, g.metadata, jsonb_build_object('key', f.key, 'value', f.value, 'confidence', f.confidence)),
+           b.score, b.relevance, b.bm25, coalesce(b.context_bm25, b.bm25), b.similarity, b.context_similarity,
+           b.author_match, b.fresh, b.retention, b.text_rank, b.vector_rank,
+           coalesce((SELECT array_agg(term ORDER BY place)
+                     FROM unnest(v_terms, b.counts) WITH ORDINALITY AS u (term, tf, place) WHERE tf > 0), '{}'),
+           t.id, t.session_id, coalesce(m.from_seq, f.from_seq, g.sequence_num),
+           coalesce(m.upto_seq, f.upto_seq, g.sequence_num),
+           coalesce(m.source_seqs, f.source_seqs, ARRAY[g.sequence_num]), b.occurred_at, b.total
+    FROM best AS b
+    LEFT JOIN memories AS m ON b.source = 'memory' AND m.id = b.id
+    LEFT JOIN facts AS f ON b.source = 'fact' AND f.id = b.id
+    LEFT JOIN messages AS g ON b.source = 'message' AND g.id = b.id
+    LEFT JOIN threads AS t ON t.id = coalesce(m.thread_id, f.thread_id, g.thread_id)
+    ORDER BY b.score DESC, b.occurred_at DESC, b.id;
+END
+$$;

@@ -1,0 +1,272 @@
+-- Forgetting: strength is computed when it is read, and what became too weak is archived in small batches.
+--
+-- The functions of one expression here have no pinned search_path, on purpose: a function with a SET clause is never
+-- inlined, and costs 20 times more per row. Their bodies follow RETURN, so every name in them was bound when they were
+-- made, and a caller's search_path changes nothing.
+
+-- A memory's score between 0 and 1, by one of two curves:
+--   strength: initial_score * exp(-decay_rate * days / (1 + ln(1 + access_count)))
+--   classic:  min(1, exp(-decay_rate * days) * (1 + ln(1 + access_count)) / 5)
+-- days are those since the last access, with their fraction. Defined for every input: an unknown or future access
+-- counts as one just now, a missing or negative count as 0, an unknown rate as 0.1, a negative one as 0.
+-- The bounds 1e-100, 1e6 and 200 keep every step from underflow and overflow, which are errors in PostgreSQL and would
+-- end a whole clean-up; exp(-200) and 0 are the same to anybody.
+-- Each argument that may be costly (p_now) stands once in the body; otherwise it could not be inlined.
+CREATE FUNCTION retention_score(
+    p_curve text, p_initial_score double precision, p_access_count integer, p_last_accessed_at timestamptz,
+    p_decay_rate double precision, p_now timestamptz)
+RETURNS double precision
+LANGUAGE sql STABLE PARALLEL SAFE
+RETURN least(1,
+    CASE p_curve WHEN 'classic' THEN (1 + ln(1::double precision + greatest(p_access_count, 0))) / 5
+                 ELSE greatest(coalesce(p_initial_score, 0.5), 1e-100) END
+    * exp(-least(200,
+        least(greatest(coalesce(p_decay_rate, 0.1), 1e-100), 1e6)
+        * greatest(date_part('epoch', p_now) - date_part('epoch', p_last_accessed_at), 0) / 86400
+        / CASE p_curve WHEN 'classic' THEN 1
+                       ELSE 1 + ln(1::double precision + greatest(p_access_count, 0)) END)));
+
+-- The classic score: 0.2 for a fresh memory that nobody read, 1 for a fresh one after 54 accesses.
+CREATE FUNCTION calculate_retention_score(
+    p_access_count integer, p_last_accessed_at timestamptz, p_decay_rate double precision DEFAULT 0.1)
+RETURNS double precision
+LANGUAGE sql STABLE PARALLEL SAFE
+RETURN retention_score('classic', NULL, p_access_count, p_last_accessed_at, p_decay_rate, engine_now());
+
+-- The forgetting curve with a memory's own strength in it: importance sets where it begins, each access starts it
+-- anew and makes it flatter.
+CREATE FUNCTION memory_strength(
+    p_initial_score double precision, p_access_count integer, p_last_accessed_at timestamptz,
+    p_decay_rate double precision DEFAULT 0.1)
+RETURNS double precision
+LANGUAGE sql STABLE PARALLEL SAFE
+RETURN retention_score('strength', p_initial_score, p_access_count, p_last_accessed_at, p_decay_rate, engine_now());
+
+-- A memory's score under a policy. Over many rows, take the policy and the clock once, in FROM:
+--   SELECT m.id, retention_score(m, p, n) FROM memories AS m, app_policy('shop') AS p, engine_now() AS n
+CREATE FUNCTION retention_score(m memories, p app_policies, p_now timestamptz DEFAULT engine_now())
+RETURNS double precision
+LANGUAGE sql STABLE PARALLEL SAFE
+RETURN retention_score(p.retention_curve, m.initial_score, m.access_count, m.last_accessed_at, p.decay_rate, p_now);
+
+-- Checks what a caller of the clean-up sets in place of the apps' policies; NULL: each app's own. Errors: HP007.
+CREATE FUNCTION check_cleanup_arguments(
+    p_threshold double precision, p_min_age_days double precision, p_decay_rate double precision, p_limit integer)
+RETURNS void
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
+AS $$
+BEGIN
+    IF NOT p_threshold BETWEEN 0 AND 1 THEN
+        RAISE EXCEPTION 'threshold must be from 0 to 1, not %', p_threshold USING ERRCODE = 'HP007';
+    ELSIF NOT p_min_age_days BETWEEN 0 AND 36500 THEN
+        RAISE EXCEPTION 'min_age_days must be from 0 to 36500, not %', p_min_age_days USING ERRCODE = 'HP007';
+    ELSIF NOT p_decay_rate BETWEEN 0 AND 100 THEN
+        RAISE EXCEPTION 'decay_rate must be from 0 to 100, not %', p_decay_rate USING ERRCODE = 'HP007';
+    ELSIF p_limit IS NULL OR NOT p_limit BETWEEN 1 AND 1000 THEN
+        RAISE EXCEPTION 'limit must be from 1 to 1000, not %', coalesce(p_limit::text, 'NULL') USING ERRCODE = 'HP007';
+    ELSIF NOT EXISTS (SELECT FROM app_policies WHERE app_name = '*') THEN
+        RAISE EXCEPTION 'app_policies has no row ''*'', the policy of every app without one: insert it'
+            USING ERRCODE = 'HP007';
+    END IF;
+END
+$$;
+
+-- The dry run: the memories that a clean-up would archive now, and why, in the order of their ids.
+-- At most p_limit rows; the next page begins after the last id of this one.
+CREATE FUNCTION weak_memories(
+    p_app_name text DEFAULT NULL, p_limit integer DEFAULT 1000,
+    p_after uuid DEFAULT '00000000-0000-0000-0000-000000000000', p_threshold double precision DEFAULT NULL,
+    p_min_age_days double precision DEFAULT NULL, p_decay_rate double precision DEFAULT NULL)
+RETURNS TABLE (id uuid, app_name varchar, user_id varchar, memory_type varchar, content text, score double precision,
+               threshold double precision, curve text, decay_rate double precision, age_days double precision,
+               idle_days double precision, access_count integer, initial_score double precision,
+               created_at timestamptz)
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_now timestamptz := engine_now();
+BEGIN
+    PERFORM check_cleanup_arguments(p_threshold, p_min_age_days, p_decay_rate, p_limit);
+    RETURN QUERY
+        SELECT m.id, m.app_name, m.user_id, m.memory_type, m.content, s.score, s.threshold, s.curve, s.decay_rate,
+               (date_part('epoch', v_now) - date_part('epoch', m.created_at)) / 86400,
+               (date_part('epoch', v_now) - date_part('epoch', m.last_accessed_at)) / 86400,
+               m.access_count, m.initial_score, m.created_at
+        FROM memories AS m
+        JOIN app_policies AS rest ON rest.app_name = '*'
+        LEFT JOIN app_policies AS own ON own.app_name = m.app_name
+        CROSS JOIN LATERAL (SELECT
+            retention_score(coalesce(own.retention_curve, rest.retention_curve), m.initial_score, m.access_count,
+                            m.last_accessed_at, coalesce(p_decay_rate, own.decay_rate, rest.decay_rate), v_now),
+            coalesce(p_threshold, own.cleanup_threshold, rest.cleanup_threshold),
+            coalesce(own.retention_curve, rest.retention_curve),
+            coalesce(p_decay_rate, own.decay_rate, rest.decay_rate)
+        ) AS s (score, threshold, curve, decay_rate)
+        WHERE m.id > p_after AND (p_app_name IS NULL OR m.app_name = p_app_name)
+          AND s.score < s.threshold
+          AND m.created_at <= v_now - make_interval(
+                  secs => 86400 * coalesce(p_min_age_days, own.min_age_days, rest.min_age_days))
+        ORDER BY m.id LIMIT p_limit;
+END
+$$;
+
+-- One batch of the clean-up: archives, then deletes, at most p_limit memories that are too weak and old enough under
+-- their own app's policy. It looks at no more than 10,000 memories, in the order of their ids from p_after on, so that
+-- each call is short and a whole run reads each memory once; call it again with p_after => last_id until that is NULL.
+-- A memory that somebody else holds (an access, another clean-up) is passed over, never waited for; one that was
+-- accessed meanwhile is judged by what it is now.
+-- last_id: where to go on, NULL at the end. by_app: how many of each app, as {"shop": 3}. Errors: HP007.
+CREATE FUNCTION archive_weak_memories(
+    p_app_name text DEFAULT NULL, p_limit integer DEFAULT 500,
+    p_after uuid DEFAULT '00000000-0000-0000-0000-000000000000', p_threshold double precision DEFAULT NULL,
+    p_min_age_days double precision DEFAULT NULL, p_decay_rate double precision DEFAULT NULL,
+    OUT last_id uuid, OUT archived integer, OUT by_app jsonb)
+LANGUAGE plpgsql SET search_path FROM CURRENT
+AS $$
+DECLARE
+    v_now     timestamptz := engine_now();
+    v_upto    uuid;
+    v_ids     uuid[];
+    v_scores  double precision[];
+    v_reasons text[];
+BEGIN
+    PERFORM check_cleanup_arguments(p_threshold, p_min_age_days, p_decay_rate, p_limit);
+    SELECT m.id INTO v_upto FROM memories AS m WHERE m.id > p_after ORDER BY m.id OFFSET 9999 LIMIT 1;
+
+    SELECT coalesce(array_agg(w.id ORDER BY w.id), '{}'), array_agg(w.score ORDER BY w.id),
+           array_agg(w.reason ORDER BY w.id)
+    INTO v_ids, v_scores, v_reasons
+    FROM (
+        SELECT m.id, s.score,
+               coalesce(own.retention_curve, rest.retention_curve) || ' < ' || s.threshold || ' at rate '
+               || coalesce(p_decay_rate, own.decay_rate, rest.decay_rate) AS reason
+        FROM memories AS m
+        JOIN app_policies AS rest ON rest.app_name = '*'
+        LEFT JOIN app_policies AS own ON own.app_name = m.app_name
+        CROSS JOIN LATERAL (SELECT
+            retention_score(coalesce(own.retention_curve, rest.retention_curve), m.initial_score, m.access_count,
+                            m.last_accessed_at, coalesce(p_decay_rate, own.decay_rate, rest.decay_rate), v_now),
+            coalesce(p_threshold, own.cleanup_threshold, rest.cleanup_threshold)
+        ) AS s (score, threshold)
+        WHERE m.id > p_after AND m.id <= coalesce(v_upto, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
+          AND (p_app_name IS NULL OR m.app_name = p_app_name)
+          AND s.score < s.threshold
+          AND m.created_at <= v_now - make_interval(
+                  secs => 86400 * coalesce(p_min_age_days, own.min_age_days, rest.min_age_days))
+        ORDER BY m.id LIMIT p_limit
+        FOR UPDATE OF m SKIP LOCKED
+    ) AS w;
+    archived := cardinality(v_ids);
+    last_id := CASE WHEN archived = p_limit THEN v_ids[archived] ELSE v_upto END;
+
+    -- A memory that was put back by hand may still be in the archive: the later state stands.
+    DELETE FROM memories_archive AS a WHERE a.id = ANY (v_ids);
+    INSERT INTO memories_archive (
+        id, thread_id, user_id, app_name, memory_type, content, embedding, embedding_model, metadata, initial_score,
+        access_count, last_accessed_at, from_seq, upto_seq, source_seqs, job_id, prompt_hash, model, occurred_at,
+        created_at, archive_reason, score, archived_at)
+    SELECT m.id, m.thread_id, m.user_id, m.app_name, m.memory_type, m.content, m.embedding, m.embedding_model,
+           m.metadata, m.initial_score, m.access_count, m.last_accessed_at, m.from_seq, m.upto_seq, m.source_seqs,
+           m.job_id, m.prompt_hash, m.model, m.occurred_at, m.created_at, w.reason, w.score, v_now
+    FROM unnest(v_ids, v_scores, v_reasons) AS w (id, score, reason) JOIN memories AS m ON m.id = w.id;
+    WITH gone AS (DELETE FROM memories AS m WHERE m.id = ANY (v_ids) RETURNING m.app_name)
+    SELECT coalesce(jsonb_object_agg(g.app_name, g.memories), '{}') INTO by_app
+    FROM (SELECT gone.app_name, count(*) AS memories FROM gone GROUP BY gone.app_name) AS g;
+END
+$$;
+
+-- For psql and cron: one clean-up of up to 1,000 memories in the caller's transaction. Returns how many went; call it
+-- again, each time in a transaction of its own, until it returns 0. An argument that is NULL leaves that choice to
+-- each app's policy, which says 0.1 and 7 days unless somebody changed it; one that is given stands for every app.
+-- The curve and its rate are always the app's own.
+CREATE FUNCTION cleanup_low_value_memories(
+    p_threshold double precision DEFAULT NULL, p_min_age_days integer DEFAULT NULL)
+RETURNS integer
+LANGUAGE plpgsql SET search_path FROM CURRENT
+AS $$
+DECLARE
+    v_after   uuid := '00000000-0000-0000-0000-000000000000';
+    v_batch   integer;
+    v_removed integer := 0;
+BEGIN
+    WHILE v_after IS NOT NULL AND v_removed < 1000 LOOP
+        SELECT b.last_id, b.archived INTO v_after, v_batch
+        FROM archive_weak_memories(NULL, 1000 - v_removed, v_after, p_threshold, p_min_age_days) AS b;
+        v_removed := v_removed + v_batch;
+    END LOOP;
+    RETURN v_removed;
+END
+$$;
+
+-- How many memories there are, how strong, and how many a clean-up would archive now: one snapshot.
+-- high from 0.7, medium from 0.3, low below. average is NULL where there are none. Errors: HP007.
+CREATE FUNCTION retention_stats(
+    p_app_name text DEFAULT NULL, p_user_id text DEFAULT NULL, p_threshold double precision DEFAULT NULL,
+    p_min_age_days double precision DEFAULT NULL, p_decay_rate double precision DEFAULT NULL)
+RETURNS TABLE (app_name varchar, total bigint, high bigint, medium bigint, low bigint, score_sum double precision,
+               weak bigint)
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_now timestamptz := engine_now();
+BEGIN
+    PERFORM check_cleanup_arguments(p_threshold, p_min_age_days, p_decay_rate, 1);
+    RETURN QUERY
+        SELECT m.app_name, count(*), count(*) FILTER (WHERE s.score >= 0.7),
+               count(*) FILTER (WHERE s.score >= 0.3 AND s.score < 0.7), count(*) FILTER (WHERE s.score < 0.3),
+               sum(s.score),
+               count(*) FILTER (WHERE
+                   s.score < coalesce(p_threshold, own.cleanup_threshold, rest.cleanup_threshold)
+                   AND m.created_at <= v_now - make_interval(
+                           secs => 86400 * coalesce(p_min_age_days, own.min_age_days, rest.min_age_days)))
+        FROM memories AS m
+        JOIN app_policies AS rest ON rest.app_name = '*'
+        LEFT JOIN app_policies AS own ON own.app_name = m.app_name
+        CROSS JOIN LATERAL (SELECT
+            retention_score(coalesce(own.retention_curve, rest.retention_curve), m.initial_score, m.access_count,
+                            m.last_accessed_at, coalesce(p_decay_rate, own.decay_rate, rest.decay_rate), v_now)
+        ) AS s (score)
+        WHERE (p_app_name IS NULL OR m.app_name = p_app_name) AND (p_user_id IS NULL OR m.user_id = p_user_id)
+        GROUP BY m.app_name;
+END
+$$;
+
+-- Changes an app's policy ('*': of every app without one) and returns it. An app that had none of its own starts from
+-- what stands for it now. p_fields: the columns to change, by name. Errors: HP007 unknown field; 23514 out of range.
+CREATE FUNCTION set_app_policy(p_app_name text, p_fields jsonb) RETURNS app_policies
+LANGUAGE plpgsql SET search_path FROM CURRENT
+AS $$
+DECLARE
+    v_policy  app_policies;
+    v_unknown text;
+BEGIN
+    v_policy := app_policy('*');
+    IF v_policy.app_name IS NULL THEN
+        RAISE EXCEPTION 'app_policies has no row ''*'', the policy of every app without one: insert it'
+            USING ERRCODE = 'HP007';
+    ELSIF coalesce(p_app_name, '') = '' THEN
+        RAISE EXCEPTION 'a policy needs the name of its app' USING ERRCODE = 'HP007';
+    END IF;
+    SELECT string_agg(field, ', ' ORDER BY field) INTO v_unknown FROM jsonb_object_keys(p_fields) AS field
+    WHERE field IN ('app_name', 'updated_at') OR NOT to_jsonb(v_policy) ? field;
+    IF v_unknown IS NOT NULL THEN
+        RAISE EXCEPTION 'a policy has no field % to set', v_unknown USING ERRCODE = 'HP007';
+    END IF;
+    v_policy.app_name := p_app_name;
+    INSERT INTO app_policies SELECT v_policy.* ON CONFLICT (app_name) DO NOTHING;
+    SELECT * INTO v_policy FROM app_policies WHERE app_name = p_app_name FOR UPDATE;
+    v_policy := jsonb_populate_record(v_policy, p_fields);
+    UPDATE app_policies SET
+        consolidate = v_policy.consolidate, fast_events = v_policy.fast_events, fast_tokens = v_policy.fast_tokens,
+        fast_idle_seconds = v_policy.fast_idle_seconds, deep_tokens = v_policy.deep_tokens,
+        deep_idle_seconds = v_policy.deep_idle_seconds, max_state_bytes = v_policy.max_state_bytes,
+        max_event_bytes = v_policy.max_event_bytes, retention_curve = v_policy.retention_curve,
+        decay_rate = v_policy.decay_rate, cleanup_threshold = v_policy.cleanup_threshold,
+        min_age_days = v_policy.min_age_days
+    WHERE app_name = p_app_name
+    RETURNING * INTO v_policy;
+    RETURN v_policy;
+END
+$$;

@@ -1,0 +1,52 @@
+"""Claims over the queue's own rows, as a worker holds them, without a worker process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+
+from hippocampus.errors import JobFencedError
+
+QUEUES = ["fast_replay", "deep_reflection", "embedding"]
+
+
+@dataclass
+class RowClaim:
+    """A job that the queue's own fetch function gave to a registered worker."""
+
+    queued_id: int
+    worker_id: int
+    attempts: int
+    task: str
+    job_id: UUID | None
+
+    async def fence(self, connection: asyncpg.Connection) -> None:
+        held = await connection.fetchval(
+            """SELECT true FROM procrastinate_jobs
+               WHERE id = $1 AND status = 'doing' AND worker_id = $2 AND attempts = $3 FOR UPDATE""",
+            self.queued_id,
+            self.worker_id,
+            self.attempts,
+        )
+        if not held:
+            raise JobFencedError(f"job {self.job_id} runs elsewhere")
+
+    async def finish(self, connection: asyncpg.Connection, result: Mapping[str, Any]) -> None:
+        await connection.execute(
+            "UPDATE consolidation_jobs SET result = $2 WHERE procrastinate_job_id = $1", self.queued_id, dict(result)
+        )
+        await connection.execute("SELECT procrastinate_finish_job_v1($1, 'succeeded', false)", self.queued_id)
+
+
+async def claim_next(pool: asyncpg.Pool, queues: list[str] | None = None) -> RowClaim | None:
+    """Fetch the next job that may run, as a new worker; None where none waits."""
+    worker_id = await pool.fetchval("SELECT worker_id FROM procrastinate_register_worker_v1()")
+    row = await pool.fetchrow("SELECT * FROM procrastinate_fetch_job_v2($1, $2)", queues or QUEUES, worker_id)
+    if row is None or row["id"] is None:
+        return None
+    job_id = row["args"].get("job_id")
+    return RowClaim(row["id"], worker_id, row["attempts"], row["task_name"], UUID(job_id) if job_id else None)
