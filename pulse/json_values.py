@@ -19,7 +19,8 @@ from typing import Any
 
 from pulse.errors import InvalidInputError
 
-_MARK = "$hippocampus"
+#: The one key of an escape's object.
+MARK = "$hippocampus"
 _REFUSED_TEXT = re.compile("[\x00\ud800-\udfff]")
 _DEPTH_MAX = 200
 
@@ -39,10 +40,33 @@ def unescape(value: Any) -> Any:
         return [unescape(item) for item in value]
     if not isinstance(value, dict):
         return value
-    if value.keys() == {_MARK}:
-        kind, content = value[_MARK]
+    if value.keys() == {MARK}:
+        kind, content = value[MARK]
         return _unescape_text(content) if kind == "text" else float(content)
     return {_unescape_key(key): unescape(item) for key, item in value.items()}
+
+
+def read_escaped(value: Any) -> Any:
+    """Undo `escape_state` for a value from outside, where an escape may be wrong.
+
+    Raises:
+        InvalidInputError: an object or a key starts like an escape and is none.
+    """
+    if isinstance(value, list):
+        return [read_escaped(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    try:
+        if value.keys() == {MARK}:
+            return _read_escape(value[MARK])
+        return {_read_key(key): read_escaped(item) for key, item in value.items()}
+    except InvalidInputError:
+        raise
+    except ValueError:
+        raise InvalidInputError(
+            f'an escape is wrong: write {{"{MARK}": ["float", "nan"]}}, with inf, -inf or a number in the place of nan,'
+            f' {{"{MARK}": ["text", "JSON escapes"]}}, or {{"{MARK}:JSON escapes of the key": value}}'
+        ) from None
 
 
 def encode_body(value: Any, *, where: str) -> str:
@@ -60,7 +84,7 @@ def encode_body(value: Any, *, where: str) -> str:
 def decode_body(text: str) -> Any:
     """Undo `encode_body`."""
     value = json.loads(text)
-    return unescape(value) if _MARK in text else value
+    return unescape(value) if MARK in text else value
 
 
 def clean_text(text: str) -> str:
@@ -100,14 +124,14 @@ def _escape(value: Any, where: str, depth: int, *, stored_as_text: bool) -> Any:
 def _escape_text(value: str, *, stored_as_text: bool) -> Any:
     if stored_as_text or not _REFUSED_TEXT.search(value):
         return value
-    return {_MARK: ["text", json.dumps(value)[1:-1]]}
+    return {MARK: ["text", json.dumps(value)[1:-1]]}
 
 
 def _escape_float(value: float, *, stored_as_text: bool) -> Any:
     written = repr(value)
     refused = written in ("nan", "inf", "-inf")
     rewritten = "e+" in written or written == "-0.0"
-    return {_MARK: ["float", written]} if refused or (rewritten and not stored_as_text) else value
+    return {MARK: ["float", written]} if refused or (rewritten and not stored_as_text) else value
 
 
 def _escape_object(value: Mapping[Any, Any], where: str, depth: int, *, stored_as_text: bool) -> dict[str, Any]:
@@ -122,11 +146,26 @@ def _escape_object(value: Mapping[Any, Any], where: str, depth: int, *, stored_a
 
 def _escape_key(key: str, *, stored_as_text: bool) -> str:
     refused = not stored_as_text and _REFUSED_TEXT.search(key)
-    return f"{_MARK}:{json.dumps(key)[1:-1]}" if refused or key.startswith(_MARK) else key
+    return f"{MARK}:{json.dumps(key)[1:-1]}" if refused or key.startswith(MARK) else key
+
+
+def _read_escape(escape: Any) -> Any:
+    match escape:
+        case ["text", str(content)]:
+            return _unescape_text(content)
+        case ["float", str(content)]:
+            return float(content)
+    raise ValueError
+
+
+def _read_key(key: str) -> str:
+    if key.startswith(MARK) and not key.startswith(f"{MARK}:"):
+        raise ValueError
+    return _unescape_key(key)
 
 
 def _unescape_key(key: str) -> str:
-    return _unescape_text(key[len(_MARK) + 1 :]) if key.startswith(f"{_MARK}:") else key
+    return _unescape_text(key[len(MARK) + 1 :]) if key.startswith(f"{MARK}:") else key
 
 
 def _unescape_text(escaped: str) -> str:

@@ -28,6 +28,15 @@ WHERE t.app_name = $1 AND t.user_id = $2 AND ($3::uuid IS NULL OR t.id < $3)
 ORDER BY t.id DESC
 LIMIT $4
 
+-- name: list_events
+-- app, user, session id, after this sequence number, at most this many; no row where there is no such session
+SELECT (SELECT array_agg(ROW(e.id, e.sequence_num, e.author, e.event_type, e.invocation_id, e.content::text,
+                             e.actions::text, e.occurred_at, e.created_at) ORDER BY e.sequence_num)
+        FROM (SELECT * FROM events WHERE thread_id = t.id AND sequence_num > $4
+              ORDER BY sequence_num LIMIT $5) AS e) AS events
+FROM threads AS t
+WHERE t.app_name = $1 AND t.user_id = $2 AND t.session_id = $3
+
 -- name: append_events
 -- app, user, session id, expected version or null, events; the notifier wakes the listeners afterwards
 SELECT event_id, sequence_num, occurred_at, created_at, appended, thread_id, version

@@ -129,6 +129,25 @@ class OpenSessionService:
         page = [_session(row, app_name, user_id) for row in rows[:limit]]
         return SessionPage(page, _write_cursor(page[-1].thread_id) if len(rows) > limit else None)
 
+    async def list_events(
+        self, app_name: str, user_id: str, session_id: str, *, after_sequence: int = 0, limit: int = 100
+    ) -> list[Event]:
+        """Read a session's events in sequence, page by page.
+
+        Args:
+            after_sequence: only events past this number: that of the last one read.
+            limit: 1 to 1,001; one more than a page tells whether there is a next one.
+
+        Raises:
+            SessionNotFoundError: no such session for this app and user.
+        """
+        if after_sequence < 0 or not 1 <= limit <= PAGE_SIZE_MAX + 1:
+            raise InvalidInputError(f"after_sequence counts from 0, limit is 1 to {PAGE_SIZE_MAX + 1}")
+        row = await self._fetchrow("list_events", app_name, user_id, session_id.strip(), after_sequence, limit)
+        if row is None:
+            raise SessionNotFoundError(f"there is no session {session_id!r} for app {app_name!r} and user {user_id!r}")
+        return [_event(*fields) for fields in row["events"] or ()]
+
     async def append_event(self, session: Session, event: Event) -> Event:
         """Append one event through a session that was read before; see `append_events`."""
         (stored,) = await self.append_events(session, [event])
@@ -253,7 +272,8 @@ def _move_on(session: Session, outcome: Appended) -> None:
 
 def _translate(error: asyncpg.PostgresError) -> Exception:
     if isinstance(error, asyncpg.CheckViolationError | asyncpg.StringDataRightTruncationError):
-        return InvalidInputError(f"{error}; nothing was changed")
+        # Not str(error): its DETAIL quotes the row.
+        return InvalidInputError(f"{error.args[0]}; nothing was changed")
     return from_postgres(error) or error
 
 

@@ -134,7 +134,7 @@ class Settings(BaseSettings):
         default=2, ge=1, le=100, description="How many jobs one deep_reflection process works on at once."
     )
     retention_concurrency: int = Field(
-        default=1, ge=1, le=100, description="How many jobs one retention process works on at once."
+        default=4, ge=1, le=100, description="How many jobs one retention process works on at once."
     )
     slice_tokens: int = Field(
         default=6000,
@@ -150,6 +150,21 @@ class Settings(BaseSettings):
     )
     retry_delay_seconds_max: float = Field(
         default=600.0, ge=1, le=86_400, description="The longest wait between two tries of a job."
+    )
+    retry_base_seconds: float = Field(
+        default=2.0, ge=0.01, le=600, description="The longest wait before a job's second try; it doubles each time."
+    )
+    retention_cron: str = Field(
+        default="0 2 * * *", description="When the clean-up of memories runs, as a cron expression in UTC."
+    )
+    queue_keep_hours: float = Field(
+        default=24.0, ge=0, description="How long the queue keeps a finished job and its events."
+    )
+    jobs_keep_days: float = Field(
+        default=7.0, ge=0, description="How long completed and cancelled jobs stay before they are archived."
+    )
+    failed_jobs_keep_days: float = Field(
+        default=30.0, ge=0, description="How long a failed job can be run again by hand before it is archived."
     )
     shutdown_grace_seconds: float = Field(
         default=4.0,

@@ -1,0 +1,1 @@
+"""The session engine over HTTP: routes, request bodies, problems. Needs the extra ``[http]``; nothing else does."""

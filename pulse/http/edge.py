@@ -1,0 +1,228 @@
+"""What stands around every route: the request's id, the access log, the key, the limit of a body, the last catch.
+
+    event              fields                                                            metric
+    request            request_id method route status seconds bytes_in [error]          `Telemetry.request`
+    request_crashed    request_id error sqlstate where                                  status 500 of the same
+
+`route` is the template of the route, never the path: paths hold names of users. No line holds content or a key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import re
+import time
+import traceback
+import uuid
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+import structlog
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from pulse.http import problems
+
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+_OPEN_PATHS = ("/health", "/docs", "/openapi.json", "/problems/")
+_LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+# A client that is still sending would lose the answer if the connection were closed at once.
+_LINGER_SECONDS = 2.0
+_LINGER_BYTES_MAX = 64 * 1024 * 1024
+
+_log = structlog.get_logger("writer")
+
+
+class Telemetry(Protocol):
+    """Where the counts go."""
+
+    def request(self, method: str, route: str, status: int, seconds: float) -> None:
+        """One request was answered; `route` is the template, or ``unmatched``."""
+
+    def appended(self, events: int) -> None:
+        """So many new events were stored by one append."""
+
+    def conflict(self) -> None:
+        """An append was refused because the session had moved on."""
+
+
+class Edge:
+    """The outermost layer: gives each request its id, logs and counts it, turns a crash into a problem."""
+
+    def __init__(self, app: ASGIApp, telemetry: Telemetry) -> None:
+        self._app = app
+        self._telemetry = telemetry
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        # Matched as it was sent: a slash inside of an id stays inside. The parameters are decoded by their type.
+        scope["path"] = scope.get("raw_path", scope["path"].encode()).decode("latin-1")
+        exchange = _Exchange(scope, receive, send)
+        try:
+            await self._app(scope, exchange.receive, exchange.send)
+        except Exception as error:  # noqa: BLE001 - the last catch: whatever nobody foresaw becomes a 500
+            exchange.log_crash(error)
+            if not exchange.status:
+                await problems.render(problems.INTERNAL, exchange.request_id)(scope, receive, exchange.send)
+        finally:
+            exchange.finish(self._telemetry)
+
+
+class _Exchange:
+    """One request and what became of it."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        given = Headers(scope=scope).get("x-request-id", "")
+        self.request_id = given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+        self.status = 0
+        self._scope, self._receive, self._send = scope, receive, send
+        self._bytes_in = 0
+        self._began = time.perf_counter()
+        scope.setdefault("state", {})["request_id"] = self.request_id
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        self._bytes_in += len(message.get("body", b""))
+        return message
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            MutableHeaders(scope=message)["X-Request-Id"] = self.request_id
+        await self._send(message)
+
+    def log_crash(self, error: Exception) -> None:
+        # Without the message: a driver's may quote what was to be stored.
+        frames = traceback.extract_tb(error.__traceback__)[-12:]
+        _log.error(
+            "request_crashed",
+            request_id=self.request_id,
+            error=type(error).__name__,
+            sqlstate=getattr(error, "sqlstate", None),
+            where=[f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames],
+        )
+
+    def finish(self, telemetry: Telemetry) -> None:
+        seconds = time.perf_counter() - self._began
+        method = self._scope["method"] if self._scope["method"] in _METHODS else "other"
+        route = getattr(self._scope.get("route"), "path", "unmatched")
+        status = self.status or 499  # The client went away before there was an answer.
+        telemetry.request(method, route, status, seconds)
+        error = self._scope["state"].get("error")
+        _log.info(
+            "request",
+            request_id=self.request_id,
+            method=method,
+            route=route,
+            status=status,
+            seconds=round(seconds, 6),
+            bytes_in=self._bytes_in,
+            **({"error": error} if error else {}),
+        )
+
+
+class KeyGuard:
+    """Lets nobody in without the key; without a key set, nobody who came by a name other than loopback's.
+
+    The second keeps a web page from reaching an open API on its visitor's own machine by way of a name that it
+    points there.
+    """
+
+    def __init__(self, app: ASGIApp, key: str | None) -> None:
+        self._app = app
+        self._expected = None if key is None else key.encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection."""
+        if scope["type"] != "http" or scope["path"].startswith(_OPEN_PATHS):
+            await self._app(scope, receive, send)
+            return
+        refusal = self._refuse(Headers(scope=scope))
+        if refusal is None:
+            await self._app(scope, receive, send)
+        else:
+            await _answer_early(problems.render(refusal, scope["state"]["request_id"]), scope, receive, send)
+
+    def _refuse(self, headers: Headers) -> problems.Kind | None:
+        if self._expected is None:
+            return None if _host(headers.get("host", "")) in _LOOPBACK_NAMES else problems.WRONG_HOST
+        scheme, _, given = headers.get("authorization", "").partition(" ")
+        right = hmac.compare_digest(given.strip().encode("latin-1"), self._expected)
+        return None if right and scheme.lower() == "bearer" else problems.WRONG_KEY
+
+
+class BodyLimit:
+    """Refuses a body over the limit: at once where its length is announced, else as soon as it is passed."""
+
+    def __init__(self, app: ASGIApp, bytes_max: int) -> None:
+        self._app = app
+        self._bytes_max = bytes_max
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        length = Headers(scope=scope).get("content-length", "0")
+        if length.isdecimal() and int(length) > self._bytes_max:
+            await self._refuse(scope, receive, send)
+            return
+        seen = 0
+
+        async def counted() -> Message:
+            nonlocal seen
+            message = await receive()
+            seen += len(message.get("body", b""))
+            if seen > self._bytes_max:
+                raise _TooLargeError
+            return message
+
+        try:
+            await self._app(scope, counted, send)
+        except _TooLargeError:
+            await self._refuse(scope, receive, send)
+
+    async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
+        detail = f"the limit is {self._bytes_max} bytes. {problems.BODY_TOO_LARGE.advice}"
+        response = problems.render(problems.BODY_TOO_LARGE, scope["state"]["request_id"], detail)
+        await _answer_early(response, scope, receive, send)
+
+
+class _TooLargeError(BaseException):
+    """Not an Exception: between here and the limit, whoever reads a body turns those into a 400."""
+
+
+async def _answer_early(response: Response, scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer before the body has been read, then read on for a while, so that the answer arrives."""
+    headers = [*response.raw_headers, (b"connection", b"close")]
+    await send({"type": "http.response.start", "status": response.status_code, "headers": headers})
+    await send({"type": "http.response.body", "body": response.body[:-1], "more_body": True})
+    if b"expect" not in dict(scope["headers"]):
+        await _linger(receive)
+    await send({"type": "http.response.body", "body": response.body[-1:]})
+
+
+async def _linger(receive: Callable[[], Awaitable[Message]]) -> None:
+    left = _LINGER_BYTES_MAX
+    try:
+        async with asyncio.timeout(_LINGER_SECONDS):
+            more = True
+            while more and left > 0:
+                message = await receive()
+                left -= len(message.get("body", b""))
+                more = message["type"] == "http.request" and message.get("more_body", False)
+    except TimeoutError:
+        return
+
+
+def _host(header: str) -> str:
+    """Return the name in a Host header, without port and brackets."""
+    if header.startswith("["):
+        return header[1:].partition("]")[0]
+    return header.partition(":")[0].lower()

@@ -1,0 +1,430 @@
+-- Delivery: how an attempt at a job ends, who notices that a worker died, what wakes the next job, what is kept.
+-- An attempt is known by three numbers: the queue's job, the worker that fetched it, and how many attempts came
+-- before. Whoever ends a job shows all three, so that a worker that was given up can't end what another runs now.
+
+-- Rows are rewritten at every step of a job: dead ones must not pile up before the queue's head.
+ALTER TABLE procrastinate_jobs SET (autovacuum_vacuum_scale_factor = 0.01, autovacuum_analyze_scale_factor = 0.02);
+ALTER TABLE procrastinate_events SET (autovacuum_vacuum_scale_factor = 0.01, autovacuum_analyze_scale_factor = 0.02);
+
+-- The fetch asks for each candidate whether its lock is free and nothing with that lock comes first.
+CREATE INDEX procrastinate_jobs_lock_order_idx ON procrastinate_jobs (lock, priority DESC, id)
+    WHERE status IN ('todo', 'doing') AND lock IS NOT NULL;
+-- Deleting a worker's row sets the column to NULL; without this it reads every finished job.
+CREATE INDEX procrastinate_jobs_worker_idx ON procrastinate_jobs (worker_id) WHERE worker_id IS NOT NULL;
+CREATE INDEX procrastinate_jobs_ended_idx ON procrastinate_jobs (id)
+    WHERE status IN ('succeeded', 'cancelled', 'aborted');
+CREATE INDEX threads_behind_idx ON threads (id)
+    WHERE fast_upto_seq < fast_queued_seq OR deep_upto_seq < deep_queued_seq;
+
+-- Locks the job's row and returns it. Error: HP010 where this attempt does not own the job (any more).
+CREATE FUNCTION own_job(p_procrastinate_job_id bigint, p_worker_id bigint, p_attempts integer)
+RETURNS procrastinate_jobs
+LANGUAGE plpgsql SET search_path FROM CURRENT
+AS $$
+DECLARE
+    j procrastinate_jobs;
+BEGIN
+    SELECT * INTO j FROM procrastinate_jobs AS q WHERE q.id = p_procrastinate_job_id FOR NO KEY UPDATE;
+    IF j.id IS NULL OR j.status <> 'doing' OR j.worker_id IS DISTINCT FROM p_worker_id
+       OR j.attempts <> p_attempts THEN
+        RAISE EXCEPTION 'job % does not belong to attempt % of worker %', p_procrastinate_job_id, p_attempts, p_worker_id
+            USING ERRCODE = 'HP010';
+    END IF;
+    RETURN j;
+END
+$$;
+
+-- Holds the job for the rest of the transaction. Error: HP010.
+CREATE FUNCTION fence_job(p_procrastinate_job_id bigint, p_worker_id bigint, p_attempts integer) RETURNS void
+LANGUAGE plpgsql SET search_path FROM CURRENT
+AS $$
+BEGIN
+    PERFORM own_job(p_procrastinate_job_id, p_worker_id, p_attempts);
+END
+$$;
+
+-- Moves a job that the caller owns. An attempt that ended is counted; the worker's id goes, so that no finished
+-- row refers to a worker.
+CREATE FUNCTION move_job(p_procrastinate_job_id bigint, p_status procrastinate_job_status, p_counted boolean,
+                         p_scheduled_at timestamptz DEFAULT NULL) RETURNS void
+LANGUAGE sql SET search_path FROM CURRENT
+AS $$
+    UPDATE procrastinate_jobs SET
+        status = p_status, abort_requested = false, worker_id = NULL, scheduled_at = p_scheduled_at,
+        attempts = attempts + p_counted::integer
+    WHERE id = p_procrastinate_job_id
+$$;
+
+-- Ends an attempt well. Error: HP010.
+CREATE FUNCTION finish_job(p_procrastinate_job_id bigint, p_worker_id bigint, p_attempts integer,
+                           p_result jsonb DEFAULT NULL) RETURNS void
+LANGUAGE plpgsql SET search_path FROM CURRENT
+AS $$
+BEGIN
+    PERFORM own_job(p_procrastinate_job_id, p_worker_id, p_attempts);
+    PERFORM move_job(p_procrastinate_job_id, 'succeeded', true);
+    IF p_result IS NOT NULL THEN
+        UPDATE consolidation_jobs SET result = p_result WHERE procrastinate_job_id = p_procrastinate_job_id;
+    END IF;
+END
+$$;
+
+-- Ends an attempt that failed and is to be made again. Where somebody asked to abort the job, it is aborted.
+-- Error: HP010.
+CREATE FUNCTION retry_job_at(p_procrastinate_job_id bigint, p_worker_id bigint, p_attempts integer,
+                             p_retry_at timestamptz, p_error text, p_error_code text, p_raw_reply text) RETURNS void
+LANGUAGE plpgsql SET search_path FROM CURRENT
+AS $$
+DECLARE
+    j procrastinate_jobs := own_job(p_procrastinate_job_id, p_worker_id, p_attempts);
+BEGIN
+    IF j.abort_requested THEN
+        PERFORM move_job(p_procrastinate_job_id, 'aborted', true);
+    ELSE
+        PERFORM move_job(p_procrastinate_job_id, 'todo', true, p_retry_at);
+    END IF;
+    UPDATE consolidation_jobs SET error = p_error, error_code = p_error_code, raw_reply = p_raw_reply
+    WHERE procrastinate_job_id = p_procrastinate_job_id;
+END
+$$;
+
+-- Gives a job back untried: the worker stops, the job is not to blame. Error: HP010.
+CREATE FUNCTION release_job(p_procrastinate_job_id bigint, p_worker_id bigint, p_attempts integer) RETURNS void
+LANGUAGE plpgsql SET search_path FROM CURRENT
+AS $$
+DECLARE
+    j procrastinate_jobs := own_job(p_procrastinate_job_id, p_worker_id, p_attempts);
+BEGIN
+    IF j.abort_requested THEN
+        PERFORM move_job(p_procrastinate_job_id, 'aborted', true);
+    ELSE
+        PERFORM move_job(p_procrastinate_job_id, 'todo', false);
+    END IF;
+END
+$$;
+
+-- Ends a job for good, with what went wrong. Error: HP010.
+CREATE FUNCTION fail_job(p_procrastinate_job_id bigint, p_worker_id bigint, p_attempts integer,
+                         p_error text, p_error_code text, p_raw_reply text) RETURNS void
+LANGUAGE plpgsql SET search_path FROM CURRENT
+AS $$
+BEGIN
+    PERFORM own_job(p_procrastinate_job_id, p_worker_id, p_attempts);
+    PERFORM move_job(p_procrastinate_job_id, 'failed', true);
+    UPDATE consolidation_jobs SET error = p_error, error_code = p_error_code, raw_reply = p_raw_reply
+    WHERE procrastinate_job_id = p_procrastinate_job_id;
+END
+$$;
+
+-- Ends a job that somebody asked to abort. Error: HP010.
+CREATE FUNCTION abort_job(p_procrastinate_job_id bigint, p_worker_id bigint, p_attempts integer) RETURNS void
+LANGUAGE plpgsql SET search_path FROM CURRENT
+AS $$
+BEGIN
+    PERFORM own_job(p_procrastinate_job_id, p_worker_id, p_attempts);
+    PERFORM move_job(p_procrastinate_job_id, 'aborted', true);
+END
+$$;
+
+-- Cancels a consolidation job: at once where it waits, as soon as its worker hears of it where it runs.
+-- Returns whether it was pending or running. Error: HP014 no such job.
+CREATE FUNCTION cancel_job(p_job_id uuid) RETURNS boolean
+LANGUAGE plpgsql SET search_path FROM CURRENT
+AS $$
+DECLARE
+    v_queued bigint;
+BEGIN
+    SELECT procrastinate_job_id INTO v_queued FROM consolidation_jobs WHERE id = p_job_id;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'there is no job %', p_job_id USING ERRCODE = 'HP014';
+    END IF;
+    RETURN procrastinate_cancel_job_v1(v_queued, true, false) IS NOT NULL;
+END
+$$;
+
+-- Runs a failed consolidation job again, with all its tries. Its attempts go on counting.
+-- Errors: HP014 no such job, HP015 it has not failed.
+CREATE FUNCTION retry_failed_job(p_job_id uuid) RETURNS void
+LANGUAGE plpgsql SET search_path FROM CURRENT
+AS $$
+DECLARE
+    v_queued bigint;
+    v_status text;
+BEGIN
+    SELECT procrastinate_job_id, status INTO v_queued, v_status FROM consolidation_jobs WHERE id = p_job_id;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'there is no job %', p_job_id USING ERRCODE = 'HP014';
+    END IF;
+    -- The row is locked before the status counts: two calls at once run it once.
+    PERFORM FROM procrastinate_jobs WHERE id = v_queued AND status = 'failed' FOR NO KEY UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'job % is %: only a failed job can be run again', p_job_id, v_status USING ERRCODE = 'HP015';
+    END IF;
+    UPDATE procrastinate_jobs SET args = args || jsonb_build_object('tried', attempts), scheduled_at = NULL
+    WHERE id = v_queued;
+    PERFORM procrastinate_retry_job_v2(v_queued, NULL, NULL, NULL, NULL);
+    UPDATE procrastinate_jobs SET attempts = attempts - 1 WHERE id = v_queued;
+END
+$$;
+
+-- Wakes whoever listens to a queue: a job there became ready without being inserted, because it was given back
+-- or because the job before it with the same lock ended. procrastinate itself only tells of inserted jobs.
+CREATE FUNCTION wake_next_job() RETURNS trigger
+LANGUAGE plpgsql SET search_path FROM CURRENT
+AS $$
+DECLARE
+    j procrastinate_jobs := NEW;
+BEGIN
+    IF NEW.lock IS NOT NULL THEN
+        SELECT * INTO j FROM procrastinate_jobs AS q
+        WHERE q.lock = NEW.lock AND q.status IN ('todo', 'doing')
+        ORDER BY q.status = 'todo', q.priority DESC, q.id LIMIT 1;
+    END IF;
+    IF j.status = 'todo' AND coalesce(j.scheduled_at <= now(), true) THEN
+        PERFORM pg_notify('procrastinate_queue_v1#' || j.queue_name,
+                          json_build_object('type', 'job_inserted', 'job_id', j.id)::text);
+    END IF;
+    RETURN NULL;
+END
+$$;
+CREATE TRIGGER wake_next_job AFTER UPDATE OF status ON procrastinate_jobs
+    FOR EACH ROW WHEN (OLD.status <> NEW.status AND NEW.status <> 'doing') EXECUTE FUNCTION wake_next_job();
+
+-- The advisory locks of this schema's workers: each worker holds (class, its id) for as long as it lives.
+CREATE FUNCTION worker_lock_class() RETURNS integer
+LANGUAGE sql STABLE SET search_path FROM CURRENT
+AS $$ SELECT hashtext('hippocampus worker of ' || current_schema()) $$;
+
+CREATE FUNCTION worker_lock_key(p_worker_id bigint) RETURNS integer
+LANGUAGE sql IMMUTABLE SET search_path FROM CURRENT
+AS $$ SELECT (p_worker_id % 2147483647)::integer $$;
+
+-- Says that this session is the worker's life. Returns false while another session still says so.
+CREATE FUNCTION hold_worker(p_worker_id bigint) RETURNS boolean
+LANGUAGE sql VOLATILE SET search_path FROM CURRENT
+AS $$ SELECT pg_try_advisory_lock(worker_lock_class(), worker_lock_key(p_worker_id)) $$;
+
+-- Running attempts whose worker is dead: its lock is gone, or its row, or (a connection that nobody noticed was
+-- cut, a stopped process) it has sent no heartbeat for a while. `suspect` names an attempt as text.
+CREATE FUNCTION find_orphans(p_stalled_seconds double precision)
+RETURNS TABLE (suspect text, job_id bigint, worker_id bigint, attempts integer)
+LANGUAGE plpgsql SET search_path FROM CURRENT
+AS $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM procrastinate_jobs AS j WHERE j.status = 'doing') THEN
+        RETURN;
+    END IF;
+    RETURN QUERY
+        WITH held AS MATERIALIZED (
+            SELECT l.objid::bigint AS key FROM pg_locks AS l
+            WHERE l.locktype = 'advisory' AND l.objsubid = 2 AND l.granted
+              AND l.classid::bigint = (worker_lock_class()::bigint & 4294967295)
+              AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
+        )
+        SELECT concat_ws(':', j.id, coalesce(j.worker_id, 0), j.attempts), j.id, j.worker_id, j.attempts
+        FROM procrastinate_jobs AS j
+        LEFT JOIN procrastinate_workers AS w ON w.id = j.worker_id
+        WHERE j.status = 'doing'
+          AND (w.id IS NULL
+               OR w.last_heartbeat < now() - make_interval(secs => p_stalled_seconds)
+               OR NOT EXISTS (SELECT FROM held WHERE held.key = worker_lock_key(j.worker_id)));
+END
+$$;
+
+-- One look for jobs of dead workers. What was suspect at the caller's last look too is given back, counted as an
+-- attempt; one that outlived p_rescues_max attempts is failed, since it may be what kills them. Anybody may look at
+-- any time: a job is given back once, because its attempt is named.
+CREATE FUNCTION rescue_jobs(p_suspects text[], p_stalled_seconds double precision, p_rescues_max integer)
+RETURNS TABLE (suspect text, rescued boolean)
+LANGUAGE plpgsql SET search_path FROM CURRENT
+AS $$
+DECLARE
+    o record;
+    j procrastinate_jobs;
+BEGIN
+    FOR o IN SELECT * FROM find_orphans(p_stalled_seconds) LOOP
+        suspect := o.suspect;
+        rescued := false;
+        IF suspect = ANY (p_suspects) THEN
+            -- Locked: the attempt is being ended right now, so somebody lives after all.
+            SELECT * INTO j FROM procrastinate_jobs AS q
+            WHERE q.id = o.job_id AND q.status = 'doing' AND q.attempts = o.attempts
+              AND q.worker_id IS NOT DISTINCT FROM o.worker_id
+            FOR NO KEY UPDATE SKIP LOCKED;
+            rescued := FOUND;
+        END IF;
+        IF rescued AND j.abort_requested THEN
+            PERFORM move_job(j.id, 'aborted', true);
+        ELSIF rescued AND j.attempts + 1 - coalesce((j.args ->> 'tried')::integer, 0) >= p_rescues_max THEN
+            PERFORM move_job(j.id, 'failed', true);
+            UPDATE consolidation_jobs SET error_code = 'worker_died',
+                error = 'the worker died at attempt ' || j.attempts + 1 || ', and the job is given up'
+            WHERE procrastinate_job_id = j.id;
+        ELSIF rescued THEN
+            PERFORM move_job(j.id, 'todo', true);
+        END IF;
+        RETURN NEXT;
+    END LOOP;
+END
+$$;
+
+-- Enqueues what ought to be and is not: threads behind their queued mark without a live job. One whose last job
+-- failed for its meaning waits for a person or for its next events; one whose last job failed for transport is
+-- taken up again after p_failed_seconds. Returns how many it enqueued.
+CREATE FUNCTION reconcile_jobs(p_limit integer DEFAULT 500, p_failed_seconds double precision DEFAULT 3600)
+RETURNS integer
+LANGUAGE plpgsql SET search_path FROM CURRENT
+AS $$
+DECLARE
+    t       record;
+    v_last  consolidation_jobs;
+    v_count integer := 0;
+BEGIN
+    FOR t IN
+        SELECT h.id, k.job_type
+        FROM threads AS h
+        CROSS JOIN LATERAL (VALUES ('fast_replay', h.fast_upto_seq < h.fast_queued_seq),
+                                   ('deep_reflection', h.deep_upto_seq < h.deep_queued_seq)) AS k (job_type, behind)
+        WHERE (h.fast_upto_seq < h.fast_queued_seq OR h.deep_upto_seq < h.deep_queued_seq) AND k.behind
+          AND NOT EXISTS (SELECT FROM consolidation_jobs AS j
+                          WHERE j.thread_id = h.id AND j.job_type IN (k.job_type, 'full_consolidation')
+                            AND j.status IN ('pending', 'running'))
+        ORDER BY h.id, k.job_type LIMIT p_limit
+    LOOP
+        -- A writer at this thread: it is not forgotten, and the next look comes.
+        PERFORM FROM threads AS h WHERE h.id = t.id
+            AND CASE t.job_type WHEN 'fast_replay' THEN h.fast_upto_seq < h.fast_queued_seq
+                                ELSE h.deep_upto_seq < h.deep_queued_seq END
+        FOR NO KEY UPDATE SKIP LOCKED;
+        CONTINUE WHEN NOT FOUND;
+        SELECT * INTO v_last FROM consolidation_jobs AS j
+        WHERE j.thread_id = t.id AND j.job_type IN (t.job_type, 'full_consolidation')
+        ORDER BY j.status IN ('pending', 'running') DESC, j.completed_at DESC NULLS LAST LIMIT 1;
+        IF v_last.id IS NULL OR v_last.status IN ('completed', 'cancelled')
+           OR (v_last.status = 'failed' AND v_last.completed_at <= engine_now() - make_interval(secs => p_failed_seconds)
+               AND v_last.error_code ~ '^(408|429|5\d\d|timeout|connection|unreadable|database|worker_died)$')
+        THEN
+            PERFORM enqueue_consolidation(t.id, t.job_type);
+            v_count := v_count + 1;
+        END IF;
+    END LOOP;
+    RETURN v_count;
+END
+$$;
+
+-- Asks for vectors for what was stored without: one waiting job is enough. Callable in any transaction.
+CREATE FUNCTION enqueue_embedding_backfill() RETURNS void
+LANGUAGE plpgsql SET search_path FROM CURRENT
+AS $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM procrastinate_jobs WHERE lock = 'embedding_backfill' AND status = 'todo') THEN
+        PERFORM procrastinate_defer_jobs_v1(ARRAY[ROW(
+            'embedding', 'embedding_backfill', 0, 'embedding_backfill', NULL, '{}', NULL)::procrastinate_job_to_defer_v1]);
+    END IF;
+END
+$$;
+
+-- Deletes at most p_limit finished jobs of the queue, with their events, that ended p_keep ago. A failed
+-- consolidation job stays until it is archived, so that it can be run again. Returns how many it deleted.
+CREATE FUNCTION prune_queue(p_keep interval, p_limit integer DEFAULT 1000) RETURNS integer
+LANGUAGE plpgsql SET search_path FROM CURRENT
+AS $$
+DECLARE
+    v_count integer;
+BEGIN
+    WITH ended AS (
+        (SELECT j.id FROM procrastinate_jobs AS j WHERE j.status IN ('succeeded', 'cancelled', 'aborted')
+         ORDER BY j.id LIMIT p_limit * 10)
+        UNION ALL
+        (SELECT j.id FROM procrastinate_jobs AS j WHERE j.status = 'failed'
+           AND NOT EXISTS (SELECT FROM consolidation_jobs AS c WHERE c.procrastinate_job_id = j.id)
+         ORDER BY j.id LIMIT p_limit)
+    ), doomed AS (
+        SELECT j.id FROM procrastinate_jobs AS j JOIN ended USING (id)
+        WHERE NOT EXISTS (SELECT FROM procrastinate_events AS e WHERE e.job_id = j.id AND e.at > now() - p_keep)
+          AND j.status IN ('succeeded', 'cancelled', 'aborted', 'failed')
+        ORDER BY j.id LIMIT p_limit
+        FOR UPDATE OF j SKIP LOCKED
+    )
+    DELETE FROM procrastinate_jobs AS j USING doomed WHERE j.id = doomed.id;
+    GET DIAGNOSTICS v_count = ROW_COUNT;
+    RETURN v_count;
+END
+$$;
+
+-- Moves at most p_limit ended consolidation jobs to the archive: completed and cancelled ones p_keep after they
+-- ended, failed ones p_keep_failed after. Returns how many it moved.
+CREATE FUNCTION archive_jobs(p_keep interval, p_keep_failed interval, p_limit integer DEFAULT 1000) RETURNS integer
+LANGUAGE plpgsql SET search_path FROM CURRENT
+AS $$
+DECLARE
+    v_now   timestamptz := engine_now();
+    v_jobs  uuid[];
+    v_queue bigint[];
+    v_count integer;
+BEGIN
+    SELECT array_agg(d.id), array_agg(d.procrastinate_job_id) FILTER (WHERE d.status = 'failed') INTO v_jobs, v_queue
+    FROM (
+        (SELECT c.id, c.procrastinate_job_id, c.status FROM consolidation_jobs AS c
+         WHERE c.status IN ('completed', 'cancelled') AND c.completed_at <= v_now - p_keep
+         ORDER BY c.completed_at LIMIT p_limit)
+        UNION ALL
+        (SELECT c.id, c.procrastinate_job_id, c.status FROM consolidation_jobs AS c
+         WHERE c.status = 'failed' AND c.completed_at <= v_now - p_keep_failed
+         ORDER BY c.completed_at LIMIT p_limit)
+        LIMIT p_limit
+    ) AS d;
+    -- The queue's rows before ours, as everywhere. A failed job that is being run again is skipped: its row here
+    -- is then pending, and kept.
+    DELETE FROM procrastinate_jobs AS j WHERE j.id IN (
+        SELECT q.id FROM procrastinate_jobs AS q WHERE q.id = ANY (v_queue) AND q.status = 'failed'
+        ORDER BY q.id FOR UPDATE SKIP LOCKED);
+    WITH doomed AS (
+        SELECT c.id FROM consolidation_jobs AS c
+        WHERE c.id = ANY (v_jobs) AND c.status IN ('completed', 'cancelled', 'failed')
+          AND NOT (c.status = 'failed'
+                   AND EXISTS (SELECT FROM procrastinate_jobs AS q WHERE q.id = c.procrastinate_job_id))
+        FOR UPDATE SKIP LOCKED
+    ), moved AS (
+        DELETE FROM consolidation_jobs AS c USING doomed WHERE c.id = doomed.id RETURNING c.*
+    )
+    INSERT INTO consolidation_jobs_archive (id, thread_id, job_type, status, attempts, upto_seq, procrastinate_job_id,
+        result, error, error_code, raw_reply, started_at, completed_at, created_at, app_name)
+    SELECT m.id, m.thread_id, m.job_type, m.status, m.attempts, m.upto_seq, m.procrastinate_job_id, m.result, m.error,
+           m.error_code, m.raw_reply, m.started_at, m.completed_at, m.created_at, t.app_name
+    FROM moved AS m JOIN threads AS t ON t.id = m.thread_id;
+    GET DIAGNOSTICS v_count = ROW_COUNT;
+    RETURN v_count;
+END
+$$;
+
+-- How the queue stands: jobs by queue and status, and the age of the oldest one that could run.
+CREATE FUNCTION queue_depths() RETURNS TABLE (queue_name text, status text, jobs bigint)
+LANGUAGE sql STABLE SET search_path FROM CURRENT
+AS $$
+    SELECT j.queue_name, j.status::text, count(*) FROM procrastinate_jobs AS j
+    WHERE j.status IN ('todo', 'doing') GROUP BY 1, 2
+    UNION ALL
+    SELECT CASE c.job_type WHEN 'fast_replay' THEN 'fast_replay' ELSE 'deep_reflection' END, 'failed', count(*)
+    FROM consolidation_jobs AS c WHERE c.status = 'failed' GROUP BY 1
+$$;
+
+CREATE FUNCTION queue_ages() RETURNS TABLE (queue_name text, oldest_seconds double precision)
+LANGUAGE sql STABLE SET search_path FROM CURRENT
+AS $$
+    SELECT h.queue_name, extract(epoch FROM clock_timestamp() - e.at)::double precision
+    FROM (SELECT j.queue_name, min(j.id) AS id FROM procrastinate_jobs AS j
+          WHERE j.status = 'todo' AND coalesce(j.scheduled_at <= now(), true) GROUP BY 1) AS h
+    CROSS JOIN LATERAL (SELECT min(v.at) AS at FROM procrastinate_events AS v WHERE v.job_id = h.id) AS e
+$$;
+
+-- Where each process offers its metrics, for a scraper to find.
+CREATE TABLE metrics_targets (
+    host       text NOT NULL,
+    port       integer NOT NULL CHECK (port BETWEEN 1 AND 65535),
+    role       text NOT NULL,
+    pid        integer NOT NULL,
+    started_at timestamptz NOT NULL DEFAULT now(),
+    seen_at    timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (host, port)
+);

@@ -1,0 +1,88 @@
+"""The API as one ASGI application: the rooms' routes, put together, with the edge around them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from fastapi import FastAPI
+from pydantic import BaseModel, Field
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.types import ASGIApp
+
+from pulse.http import edge, problems, sessions
+from pulse.http.bodies import Admission, reply
+from pulse.session_service import OpenSessionService
+from workers.api_document import DocumentedApi, render_page
+from workers.health import HealthCheck
+
+if TYPE_CHECKING:
+    from pulse.database import Pool
+    from workers.settings import Settings
+
+#: Of the API, not of the program: a breaking change gets another prefix.
+API_VERSION = "1"
+_DESCRIPTION = """
+Sessions and long-term memory for agents, on one PostgreSQL.
+
+Every call names its app and its user; a session of another user is answered as if it did not exist. Send the key as
+`Authorization: Bearer …`. Every error is a problem (RFC 9457): branch on its `type`, read its `detail`.
+"""
+
+
+class HealthView(BaseModel):
+    """Whether this process can do its work."""
+
+    status: Literal["ok", "failing"]
+    database: Literal["reachable", "unreachable"]
+    db_schema: Annotated[Literal["current", "mismatch", "unknown"], Field(serialization_alias="schema")]
+
+
+def build_api(settings: Settings, pool: Pool, telemetry: edge.Telemetry) -> ASGIApp:
+    """Put the routes together around a pool; the caller opens and closes the pool."""
+    app = DocumentedApi(
+        title="Hippocampus",
+        version=API_VERSION,
+        description=_DESCRIPTION,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        separate_input_output_schemas=False,
+    )
+    app.state.telemetry = telemetry
+    app.state.admission = Admission(at_once=4 * settings.database_pool_size)
+    app.state.sessions = OpenSessionService(pool)
+    app.include_router(sessions.router)
+    _add_health(app, HealthCheck(pool, settings.schema_name))
+    _add_page(app)
+    problems.install(app, telemetry.conflict)
+    key = None if settings.api_key is None else settings.api_key.get_secret_value()
+    return edge.Edge(edge.KeyGuard(edge.BodyLimit(app, settings.max_body_bytes), key), telemetry)
+
+
+def _add_health(app: FastAPI, check: HealthCheck) -> None:
+    @app.get(
+        "/health",
+        tags=["operation"],
+        summary="Whether this process can do its work",
+        response_model=HealthView,
+        responses={503: {"model": HealthView, "description": "The database is not there, or not as it must be."}},
+    )
+    async def health() -> Response:
+        """Look at the database: it answers, and is at this program's schema. Needs no key."""
+        found = await check.look()
+        status: Literal["ok", "failing"] = "ok" if found.is_ok else "failing"
+        view = HealthView(status=status, database=found.database, db_schema=found.schema)
+        return reply(view, 200 if found.is_ok else 503)
+
+
+def _add_page(app: FastAPI) -> None:
+    @app.get("/docs", include_in_schema=False)
+    async def page() -> HTMLResponse:
+        return HTMLResponse(render_page(app.openapi()))
+
+    @app.get("/problems/{slug}", include_in_schema=False)
+    async def explain(slug: str) -> Response:
+        kind = problems.KINDS.get(slug)
+        if kind is None:
+            raise problems.ProblemError(problems.NO_SUCH_ROUTE, "GET /docs lists every problem.")
+        return PlainTextResponse(f"{kind.title} ({kind.status})\n\n{kind.advice}\n")

@@ -1,0 +1,80 @@
+"""procrastinate's app of one process: its connections, its job manager, its tasks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from procrastinate import App, PsycopgConnector
+from psycopg_pool import AsyncConnectionPool
+
+from pulse import database
+from workers.fenced_jobs import FencedJobManager
+from workers.metrics import Metrics
+from workers.retry import JobRetry
+from workers.services import Services
+from workers.settings import Settings
+from workers.tasks import register_tasks
+
+if TYPE_CHECKING:
+    from pulse.database import Pool
+
+#: How long a fetch may wait for a connection before the worker is taken for cut off.
+CONNECTION_WAIT_SECONDS = 5.0
+
+
+class JobApp(App):
+    """An app whose jobs end by fenced statements."""
+
+    job_manager: FencedJobManager
+
+    def __init__(self, connector: PsycopgConnector, pool: Pool, metrics: Metrics) -> None:
+        super().__init__(connector=connector)
+        self.job_manager = FencedJobManager(connector, pool, metrics)
+
+
+def make_app(settings: Settings, pool: Pool, metrics: Metrics, services: Services) -> JobApp:
+    """Return an app with every task, not yet open.
+
+    Raises:
+        ValueError: a setting of the schedule is wrong.
+    """
+    app = JobApp(make_connector(settings), pool, metrics)
+    retry = JobRetry(
+        tries_max=settings.job_tries_max,
+        base_seconds=settings.retry_base_seconds,
+        cap_seconds=settings.retry_delay_seconds_max,
+    )
+    register_tasks(app, services, app.job_manager, retry, retention_cron=settings.retention_cron)
+    return app
+
+
+def make_connector(settings: Settings) -> PsycopgConnector:
+    """Return the queue's own connections: another driver than ours, so counted apart."""
+    # libpq splits options at spaces.
+    search_path = database.search_path(settings.schema_name).replace(", ", ",")
+    return PsycopgConnector(
+        pool_factory=_make_pool,
+        conninfo=settings.dsn,
+        kwargs={
+            "options": f"-c search_path={search_path}",
+            "application_name": "hippocampus queue",
+            "connect_timeout": 5,
+        },
+        configure=_configure,
+        min_size=1,
+        max_size=settings.queue_pool_size,
+        timeout=CONNECTION_WAIT_SECONDS,
+    )
+
+
+def _make_pool(**options: Any) -> AsyncConnectionPool:
+    # The check would be one more round trip for each statement. A broken connection ends the worker instead, and
+    # the supervisor makes another.
+    options.pop("check")
+    return AsyncConnectionPool(**options)
+
+
+async def _configure(connection: psycopg.AsyncConnection[Any]) -> None:
+    # Here, not among the connection's arguments: the listener gives autocommit a second time.
+    await connection.set_autocommit(True)

@@ -1,0 +1,65 @@
+"""What an exception of a job means: is it worth another try, and what is kept of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import asyncpg
+
+from hippocampus.errors import ProviderError, TransientProviderError, WatermarkMovedError
+from pulse.errors import DatabaseUnreachableError
+
+ERROR_CHARACTERS_MAX = 4_000
+RAW_REPLY_CHARACTERS_MAX = 1_000_000
+
+# The database was away, was stopped, gave up a deadlock or had no room: the same statements may pass later.
+DATABASE_FAULTS = (
+    OSError,
+    DatabaseUnreachableError,
+    asyncpg.InterfaceError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.OperatorInterventionError,
+    asyncpg.TransactionRollbackError,
+    asyncpg.InsufficientResourcesError,
+    asyncpg.LockNotAvailableError,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What a failed attempt leaves in its job's row."""
+
+    error: str
+    error_code: str  # an HTTP status, a word of the provider, 'database', an SQLSTATE, or an exception's name
+    raw_reply: str | None = None
+
+
+def is_transient(error: BaseException) -> bool:
+    """Whether the same attempt may succeed later."""
+    return isinstance(error, (TransientProviderError, WatermarkMovedError, *DATABASE_FAULTS))
+
+
+def describe(error: BaseException) -> Failure:
+    """Return what is kept of an exception."""
+    text = _storable(f"{type(error).__name__}: {error}", ERROR_CHARACTERS_MAX)
+    if isinstance(error, ProviderError):
+        raw_reply = error.raw_reply
+        kept = None if raw_reply is None else _storable(raw_reply, RAW_REPLY_CHARACTERS_MAX)
+        return Failure(text, error.code, kept)
+    return Failure(text, code_of(error))
+
+
+def code_of(error: BaseException) -> str:
+    """Return a word for an exception that says nothing of any content; for logs and metrics."""
+    if isinstance(error, ProviderError):
+        return error.code
+    if isinstance(error, DATABASE_FAULTS):
+        return "database"
+    if isinstance(error, asyncpg.PostgresError):
+        return error.sqlstate or "database"
+    return type(error).__name__
+
+
+def _storable(text: str, characters_max: int) -> str:
+    """Cut a text, and replace what PostgreSQL can't store: NUL and lone surrogates."""
+    return text[:characters_max].replace("\x00", "\ufffd").encode("utf-8", "backslashreplace").decode()

@@ -1,0 +1,65 @@
+"""Whether a process can do its work: the database answers, and is at this program's schema."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, cast
+
+import asyncpg
+import structlog
+
+from pulse.errors import DatabaseUnreachableError, SchemaError
+from workers import migrate
+
+if TYPE_CHECKING:
+    from pulse.database import Connection, Pool
+
+CHECK_TIMEOUT_SECONDS = 2.0
+# Anybody may ask: however often, the database is asked once in this time.
+FRESH_SECONDS = 1.0
+
+_log = structlog.get_logger("writer")
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """The outcome of one look at the database."""
+
+    database: Literal["reachable", "unreachable"]
+    schema: Literal["current", "mismatch", "unknown"]
+
+    @property
+    def is_ok(self) -> bool:
+        """Whether the process can do its work."""
+        return self.database == "reachable" and self.schema == "current"
+
+
+class HealthCheck:
+    """Looks at the database, at most once in `FRESH_SECONDS` however many ask."""
+
+    def __init__(self, pool: Pool, schema: str) -> None:
+        self._pool = pool
+        self._schema = schema
+        self._turn = asyncio.Lock()
+        self._last: tuple[float, Health] | None = None
+
+    async def look(self) -> Health:
+        """Return how the database is now, or was a moment ago."""
+        async with self._turn:
+            if self._last is None or time.monotonic() - self._last[0] > FRESH_SECONDS:
+                self._last = (time.monotonic(), await self._look())
+            return self._last[1]
+
+    async def _look(self) -> Health:
+        try:
+            async with asyncio.timeout(CHECK_TIMEOUT_SECONDS), self._pool.acquire() as connection:
+                await migrate.check_schema(cast("Connection", connection), schema=self._schema)
+        except SchemaError as error:
+            _log.error("schema_mismatch", error=str(error))
+            return Health("reachable", "mismatch")
+        except (OSError, DatabaseUnreachableError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            _log.error("database_unreachable", error=type(error).__name__)
+            return Health("unreachable", "unknown")
+        return Health("reachable", "current")

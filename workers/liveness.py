@@ -1,0 +1,102 @@
+"""Who lives: a worker holds an advisory lock for as long as it does, and gives back the jobs of those that died.
+
+A lock ends with its connection, so a killed process is noticed at once, not when its heartbeat is old. Every
+process looks, by itself: with one elected looker, a looker that is stopped would leave the dead unnoticed. Looking
+is reading; a job is given back once, since the statement names the attempt that it ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TYPE_CHECKING
+
+import structlog
+
+from workers.claims import QUERIES
+from workers.failures import DATABASE_FAULTS
+from workers.metrics import Metrics
+
+if TYPE_CHECKING:
+    from pulse.database import Connection
+
+_log = structlog.get_logger("workers.liveness")
+
+#: A worker whose connection was cut takes its lock again within one look; two looks must agree that it is dead.
+LOOK_SECONDS = 0.5
+STATEMENT_SECONDS_MAX = 5.0
+#: The fallback: a worker that holds its lock, but has not sent a heartbeat for so long, is dead too.
+STALLED_SECONDS = 30.0
+HEARTBEAT_SECONDS = 5.0
+#: A job that so many workers died of is failed. Above the tries of any provider's fault.
+RESCUES_MAX = 20
+
+
+class Guard:
+    """A connection of its own that says that a worker lives, and looks for others that do not."""
+
+    def __init__(self, connect: Callable[[], Awaitable[Connection]], metrics: Metrics) -> None:
+        self._connect = connect
+        self._metrics = metrics
+        self._connection: Connection | None = None
+        self._lost = asyncio.Event()
+        self._suspects: list[str] = []
+
+    @contextlib.asynccontextmanager
+    async def hold(self, worker_id: int) -> AsyncIterator[None]:
+        """Hold the worker's lock. `watch` keeps it, and looks.
+
+        Raises:
+            one of `workers.failures.DATABASE_FAULTS`.
+        """
+        await self._take(worker_id)
+        try:
+            yield
+        finally:
+            self._drop()
+
+    async def watch(self, worker_id: int) -> None:
+        """Look for jobs of the dead until cancelled; take the lock again whenever it was lost."""
+        while True:
+            # Processes that started together do not go on looking together.
+            pause_seconds = LOOK_SECONDS * random.uniform(0.8, 1.0)  # noqa: S311 - no secret depends on it
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._lost.wait(), pause_seconds)
+            try:
+                if self._connection is None or self._connection.is_closed():
+                    await self._take(worker_id)
+                await self._look(self._connection)
+            except DATABASE_FAULTS as error:
+                _log.warning("watch interrupted", error_type=type(error).__name__)
+                self._drop()
+                await asyncio.sleep(pause_seconds)
+
+    async def _take(self, worker_id: int) -> None:
+        self._suspects = []
+        self._lost.clear()
+        connection = await asyncio.wait_for(self._connect(), STATEMENT_SECONDS_MAX)
+        self._connection = connection
+        connection.add_termination_listener(lambda *_: self._lost.set())
+        # False only while the server has not yet noticed that our former connection is gone: then its lock
+        # speaks for us, and the next look asks again.
+        if not await connection.fetchval(QUERIES["hold_worker"], worker_id, timeout=STATEMENT_SECONDS_MAX):
+            self._drop()
+
+    async def _look(self, connection: Connection | None) -> None:
+        if connection is None:
+            return
+        rows = await connection.fetch(
+            QUERIES["rescue_jobs"], self._suspects, STALLED_SECONDS, RESCUES_MAX, timeout=STATEMENT_SECONDS_MAX
+        )
+        self._suspects = [row["suspect"] for row in rows if not row["rescued"]]
+        rescued = len(rows) - len(self._suspects)
+        if rescued:
+            self._metrics.rescued.inc(rescued)
+            _log.warning("jobs of a dead worker given back", count=rescued)
+
+    def _drop(self) -> None:
+        if self._connection is not None:
+            self._connection.terminate()
+        self._connection = None

@@ -1,0 +1,118 @@
+"""What a worker process tells Prometheus. Base units; labels name queues and kinds, never a thread or a user.
+
+| metric | labels | tells |
+| --- | --- | --- |
+| worker_jobs_total | queue, task, outcome | ended attempts: succeeded, failed, retried, released, aborted, fenced |
+| worker_job_duration_seconds | queue, task | how long attempts ran |
+| worker_job_queue_latency_seconds | queue | from a consolidation job's enqueue to its first start |
+| worker_jobs_in_progress | queue | attempts that run now |
+| worker_job_retries_total | task, reason | attempts that will be made again, by error code |
+| worker_jobs_rescued_total | | jobs of dead workers that this process gave back |
+| worker_fenced_total | queue | ends that came too late: another attempt owned the job |
+| worker_restarts_total | reason | times that this process took up its queues again |
+| gemini_requests_total | operation, code | calls of the model; timeout, connection, cancelled count as codes |
+| gemini_request_duration_seconds | operation | how long calls took |
+| gemini_tokens_total | operation, kind | tokens in (prompt) and out (output) |
+| retention_memories_deleted_total | | memories that the clean-up archived |
+| retention_batch_duration_seconds | | one transaction of the clean-up |
+| queue_jobs | queue, status | jobs that wait, run, or have failed (one process exports it) |
+| queue_oldest_job_age_seconds | queue | how long the oldest job waits that could run (one process exports it) |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    GCCollector,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+)
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+if TYPE_CHECKING:
+    from hippocampus.providers.calls import CallRecord
+
+_FAST = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60, 300)
+_SLOW = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
+
+
+class QueueGauges(Collector):
+    """The queue as a whole, as it was last read; nothing while another process exports it."""
+
+    def __init__(self) -> None:
+        self._depths: Mapping[tuple[str, str], int] = {}
+        self._ages: Mapping[str, float] = {}
+        self._is_shown = False
+
+    def show(self, depths: Mapping[tuple[str, str], int], ages: Mapping[str, float]) -> None:
+        """Export these numbers: jobs by (queue, status), ages in seconds by queue."""
+        self._depths, self._ages, self._is_shown = depths, ages, True
+
+    def hide(self) -> None:
+        """Export nothing."""
+        self._is_shown = False
+
+    def collect(self) -> Iterable[Metric]:
+        """Yield both families."""
+        if not self._is_shown:
+            return
+        depths = GaugeMetricFamily("queue_jobs", "Jobs by queue and status.", labels=("queue", "status"))
+        for labels, count in self._depths.items():
+            depths.add_metric(labels, count)
+        yield depths
+        ages = GaugeMetricFamily(
+            "queue_oldest_job_age_seconds", "Age of the oldest job that could run.", labels=("queue",)
+        )
+        for queue, seconds in self._ages.items():
+            ages.add_metric((queue,), seconds)
+        yield ages
+
+
+class Metrics:
+    """The metrics of one process, with a registry of their own."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        GCCollector(self.registry)
+        PlatformCollector(self.registry)
+        ProcessCollector(registry=self.registry)
+        own = self.registry
+        self.jobs = Counter("worker_jobs_total", "Attempts that ended.", ("queue", "task", "outcome"), registry=own)
+        self.job_seconds = Histogram(
+            "worker_job_duration_seconds", "How long attempts ran.", ("queue", "task"), buckets=_FAST, registry=own
+        )
+        self.queue_seconds = Histogram(
+            "worker_job_queue_latency_seconds", "From enqueue to start.", ("queue",), buckets=_FAST, registry=own
+        )
+        self.in_progress = Gauge("worker_jobs_in_progress", "Attempts that run now.", ("queue",), registry=own)
+        self.retries = Counter(
+            "worker_job_retries_total", "Attempts to be made again.", ("task", "reason"), registry=own
+        )
+        self.rescued = Counter("worker_jobs_rescued_total", "Jobs of dead workers given back.", registry=own)
+        self.fenced = Counter("worker_fenced_total", "Ends that came too late.", ("queue",), registry=own)
+        self.restarts = Counter("worker_restarts_total", "Queues taken up again.", ("reason",), registry=own)
+        self.calls = Counter("gemini_requests_total", "Calls of the model.", ("operation", "code"), registry=own)
+        self.call_seconds = Histogram(
+            "gemini_request_duration_seconds", "How long calls took.", ("operation",), buckets=_SLOW, registry=own
+        )
+        self.tokens = Counter("gemini_tokens_total", "Tokens in and out.", ("operation", "kind"), registry=own)
+        self.deleted = Counter("retention_memories_deleted_total", "Memories that the clean-up archived.", registry=own)
+        self.batch_seconds = Histogram(
+            "retention_batch_duration_seconds", "One transaction of the clean-up.", buckets=_SLOW, registry=own
+        )
+        self.queue = QueueGauges()
+        self.registry.register(self.queue)
+
+    def observe_call(self, record: CallRecord) -> None:
+        """Count one call of a model."""
+        self.calls.labels(record.operation, record.code).inc()
+        self.call_seconds.labels(record.operation).observe(record.seconds)
+        self.tokens.labels(record.operation, "prompt").inc(record.prompt_tokens)
+        self.tokens.labels(record.operation, "output").inc(record.output_tokens)

@@ -1,0 +1,42 @@
+"""The worker pools, as data: which process listens to which queues. One kind of work never waits behind another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+
+
+class UnknownPoolError(ValueError):
+    """There is no worker pool of this name. The message lists those that there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerPool:
+    """What a process of this pool does. Its concurrency and its metrics port are settings under its name."""
+
+    name: str
+    queues: tuple[str, ...]
+    is_keeper: bool = False  # defers periodic tasks, and exports what is known of the queue as a whole
+
+
+POOLS = MappingProxyType(
+    {
+        pool.name: pool
+        for pool in (
+            WorkerPool("fast_replay", ("fast_replay",)),
+            WorkerPool("deep_reflection", ("deep_reflection",)),
+            WorkerPool("retention", ("maintenance", "embedding"), is_keeper=True),
+        )
+    }
+)
+
+
+def get_pool(name: str) -> WorkerPool:
+    """Return a pool by its name.
+
+    Raises:
+        UnknownPoolError: there is none.
+    """
+    if name not in POOLS:
+        raise UnknownPoolError(f"There is no worker pool {name!r}; there are {', '.join(POOLS)}.")
+    return POOLS[name]

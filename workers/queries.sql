@@ -1,0 +1,77 @@
+-- name: fence_job
+-- The queue's job, the worker, the attempts before.
+SELECT fence_job($1, $2, $3)
+
+-- name: finish_job
+-- An attempt, and its result or NULL.
+SELECT finish_job($1, $2, $3, $4)
+
+-- name: retry_job_at
+-- An attempt, when, error, its code, the raw reply.
+SELECT retry_job_at($1, $2, $3, $4, $5, $6, $7)
+
+-- name: release_job
+SELECT release_job($1, $2, $3)
+
+-- name: fail_job
+-- An attempt, error, its code, the raw reply.
+SELECT fail_job($1, $2, $3, $4, $5, $6)
+
+-- name: abort_job
+SELECT abort_job($1, $2, $3)
+
+-- name: hold_worker
+-- A worker's id; true once this session holds its lock.
+SELECT hold_worker($1)
+
+-- name: rescue_jobs
+-- The suspects of the last look, the heartbeat's greatest age in seconds, attempts before a job is given up.
+SELECT suspect, rescued FROM rescue_jobs($1, $2, $3)
+
+-- name: hold_keeper
+-- True where this session is the one that exports the queue's gauges.
+SELECT pg_try_advisory_lock(worker_lock_class(), 0)
+
+-- name: queue_depths
+SELECT queue_name, status, jobs FROM queue_depths()
+
+-- name: queue_ages
+SELECT queue_name, oldest_seconds FROM queue_ages()
+
+-- name: enqueue_idle
+SELECT enqueue_idle()
+
+-- name: reconcile_jobs
+SELECT reconcile_jobs()
+
+-- name: enqueue_embedding_backfill
+-- Only where something waits for a vector.
+SELECT enqueue_embedding_backfill()
+WHERE EXISTS (SELECT FROM memories WHERE embedding IS NULL)
+   OR EXISTS (SELECT FROM facts WHERE embedding IS NULL)
+
+-- name: prune_queue
+-- How long finished jobs of the queue are kept, how many at most.
+SELECT prune_queue($1, $2)
+
+-- name: archive_jobs
+-- How long completed and cancelled jobs stay, how long failed ones, how many at most.
+SELECT archive_jobs($1, $2, $3)
+
+-- name: put_metrics_target
+-- host, port, role, pid.
+INSERT INTO metrics_targets (host, port, role, pid) VALUES ($1, $2, $3, $4)
+ON CONFLICT (host, port) DO UPDATE SET
+    role = EXCLUDED.role, pid = EXCLUDED.pid, seen_at = now(),
+    started_at = CASE WHEN metrics_targets.pid = EXCLUDED.pid THEN metrics_targets.started_at ELSE now() END
+
+-- name: delete_metrics_target
+-- host, port, pid. Also those that nobody has refreshed for a day.
+DELETE FROM metrics_targets
+WHERE (host = $1 AND port = $2 AND pid = $3) OR seen_at < now() - interval '1 day'
+
+-- name: metrics_targets
+-- Those seen within so many seconds.
+SELECT host, port, role FROM metrics_targets
+WHERE seen_at > now() - make_interval(secs => $1)
+ORDER BY role, host, port

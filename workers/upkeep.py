@@ -1,0 +1,62 @@
+"""The upkeep of the queue: what falls due, what was forgotten, what is over."""
+
+from __future__ import annotations
+
+import datetime
+from typing import TYPE_CHECKING
+
+import structlog
+
+from workers.claims import QUERIES
+from workers.metrics import Metrics
+from workers.settings import Settings
+
+if TYPE_CHECKING:
+    from pulse.database import Pool
+
+_log = structlog.get_logger("workers.upkeep")
+
+#: Rows in one transaction of pruning or archiving.
+BATCH_ROWS = 1000
+
+
+class Upkeep:
+    """Small statements, each a transaction of its own: killed between any two of them, nothing is half done."""
+
+    def __init__(self, pool: Pool, settings: Settings, metrics: Metrics) -> None:
+        self._pool = pool
+        self._metrics = metrics
+        self._queue_keep = datetime.timedelta(hours=settings.queue_keep_hours)
+        self._jobs_keep = datetime.timedelta(days=settings.jobs_keep_days)
+        self._failed_jobs_keep = datetime.timedelta(days=settings.failed_jobs_keep_days)
+
+    async def enqueue_idle(self) -> None:
+        """Enqueue what the idle timers say is due."""
+        self._tell("idle sessions enqueued", await self._pool.fetchval(QUERIES["enqueue_idle"]))
+
+    async def reconcile(self) -> None:
+        """Enqueue what ought to be in the queue and is not."""
+        self._tell("forgotten sessions enqueued", await self._pool.fetchval(QUERIES["reconcile_jobs"]))
+        await self._pool.execute(QUERIES["enqueue_embedding_backfill"])
+
+    async def prune(self) -> None:
+        """Delete finished jobs of the queue, with their events, when nobody asks for them any more."""
+        self._tell("queue pruned", await self._in_batches("prune_queue", self._queue_keep))
+
+    async def archive_jobs(self) -> None:
+        """Move consolidation jobs that ended long ago to the archive."""
+        moved = await self._in_batches("archive_jobs", self._jobs_keep, self._failed_jobs_keep)
+        self._tell("jobs archived", moved)
+
+    async def _in_batches(self, query: str, *keep: datetime.timedelta) -> int:
+        total = 0
+        while True:
+            count = int(await self._pool.fetchval(QUERIES[query], *keep, BATCH_ROWS))
+            total += count
+            if count < BATCH_ROWS:
+                return total
+
+    @staticmethod
+    def _tell(event: str, count: int) -> None:
+        if count:
+            _log.info(event, count=count)

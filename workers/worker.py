@@ -1,0 +1,241 @@
+"""A worker process: `python -m workers.worker POOL`. It lives until it is told to stop, whatever the database does.
+
+SIGTERM or SIGINT: no further job is fetched, running ones get the grace time, what still runs then is given back
+untried, exit code 0. A second signal ends the process at once: its jobs are given back by the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+
+import psycopg
+import structlog
+from procrastinate.exceptions import ConnectorException
+
+from pulse import database
+from pulse.errors import PulseError
+from workers import logs, metrics_server, services
+from workers.app import JobApp, make_app
+from workers.failures import DATABASE_FAULTS
+from workers.liveness import Guard
+from workers.metrics import Metrics
+from workers.migrate import check_schema
+from workers.pools import UnknownPoolError, WorkerPool, get_pool
+from workers.queue_gauges import export_queue
+from workers.queue_worker import QueueWorker
+from workers.settings import Settings, SettingsError, load
+
+if TYPE_CHECKING:
+    from pulse.database import Connection, Pool
+
+_log = structlog.get_logger("workers.worker")
+
+#: A process group's Ctrl-C and its manager's SIGTERM arrive together and are one request.
+SAME_REQUEST_SECONDS = 0.25
+RESTART_SECONDS_MAX = 2.0
+CLOSE_SECONDS_MAX = 0.5
+EXIT_USAGE = 2
+
+# What a worker may end with when the database is cut, restarted, or has forgotten the worker's row.
+_INTERRUPTIONS = (ConnectorException, psycopg.Error, *DATABASE_FAULTS)
+
+
+class Supervisor:
+    """Keeps one worker at its queues: makes another when one ends, until told to stop."""
+
+    def __init__(self, app: JobApp, pool: WorkerPool, metrics: Metrics, settings: Settings) -> None:
+        self._app = app
+        self._pool = pool
+        self._metrics = metrics
+        self._settings = settings
+        self._stop = asyncio.Event()
+        self._stop_asked_at = 0.0
+        self._worker: QueueWorker | None = None
+
+    def on_signal(self, number: int) -> None:
+        """Stop in good order; at the second signal, at once."""
+        if not self._stop.is_set():
+            self._stop_asked_at = time.monotonic()
+            self.stop()
+        elif time.monotonic() - self._stop_asked_at > SAME_REQUEST_SECONDS:
+            os._exit(128 + number)
+
+    def stop(self) -> None:
+        """Let the worker drain, and make no other."""
+        _log.info("worker stopping")
+        self._stop.set()
+        if self._worker is not None:
+            self._worker.stop()
+
+    async def run(self) -> None:
+        """Work until stopped."""
+        failures_in_row = 0
+        while not self._stop.is_set():
+            started = time.monotonic()
+            reason = await self._run_once()
+            if self._stop.is_set():
+                return
+            failures_in_row = 0 if time.monotonic() - started > RESTART_SECONDS_MAX else failures_in_row + 1
+            self._metrics.restarts.labels(reason).inc()
+            _log.warning("worker ended and is started again", reason=reason)
+            await self._pause(failures_in_row)
+
+    async def _run_once(self) -> str:
+        """Run one worker and return why it ended."""
+        attempt = asyncio.create_task(self._work())
+        stop = asyncio.create_task(self._stop.wait())
+        await asyncio.wait((attempt, stop), return_when=asyncio.FIRST_COMPLETED)
+        stop.cancel()
+        if not attempt.done():
+            await self._wait_for_drain(attempt)
+        try:
+            await attempt
+        except _INTERRUPTIONS as error:
+            return type(error).__name__
+        except asyncio.CancelledError:
+            return "cancelled"
+        return "side task"
+
+    async def _wait_for_drain(self, attempt: asyncio.Task[None]) -> None:
+        """A worker that runs ends by itself; one that still waits for the database is cut short."""
+        limit = self._settings.shutdown_grace_seconds + CLOSE_SECONDS_MAX if self._worker is not None else 0
+        _, pending = await asyncio.wait((attempt,), timeout=limit)
+        for task in pending:
+            task.cancel()
+            await asyncio.wait((task,), timeout=CLOSE_SECONDS_MAX)
+
+    async def _work(self) -> None:
+        settings = self._settings
+        async with self._app.open_async():
+            guard = Guard(self._connect, self._metrics)
+            self._worker = QueueWorker(
+                self._app,
+                self._pool,
+                guard,
+                self._metrics,
+                concurrency=settings.concurrency(self._pool.name),
+                grace_seconds=settings.shutdown_grace_seconds,
+            )
+            try:
+                await self._worker.run()
+            finally:
+                self._worker = None
+
+    async def _connect(self) -> Connection:
+        return await database.connect(self._settings.dsn or "", schema=self._settings.schema_name)
+
+    async def _pause(self, failures_in_row: int) -> None:
+        widest = min(RESTART_SECONDS_MAX, 0.1 * 2**failures_in_row)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(
+                self._stop.wait(),
+                widest * random.uniform(0.5, 1.0),  # noqa: S311 - no secret depends on it
+            )
+
+
+async def run_worker(
+    pool_name: str, settings: Settings, *, build_services: services.BuildServices = services.build
+) -> None:
+    """Work off a pool's queues until SIGTERM or SIGINT.
+
+    Raises:
+        UnknownPoolError: no such pool.
+        SettingsError: there is no DATABASE_URL, or a setting is wrong.
+        DatabaseUnreachableError, SchemaError: at the start; later the process waits for the database.
+        NoFreePortError: no port for metrics.
+    """
+    pool = get_pool(pool_name)
+    if settings.dsn is None:
+        raise SettingsError(
+            f"The worker {pool_name} needs a database: set DATABASE_URL. (`hippocampus up` starts an embedded"
+            " PostgreSQL and every process.)"
+        )
+    structlog.contextvars.bind_contextvars(role=pool.name, pid=os.getpid())
+    metrics = Metrics()
+    async with _open_pool(settings, pool) as connections:
+        made = build_services(settings, connections, metrics)
+        try:
+            supervisor = Supervisor(make_app(settings, connections, metrics, made), pool, metrics, settings)
+            async with _serving(settings, pool, connections, metrics), _signals(supervisor):
+                _log.info("worker started", queues=list(pool.queues), concurrency=settings.concurrency(pool.name))
+                await supervisor.run()
+        finally:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(made.close(), CLOSE_SECONDS_MAX)
+    _log.info("worker stopped")
+
+
+@contextlib.asynccontextmanager
+async def _open_pool(settings: Settings, pool: WorkerPool) -> AsyncIterator[Pool]:
+    connection = await database.connect(settings.dsn or "", schema=settings.schema_name)
+    try:
+        await check_schema(connection, schema=settings.schema_name)
+    finally:
+        await connection.close()
+    connections = await database.create_pool(
+        settings.dsn or "",
+        schema=settings.schema_name,
+        min_size=min(settings.concurrency(pool.name), settings.database_pool_size),
+        max_size=settings.database_pool_size,
+    )
+    try:
+        yield connections
+    finally:
+        try:
+            await asyncio.wait_for(connections.close(), CLOSE_SECONDS_MAX)
+        except TimeoutError:
+            connections.terminate()
+
+
+@contextlib.asynccontextmanager
+async def _serving(settings: Settings, pool: WorkerPool, connections: Pool, metrics: Metrics) -> AsyncIterator[None]:
+    async with contextlib.AsyncExitStack() as stack:
+        await stack.enter_async_context(
+            metrics_server.serving(
+                metrics.registry,
+                pool=connections,
+                role=pool.name,
+                host=settings.metrics_host,
+                base=settings.metrics_port(pool.name),
+            )
+        )
+        if pool.is_keeper:
+            await stack.enter_async_context(export_queue(settings, metrics.queue))
+        yield
+
+
+@contextlib.asynccontextmanager
+async def _signals(supervisor: Supervisor) -> AsyncIterator[None]:
+    loop = asyncio.get_running_loop()
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    for number in numbers:
+        loop.add_signal_handler(number, supervisor.on_signal, number)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)
+
+
+def main_worker(pool_name: str, *, build_services: services.BuildServices = services.build) -> int:
+    """Run a worker process by the environment's settings, and return its exit code."""
+    try:
+        settings = load()
+        logs.configure(settings.log_level, settings.log_format)
+        asyncio.run(run_worker(pool_name, settings, build_services=build_services))
+    except (SettingsError, UnknownPoolError, PulseError, metrics_server.NoFreePortError, ValueError) as error:
+        sys.stderr.write(f"{error}\n")
+        return EXIT_USAGE
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main_worker(sys.argv[1] if len(sys.argv) == 2 else ""))

@@ -1,0 +1,160 @@
+"""The session writer: a process that offers the API.
+
+It opens its socket and its pool before it says that it serves, and ends within `shutdown_grace_seconds` of SIGTERM: the
+requests that run are answered, new connections are refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, cast
+
+import structlog
+import uvicorn
+
+from pulse import database
+from pulse.errors import DatabaseUnreachableError, SchemaError
+from workers import api, migrate, settings
+from workers.writer_metrics import WriterMetrics
+
+if TYPE_CHECKING:
+    from pulse.database import Connection, Pool
+
+EXIT_REFUSED = 2
+# Of the grace, for closing the pool once the requests are done.
+_CLOSE_SECONDS = 0.5
+_BACKLOG = 2048
+
+_log = structlog.get_logger("writer")
+
+
+class StartError(Exception):
+    """The writer cannot start. The message says why and what to do."""
+
+
+class _Server(uvicorn.Server):
+    """uvicorn without its signal handlers, which end the process by the signal instead of exit code 0."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def main_writer(config: settings.Settings) -> int:
+    """Run a writer until SIGTERM or SIGINT and return its exit code: 0, or 2 where it could not start."""
+    try:
+        asyncio.run(_run(config))
+    except (StartError, DatabaseUnreachableError, SchemaError) as error:
+        print(f"hippocampus writer: {error}", file=sys.stderr)  # noqa: T201 - for the person who started it
+        return EXIT_REFUSED
+    return 0
+
+
+async def _run(config: settings.Settings) -> None:
+    listener = _listen(config)
+    with contextlib.closing(listener):
+        async with _pool(config) as pool:
+            app = api.build_api(config, pool, WriterMetrics())
+            grace_seconds = max(config.shutdown_grace_seconds - 2 * _CLOSE_SECONDS, _CLOSE_SECONDS)
+            server = _Server(
+                uvicorn.Config(
+                    app,
+                    http="h11",
+                    ws="none",
+                    lifespan="off",
+                    log_config=None,
+                    access_log=False,
+                    server_header=False,
+                    proxy_headers=False,
+                    timeout_graceful_shutdown=grace_seconds,  # type: ignore[arg-type]  # a float is waited for as well
+                )
+            )
+            _stop_on_signals(server)
+            host, port = listener.getsockname()[:2]
+            _log.info("writer_started", host=host, port=port)
+            await server.serve([listener])
+            _log.info("writer_stopped")
+
+
+def _stop_on_signals(server: uvicorn.Server) -> None:
+    def stop(number: int) -> None:
+        # A second SIGINT does not wait for what still runs.
+        server.force_exit = server.should_exit and number == signal.SIGINT
+        server.should_exit = True
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop, number)
+
+
+def _listen(config: settings.Settings) -> socket.socket:
+    """Open the listening socket.
+
+    Raises:
+        StartError: the address is not ours, or the port is in use.
+    """
+    host, port = config.api_host, config.api_port
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[
+            0
+        ]
+        listener = socket.socket(family, kind)
+    except OSError as error:
+        raise StartError(f"HIPPOCAMPUS_API_HOST is {host!r}, which is no address here: {error.strerror}.") from error
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind(address)
+        # Listening at once, so that a second writer is refused here and not later.
+        listener.listen(_BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise StartError(
+            f"Port {port} of {host} can't be taken ({error.strerror}): end the program that has it,"
+            " or set HIPPOCAMPUS_API_PORT to another port (0 takes a free one)."
+        ) from error
+    return listener
+
+
+@asynccontextmanager
+async def _pool(config: settings.Settings) -> AsyncIterator[Pool]:
+    """Open the pool on a database that is at this program's schema.
+
+    Raises:
+        StartError: there is no DATABASE_URL.
+        DatabaseUnreachableError, SchemaError: as `pulse.database.create_pool` and `migrate.check_schema`.
+    """
+    if config.dsn is None:
+        raise StartError(
+            "DATABASE_URL is not set, and only `hippocampus up` and `hippocampus demo` start a database of their own."
+            " Set DATABASE_URL, or run `hippocampus up`."
+        )
+    pool = await database.create_pool(config.dsn, schema=config.schema_name, max_size=config.database_pool_size)
+    try:
+        async with pool.acquire() as connection:
+            await migrate.check_schema(cast("Connection", connection), schema=config.schema_name)
+        yield pool
+    finally:
+        try:
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                await pool.close()
+        except TimeoutError:
+            pool.terminate()
+
+
+def main() -> int:
+    """Run a writer with the environment's settings."""
+    try:
+        config = settings.load()
+    except settings.SettingsError as error:
+        print(f"hippocampus writer: {error}", file=sys.stderr)  # noqa: T201 - for the person who started it
+        return EXIT_REFUSED
+    return main_writer(config)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
