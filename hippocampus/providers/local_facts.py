@@ -16,7 +16,7 @@ from typing import Any
 from hippocampus.providers import (
     local_clauses,
     local_objects,
-    local_patterns_en,
+    local_patterns_en_life,
     local_patterns_zh,
     local_sentences,
 )
@@ -28,12 +28,19 @@ KEY_CHARS_MAX = 255
 #: Facts of one slice; a slice that says more is a list, not a conversation.
 FACTS_MAX = 100
 
-_DATED_TOPICS = frozenset(("plan", "goal"))
+_DATED_TOPICS = frozenset(("plan", "goal", "event", "activity"))
+#: Topics of which one clause may state several: 'I work for a bank as a clerk'.
+_COMPANIONS = frozenset(("employer", "occupation", "children", "pet"))
+_TOPICS_BY_ABOUT = frozenset(("family", "pet", "favorite"))
 #: Words that turn a rule round but leave what it is about.
 _POLARITY = re.compile(
     r"\b(?:never|always|don't|do not|no|not|please|ever)\b|请|不要|别|永远|务必|千万|一定要?|不能|再",
     re.IGNORECASE,
 )
+_NOTHING = re.compile(r"(?!)")
+_TIME = re.compile(rf"\b(?:{local_patterns_en_life.TIME})\b|{local_patterns_zh.TIME}", re.IGNORECASE)
+#: What changes when the same thing is stated anew, and so is no part of its key.
+_NOT_IN_KEY = {"rule": _POLARITY, "plan": _TIME}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,20 +64,31 @@ def of_slice(conversation_slice: ConversationSlice) -> list[ExtractedFact]:
 
 
 def _of_sentence(sentence: Sentence) -> Iterator[_Found]:
-    table = local_patterns_zh.PATTERNS if sentence.is_cjk else local_patterns_en.PATTERNS
+    table = local_patterns_zh.PATTERNS if sentence.is_cjk else local_patterns_en_life.PATTERNS
     for clause in local_clauses.of_sentence(sentence):
+        topics: set[str] = set()
         for pattern in table:
+            if topics and not (pattern.topic in _COMPANIONS and topics <= _COMPANIONS and pattern.topic not in topics):
+                continue
             match = pattern.regex.match(clause)
-            found = list(_objects(pattern, match, sentence.is_cjk)) if match else []
-            if found:
-                yield from found
-                break
+            for found in _objects(pattern, match, chinese=sentence.is_cjk) if match else ():
+                topics.add(pattern.topic)
+                yield found
+        if not sentence.is_cjk:
+            yield from _mentions(clause)
 
 
-def _objects(pattern: Pattern, match: re.Match[str], chinese: bool) -> Iterator[_Found]:
+def _mentions(clause: str) -> Iterator[_Found]:
+    """Whom and what a clause takes for granted: 'my wife drove' says that there is a wife."""
+    for pattern in local_patterns_en_life.MENTIONS:
+        if match := pattern.regex.match(clause):
+            yield from _objects(pattern, match, chinese=False)
+
+
+def _objects(pattern: Pattern, match: re.Match[str], *, chinese: bool) -> Iterator[_Found]:
     raw = match["object"]
     about = (match.groupdict().get("about") or "").strip().casefold()
-    pieces = local_objects.parts(raw, chinese=chinese) if pattern.shape == "thing" else [raw]
+    pieces = local_objects.parts(raw, chinese=chinese) if pattern.shape == "list" else [raw]
     for piece in pieces:
         cleaned = local_objects.clean(piece, pattern.shape, chinese=chinese)
         if cleaned is not None:
@@ -78,27 +96,42 @@ def _objects(pattern: Pattern, match: re.Match[str], chinese: bool) -> Iterator[
 
 
 def _fact(found: _Found, turn: Turn) -> ExtractedFact:
-    statement = found.pattern.text.replace("{about}", found.about).replace("{object}", found.object)
+    statement = _statement(found)
+    said_on = turn.occurred_at.date().isoformat()
     value: dict[str, Any] = {"subject": turn.author, "text": statement}
     if found.pattern.topic in _DATED_TOPICS:
-        value["said_on"] = turn.occurred_at.date().isoformat()
+        value["said_on"] = said_on
     return ExtractedFact(
         fact_type=found.pattern.fact_type,
-        key=_key(found, turn.author),
+        key=_key(found, turn.author, said_on),
         value=value,
         confidence=found.pattern.confidence,
         source_seqs=(turn.sequence_num,),
     )
 
 
-def _key(found: _Found, author: str) -> str:
+def _statement(found: _Found) -> str:
+    words = {
+        "{about}": found.about,
+        "{object}": found.object,
+        "{a_object}": found.object if found.chinese else local_objects.with_article(found.object),
+        "{does}": found.object if found.chinese else local_objects.third_person(found.object),
+    }
+    return re.sub(r"\{\w+\}", lambda match: words[match[0]], found.pattern.text)
+
+
+def _key(found: _Found, author: str, said_on: str) -> str:
+    topic, _, detail = found.pattern.topic.partition(":")
     parts = [] if author == "user" else [local_objects.slug(author)]
-    parts.append(found.pattern.topic)
-    if found.about and found.pattern.topic in ("family", "pet", "favorite"):
+    parts.append(topic)
+    if topic == "event":
+        parts.append(said_on)
+    if found.about and topic in _TOPICS_BY_ABOUT:
         parts.append(local_objects.slug(found.about))
-    if not found.pattern.single and found.pattern.topic not in ("favorite",):
-        thing = _POLARITY.sub(" ", found.object) if found.pattern.topic == "rule" else found.object
-        parts.append(local_objects.slug(thing))
+    elif not found.pattern.single:
+        parts.append(local_objects.slug(_NOT_IN_KEY.get(topic, _NOTHING).sub(" ", found.object)))
+    if detail:
+        parts.append(detail)
     return _bounded(":".join(parts))
 
 

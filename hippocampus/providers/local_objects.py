@@ -12,7 +12,7 @@ from hippocampus.providers import local_words
 from hippocampus.providers.local_patterns import Shape
 
 _TAIL_EN = re.compile(
-    r"\s*(?:[;:(]|\s-+\s|\s[–—]|,(?=\s*(?:and|but|so|which|who|though|you|I|it|we|they|he|she|because|especially|like"
+    r"\s*(?:[;(]|:\s|\s-+\s|\s[–—]|,(?=\s*(?:and|but|so|which|who|though|you|I|it|we|they|he|she|because|especially|like"
     r"|too|right|even|the|that|then|thanks|not|as|if|just|all|this|what|how|also)\b)|\b(?:because|'cause|since|but|so|when"
     r"|whenever|while|which|who|although|though|unless|until|as well|too|either|anymore|any more|especially|even"
     r"|lately|at the moment|a lot|so much|very much|the most|too much|more than anything|for sure|as a whole|that"
@@ -32,6 +32,12 @@ _BAD_START_EN = re.compile(
     r"|in|at|of|and|or|but|not|up|out|about|for|from|as|is|are|was|were|no|never|ever|really|just|myself)\b",
     re.IGNORECASE,
 )
+_RESTRICTED_EN = re.compile(r"^[^,;.]*?[\w']+ (?:that|who|which|where|whose|when) ", re.IGNORECASE)
+_DANGLING_EN = re.compile(
+    r"\b(?:the|a|an|my|our|and|or|to|of|with|for|in|on|at|from|by|about|is|are|was|were|new|some|got|made|took)$",
+    re.IGNORECASE,
+)
+_ARTICLES = re.compile(r"^(?:a|an|the|my|our|their|some)\b", re.IGNORECASE)
 _DETERMINER_EN = re.compile(r"^(?:the|a|an|some|my|our|their|to)\s+", re.IGNORECASE)
 _ALLOWED_THE = re.compile(
     r"^the (?:beach|outdoors|ocean|sea|mountains|rain|snow|city|countryside|gym|theat(?:er|re)|cold|heat|mornings?"
@@ -50,42 +56,59 @@ _THIRD_EN = {
 }
 _BAD_ACTION_EN = re.compile(
     r"^(?:check|see|let|tell|do|be|talk|keep|try|think|say|miss|need|give|make sure|have to|get back|look|find|ask"
-    r"|show|put|happen|remember|stop|pass|cry|die|bed|sleep|head|call|work on|use|continue|take a look|go|it|that|the)"
-    r"\b(?=\s*$|\s+(?:it|this|that|out|about|more|into|some|the|a|an|back|off|soon|up|on|now|to|for)\b)"
-    r"|^(?:be|see|let|say|tell|miss|say|need|have|feel|know|love|remember|it|give)\b",
+    r"|show|happen|remember|stop|pass|cry|die|bed|sleep|head|call|continue|feel|know|love|enjoy|stay|share|focus|use"
+    r"|make the most|take it|take care|take a (?:look|break)|embrace|work hard|be|have fun|help|push|give)\b",
     re.IGNORECASE,
 )
+_UNCLEAR_EN = re.compile(
+    r"\b(?:you|your|yours|it|its|it's|this (?!week|weekend|month|year|morning|afternoon|evening|summer|winter|spring"
+    r"|fall|autumn|Christmas|past)|that|these|those|them|him|her|his|one|ones|there|here|I|something|some stuff"
+    r"|stuff|things?|everyone|(?:what|how)(?! to )|(?:a few|some|any) more|some (?:new )?people|progress)\b|\b(?:this|that|there)$",
+    re.IGNORECASE,
+)
+_THIRD_VERBS = {"have": "has", "do": "does", "go": "goes", "am": "is", "don't": "doesn't"}
 _NOT_A_NAME = frozenset(
     "the a an so just not very really here back sure fine good great when who and but in on at it he she they we you"
     " i me my your is are was".split()
 )
-_BAD_ZH = re.compile(
-    "[你您他她它]|这|那[个些种样么]|什么|怎么|哪|自己|一下|这样|那样|东西|事情|不知道|为什么|一点$|^(?:的|了|过|到|在|是|有|上|和|也|都|就)|吗$|呢$|吧$"
+_UNCLEAR_ZH = re.compile(
+    "[你您他她它]|这|那[个些种样么]|什么|怎么|哪|一下|东西|事情|不知道|为什么|一点$|[吗呢吧]$"
 )
+_BAD_START_ZH = re.compile("的|了|过|到|在|是|有|上|和|也|都|就|自己")
 _TAIL_ZH = re.compile("(?:了|呢|啊|呀|啦|哦|嘛|的时候.*|因为.*|所以.*|但是?.*|不过.*|而且.*|来着|的说|哈+)$")
 
 
 def clean(raw: str, shape: Shape, *, chinese: bool) -> str | None:
     """The object as it is stored, in the third person; None where it is not worth a fact."""
-    return _clean_zh(raw) if chinese else _clean_en(raw, shape)
+    return _clean_zh(raw, shape) if chinese else _clean_en(raw, shape)
 
 
-def _clean_zh(raw: str) -> str | None:
+def _clean_zh(raw: str, shape: Shape) -> str | None:
     text = _TAIL_ZH.sub("", raw.strip(" ，。！!、~～\"'“”")).strip()
-    if not text or _BAD_ZH.search(text):
+    if not text or _UNCLEAR_ZH.search(text) or (shape not in ("plain", "rule") and _BAD_START_ZH.match(text)):
         return None
-    return text.replace("我们", "自己").replace("我", "自己")
+    if shape == "rule":
+        return re.sub("我们?", "本人", text)
+    if shape == "action":
+        return re.sub("^([^我]{1,8})我们?(?=都|要|会|想|得|去|就|打算|准备|计划)", r"\1", text).replace("我", "自己")
+    return text.replace("我", "自己")
 
 
 def _clean_en(raw: str, shape: Shape) -> str | None:
     text = raw.strip()
-    if shape != "plain":
+    if shape in ("thing", "list") and _RESTRICTED_EN.match(text):
+        return None
+    if shape not in ("plain", "title"):
         text = _TAIL_EN.sub("", text)
     text = " ".join(text.split()).strip(" ,.;:!?-–—\"'“”()*")
     if not any(character.isalnum() for character in text) or len(text) > 120:
         return None
     checked = _CHECKS[shape](text)
-    return None if checked is None else _SUBJECT_EN.sub(lambda match: _THIRD_EN[match[1].lower()], checked)
+    if checked is None:
+        return None
+    if re.match(r"[A-Z][a-z]+ing\b", checked):
+        checked = checked[0].lower() + checked[1:]
+    return _SUBJECT_EN.sub(lambda match: _THIRD_EN[match[1].lower()], checked)
 
 
 def _plain(text: str) -> str | None:
@@ -94,19 +117,33 @@ def _plain(text: str) -> str | None:
 
 def _thing(text: str) -> str | None:
     words = text.split()
-    if len(words) > 8 or _DEICTIC_EN.search(text):
+    if len(words) > 8 or "," in text or _DEICTIC_EN.search(text):
         return None
     if _BAD_START_EN.match(text) and not _ALLOWED_THE.match(text):
         return None
     return text if _has_content(text) else None
 
 
+def _title(text: str) -> str | None:
+    text = re.split(r",? (?:because|since|which|but|and (?:I|it|the)|by far|right now)\b|[,;]", text)[0]
+    return text if len(text.split()) <= 9 and not _UNCLEAR_EN.search(text) and _has_content(text) else None
+
+
 def _action(text: str) -> str | None:
-    if len(text.split()) > 14 or _BAD_ACTION_EN.match(text):
+    if _BAD_ACTION_EN.match(text):
         return None
-    if re.search(r"\b(?:you|your|it|this one|that|these|those|them|him|her)\b", text, re.IGNORECASE):
+    return _event(text) if len(text.split()) >= 2 else None
+
+
+def _event(text: str) -> str | None:
+    words = text.split()
+    if not 2 <= len(words) <= 16 or _UNCLEAR_EN.search(text) or _DANGLING_EN.search(text):
         return None
-    return text if _has_content(text) and len(text.split()) >= 2 else None
+    return text if len(local_words.terms(text)) >= 1 else None
+
+
+def _habit(text: str) -> str | None:
+    return None if _UNCLEAR_EN.search(text) or len(text.split()) > 14 else text
 
 
 def _rule(text: str) -> str | None:
@@ -160,7 +197,11 @@ def _has_content(text: str) -> bool:
 _CHECKS: Mapping[Shape, Callable[[str], str | None]] = {
     "plain": _plain,
     "thing": _thing,
+    "list": _thing,
+    "title": _title,
     "action": _action,
+    "event": _event,
+    "habit": _habit,
     "rule": _rule,
     "place": _place,
     "name": _name,
@@ -173,12 +214,35 @@ def parts(text: str, *, chinese: bool) -> list[str]:
     """The members of a plain list ('reading, painting and long walks'); one member where it is none."""
     if chinese:
         return [part for part in re.split("、|以及|和|跟|还有", text) if part]
+    if "," in text and not re.search(r", .* and ", text):
+        return [text]
     pieces = re.split(r",\s+and\s+|,\s+|\s+and\s+|\s+&\s+", text)
     if len(pieces) == 1:
         return [text]
     gerunds = all(re.match(r"[a-z]+ing\b", piece, re.IGNORECASE) for piece in pieces)
-    listed = "," in text and all(1 <= len(piece.split()) <= 4 for piece in pieces)
+    listed = bool(re.search(r", .* and ", text)) and all(1 <= len(piece.split()) <= 4 for piece in pieces)
     return [piece for piece in pieces if piece] if gerunds or listed else [text]
+
+
+def with_article(noun: str) -> str:
+    """'dog' as 'a dog'; a plural and a noun with an article stay."""
+    if _ARTICLES.match(noun) or (noun.endswith("s") and not noun.endswith(("ss", "us"))) or noun in ("kids", "children"):
+        return noun
+    return f"an {noun}" if noun[0].lower() in "aeiou" else f"a {noun}"
+
+
+def third_person(action: str) -> str:
+    """'run in the park' as 'runs in the park'."""
+    verb, _, rest = action.partition(" ")
+    if verb in _THIRD_VERBS:
+        verb = _THIRD_VERBS[verb]
+    elif re.search(r"(?:s|sh|ch|x|z|o)$", verb):
+        verb += "es"
+    elif re.search(r"[^aeiou]y$", verb):
+        verb = verb[:-1] + "ies"
+    else:
+        verb += "s"
+    return f"{verb} {rest}".strip()
 
 
 def slug(text: str) -> str:

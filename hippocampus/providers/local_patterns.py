@@ -9,7 +9,9 @@ from typing import Literal
 from hippocampus.records import FactType
 
 #: How the captured object is cleaned and checked.
-Shape = Literal["thing", "action", "rule", "place", "name", "org", "role", "plain"]
+Shape = Literal[
+    "thing", "list", "title", "action", "event", "habit", "rule", "place", "name", "org", "role", "plain"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +19,7 @@ class Pattern:
     """One way of saying one kind of fact.
 
     `regex` stands at the start of a clause and may capture `object` and `about`; `text` is the fact in the third
-    person with {object} and {about}; `confidence` is how often such a sentence means it.
+    person with {object} and {about} ({a_object} adds an article, {does} conjugates a verb); `confidence` is how often such a sentence means it.
     """
 
     topic: str  # the key's first part
@@ -43,14 +45,16 @@ def english(
     text: str,
     shape: Shape,
     confidence: float,
+    *,
     single: bool = False,
 ) -> Pattern:
     """A pattern over English clauses: `~` stands for any adverbs, `^` for the clause's start."""
-    compiled = re.compile(regex.replace("~", _ADVERBS_EN).replace(" ", r"\s+"), re.IGNORECASE)
+    spelled = regex.replace("~", _ADVERBS_EN).replace("[A-Z]", "(?-i:[A-Z])")
+    compiled = re.compile(spelled, re.IGNORECASE)
     return Pattern(topic, fact_type, compiled, text, shape, confidence, single)
 
 
-_ADVERBS_ZH = r"(?:还是|还|也|真的|确实|一直|都|现在|目前|其实|最近|已经|平时|一向|特别|非常|最|很|超级|超|挺|比较|尤其|真|就|可|又|更|本来就|刚刚|刚|终于)*"
+_ADVERBS_ZH = r"(?:还是|还|也|真的|确实|一直|都|现在|目前|其实|最近|已经|平时|一向|特别|非常|最|很|超级|超|挺|比较|尤其|真|就|可|又|更|本来就|刚刚|刚|终于|上个?月|去年|今年|昨天|前几天|上周|前年|这个月|上个星期|今天|年初|现在已经)*"
 
 
 def chinese(
@@ -60,6 +64,7 @@ def chinese(
     text: str,
     shape: Shape,
     confidence: float,
+    *,
     single: bool = False,
 ) -> Pattern:
     """A pattern over Chinese clauses: `~` stands for any adverbs."""

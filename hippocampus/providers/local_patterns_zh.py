@@ -32,8 +32,7 @@ IDENTITY = (
         "(?:就行|就好|吧|好了|就可以)?$",
         "名叫{object}",
         "name",
-        0.95,
-        True,
+        0.95, single=True,
     ),
     chinese(
         "age",
@@ -41,8 +40,7 @@ IDENTITY = (
         "我~(?:今年)?(?:满)?(?P<object>\\d{1,2}|[一二三四五六七八九十]{1,3})岁(?:了)?$",
         "{object}岁",
         "plain",
-        0.95,
-        True,
+        0.95, single=True,
     ),
     chinese(
         "birthday",
@@ -50,8 +48,7 @@ IDENTITY = (
         "我的?生日(?:是|在)(?P<object>[^，。]{2,12}?)$",
         "生日是{object}",
         "plain",
-        0.95,
-        True,
+        0.95, single=True,
     ),
     chinese(
         "relationship_status",
@@ -59,8 +56,7 @@ IDENTITY = (
         "我~(?P<object>结婚|离婚|订婚|单身)了?(?:[^，。]{0,6})$",
         "{object}",
         "plain",
-        0.9,
-        True,
+        0.9, single=True,
     ),
 )
 PLACES = (
@@ -71,8 +67,7 @@ PLACES = (
         "(?P<object>[^，。的了过]{2,15}?)(?:了|这边|那边|生活|工作|住)?$",
         "住在{object}",
         "place",
-        0.95,
-        True,
+        0.95, single=True,
     ),
     chinese(
         "origin",
@@ -80,8 +75,7 @@ PLACES = (
         "我~(?:来自|老家(?:是|在)|出生(?:在|于)|从小在|是从)(?P<object>[^，。的]{2,12}?)(?:来的|长大的?|人)?$",
         "来自{object}",
         "place",
-        0.95,
-        True,
+        0.95, single=True,
     ),
     chinese(
         "origin",
@@ -89,8 +83,7 @@ PLACES = (
         "我~(?:是)?在(?P<object>[^，。的]{2,10}?)(?:长大|出生)的?$",
         "来自{object}",
         "place",
-        0.95,
-        True,
+        0.95, single=True,
     ),
     chinese(
         "origin",
@@ -98,8 +91,7 @@ PLACES = (
         "我~是(?P<object>[^，。的个一这那什本外老别好坏男女]{2,6})人$",
         "来自{object}",
         "place",
-        0.9,
-        True,
+        0.9, single=True,
     ),
 )
 WORK = (
@@ -109,8 +101,7 @@ WORK = (
         f"我~(?:是|当|做|在做|在当)(?:一?(?:名|个|位))?(?P<object>{JOB})(?:了)?$",
         "是{object}",
         "role",
-        0.95,
-        True,
+        0.95, single=True,
     ),
     chinese(
         "occupation",
@@ -118,8 +109,7 @@ WORK = (
         f"我~在(?P<about>[^，。的]{{2,15}}?)(?:当|做)(?:一?(?:名|个|位))?(?P<object>{JOB})$",
         "在{about}做{object}",
         "role",
-        0.95,
-        True,
+        0.95, single=True,
     ),
     chinese(
         "employer",
@@ -127,8 +117,7 @@ WORK = (
         "我~在(?P<object>[^，。的]{2,15}?)(?:上班|工作|任职)(?:了)?$",
         "在{object}工作",
         "org",
-        0.9,
-        True,
+        0.9, single=True,
     ),
     chinese(
         "employer",
@@ -136,8 +125,7 @@ WORK = (
         "我~(?:跳槽到|跳槽去|换到|入职|加入)了?(?P<object>[^，。的]{2,15}?)(?:了|工作|上班)?$",
         "在{object}工作",
         "org",
-        0.9,
-        True,
+        0.9, single=True,
     ),
     chinese(
         "work_change",
@@ -145,22 +133,21 @@ WORK = (
         "我~(?P<object>辞职|离职|失业|退休|被裁|换工作)了(?:[^，。]{0,8})$",
         "{object}了",
         "plain",
-        0.9,
-        True,
+        0.9, single=True,
     ),
     chinese(
         "studies",
         "profile",
         "我~(?:在|正在|在学|开始学|报名学|报了)(?:学习|学|读|念)(?P<object>[^，。了]{2,12}?)(?:呢)?$",
         "在学{object}",
-        "thing",
+        "list",
         0.85,
     ),
-    chinese("studies", "profile", "我的?专业是(?P<object>[^，。]{2,15}?)$", "专业是{object}", "thing", 0.95),
+    chinese("studies", "profile", "我的?专业是(?P<object>[^，。]{2,15}?)$", "专业是{object}", "list", 0.95),
 )
 FAMILY = (
     chinese(
-        "family",
+        "family:name",
         "profile",
         f"我(?:的|家)?(?:大|小)?{KIN}(?:的名字)?(?:叫|名叫)(?:做)?(?P<object>[^，。的]{{1,8}}?)$",
         "{about}叫{object}",
@@ -168,7 +155,7 @@ FAMILY = (
         0.95,
     ),
     chinese(
-        "family",
+        "family:life",
         "profile",
         f"我(?:的)?{KIN}~(?P<object>(?:是|在|住在)[^，。吗的]{{2,14}}(?:上班|工作|上学|读书|师|医生|员|住"
         "|上小学|上大学|上初中|上高中)?)$",
@@ -177,7 +164,7 @@ FAMILY = (
         0.8,
     ),
     chinese(
-        "family",
+        "family:age",
         "profile",
         f"我(?:的|家)?{KIN}~(?P<object>(?:今年)?(?:\\d+|[一二两三四五六七八九十]+)岁)(?:了|半)?$",
         "{about}{object}",
@@ -190,8 +177,7 @@ FAMILY = (
         f"(?:我|我们|我家)~有(?P<object>{COUNT}个(?:孩子|女儿|儿子|小孩|娃))(?:.*)$",
         "有{object}",
         "plain",
-        0.9,
-        True,
+        0.9, single=True,
     ),
     chinese(
         "siblings",
@@ -199,20 +185,19 @@ FAMILY = (
         f"我~有(?P<object>{COUNT}个(?:姐姐|妹妹|哥哥|弟弟))(?:.*)$",
         "有{object}",
         "plain",
-        0.9,
-        True,
+        0.9, single=True,
     ),
     chinese(
         "pet",
         "profile",
         f"(?:我|我们|我家)~(?:里)?(?:养了|有|领养了|收养了|养着)(?P<object>{COUNT}?(?:只|条|匹|个)[^，。]{{0,6}}?"
-        f"{ANIMAL})(?:，?(?:叫|名叫)[^，。]{{1,6}})?$",
+        f"{ANIMAL}(?:(?:叫|名叫)[^，。]{{1,6}})?)$",
         "养了{object}",
         "plain",
         0.9,
     ),
     chinese(
-        "pet",
+        "pet:name",
         "profile",
         f"(?:我|我们)(?:的|家的?)?(?:那只|这只)?(?P<about>{ANIMAL})(?:的名字)?(?:叫|名叫)(?P<object>[^，。]{{1,8}}?)$",
         "{about}叫{object}",
@@ -226,7 +211,7 @@ HEALTH = (
         "profile",
         "(?:我|我~是)~对(?P<object>[^，。]{1,12}?)(?:会|有点|严重)?过敏(?:.*)$",
         "对{object}过敏",
-        "thing",
+        "list",
         0.95,
     ),
     chinese(
@@ -234,7 +219,7 @@ HEALTH = (
         "profile",
         "(?:我|我们)~(?:不吃|不喝|不能吃|不能喝|吃不了|喝不了|戒了|从不吃|从来不吃)(?P<object>[^，。]{1,10}?)(?:的|了)?$",
         "不吃或不喝{object}",
-        "thing",
+        "list",
         0.9,
     ),
     chinese(
@@ -253,7 +238,7 @@ TASTE = (
         "我~(?:不太|不怎么|不大|不|一点都不|一点也不|从来不)~(?:喜欢|爱)(?:吃|喝|看|听|去|用|做|玩)?"
         "(?P<object>[^，。]{1,14}?)(?:了)?$",
         "不喜欢{object}",
-        "thing",
+        "list",
         0.9,
     ),
     chinese(
@@ -261,7 +246,7 @@ TASTE = (
         "preference",
         "我~(?:讨厌|受不了|反感|怕吃)(?P<object>[^，。]{1,14}?)(?:了)?$",
         "不喜欢{object}",
-        "thing",
+        "list",
         0.9,
     ),
     chinese(
@@ -269,7 +254,7 @@ TASTE = (
         "preference",
         "我~最(?:喜欢|爱)的(?P<about>[^，。是]{1,6})(?:就)?是(?P<object>[^，。]{1,15}?)$",
         "最喜欢的{about}是{object}",
-        "thing",
+        "list",
         0.95,
     ),
     chinese(
@@ -277,7 +262,7 @@ TASTE = (
         "preference",
         "我~(?:喜欢上了|喜欢|热爱|爱|爱好|迷上了)(?P<object>[^，。]{1,14}?)$",
         "喜欢{object}",
-        "thing",
+        "list",
         0.9,
     ),
 )
