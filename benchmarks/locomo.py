@@ -139,16 +139,11 @@ async def store_vectors(
     pool: database.Pool, user: str, session_id: str, ids: list[str], vectors: list[Vector], model: str
 ) -> None:
     """Give the messages of one session their vectors."""
-    await pool.execute(
-        """UPDATE messages AS m SET embedding = v.embedding, embedding_model = $5
-           FROM unnest($3::text[], $4::vector[]) AS v (event_id, embedding), threads AS t
+    await pool.executemany(
+        """UPDATE messages AS m SET embedding = $4, embedding_model = $5 FROM threads AS t
            WHERE t.app_name = 'locomo' AND t.user_id = $1 AND t.session_id = $2
-             AND m.thread_id = t.id AND m.event_id = v.event_id""",
-        user,
-        session_id,
-        ids,
-        vectors,
-        model,
+             AND m.thread_id = t.id AND m.event_id = $3""",
+        [(user, session_id, event_id, vector, model) for event_id, vector in zip(ids, vectors, strict=True)],
     )
 
 
@@ -230,7 +225,9 @@ async def main() -> None:
     embedder = embedder_of(arguments.provider, arguments.path, arguments.vectors)
     async with fresh_database() as dsn, await database.create_pool(dsn) as pool:
         table = await evaluate(arguments.path, embedder, pool=pool)
-    print(f"{arguments.provider:<12} {'questions':>9}" + "".join(f"{f'recall@{d}':>11}" for d in DEPTHS) + f"{'MRR':>8}")
+    print(
+        f"{arguments.provider:<12} {'questions':>9}" + "".join(f"{f'recall@{d}':>11}" for d in DEPTHS) + f"{'MRR':>8}"
+    )
     for name, recall in table.items():
         print(f"{name:<12} {recall.questions:>9}" + "".join(f"{r:>11.3f}" for r in recall.at) + f"{recall.mrr:>8.3f}")
 

@@ -6,6 +6,7 @@ HippocampusError
 ├── JobNotFoundError           no such job (also a LookupError)
 ├── InstructionConflictError   somebody else changed the instruction; read it again, redo the change
 ├── WatermarkMovedError        another job consolidated this slice; nothing was written, run again
+├── ContextBudgetError         the system prompt alone is over the window's budget; shorten it or raise max_tokens
 ├── EmbeddingDimensionError    a vector has the wrong number of dimensions (also a ValueError)
 └── ProviderError              a model could not answer
     ├── TransientProviderError     transport: try again later (5xx, time-out, connection, cut body)
@@ -48,6 +49,10 @@ class InstructionConflictError(HippocampusError):
 
 class EmbeddingDimensionError(HippocampusError, ValueError):
     """A vector has the wrong number of dimensions for the column that would hold it."""
+
+
+class ContextBudgetError(HippocampusError, ValueError):
+    """What must be in a context window does not fit its budget. Shorten the system prompt, or raise max_tokens."""
 
 
 class ProviderError(HippocampusError):

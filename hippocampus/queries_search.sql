@@ -8,3 +8,7 @@ SELECT * FROM search_memory($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $
 -- name: record_memory_access
 -- ids of memories
 SELECT record_memory_access($1)
+
+-- name: context_candidates
+-- app, user, session or null, query, embedding or null, its model, memories, facts, turns
+SELECT * FROM context_candidates($1, $2, $3, $4, $5, $6, $7, $8, $9) ORDER BY context_type, place

@@ -12,10 +12,11 @@ What a clean-up reports, to its caller after the run and to `on_batch` while it 
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, TypedDict
 from uuid import UUID
@@ -33,7 +34,11 @@ if TYPE_CHECKING:
 
 #: Memories in one batch of the clean-up, and in one page of a preview, at most.
 BATCH_ROWS_MAX = 1000
-BATCH_ROWS = 500
+BATCH_ROWS = 100
+#: A batch writes as much to the log as a hundred appends, and whoever commits meanwhile waits for it to reach the disk.
+#: Small batches with rests between them keep that wait short and rare.
+REST_FACTOR = 3.0
+REST_SECONDS_MAX = 1.0
 #: Ids in one call of `record_batch_access`, memories in one time slice, at most.
 ACCESS_IDS_MAX = 10_000
 TIME_SLICE_ROWS_MAX = 1000
@@ -72,7 +77,7 @@ class MemoryStats:
 class Batch:
     """One transaction of a clean-up."""
 
-    archived: int  # may be 0: a batch also ends after 10,000 memories that stay
+    archived: int  # may be 0: a batch also ends when it has looked at enough that stay
     seconds: float
     by_app: Mapping[str, int]
 
@@ -154,6 +159,7 @@ class MemoryRetentionManager:
         app_name: str | None = None,
         *,
         batch_rows: int = BATCH_ROWS,
+        rest_factor: float = REST_FACTOR,
         on_batch: Callable[[Batch], None] | None = None,
     ) -> MemoryStats:
         """Archive every memory whose score is below the threshold and that is old enough, in bounded batches.
@@ -164,6 +170,8 @@ class MemoryRetentionManager:
             dry_run: change nothing; `preview` gives the rows themselves.
             app_name: only this app.
             batch_rows: at most this many memories in one transaction, 1 to 1,000.
+            rest_factor: rest after each batch for so many times as long as it took, 0 to 100: the busier the server,
+                the longer. 0 is for when nobody else is there.
             on_batch: called after each batch, for progress and metrics.
 
         Raises:
@@ -173,7 +181,12 @@ class MemoryRetentionManager:
         if dry_run:
             stats, weak = await self._stats(app_name, None, limits)
             return dataclasses.replace(stats, cleaned_count=sum(weak.values()), cleaned_by_app=weak)
-        batches = await self._archive_all(app_name, limits, batch_rows, on_batch or _ignore)
+        check_number("rest_factor", rest_factor, 0, 100)
+        batches: list[Batch] = []
+        async for batch in self._archive(app_name, limits, batch_rows, rest_factor):
+            batches.append(batch)
+            if on_batch is not None:
+                on_batch(batch)
         stats, _ = await self._stats(app_name, None, limits)
         by_app: Counter[str] = Counter()
         for batch in batches:
@@ -237,20 +250,20 @@ class MemoryRetentionManager:
             self.decay_rate,
         )
 
-    async def _archive_all(
-        self, app_name: str | None, limits: _Limits, batch_rows: int, on_batch: Callable[[Batch], None]
-    ) -> list[Batch]:
-        batches: list[Batch] = []
-        after: UUID | None = _FIRST_ID
-        while after is not None:
+    async def _archive(
+        self, app_name: str | None, limits: _Limits, batch_rows: int, rest_factor: float
+    ) -> AsyncIterator[Batch]:
+        """Archive batch by batch, each in a transaction of its own, with a rest before the next."""
+        after = _FIRST_ID
+        while True:
             started = time.perf_counter()
             [row] = await self._call("archive_batch", _app(app_name), batch_rows, after, *limits)
             seconds = time.perf_counter() - started
-            batch = Batch(archived=row["archived"], seconds=seconds, by_app=row["by_app"])
-            batches.append(batch)
-            on_batch(batch)
+            yield Batch(archived=row["archived"], seconds=seconds, by_app=row["by_app"])
+            if row["last_id"] is None:
+                return
             after = row["last_id"]
-        return batches
+            await asyncio.sleep(min(seconds * rest_factor, REST_SECONDS_MAX))
 
     async def _stats(
         self, app_name: str | None, user_id: str | None, limits: _Limits | None = None
@@ -284,10 +297,6 @@ def _optional(name: str, value: float | None, highest: float) -> float | None:
 
 def _app(app_name: str | None) -> str | None:
     return None if app_name is None else check_app_name(app_name)
-
-
-def _ignore(_: Batch) -> None:
-    pass
 
 
 _QUERIES = load_queries("hippocampus", "retention.sql")

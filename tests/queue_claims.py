@@ -9,7 +9,9 @@ from uuid import UUID
 
 import asyncpg
 
+from hippocampus.consolidation_worker import MemoryConsolidationWorker
 from hippocampus.errors import JobFencedError
+from hippocampus.records import ConsolidationJob
 
 QUEUES = ["fast_replay", "deep_reflection", "embedding"]
 
@@ -50,3 +52,14 @@ async def claim_next(pool: asyncpg.Pool, queues: list[str] | None = None) -> Row
         return None
     job_id = row["args"].get("job_id")
     return RowClaim(row["id"], worker_id, row["attempts"], row["task_name"], UUID(job_id) if job_id else None)
+
+
+async def work_off(pool: asyncpg.Pool, worker: MemoryConsolidationWorker) -> list[ConsolidationJob]:
+    """Claim and run consolidation jobs, follow-ups too, until none waits."""
+    done = []
+    while claim := await claim_next(pool, ["fast_replay", "deep_reflection"]):
+        assert claim.job_id is not None
+        job = await worker.run(claim.job_id, claim)
+        assert job is not None
+        done.append(job)
+    return done

@@ -123,13 +123,14 @@ async def test_without_the_default_policy_the_error_says_so(pool: asyncpg.Pool) 
         await policies.set_policy(pool, "shop", decay_rate=0.1)
 
 
-async def test_two_changes_of_one_new_policy_at_once_both_hold(pool: asyncpg.Pool) -> None:
-    """The second waits for the first and starts from what it left, even where neither found a row."""
-    async with pool.acquire() as conn, conn.transaction():
-        await conn.execute("""SELECT set_app_policy('shop', '{"decay_rate": 0.5}'::text::jsonb)""")
-        second = asyncio.create_task(policies.set_policy(pool, "shop", min_age_days=3))
-        async with asyncio.timeout(10):
-            while not await conn.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"):
-                await asyncio.sleep(0.01)
-    found = await second
-    assert (found.decay_rate, found.min_age_days) == (0.5, 3)
+async def test_two_changes_of_one_policy_at_once_both_hold(pool: asyncpg.Pool) -> None:
+    """The second waits for the first and starts from what it left: where neither found a row, and where both did."""
+    for rate, age in ((0.5, 3), (0.6, 4)):
+        async with pool.acquire() as conn, conn.transaction():
+            await conn.execute("SELECT set_app_policy('shop', $1)", {"decay_rate": rate})
+            second = asyncio.create_task(policies.set_policy(pool, "shop", min_age_days=age))
+            async with asyncio.timeout(10):
+                while not await conn.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"):
+                    await asyncio.sleep(0.01)
+        found = await second
+        assert (found.decay_rate, found.min_age_days) == (rate, age)

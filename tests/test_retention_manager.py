@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -286,7 +287,7 @@ async def test_twenty_thousand_go_in_bounded_batches(pool: asyncpg.Pool, manager
     await add_many(pool, 20_000)
     await add_many(pool, 15_000, days_ago=0)
     seen: list[Batch] = []
-    stats = await manager.cleanup_low_value_memories(on_batch=seen.append)
+    stats = await manager.cleanup_low_value_memories(batch_rows=500, rest_factor=0, on_batch=seen.append)
     assert stats.cleaned_count == 20_000
     assert stats.total_memories == 15_000
     assert stats.cleaned_by_app == {"shop": 20_000}
@@ -312,12 +313,25 @@ async def test_a_failed_batch_loses_nothing_and_keeps_those_before(
             WHEN (NEW.content = 'memory 700') EXECUTE FUNCTION refuse()""")
     every = await ids(pool)
     with pytest.raises(asyncpg.RaiseError, match="disk full"):
-        await manager.cleanup_low_value_memories()
+        await manager.cleanup_low_value_memories(batch_rows=500)
     assert len(await ids(pool, "memories_archive")) == 500
     assert await ids(pool, "memories_archive") | await ids(pool) == every
     await pool.execute("DROP TRIGGER refuse ON memories_archive")
-    assert (await manager.cleanup_low_value_memories()).cleaned_count == 700
+    assert (await manager.cleanup_low_value_memories(batch_rows=500)).cleaned_count == 700
     assert await ids(pool, "memories_archive") == every
+
+
+async def test_between_batches_it_rests(pool: asyncpg.Pool, manager: MemoryRetentionManager) -> None:
+    """As many times as long as the batch took, so that a busy server gets more air; not after the last."""
+    await add_many(pool, 100)
+    started = time.perf_counter()
+    stats = await manager.cleanup_low_value_memories(batch_rows=10, rest_factor=4)
+    elapsed = time.perf_counter() - started
+    assert (stats.cleaned_count, stats.batch_count) == (100, 11)
+    assert elapsed >= 4 * (stats.seconds - 2 * stats.batch_seconds_max)
+    for wrong in (-1, 101, float("nan")):
+        with pytest.raises(InvalidInputError, match="rest_factor"):
+            await manager.cleanup_low_value_memories(rest_factor=wrong)
 
 
 async def test_an_open_batch_disturbs_nobody(
@@ -348,14 +362,14 @@ async def test_two_cleaners_share_the_work(
     async with other_pool.acquire() as conn, conn.transaction():
         assert await conn.fetchval("SELECT archived FROM archive_weak_memories()") == 500
         await pool.execute("SET lock_timeout = '200ms'")
-        stats = await manager.cleanup_low_value_memories()
+        stats = await manager.cleanup_low_value_memories(rest_factor=0)
         assert stats.cleaned_count == 1000
     assert await ids(pool) == set()
     assert await ids(pool, "memories_archive") == every
     await add_many(pool, 3000)
     both = await asyncio.gather(
-        manager.cleanup_low_value_memories(batch_rows=50),
-        MemoryRetentionManager(other_pool).cleanup_low_value_memories(batch_rows=50),
+        manager.cleanup_low_value_memories(batch_rows=50, rest_factor=0),
+        MemoryRetentionManager(other_pool).cleanup_low_value_memories(batch_rows=50, rest_factor=0),
     )
     assert sum(stats.cleaned_count for stats in both) == 3000
     assert await pool.fetchval("SELECT count(*) FROM memories_archive") == 4500

@@ -31,12 +31,18 @@ _LEAD_EN = re.compile(
 _VOCATIVE_EN = re.compile(r"^[A-Z][a-z]+[,!]\s+|,\s+[A-Z][a-z]+$")
 _NOT_STATED_EN = re.compile(
     r"\b(?:if|unless|wish|wished|imagine|pretend|suppose|supposing|hypothetically"
-    r"|used to|no longer live|thought about|said|says|saying|told|tells|asked|asks|thinks|believes|claims|heard"
+    r"|used to|no longer live|thought about"
     r"|reads?:|lyrics?|quote|joke|joking|kidding|sarcas\w*|dreamt|dreamed|in my dream|in the (?:book|movie|film|game|story|song)"
     r"|character|as if|not!|whether|when I was|as a (?:kid|child)|back then|growing up)\b|\bnot!?$|/s$|\byeah,? right\b|🙄",
     re.IGNORECASE,
 )
-_UNREAL_EN = re.compile(r"\b(?:would|could|could've|should've|might|maybe|perhaps|probably)\b|'d\b", re.IGNORECASE)
+#: What another says; what stands before it in the sentence is still the speaker's own.
+_REPORTED_EN = re.compile(
+    r"\b(?:said|says|saying|told|tells|asked|asks|thinks|believes|claims|heard)\b", re.IGNORECASE
+)
+_UNREAL_EN = re.compile(
+    r"\b(?:would|could|could've|should've|might|maybe|perhaps|probably)\b|'d\b", re.IGNORECASE
+)
 _QUOTED = re.compile(r"[\"“”][^\"“”]*[\"“”]|[「『][^」』]*[」』]|‘[^’]*’(?!\w)")
 _SPLIT_ZH = re.compile(
     r"[，,；;。！!？?：:\s]+|——|…+|(?:但是?|不过|而且|所以|因为|可是|然后|并且)(?=我|也|还|周|每)"
@@ -46,12 +52,19 @@ _LEAD_ZH = re.compile(
     "|告诉你|跟你说)(?=我|以后|请|周|每|不|别|千|麻)"
 )
 _NAMING_ZH = re.compile("[，,](?=(?:名字)?(?:叫|名叫))")
-_SUBJECT_ZH = re.compile("(?:现在|目前|最近|其实)?我(?!妈|爸|女儿|儿子|老|太太|先生|[的家]|哥|姐|弟|妹|爷|奶|外|同)")
-_SUBJECTLESS_ZH = re.compile("在|是一|住|喜欢|不|爱|讨厌|对|养|有|每|打算|准备|计划|也|还|来自|最|已经|刚|现在|目前|特别|超")
+_SUBJECT_ZH = re.compile(
+    "(?:现在|目前|最近|其实)?我(?!妈|爸|女儿|儿子|老|太太|先生|[的家]|哥|姐|弟|妹|爷|奶|外|同)"
+)
+_SUBJECTLESS_ZH = re.compile(
+    "在|是一|住|喜欢|不|爱|讨厌|对|养|有|每|打算|准备|计划|也|还|来自|最|已经|刚|现在|目前|特别|超"
+)
 _NOT_STATED_ZH = re.compile(
-    "如果|要是|假如|假设|万一|的话|倘若|本来想|曾经|以前|小时候|差点|听说|据说|有人说|[他她你]们?(?:说|问|觉得|以为|认为|告诉)"
-    "|(?:妈|爸|老板|同事|朋友|老婆|老公|妹妹|姐姐|哥哥|弟弟|医生|老师)(?:妈|爸)?(?:说|问|觉得|告诉|总说)|开玩笑|才怪|梦见|梦到|电影里|小说里|书里|歌词|可能会|也许|恨不得|是否"
-    "|好像|要不要|是不是|有没有|能不能|该不该|希望能|不知道"
+    "如果|要是|假如|假设|万一|的话|倘若|本来想|曾经|以前|小时候|差点|开玩笑|才怪|梦见|梦到|电影里|小说里|书里|歌词"
+    "|可能会|也许|恨不得|是否|好像|要不要|是不是|有没有|能不能|该不该|希望能|不知道"
+)
+_REPORTED_ZH = re.compile(
+    "听说|据说|有人说|[他她你]们?(?:说|问|觉得|以为|认为|告诉)|(?:妈|爸|老板|同事|朋友|老婆|老公|妹妹|姐姐|哥哥|弟弟|医生"
+    "|老师)(?:妈|爸)?(?:说|问|觉得|告诉|总说)"
 )
 
 
@@ -80,6 +93,8 @@ def _unquoted(text: str) -> str:
 
 def _english(text: str) -> Iterator[str]:
     for piece in _SPLIT_EN.split(text):
+        if _REPORTED_EN.search(piece):
+            return
         clause = piece.strip(" ,.!…*~")
         for pattern in (_LEAD_EN, _VOCATIVE_EN, _LEAD_EN):
             clause = pattern.sub("", clause).strip(" ,.!…")
@@ -90,6 +105,8 @@ def _english(text: str) -> Iterator[str]:
 def _chinese(text: str) -> Iterator[str]:
     subject = ""
     for piece in _SPLIT_ZH.split(_NAMING_ZH.sub("", text)):
+        if _REPORTED_ZH.search(piece):
+            return
         clause = piece.strip(" ~～、")
         while (shorter := _LEAD_ZH.sub("", clause)) != clause:
             clause = shorter

@@ -1,9 +1,13 @@
 """Hashed vectors of words and character n-grams.
 
 A text becomes a bag of features: stems, pairs of neighbouring stems, character n-grams of each word, single CJK
-characters and their pairs. Each feature is hashed to one dimension and one sign; its weight is sublinear in how
-often it stands in the text. Two texts are near when they share words or parts of words. Meaning that shares no
-letters is not seen.
+characters and their pairs, and word families (`local_concepts`). Each feature is hashed to one dimension and one
+sign; its weight is sublinear in how often it stands in the text. Two texts are near when they share words, parts of
+words or families. Meaning that is in none of these is not seen.
+
+Every text also has one feature of its own. It leaves the order among long texts alone and pulls short ones back,
+which would otherwise come first by sharing one word. Cosines are low for that reason: compare them with each other,
+not with a threshold made for another model.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
-from hippocampus.providers import local_words
+from hippocampus.providers import local_concepts, local_words
 from hippocampus.providers.protocols import EmbeddingTask
 from hippocampus.records import EMBEDDING_DIMENSIONS, Vector
 
@@ -26,9 +30,11 @@ CHUNK_TEXTS = 64
 
 STEM_WEIGHT = 1.0
 STOPWORD_WEIGHT = 0.05
-CHATTER_WEIGHT = 0.35
+CHATTER_WEIGHT = 0.5
 PAIR_WEIGHT = 0.25
 NGRAM_WEIGHT = 0.35  # of all n-grams of one word together
+FAMILY_WEIGHT = 1.0
+OWN_WEIGHT = 3.0
 CJK_CHARACTER_WEIGHT = 0.4
 CJK_PAIR_WEIGHT = 1.0
 
@@ -38,8 +44,8 @@ _Feature = tuple[int, float]  # dimension, signed weight
 class LocalEmbedder:
     """The embedder that needs no model: `hippocampus.providers.protocols.Embedder` by feature hashing.
 
-    Every text has a unit vector. A text without any letter or digit is hashed whole, so that equal texts stay
-    equal and a zero vector never arises. Documents and queries share one space.
+    Every text has a unit vector: one without any letter or digit has only its own feature, so that a zero vector
+    never arises. Documents and queries share one space.
     """
 
     @property
@@ -66,32 +72,34 @@ def _embed_all(texts: Sequence[str]) -> list[Vector]:
 def vector_of(text: str) -> Vector:
     """The unit vector of one text."""
     vector = [0.0] * EMBEDDING_DIMENSIONS
-    for (name, weight), count in Counter(_features(text)).items():
+    tokens = local_words.tokens(text)
+    for (name, weight), count in Counter(_features(tokens)).items():
         scale = weight * (1.0 + math.log(count))
         for dimension, value in _hashed(name):
             vector[dimension] += scale * value
+    own, sign = _slot("own " + (" ".join(tokens) or text))
+    vector[own] += sign * OWN_WEIGHT
     norm = math.sqrt(sum(value * value for value in vector))
-    if norm < 1e-9:
-        dimension, sign = _slot("raw\x00" + text)
-        vector[dimension] = sign
-        return vector
+    if norm < 1e-6:  # signed features could cancel out
+        vector[own], norm = 1.0, 1.0
     return [value / norm for value in vector]
 
 
-def _features(text: str) -> Iterator[tuple[str, float]]:
+def _features(tokens: Sequence[str]) -> Iterator[tuple[str, float]]:
     """(name, weight) of each feature; a repeated pair is a repeated feature."""
     previous = ""
-    for token in local_words.tokens(text):
+    for token in tokens:
         if local_words.is_cjk(token):
             yield from _cjk_features(token)
             previous = ""
             continue
+        stem = local_words.stem(token)
+        for family in local_concepts.of_stem(stem):
+            yield "f" + family, FAMILY_WEIGHT
         if token in local_words.STOPWORDS:
             yield "w" + token, STOPWORD_WEIGHT
             continue
-        stem = local_words.stem(token)
-        weight = CHATTER_WEIGHT if token in local_words.CHATTER else STEM_WEIGHT
-        yield "s" + stem, weight
+        yield "s" + stem, CHATTER_WEIGHT if token in local_words.CHATTER else STEM_WEIGHT
         if previous:
             yield f"p{previous} {stem}", PAIR_WEIGHT
         previous = stem
@@ -100,6 +108,8 @@ def _features(text: str) -> Iterator[tuple[str, float]]:
 def _cjk_features(run: str) -> Iterator[tuple[str, float]]:
     for character in run:
         yield "w" + character, CJK_CHARACTER_WEIGHT
+    for family in local_concepts.of_cjk(run):
+        yield "f" + family, FAMILY_WEIGHT
     for pair in local_words.cjk_terms(run) if len(run) > 1 else ():
         yield "c" + pair, CJK_PAIR_WEIGHT
 

@@ -32,15 +32,8 @@ _DATED_TOPICS = frozenset(("plan", "goal", "event", "activity"))
 #: Topics of which one clause may state several: 'I work for a bank as a clerk'.
 _COMPANIONS = frozenset(("employer", "occupation", "children", "pet"))
 _TOPICS_BY_ABOUT = frozenset(("family", "pet", "favorite"))
-#: Words that turn a rule round but leave what it is about.
-_POLARITY = re.compile(
-    r"\b(?:never|always|don't|do not|no|not|please|ever)\b|请|不要|别|永远|务必|千万|一定要?|不能|再",
-    re.IGNORECASE,
-)
-_NOTHING = re.compile(r"(?!)")
+#: What changes when the same plan is stated anew, and so is no part of its key.
 _TIME = re.compile(rf"\b(?:{local_patterns_en_life.TIME})\b|{local_patterns_zh.TIME}", re.IGNORECASE)
-#: What changes when the same thing is stated anew, and so is no part of its key.
-_NOT_IN_KEY = {"rule": _POLARITY, "plan": _TIME}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +56,19 @@ def of_slice(conversation_slice: ConversationSlice) -> list[ExtractedFact]:
     return list(facts.values())[:FACTS_MAX]
 
 
+def states_fact(sentence: Sentence) -> bool:
+    """A pattern finds something in this sentence."""
+    return next(_of_sentence(sentence), None) is not None
+
+
 def _of_sentence(sentence: Sentence) -> Iterator[_Found]:
     table = local_patterns_zh.PATTERNS if sentence.is_cjk else local_patterns_en_life.PATTERNS
     for clause in local_clauses.of_sentence(sentence):
         topics: set[str] = set()
         for pattern in table:
-            if topics and not (pattern.topic in _COMPANIONS and topics <= _COMPANIONS and pattern.topic not in topics):
+            if topics and not (
+                pattern.topic in _COMPANIONS and topics <= _COMPANIONS and pattern.topic not in topics
+            ):
                 continue
             match = pattern.regex.match(clause)
             for found in _objects(pattern, match, chinese=sentence.is_cjk) if match else ():
@@ -87,7 +87,8 @@ def _mentions(clause: str) -> Iterator[_Found]:
 
 def _objects(pattern: Pattern, match: re.Match[str], *, chinese: bool) -> Iterator[_Found]:
     raw = match["object"]
-    about = (match.groupdict().get("about") or "").strip().casefold()
+    about = (match.groupdict().get("about") or "").strip()
+    about = about[:1].lower() + about[1:]
     pieces = local_objects.parts(raw, chinese=chinese) if pattern.shape == "list" else [raw]
     for piece in pieces:
         cleaned = local_objects.clean(piece, pattern.shape, chinese=chinese)
@@ -127,9 +128,11 @@ def _key(found: _Found, author: str, said_on: str) -> str:
     if topic == "event":
         parts.append(said_on)
     if found.about and topic in _TOPICS_BY_ABOUT:
-        parts.append(local_objects.slug(found.about))
+        parts.append(local_patterns_zh.KIN_ENGLISH.get(found.about, local_objects.slug(found.about)))
+    elif topic == "rule":
+        parts.append(local_objects.rule_slug(found.object))
     elif not found.pattern.single:
-        parts.append(local_objects.slug(_NOT_IN_KEY.get(topic, _NOTHING).sub(" ", found.object)))
+        parts.append(local_objects.slug(_TIME.sub(" ", found.object) if topic == "plan" else found.object))
     if detail:
         parts.append(detail)
     return _bounded(":".join(parts))

@@ -15,7 +15,7 @@ _TAIL_EN = re.compile(
     r"\s*(?:[;(]|:\s|\s-+\s|\s[–—]|,(?=\s*(?:and|but|so|which|who|though|you|I|it|we|they|he|she|because|especially|like"
     r"|too|right|even|the|that|then|thanks|not|as|if|just|all|this|what|how|also)\b)|\b(?:because|'cause|since|but|so|when"
     r"|whenever|while|which|who|although|though|unless|until|as well|too|either|anymore|any more|especially|even"
-    r"|lately|at the moment|a lot|so much|very much|the most|too much|more than anything|for sure|as a whole|that"
+    r"|lately|at the moment|a lot|so much|very much|the most|same as|as always|as usual|or I|or else|too much|more than anything|for sure|as a whole|that"
     r"|if|where|whose|if possible|for now|these days|nowadays|recently|already|again|with you|thanks to|now|and (?:I|it"
     r"|we|my|he|she|they|that|the|this|have|am|then|was|is|you))\b).*$",
     re.IGNORECASE,
@@ -42,7 +42,7 @@ _DETERMINER_EN = re.compile(r"^(?:the|a|an|some|my|our|their|to)\s+", re.IGNOREC
 _ALLOWED_THE = re.compile(
     r"^the (?:beach|outdoors|ocean|sea|mountains|rain|snow|city|countryside|gym|theat(?:er|re)|cold|heat|mornings?"
     r"|woods|forest|water|smell of \w+|taste of \w+|piano|guitar|violin|cinema|desert|sun|winter|summer|autumn)$"
-    r"|^a good \w+(?: \w+)?$",
+    r"|^a good \w+(?: \w+)?$|^an? [\w-]+(?: [\w-]+){1,3}$",
     re.IGNORECASE,
 )
 _SUBJECT_EN = re.compile(r"\b(my|our|myself|ourselves|me|us)\b", re.IGNORECASE)
@@ -62,9 +62,16 @@ _BAD_ACTION_EN = re.compile(
 )
 _UNCLEAR_EN = re.compile(
     r"\b(?:you|your|yours|it|its|it's|this (?!week|weekend|month|year|morning|afternoon|evening|summer|winter|spring"
-    r"|fall|autumn|Christmas|past)|that|these|those|them|him|her|his|one|ones|there|here|I|something|some stuff"
-    r"|stuff|things?|everyone|(?:what|how)(?! to )|(?:a few|some|any) more|some (?:new )?people|progress)\b|\b(?:this|that|there)$",
+    r"|fall|autumn|Christmas|past)|that|these|those|them|him|her|his|one(?! (?:year|month|week|day))|ones|there|here|I|something|some stuff"
+    r"|stuff|things?|everyone|(?:what|how)(?! to )|(?:a few|some|any) more|some (?:new )?people|progress|for the last (?:half |few )?(?:hours?|minutes))\b|\b(?:this|that|there)$",
     re.IGNORECASE,
+)
+#: An event that is told in no other words is not worth a fact: 'saw a movie', 'working on a project'.
+_VAGUE = frozenset(
+    local_words.stem(word)
+    for word in """project movie film show store shop walk book game fun ambition dream break thing few bit photo picture photograph
+    pic work working watch morning evening afternoon night back week weekend month year last saw read watched play playing
+    chase chasing hike trip lunch dinner""".split()
 )
 _THIRD_VERBS = {"have": "has", "do": "does", "go": "goes", "am": "is", "don't": "doesn't"}
 _NOT_A_NAME = frozenset(
@@ -90,7 +97,9 @@ def _clean_zh(raw: str, shape: Shape) -> str | None:
     if shape == "rule":
         return re.sub("我们?", "本人", text)
     if shape == "action":
-        return re.sub("^([^我]{1,8})我们?(?=都|要|会|想|得|去|就|打算|准备|计划)", r"\1", text).replace("我", "自己")
+        return re.sub("^([^我]{1,8})我们?(?=都|要|会|想|得|去|就|打算|准备|计划)", r"\1", text).replace(
+            "我", "自己"
+        )
     return text.replace("我", "自己")
 
 
@@ -137,9 +146,11 @@ def _action(text: str) -> str | None:
 
 def _event(text: str) -> str | None:
     words = text.split()
+    if len(words) == 2 and words[0] in ("got", "had"):
+        return None
     if not 2 <= len(words) <= 16 or _UNCLEAR_EN.search(text) or _DANGLING_EN.search(text):
         return None
-    return text if len(local_words.terms(text)) >= 1 else None
+    return text if any(term not in _VAGUE for term in local_words.terms(" ".join(words[1:]))) else None
 
 
 def _habit(text: str) -> str | None:
@@ -170,7 +181,10 @@ def _name(text: str) -> str | None:
 
 
 def _org(text: str) -> str | None:
-    text = re.split(r",? (?:as|for|since|now|and|in charge|where|with|because|last|this|until)\b", text)[0]
+    text = re.split(
+        r",? (?:as|for|from|on (?=\d|[A-Z])|since|now|and|in charge|where|with|because|last|this|until)\b",
+        text,
+    )[0]
     if len(text.split()) > 7 or _DEICTIC_EN.search(text):
         return None
     named = re.match(r"(?:an? |the |my |our )", text) or text[:1].isupper()
@@ -215,7 +229,9 @@ def parts(text: str, *, chinese: bool) -> list[str]:
     if chinese:
         return [part for part in re.split("、|以及|和|跟|还有", text) if part]
     if "," in text and not re.search(r", .* and ", text):
-        return [text]
+        head = text.split(",")[0]
+        broken = re.search(r"\b(?:a|an|the) \w+$", head)  # 'a safe, inviting place' is no list
+        return [] if broken else [head]
     pieces = re.split(r",\s+and\s+|,\s+|\s+and\s+|\s+&\s+", text)
     if len(pieces) == 1:
         return [text]
@@ -226,7 +242,11 @@ def parts(text: str, *, chinese: bool) -> list[str]:
 
 def with_article(noun: str) -> str:
     """'dog' as 'a dog'; a plural and a noun with an article stay."""
-    if _ARTICLES.match(noun) or (noun.endswith("s") and not noun.endswith(("ss", "us"))) or noun in ("kids", "children"):
+    if (
+        _ARTICLES.match(noun)
+        or (noun.endswith("s") and not noun.endswith(("ss", "us")))
+        or noun in ("kids", "children")
+    ):
         return noun
     return f"an {noun}" if noun[0].lower() in "aeiou" else f"a {noun}"
 
@@ -249,3 +269,41 @@ def slug(text: str) -> str:
     """A key's part: lower case, words joined by underscores, articles dropped, at most 80 characters."""
     words = local_words.tokens(_DETERMINER_EN.sub("", text))
     return "_".join(word.replace("'", "") for word in words)[:80].strip("_") or "other"
+
+
+_POLARITY_WORDS = frozenset(
+    "never always don't do not no ever please fine ok okay free open good possible now again me them my".split()
+)
+_POLARITY_ZH = re.compile("请|不要|别|永远|务必|千万|一定要?|不能|本人|任何|再|给|在|安排|约|开(?=会)")
+_DAY_ZH = re.compile("(?:周|星期|礼拜)([一二三四五六日天])")
+_DAY_NAMES = dict(
+    zip(
+        "一二三四五六日天",
+        "monday tuesday wednesday thursday friday saturday sunday sunday".split(),
+        strict=True,
+    )
+)
+_DAY_EN = re.compile(r"\b(mon|tues|wednes|thurs|fri|satur|sun)days?\b", re.IGNORECASE)
+_ABOUT_RULE = re.compile(
+    r"\b(meeting|call|email|message|appointment|reminder)s?\b|(会议?)|(电话)", re.IGNORECASE
+)
+
+
+def rule_slug(text: str) -> str:
+    """A rule's key: what it is about without whether it is so, so that its reversal has the same one."""
+    day = _DAY_EN.search(text)
+    name = f"{day[1].lower()}day" if day else ""
+    if day_zh := _DAY_ZH.search(text):
+        name = _DAY_NAMES[day_zh[1]]
+    about = _ABOUT_RULE.search(text)
+    if name and about:
+        return f"{'meeting' if about[2] else 'call' if about[3] else about[1].lower()}s_on_{name}"
+    if local_words.CJK_CHARACTER.search(text):
+        return slug(_POLARITY_ZH.sub("", text))
+    words = [word for word in local_words.tokens(text) if word not in _POLARITY_WORDS]
+    return slug(
+        " ".join(
+            word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word
+            for word in words
+        )
+    )

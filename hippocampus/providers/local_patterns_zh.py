@@ -32,7 +32,8 @@ IDENTITY = (
         "(?:就行|就好|吧|好了|就可以)?$",
         "名叫{object}",
         "name",
-        0.95, single=True,
+        0.95,
+        single=True,
     ),
     chinese(
         "age",
@@ -40,7 +41,8 @@ IDENTITY = (
         "我~(?:今年)?(?:满)?(?P<object>\\d{1,2}|[一二三四五六七八九十]{1,3})岁(?:了)?$",
         "{object}岁",
         "plain",
-        0.95, single=True,
+        0.95,
+        single=True,
     ),
     chinese(
         "birthday",
@@ -48,7 +50,8 @@ IDENTITY = (
         "我的?生日(?:是|在)(?P<object>[^，。]{2,12}?)$",
         "生日是{object}",
         "plain",
-        0.95, single=True,
+        0.95,
+        single=True,
     ),
     chinese(
         "relationship_status",
@@ -56,7 +59,8 @@ IDENTITY = (
         "我~(?P<object>结婚|离婚|订婚|单身)了?(?:[^，。]{0,6})$",
         "{object}",
         "plain",
-        0.9, single=True,
+        0.9,
+        single=True,
     ),
 )
 PLACES = (
@@ -64,10 +68,11 @@ PLACES = (
         "home",
         "profile",
         "(?:我|我们|我家)~(?:住在|住|定居在|定居|搬到了?|搬去了?|搬家到了?|搬来了?|搬回了?)"
-        "(?P<object>[^，。的了过]{2,15}?)(?:了|这边|那边|生活|工作|住)?$",
+        "(?P<object>[^，。的了过]{2,15}?)(?:了|这边|那边|生活|工作|住|的(?:老城区|市中心|城区|郊区|[东西南北]边))?$",
         "住在{object}",
         "place",
-        0.95, single=True,
+        0.95,
+        single=True,
     ),
     chinese(
         "origin",
@@ -75,7 +80,8 @@ PLACES = (
         "我~(?:来自|老家(?:是|在)|出生(?:在|于)|从小在|是从)(?P<object>[^，。的]{2,12}?)(?:来的|长大的?|人)?$",
         "来自{object}",
         "place",
-        0.95, single=True,
+        0.95,
+        single=True,
     ),
     chinese(
         "origin",
@@ -83,7 +89,8 @@ PLACES = (
         "我~(?:是)?在(?P<object>[^，。的]{2,10}?)(?:长大|出生)的?$",
         "来自{object}",
         "place",
-        0.95, single=True,
+        0.95,
+        single=True,
     ),
     chinese(
         "origin",
@@ -91,7 +98,8 @@ PLACES = (
         "我~是(?P<object>[^，。的个一这那什本外老别好坏男女]{2,6})人$",
         "来自{object}",
         "place",
-        0.9, single=True,
+        0.9,
+        single=True,
     ),
 )
 WORK = (
@@ -101,7 +109,8 @@ WORK = (
         f"我~(?:是|当|做|在做|在当)(?:一?(?:名|个|位))?(?P<object>{JOB})(?:了)?$",
         "是{object}",
         "role",
-        0.95, single=True,
+        0.95,
+        single=True,
     ),
     chinese(
         "occupation",
@@ -109,7 +118,8 @@ WORK = (
         f"我~在(?P<about>[^，。的]{{2,15}}?)(?:当|做)(?:一?(?:名|个|位))?(?P<object>{JOB})$",
         "在{about}做{object}",
         "role",
-        0.95, single=True,
+        0.95,
+        single=True,
     ),
     chinese(
         "employer",
@@ -117,7 +127,8 @@ WORK = (
         "我~在(?P<object>[^，。的]{2,15}?)(?:上班|工作|任职)(?:了)?$",
         "在{object}工作",
         "org",
-        0.9, single=True,
+        0.9,
+        single=True,
     ),
     chinese(
         "employer",
@@ -125,7 +136,8 @@ WORK = (
         "我~(?:跳槽到|跳槽去|换到|入职|加入)了?(?P<object>[^，。的]{2,15}?)(?:了|工作|上班)?$",
         "在{object}工作",
         "org",
-        0.9, single=True,
+        0.9,
+        single=True,
     ),
     chinese(
         "work_change",
@@ -133,7 +145,8 @@ WORK = (
         "我~(?P<object>辞职|离职|失业|退休|被裁|换工作)了(?:[^，。]{0,8})$",
         "{object}了",
         "plain",
-        0.9, single=True,
+        0.9,
+        single=True,
     ),
     chinese(
         "studies",
@@ -177,7 +190,8 @@ FAMILY = (
         f"(?:我|我们|我家)~有(?P<object>{COUNT}个(?:孩子|女儿|儿子|小孩|娃))(?:.*)$",
         "有{object}",
         "plain",
-        0.9, single=True,
+        0.9,
+        single=True,
     ),
     chinese(
         "siblings",
@@ -185,7 +199,8 @@ FAMILY = (
         f"我~有(?P<object>{COUNT}个(?:姐姐|妹妹|哥哥|弟弟))(?:.*)$",
         "有{object}",
         "plain",
-        0.9, single=True,
+        0.9,
+        single=True,
     ),
     chinese(
         "pet",
@@ -270,7 +285,7 @@ HABITS = (
     chinese(
         "habit",
         "custom",
-        f"(?:我|我们)?(?:一般|通常|基本|平时)?(?P<object>{EVERY}(?:我|我们)?(?:都|会|要|都会|都要)?[^，。]{{2,20}}?)$",
+        f"(?:我|我们)?(?:一般|通常|基本|平时)?(?P<object>{EVERY}(?:我|我们)?(?:都|会|要|都会|都要)?(?!.*都是)[^，。]{{2,20}}?)$",
         "{object}",
         "action",
         0.85,
@@ -341,3 +356,15 @@ RULES = (
 )
 
 PATTERNS = (*IDENTITY, *PLACES, *WORK, *FAMILY, *HEALTH, *RULES, *TASTE, *HABITS, *PLANS)
+
+#: English names of kin, so that both languages speak of the same key.
+KIN_ENGLISH = dict(
+    pair.split(":")
+    for pair in (
+        "妻子:wife 老婆:wife 太太:wife 爱人:partner 丈夫:husband 老公:husband 先生:husband 男朋友:boyfriend 男友:boyfriend"
+        " 女朋友:girlfriend 女友:girlfriend 未婚妻:fiancee 未婚夫:fiance 女儿:daughter 儿子:son 孩子:child 姐姐:older_sister"
+        " 妹妹:younger_sister 哥哥:older_brother 弟弟:younger_brother 爸爸:father 父亲:father 妈妈:mother 母亲:mother"
+        " 爷爷:grandfather 奶奶:grandmother 外公:maternal_grandfather 姥爷:maternal_grandfather"
+        " 外婆:maternal_grandmother 姥姥:maternal_grandmother 室友:roommate"
+    ).split()
+)

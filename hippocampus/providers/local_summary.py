@@ -8,7 +8,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 
-from hippocampus.providers import local_sentences, local_words
+from hippocampus.providers import local_facts, local_sentences, local_words
 from hippocampus.providers.local_sentences import Sentence
 from hippocampus.records import ConversationSlice, Turn
 
@@ -42,11 +42,18 @@ def of_slice(conversation_slice: ConversationSlice) -> str:
     for _, sentence in _ranked(sentences):
         if len(chosen) == _SENTENCES_MAX:
             break
+        if chosen and _is_scrap(sentence):
+            continue
         if len(_compose([*chosen, sentence])) <= SUMMARY_CHARS_MAX:
             chosen.append(sentence)
         elif not chosen:
             return _cut(_compose([sentence]), SUMMARY_CHARS_MAX)
     return _fill(chosen, sentences)
+
+
+def _is_scrap(sentence: Sentence) -> bool:
+    """Too short to say something beside another sentence."""
+    return len(sentence.text) < (8 if sentence.is_cjk else 25)
 
 
 def _fill(chosen: list[Sentence], sentences: Sequence[Sentence]) -> str:
@@ -55,7 +62,7 @@ def _fill(chosen: list[Sentence], sentences: Sequence[Sentence]) -> str:
     if left < _PIECE_CHARS_MIN or len(chosen) == _SENTENCES_MAX:
         return text
     for _, sentence in _ranked(sentences):
-        if sentence not in chosen:
+        if sentence not in chosen and not _is_scrap(sentence):
             label = f" {_label(sentence.turn)}"
             return f"{text}{_cut(label + sentence.text, left)}" if len(label) + 30 < left else text
     return text
@@ -77,6 +84,7 @@ def _salience(sentence: Sentence, bag: set[str], frequency: Counter[str], total:
     """Terms that come back in the slice, weighed down where they are everywhere; then signs of a statement."""
     if not bag:
         return -1.0
+    assistant = local_sentences.is_assistant(sentence.turn)
     score = sum(
         math.log1p(frequency[term] - 0.5) * math.log(1 + total / frequency[term]) for term in sorted(bag)
     )
@@ -84,7 +92,9 @@ def _salience(sentence: Sentence, bag: set[str], frequency: Counter[str], total:
     score *= 1.4 if _DECISION.search(sentence.text) else 1.0
     score *= 1.3 if _FIRST_PERSON.search(sentence.text) else 1.0
     score *= 1.0 + 0.1 * min(3, len(_NAMED.findall(sentence.text)))
-    score *= 0.6 if local_sentences.is_assistant(sentence.turn) else 1.0
+    score *= 1.5 if not assistant and local_facts.states_fact(sentence) else 1.0
+    score *= 0.4 if _is_scrap(sentence) else 1.0
+    score *= 0.4 if assistant else 1.0
     score *= 0.5 if sentence.is_question else 1.0
     return score * (0.4 if _GREETING.match(sentence.text) else 1.0)
 
@@ -97,7 +107,7 @@ def _compose(sentences: Sequence[Sentence]) -> str:
         label = "" if sentence.turn.author == speaker else _label(sentence.turn)
         pieces.append(label + " ".join(sentence.text.split()))
         speaker = sentence.turn.author
-    return " ".join(pieces)
+    return re.sub(r"(?<=[。！？；…]) ", "", " ".join(pieces))
 
 
 def _label(turn: Turn) -> str:

@@ -33,7 +33,7 @@ BEGIN
     END IF;
     SELECT s.user_state, s.app_state INTO user_state, app_state
     FROM merge_shared_states(p_app_name, p_user_id, p_user_delta, p_app_delta) AS s;
-    PERFORM check_state_size(p_app_name, p_session_state, user_state, app_state);
+    PERFORM check_state_size((app_policy(p_app_name)).max_state_bytes, p_session_state, user_state, app_state);
     RETURN NEXT;
 END
 $$;
@@ -65,16 +65,15 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION check_state_size(p_app_name text, VARIADIC p_states jsonb[]) RETURNS void
-LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
+CREATE FUNCTION check_state_size(p_max_bytes integer, VARIADIC p_states jsonb[]) RETURNS void
+LANGUAGE plpgsql IMMUTABLE SET search_path FROM CURRENT
 AS $$
 DECLARE
-    v_limit integer := (app_policy(p_app_name)).max_state_bytes;
-    v_size  integer := (SELECT max(pg_column_size(state)) FROM unnest(p_states) AS state);
+    v_bytes integer := (SELECT max(pg_column_size(state)) FROM unnest(p_states) AS state);
 BEGIN
-    IF v_size > v_limit THEN
+    IF v_bytes > p_max_bytes THEN
         RAISE EXCEPTION 'the state would be % bytes, over the limit of %: remove keys, or keep large values elsewhere',
-            v_size, v_limit USING ERRCODE = 'HP004';
+            v_bytes, p_max_bytes USING ERRCODE = 'HP004';
     END IF;
 END
 $$;
@@ -92,6 +91,9 @@ CREATE FUNCTION append_events(
 RETURNS TABLE (event_id text, sequence_num bigint, occurred_at timestamptz, created_at timestamptz,
                appended boolean, thread_id uuid, version integer)
 LANGUAGE plpgsql SET search_path FROM CURRENT
+-- Planning anew for each array would take as long as the work itself. The look-ups are lateral, each with its limit:
+-- a plan that was made while the tables were empty must not join them whole when they are full.
+SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -104,12 +106,14 @@ DECLARE
     v_distinct integer;
     v_bytes    bigint;
     v_tokens   bigint;
+    v_deltas   boolean;
+    v_known_ids text[];
     v_state    jsonb;
     v_user     jsonb;
     v_app      jsonb;
     v_fast     boolean;
     v_deep     boolean;
-    i          record;
+    i          event_input;
 BEGIN
     IF v_given = 0 OR v_given > 1000 THEN
         RAISE EXCEPTION 'a batch holds 1 to 1000 events, not %: split it', v_given USING ERRCODE = 'HP007';
@@ -129,9 +133,12 @@ BEGIN
                IS DISTINCT FROM
                (i.author, i.event_type, coalesce(i.invocation_id, ''), i.content::text, coalesce(i.actions::text, '{}'))
                OR i.occurred_at <> e.occurred_at)),
-           coalesce(sum(estimate_tokens(i.message)) FILTER (WHERE e.id IS NULL AND i.message IS NOT NULL), 0)
-    INTO v_known, v_distinct, v_bytes, v_changed, v_tokens
-    FROM unnest(p_events) AS i LEFT JOIN events AS e ON e.thread_id = t.id AND e.id = i.id;
+           coalesce(sum(estimate_tokens(i.message)) FILTER (WHERE e.id IS NULL AND i.message IS NOT NULL), 0),
+           bool_or(coalesce(i.session_delta, i.user_delta, i.app_delta) IS NOT NULL),
+           coalesce(array_agg(e.id) FILTER (WHERE e.id IS NOT NULL), '{}')
+    INTO v_known, v_distinct, v_bytes, v_changed, v_tokens, v_deltas, v_known_ids
+    FROM unnest(p_events) AS i
+    LEFT JOIN LATERAL (SELECT * FROM events WHERE events.thread_id = t.id AND events.id = i.id LIMIT 1) AS e ON true;
 
     IF v_distinct < v_given THEN
         RAISE EXCEPTION 'each event of a batch needs an id of its own' USING ERRCODE = 'HP007';
@@ -160,7 +167,7 @@ BEGIN
             SELECT t.last_seq + row_number() OVER (ORDER BY i.place) AS seq, i.*
             FROM unnest(p_events) WITH ORDINALITY AS i (id, author, event_type, invocation_id, content, actions,
                 session_delta, user_delta, app_delta, role, message, occurred_at, place)
-            WHERE v_known = 0 OR NOT EXISTS (SELECT FROM events AS e WHERE e.thread_id = t.id AND e.id = i.id)
+            WHERE i.id <> ALL (v_known_ids)
         ), stored AS (
             INSERT INTO events (thread_id, sequence_num, id, invocation_id, author, event_type, content, actions,
                                 occurred_at, created_at)
@@ -177,17 +184,14 @@ BEGIN
             PERFORM set_config('hippocampus.notify', '', true);
         END IF;
 
-        FOR i IN SELECT g.session_delta, g.user_delta, g.app_delta
-                 FROM unnest(p_events) WITH ORDINALITY AS g (id, author, event_type, invocation_id, content, actions,
-                      session_delta, user_delta, app_delta, role, message, occurred_at, place)
-                 WHERE coalesce(g.session_delta, g.user_delta, g.app_delta) IS NOT NULL
-                   AND (v_known = 0 OR EXISTS (SELECT FROM events AS e WHERE e.thread_id = t.id AND e.id = g.id
-                                               AND e.sequence_num > t.last_seq))
-                 ORDER BY g.place LOOP
-            v_state := coalesce(v_state || i.session_delta, v_state, t.state || i.session_delta);
-            v_user := coalesce(v_user || i.user_delta, v_user, i.user_delta);
-            v_app := coalesce(v_app || i.app_delta, v_app, i.app_delta);
-        END LOOP;
+        IF v_deltas THEN
+            FOREACH i IN ARRAY p_events LOOP
+                CONTINUE WHEN i.id = ANY (v_known_ids);
+                v_state := coalesce(v_state || i.session_delta, v_state, t.state || i.session_delta);
+                v_user := coalesce(v_user || i.user_delta, v_user, i.user_delta);
+                v_app := coalesce(v_app || i.app_delta, v_app, i.app_delta);
+            END LOOP;
+        END IF;
 
         t.last_seq := t.last_seq + v_given - v_known;
         t.version := t.version + 1;
@@ -199,10 +203,13 @@ BEGIN
             fast_due_at = coalesce(u.fast_due_at, v_now + make_interval(secs => v_policy.fast_idle_seconds)),
             deep_due_at = coalesce(u.deep_due_at, v_now + make_interval(secs => v_policy.deep_idle_seconds))
         WHERE u.id = t.id;
-        IF coalesce(v_state, v_user, v_app) IS NOT NULL THEN
+        IF coalesce(v_user, v_app) IS NOT NULL THEN
             SELECT s.user_state, s.app_state INTO v_user, v_app
             FROM merge_shared_states(p_app_name, p_user_id, v_user, v_app) AS s;
-            PERFORM check_state_size(p_app_name, v_state, v_user, v_app);
+        END IF;
+        IF greatest(pg_column_size(v_state), pg_column_size(v_user), pg_column_size(v_app))
+           > v_policy.max_state_bytes THEN
+            PERFORM check_state_size(v_policy.max_state_bytes, v_state, v_user, v_app);
         END IF;
 
         v_fast := v_policy.consolidate AND (t.last_seq - t.fast_queued_seq >= v_policy.fast_events
@@ -217,11 +224,10 @@ BEGIN
     END IF;
 
     RETURN QUERY
-        SELECT e.id, e.sequence_num, e.occurred_at, e.created_at, e.sequence_num > t.last_seq - (v_given - v_known),
-               t.id, t.version
+        SELECT e.id, e.sequence_num, e.occurred_at, e.created_at, e.id <> ALL (v_known_ids), t.id, t.version
         FROM unnest(p_events) WITH ORDINALITY AS g (id, author, event_type, invocation_id, content, actions,
-             session_delta, user_delta, app_delta, role, message, occurred_at, place)
-        JOIN events AS e ON e.thread_id = t.id AND e.id = g.id
+             session_delta, user_delta, app_delta, role, message, occurred_at, place),
+             LATERAL (SELECT * FROM events WHERE events.thread_id = t.id AND events.id = g.id LIMIT 1) AS e
         ORDER BY g.place;
 END
 $$;
@@ -287,6 +293,8 @@ BEGIN
     UPDATE procrastinate_jobs SET status = 'cancelled'
     WHERE status = 'todo' AND id IN (
         SELECT procrastinate_job_id FROM consolidation_jobs WHERE thread_id = v_thread AND status = 'pending');
+    -- In the order in which accesses lock them; the foreign key's own update has none.
+    PERFORM FROM memories WHERE thread_id = v_thread ORDER BY id FOR UPDATE;
     DELETE FROM threads WHERE id = v_thread;
     RETURN true;
 END

@@ -31,15 +31,6 @@ AS $$
     FROM unnest(p_terms) AS term
 $$;
 
--- How often each term stands in a document, in the order of the terms; NULL where none does.
-CREATE FUNCTION term_counts(p_document tsvector, p_terms text[]) RETURNS integer[]
-LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path FROM CURRENT
-AS $$
-    SELECT array_agg(coalesce(cardinality(l.positions), 0) ORDER BY t.place)
-    FROM unnest(p_terms) WITH ORDINALITY AS t (term, place)
-    LEFT JOIN unnest(p_document) AS l ON l.lexeme = t.term
-$$;
-
 -- A query's words between blanks, for whole-word comparison with the names of authors.
 CREATE FUNCTION plain_words(p_text text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path FROM CURRENT
@@ -199,9 +190,9 @@ BEGIN
     END IF;
 
     RETURN QUERY
-    WITH docs AS MATERIALIZED (
+    WITH rows AS MATERIALIZED (
         SELECT 'memory' AS source, m.id, m.thread_id, NULL::bigint AS place, length(m.search) AS length,
-               CASE WHEN m.search @@ v_any THEN term_counts(m.search, v_terms) END AS counts,
+               CASE WHEN m.search @@ v_any THEN m.search END AS document,
                CASE WHEN m.embedding_model = p_embedding_model THEN 1 - (m.embedding <=> p_embedding) END AS similarity,
                false AS author_match, m.occurred_at,
                memory_strength_now(m.initial_score, v_rate, m.last_accessed_at, m.access_count) AS retention
@@ -214,7 +205,7 @@ BEGIN
           AND (p_metadata IS NULL OR m.metadata @> p_metadata)
         UNION ALL
         SELECT 'fact', f.id, f.thread_id, NULL, length(f.search),
-               CASE WHEN f.search @@ v_any THEN term_counts(f.search, v_terms) END,
+               CASE WHEN f.search @@ v_any THEN f.search END,
                CASE WHEN f.embedding_model = p_embedding_model THEN 1 - (f.embedding <=> p_embedding) END,
                false, f.valid_from, f.confidence
         FROM facts AS f
@@ -224,10 +215,10 @@ BEGIN
           AND (p_since IS NULL OR f.valid_from >= p_since) AND (p_until IS NULL OR f.valid_from < p_until)
         UNION ALL
         SELECT 'message', g.id, g.thread_id, g.sequence_num, length(g.search),
-               CASE WHEN g.search @@ v_any THEN term_counts(g.search, v_terms) END,
+               CASE WHEN g.search @@ v_any THEN g.search END,
                CASE WHEN g.embedding_model = p_embedding_model THEN 1 - (g.embedding <=> p_embedding) END,
                g.author NOT IN ('user', 'model', 'assistant', 'tool', 'agent')
-                   AND strpos(v_words, plain_words(g.author)) > 0,
+                   AND strpos(v_words, ' ' || lower(g.author) || ' ') > 0,
                g.occurred_at, 1.0
         FROM threads AS t JOIN messages AS g ON g.thread_id = t.id
         WHERE v_messages AND t.app_name = p_app_name AND t.user_id = p_user_id
@@ -236,91 +227,100 @@ BEGIN
           AND (v_thread IS NULL OR t.id = v_thread)
           AND (p_since IS NULL OR g.occurred_at >= p_since) AND (p_until IS NULL OR g.occurred_at < p_until)
           AND (p_metadata IS NULL OR g.metadata @> p_metadata)
-    ), corpus AS (
-        SELECT count(*) FILTER (WHERE near.ids IS NULL OR docs.source <> 'memory') + coalesce(near.total, 0) AS size,
-               greatest(coalesce(near.mean_length, avg(docs.length)), 1) AS mean_length
-        FROM docs
-    ), frequencies AS (
-        SELECT t.place, coalesce(near.seen[t.place], 0) + count(d.id) AS seen
-        FROM unnest(v_terms) WITH ORDINALITY AS t (term, place)
-        LEFT JOIN docs AS d ON d.counts[t.place] > 0 AND (near.ids IS NULL OR d.source <> 'memory')
-        GROUP BY t.place
-    ), weighed AS MATERIALIZED (
-        SELECT array_agg(ln(1 + (c.size - least(f.seen, c.size) + 0.5) / (f.seen + 0.5)) ORDER BY f.place) AS idf,
-               sum(ln(1 + (c.size - least(f.seen, c.size) + 0.5) / (f.seen + 0.5))) AS whole
-        FROM frequencies AS f, corpus AS c
-    ), around AS (
+    ), numbered AS MATERIALIZED (
+        -- n numbers the turns of a thread without gaps, whatever stood between them, and leaves three numbers free
+        -- between threads: what is at most three away is a turn of the same thread.
+        SELECT r.*, row_number() OVER (ORDER BY r.source, r.thread_id, r.place)
+                    + 3 * dense_rank() OVER (ORDER BY r.source, r.thread_id) AS n
+        FROM rows AS r
+    ), docs AS MATERIALIZED (
         SELECT d.*,
-               lag(counts, 1) OVER thread AS b1, lag(counts, 2) OVER thread AS b2, lag(counts, 3) OVER thread AS b3,
-               lead(counts, 1) OVER thread AS a1, lead(counts, 2) OVER thread AS a2, lead(counts, 3) OVER thread AS a3,
-               length + 0.5 * (lag(length, 1, 0) OVER thread + lead(length, 1, 0) OVER thread)
-                      + 0.25 * (lag(length, 2, 0) OVER thread + lead(length, 2, 0) OVER thread)
-                      + 0.125 * (lag(length, 3, 0) OVER thread + lead(length, 3, 0) OVER thread) AS context_length,
-               CASE WHEN place IS NULL THEN similarity ELSE
-                   (0.5 * (coalesce(lag(similarity, 1) OVER thread, 0) + coalesce(lead(similarity, 1) OVER thread, 0))
-                    + 0.25 * (coalesce(lag(similarity, 2) OVER thread, 0) + coalesce(lead(similarity, 2) OVER thread, 0))
-                    + 0.125 * (coalesce(lag(similarity, 3) OVER thread, 0) + coalesce(lead(similarity, 3) OVER thread, 0)))
-                   / 1.75 END AS context_similarity
+               d.length + 0.125::float8 * sum(d.length) OVER three + 0.125::float8 * sum(d.length) OVER two
+                        + 0.25::float8 * sum(d.length) OVER one AS context_length,
+               (coalesce(sum(d.similarity) OVER three, 0) + coalesce(sum(d.similarity) OVER two, 0)
+                + 2 * coalesce(sum(d.similarity) OVER one, 0)) / 14 AS context_similarity
+        FROM numbered AS d
+        WINDOW one AS (ORDER BY d.n RANGE BETWEEN 1 PRECEDING AND 1 FOLLOWING EXCLUDE CURRENT ROW),
+               two AS (ORDER BY d.n RANGE BETWEEN 2 PRECEDING AND 2 FOLLOWING EXCLUDE CURRENT ROW),
+               three AS (ORDER BY d.n RANGE BETWEEN 3 PRECEDING AND 3 FOLLOWING EXCLUDE CURRENT ROW)
+    ), corpus AS MATERIALIZED (
+        SELECT (count(*) FILTER (WHERE near.ids IS NULL OR d.source <> 'memory') + coalesce(near.total, 0))::float8 AS size,
+               greatest(coalesce(near.mean_length, avg(d.length)), 1)::float8 AS mean_length,
+               greatest(avg(d.context_length) FILTER (WHERE d.source = 'message'), 1) AS mean_context_length
         FROM docs AS d
-        WINDOW thread AS (PARTITION BY d.source, CASE WHEN place IS NULL THEN d.id ELSE d.thread_id END ORDER BY place)
+    ), hits AS MATERIALIZED (
+        SELECT d.n, d.source, d.length, l.lexeme, cardinality(l.positions)::float8 AS tf
+        FROM docs AS d, unnest(d.document) AS l
+        WHERE d.document IS NOT NULL AND l.lexeme = ANY (v_terms)
+    ), terms AS MATERIALIZED (
+        SELECT t.term, ln(1 + (greatest(c.size - f.seen, 0) + 0.5) / (f.seen + 0.5)) AS idf
+        FROM corpus AS c, unnest(v_terms, near.seen) AS t (term, candidates)
+        LEFT JOIN (SELECT lexeme, count(*) AS others FROM hits WHERE near.ids IS NULL OR source <> 'memory'
+                   GROUP BY lexeme) AS h ON h.lexeme = t.term,
+        LATERAL (SELECT (coalesce(t.candidates, 0) + coalesce(h.others, 0))::float8 AS seen) AS f
+    ), own AS (
+        SELECT h.n, sum(t.idf * h.tf * 2.2::float8
+                        / (h.tf + 1.2::float8 * (0.7::float8 + 0.3::float8 * h.length / c.mean_length))) AS bm25
+        FROM hits AS h JOIN terms AS t ON t.term = h.lexeme, corpus AS c
+        GROUP BY h.n
     ), spread AS (
-        SELECT a.*, avg(context_length) FILTER (WHERE a.source = 'message') OVER () AS mean_context_length
-        FROM around AS a
+        SELECT h.n + o.shift AS n, h.lexeme, sum(h.tf * o.share) AS tf
+        FROM hits AS h, unnest('{-3,-2,-1,0,1,2,3}'::integer[], '{0.125,0.25,0.5,1,0.5,0.25,0.125}'::float8[])
+                        AS o (shift, share)
+        WHERE h.source = 'message'
+        GROUP BY h.n + o.shift, h.lexeme
+    ), context AS (
+        SELECT s.n, sum(t.idf * s.tf * 2.2::float8
+                        / (s.tf + 1.2::float8 * (0.7::float8 + 0.3::float8 * d.context_length / c.mean_context_length)))
+                    AS bm25
+        FROM spread AS s JOIN terms AS t ON t.term = s.lexeme JOIN docs AS d ON d.n = s.n,
+             corpus AS c
+        GROUP BY s.n
     ), parts AS MATERIALIZED (
-        SELECT s.source, s.id, s.counts, s.similarity, s.context_similarity, s.author_match, s.occurred_at, s.retention,
-               coalesce((SELECT sum(idf * tf * 2.2 / (tf + 1.2 * (0.7 + 0.3 * s.length / c.mean_length)))
-                         FROM unnest(s.counts, v.idf) AS u (tf, idf) WHERE tf > 0), 0) AS bm25,
-               CASE WHEN coalesce(b1, b2, b3, a1, a2, a3) IS NOT NULL THEN
-                   (SELECT sum(idf * tf * 2.2 / (tf + 1.2 * (0.7 + 0.3 * s.context_length / s.mean_context_length)))
-                    FROM (SELECT idf, coalesce(own, 0) + 0.5 * (coalesce(p1, 0) + coalesce(n1, 0))
-                                 + 0.25 * (coalesce(p2, 0) + coalesce(n2, 0))
-                                 + 0.125 * (coalesce(p3, 0) + coalesce(n3, 0)) AS tf
-                          FROM unnest(s.counts, b1, b2, b3, a1, a2, a3, v.idf)
-                               AS u (own, p1, p2, p3, n1, n2, n3, idf)) AS around
-                    WHERE tf > 0)
-               END AS context_bm25,
-               v.whole
-        FROM spread AS s, corpus AS c, weighed AS v
+        SELECT d.n, d.source, d.id, d.document, d.author_match, d.occurred_at, d.retention, d.similarity,
+               CASE WHEN d.source = 'message' THEN d.context_similarity ELSE d.similarity END AS context_similarity,
+               coalesce(o.bm25, 0) AS bm25,
+               CASE WHEN d.source = 'message' THEN coalesce(x.bm25, 0) ELSE coalesce(o.bm25, 0) END AS context_bm25
+        FROM docs AS d LEFT JOIN own AS o ON o.n = d.n LEFT JOIN context AS x ON x.n = d.n
     ), extremes AS (
-        SELECT nullif(max(bm25), 0) AS text, nullif(max(coalesce(context_bm25, bm25)), 0) AS context,
+        SELECT nullif(max(bm25), 0) AS text, nullif(max(context_bm25), 0) AS context,
                min(similarity) AS far, nullif(max(similarity) - min(similarity), 0) AS span,
-               min(context_similarity) FILTER (WHERE source = 'message' ) AS context_far,
-               nullif(max(context_similarity) FILTER (WHERE source = 'message')
-                      - min(context_similarity) FILTER (WHERE source = 'message'), 0) AS context_span
+               min(context_similarity) AS context_far,
+               nullif(max(context_similarity) - min(context_similarity), 0) AS context_span,
+               (SELECT nullif(sum(idf), 0) FROM terms) AS whole
         FROM parts
     ), normal AS (
-        SELECT p.*,
-               coalesce(p.bm25 / x.text, 0) AS n_text,
-               coalesce(coalesce(p.context_bm25, p.bm25) / x.context, 0) AS n_context,
+        SELECT p.*, coalesce(p.bm25 / x.text, 0) AS n_text, coalesce(p.context_bm25 / x.context, 0) AS n_context,
                (p.similarity - x.far) / x.span AS n_vector,
-               CASE WHEN p.source = 'message' THEN (p.context_similarity - x.context_far) / x.context_span END AS n_around,
-               power(0.5, greatest(extract(epoch FROM v_now - p.occurred_at), 0)::double precision / (30 * 86400)) AS fresh,
-               greatest(p.similarity, least(p.bm25 / nullif(p.whole, 0), 1), 0) AS relevance
+               (p.context_similarity - x.context_far) / x.context_span AS n_around,
+               power(0.5::float8, greatest(extract(epoch FROM v_now - p.occurred_at)::float8, 0) / 2592000) AS fresh,
+               greatest(p.similarity, least(p.bm25 / x.whole, 1), 0) AS relevance
         FROM parts AS p, extremes AS x
+        WHERE p.bm25 > 0 OR p.context_bm25 > 0 OR p.similarity > 0
     ), scored AS (
         SELECT n.*,
                (w.bm25 * n_text + w.context_bm25 * n_context
                 + w.similarity * coalesce(n_vector, n_text)
                 + w.context_similarity * coalesce(n_around, n_vector, n_context)
-                + w.author * n.author_match::integer * greatest(n_text, n_context, n_vector)
+                + CASE WHEN n.author_match THEN w.author * greatest(n_text, n_context, n_vector) ELSE 0 END
                 + w.recency * fresh + w.retention * n.retention)
                / nullif(w.bm25 + w.context_bm25 + w.similarity + w.context_similarity
                         + w.author + w.recency + w.retention, 0) AS score,
-               CASE WHEN n.bm25 > 0 THEN rank() OVER (ORDER BY n.bm25 DESC) END AS text_rank,
-               CASE WHEN n.similarity IS NOT NULL
-                    THEN rank() OVER (ORDER BY n.similarity DESC NULLS LAST) END AS vector_rank,
+               rank() OVER (ORDER BY n.bm25 DESC) AS text_rank,
+               rank() OVER (ORDER BY n.similarity DESC NULLS LAST) AS vector_rank,
                count(*) OVER () AS total
         FROM normal AS n
-        WHERE (n.bm25 > 0 OR n.context_bm25 > 0 OR n.similarity > 0) AND n.relevance >= p_min_relevance
+        WHERE n.relevance >= p_min_relevance
     ), best AS (
         SELECT * FROM scored ORDER BY score DESC, occurred_at DESC, id LIMIT p_limit
     )
     SELECT b.source, b.id, coalesce(m.memory_type, f.fact_type, g.role)::text, coalesce(m.content, f.content, g.content),
            coalesce(m.metadata, g.metadata, jsonb_build_object('key', f.key, 'value', f.value, 'confidence', f.confidence)),
-           b.score, b.relevance, b.bm25, coalesce(b.context_bm25, b.bm25), b.similarity, b.context_similarity,
-           b.author_match, b.fresh, b.retention, b.text_rank, b.vector_rank,
-           coalesce((SELECT array_agg(term ORDER BY place)
-                     FROM unnest(v_terms, b.counts) WITH ORDINALITY AS u (term, tf, place) WHERE tf > 0), '{}'),
+           b.score, b.relevance, b.bm25, b.context_bm25, b.similarity, b.context_similarity,
+           b.author_match, b.fresh, b.retention,
+           CASE WHEN b.bm25 > 0 THEN b.text_rank END, CASE WHEN b.similarity IS NOT NULL THEN b.vector_rank END,
+           coalesce((SELECT array_agg(h.lexeme ORDER BY t.idf DESC, h.lexeme)
+                     FROM hits AS h JOIN terms AS t ON t.term = h.lexeme WHERE h.n = b.n), '{}'),
            t.id, t.session_id, coalesce(m.from_seq, f.from_seq, g.sequence_num),
            coalesce(m.upto_seq, f.upto_seq, g.sequence_num),
            coalesce(m.source_seqs, f.source_seqs, ARRAY[g.sequence_num]), b.occurred_at, b.total
@@ -330,5 +330,116 @@ BEGIN
     LEFT JOIN messages AS g ON b.source = 'message' AND g.id = b.id
     LEFT JOIN threads AS t ON t.id = coalesce(m.thread_id, f.thread_id, g.thread_id)
     ORDER BY b.score DESC, b.occurred_at DESC, b.id;
+END
+$$;
+
+-- What may go into a context window, in one round trip: memories and unconsolidated turns that match the query and
+-- the newest summaries ('memory'), facts that match and those that are surest ('fact'), the newest turns of the
+-- session ('history'). place orders each kind: 1 is the first to be taken; history counts from the newest turn.
+-- A blank query matches nothing. Errors: HP001 unknown session.
+CREATE FUNCTION context_candidates(
+    p_app_name text, p_user_id text, p_session_id text, p_query text,
+    p_embedding vector(1536) DEFAULT NULL, p_embedding_model text DEFAULT NULL,
+    p_memories integer DEFAULT 20, p_facts integer DEFAULT 20, p_turns integer DEFAULT 30)
+RETURNS TABLE (
+    context_type text, place bigint, source text, id uuid, kind text, author text, content text, key text, value jsonb,
+    relevance double precision, thread_id uuid, from_seq bigint, upto_seq bigint, occurred_at timestamptz)
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_thread uuid;
+BEGIN
+    IF p_session_id IS NOT NULL THEN
+        SELECT t.id INTO v_thread FROM threads AS t
+        WHERE t.app_name = p_app_name AND t.user_id = p_user_id AND t.session_id = p_session_id;
+        IF NOT FOUND THEN
+            RAISE EXCEPTION 'there is no session % for app % and user %',
+                quote_nullable(p_session_id), quote_nullable(p_app_name), quote_nullable(p_user_id)
+                USING ERRCODE = 'HP001';
+        END IF;
+    END IF;
+    IF btrim(p_query) <> '' THEN
+        RETURN QUERY
+            SELECT f.kind_of, row_number() OVER (PARTITION BY f.kind_of ORDER BY f.score DESC, f.id), f.source, f.id,
+                   f.kind, NULL, f.content, CASE f.source WHEN 'fact' THEN f.metadata ->> 'key' END,
+                   CASE f.source WHEN 'fact' THEN f.metadata -> 'value' END, f.relevance, f.thread_id, f.from_seq, f.upto_seq,
+                   f.occurred_at
+            FROM (SELECT s.*, CASE s.source WHEN 'fact' THEN 'fact' ELSE 'memory' END AS kind_of,
+                         row_number() OVER (PARTITION BY s.source = 'fact' ORDER BY s.score DESC, s.id) AS nth
+                  FROM search_memory(p_app_name, p_user_id, p_query, p_embedding, p_embedding_model,
+                                     least(4 * (p_memories + p_facts), 1000)) AS s) AS f
+            WHERE f.nth <= CASE f.kind_of WHEN 'fact' THEN p_facts ELSE p_memories END;
+    END IF;
+    RETURN QUERY
+        (SELECT 'memory', 1000 + row_number() OVER (ORDER BY m.occurred_at DESC, m.id DESC), 'memory', m.id,
+                m.memory_type::text, NULL::text, m.content, NULL::text, NULL::jsonb, 0::double precision, m.thread_id, m.from_seq,
+                m.upto_seq, m.occurred_at
+         FROM (SELECT * FROM memories WHERE app_name = p_app_name AND user_id = p_user_id
+               ORDER BY created_at DESC LIMIT 50) AS m
+         WHERE m.memory_type = 'summary' ORDER BY m.occurred_at DESC, m.id DESC LIMIT 3)
+        UNION ALL
+        (SELECT 'fact', 1000 + row_number() OVER (ORDER BY f.confidence DESC, f.updated_at DESC, f.id), 'fact', f.id,
+                f.fact_type, NULL, f.content, f.key, f.value, 0, f.thread_id, f.from_seq, f.upto_seq, f.valid_from
+         FROM facts AS f
+         WHERE f.app_name = p_app_name AND f.user_id = p_user_id
+           AND (f.valid_until IS NULL OR f.valid_until > engine_now())
+         ORDER BY f.confidence DESC, f.updated_at DESC, f.id LIMIT p_facts)
+        UNION ALL
+        (SELECT 'history', row_number() OVER (ORDER BY g.sequence_num DESC), 'message', g.id, g.role, g.author,
+                g.content, NULL, NULL, 1, g.thread_id, g.sequence_num, g.sequence_num, g.occurred_at
+         FROM messages AS g
+         WHERE g.thread_id = v_thread AND g.app_name = p_app_name AND g.user_id = p_user_id
+         ORDER BY g.sequence_num DESC LIMIT p_turns);
+END
+$$;
+
+-- A context window for callers of plain SQL: the same candidates, packed by whole items. The sum of token_estimate is
+-- at most p_max_tokens. What memories and history leave unspent of their shares goes to nobody; facts have the rest.
+-- p_session_id NULL: the user's latest session. p_embedding_model NULL: the model of the newest memory.
+CREATE FUNCTION get_context_window(
+    p_user_id text, p_app_name text, p_query text, p_query_embedding vector(1536) DEFAULT NULL,
+    p_max_tokens integer DEFAULT 4000, p_memory_ratio double precision DEFAULT 0.3,
+    p_history_ratio double precision DEFAULT 0.5, p_session_id text DEFAULT NULL, p_embedding_model text DEFAULT NULL)
+RETURNS TABLE (context_type text, content text, relevance_score double precision, token_estimate integer)
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_session text := coalesce(p_session_id, (
+        SELECT session_id FROM threads WHERE app_name = p_app_name AND user_id = p_user_id
+        ORDER BY last_event_at DESC NULLS LAST, id DESC LIMIT 1));
+    v_model text := coalesce(p_embedding_model, (
+        SELECT embedding_model FROM memories WHERE app_name = p_app_name AND user_id = p_user_id
+        ORDER BY created_at DESC LIMIT 1));
+BEGIN
+    IF p_max_tokens < 0 OR p_memory_ratio < 0 OR p_history_ratio < 0 OR p_memory_ratio + p_history_ratio > 1 THEN
+        RAISE EXCEPTION 'max_tokens is not negative, and the two ratios are shares of 1' USING ERRCODE = 'HP007';
+    END IF;
+    RETURN QUERY
+    WITH budgets (context_type, budget, place) AS (
+        VALUES ('fact', floor(p_max_tokens * (1 - p_memory_ratio - p_history_ratio)), 1),
+               ('memory', floor(p_max_tokens * p_memory_ratio), 2),
+               ('history', floor(p_max_tokens * p_history_ratio), 3)
+    ), found AS (
+        SELECT DISTINCT ON (c.context_type, c.id)
+               c.context_type, c.place, c.relevance,
+               CASE c.context_type
+                   WHEN 'history' THEN '[' || c.author || ']: ' || c.content
+                   WHEN 'fact' THEN '[' || c.kind || '] ' || c.content
+                   ELSE c.content END AS content
+        FROM context_candidates(p_app_name, p_user_id, v_session, p_query, p_query_embedding, v_model, 10, 10, 20) AS c
+        ORDER BY c.context_type, c.id, c.place
+    ), counted AS (
+        SELECT f.*, estimate_tokens(f.content) AS tokens FROM found AS f
+    ), packed AS (
+        SELECT c.*, b.place AS section,
+               sum(c.tokens) OVER (PARTITION BY c.context_type ORDER BY c.place) <= b.budget AS fits
+        FROM counted AS c JOIN budgets AS b USING (context_type)
+        WHERE c.context_type = 'history' OR c.tokens <= b.budget
+    )
+    SELECT p.context_type, p.content, p.relevance, p.tokens
+    FROM packed AS p WHERE p.fits
+    ORDER BY p.section, CASE p.context_type WHEN 'history' THEN -p.place ELSE p.place END;
 END
 $$;

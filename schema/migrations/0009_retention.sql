@@ -1,7 +1,7 @@
 -- Forgetting: strength is computed when it is read, and what became too weak is archived in small batches.
 --
 -- The functions of one expression here have no pinned search_path, on purpose: a function with a SET clause is never
--- inlined, and costs 20 times more per row. Their bodies follow RETURN, so every name in them was bound when they were
+-- inlined, and costs ten times more per row. Their bodies follow RETURN, so every name in them was bound when they were
 -- made, and a caller's search_path changes nothing.
 
 -- A memory's score between 0 and 1, by one of two curves:
@@ -112,8 +112,8 @@ END
 $$;
 
 -- One batch of the clean-up: archives, then deletes, at most p_limit memories that are too weak and old enough under
--- their own app's policy. It looks at no more than 10,000 memories, in the order of their ids from p_after on, so that
--- each call is short and a whole run reads each memory once; call it again with p_after => last_id until that is NULL.
+-- their own app's policy. It looks at no more than 20 memories for each that it may archive, and at 10,000 at most, in
+-- the order of their ids from p_after on, so that each call is short and a whole run reads each memory once; call it again with p_after => last_id until that is NULL.
 -- A memory that somebody else holds (an access, another clean-up) is passed over, never waited for; one that was
 -- accessed meanwhile is judged by what it is now.
 -- last_id: where to go on, NULL at the end. by_app: how many of each app, as {"shop": 3}. Errors: HP007.
@@ -132,7 +132,8 @@ DECLARE
     v_reasons text[];
 BEGIN
     PERFORM check_cleanup_arguments(p_threshold, p_min_age_days, p_decay_rate, p_limit);
-    SELECT m.id INTO v_upto FROM memories AS m WHERE m.id > p_after ORDER BY m.id OFFSET 9999 LIMIT 1;
+    SELECT m.id INTO v_upto FROM memories AS m WHERE m.id > p_after ORDER BY m.id
+    OFFSET least(20 * p_limit, 10000) - 1 LIMIT 1;
 
     SELECT coalesce(array_agg(w.id ORDER BY w.id), '{}'), array_agg(w.score ORDER BY w.id),
            array_agg(w.reason ORDER BY w.id)

@@ -1,0 +1,190 @@
+"""Packs what is known and what was said into a context window whose budget is never exceeded.
+
+Two round trips at most: one for all candidates, one to count what was used. How candidates are packed stands in
+`hippocampus.context_window`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import asyncpg
+
+from hippocampus.context_window import (
+    HEADERS,
+    ContextItem,
+    ContextType,
+    ContextWindow,
+    Language,
+    format_items,
+    pack,
+)
+from hippocampus.search import MemorySearch, clean_query
+from hippocampus.tokens import TokenCounter, estimate_tokens
+from pulse.errors import InvalidInputError, from_postgres
+from pulse.sql import load_queries
+
+if TYPE_CHECKING:
+    from hippocampus.providers.protocols import Embedder
+    from pulse.database import Pool
+
+__all__ = ["ContextAssembler", "ContextItem", "ContextWindow"]
+
+MEMORIES_MAX = 20
+FACTS_MAX = 20
+TURNS_MAX = 30
+
+
+class ContextAssembler:
+    """Assembles context windows.
+
+    Args:
+        pool: of `pulse.database.create_pool`.
+        embedder: turns queries into vectors; without one, and without a given vector, text alone is searched.
+        max_tokens: the default budget; each call may give its own.
+        system_ratio, memory_ratio, history_ratio, fact_ratio: shares of the budget, not negative, in sum at most 1.
+            What a section leaves unspent, others use.
+        counter: of tokens; the default is `hippocampus.tokens.estimate_tokens`.
+        language: of the headers.
+        on_degraded: as in `hippocampus.search.MemorySearch`.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        embedder: Embedder | None = None,
+        max_tokens: int = 8000,
+        system_ratio: float = 0.1,
+        memory_ratio: float = 0.3,
+        history_ratio: float = 0.4,
+        fact_ratio: float = 0.2,
+        *,
+        counter: TokenCounter = estimate_tokens,
+        language: Language = "zh",
+        on_degraded: Callable[[str], None] | None = None,
+    ) -> None:
+        self._ratios: dict[ContextType, float] = {
+            "system": system_ratio,
+            "memory": memory_ratio,
+            "history": history_ratio,
+            "fact": fact_ratio,
+        }
+        _check_ratios(self._ratios)
+        if language not in HEADERS:
+            raise InvalidInputError(f"language is one of {', '.join(HEADERS)}, not {language!r}")
+        self._max_tokens = _checked_budget(max_tokens)
+        self._pool = pool
+        self._search = MemorySearch(pool, embedder, on_degraded=on_degraded)
+        self._model = embedder.model if embedder else None
+        self._counter = counter
+        self._language = language
+        self._queries = load_queries("hippocampus", "queries_search.sql")
+
+    async def assemble(
+        self,
+        user_id: str,
+        app_name: str,
+        session_id: str | None,
+        query: str,
+        query_embedding: Sequence[float] | None = None,
+        system_prompt: str | None = None,
+        max_tokens: int | None = None,
+        *,
+        embedding_model: str | None = None,
+    ) -> ContextWindow:
+        """Assemble the window for the next turn of a session.
+
+        Args:
+            session_id: whose newest turns are the history; None: no history.
+            query: what is searched for, usually what was just said. Blank: nothing is searched, the window holds the
+                surest facts, the newest summaries and the history.
+            query_embedding: of the query, by the model that `embedding_model` names; None: the embedder makes it.
+            system_prompt: taken whole, whatever its share.
+            max_tokens: this call's budget.
+
+        Raises:
+            InvalidInputError: an argument is out of its bounds.
+            ContextBudgetError: the system prompt alone is over the budget.
+            EmbeddingDimensionError: the given vector has another number of dimensions than the columns.
+            SessionNotFoundError: no such session for this app and user.
+        """
+        budget = self._max_tokens if max_tokens is None else _checked_budget(max_tokens)
+        model = embedding_model or self._model
+        if query_embedding is not None and model is None:
+            raise InvalidInputError("a query_embedding needs embedding_model: two models are never mixed in one search")
+        text = clean_query(query) if query.strip(" \t\r\n\0") else ""
+        vector, degraded = await self._search.embed_query(text, query_embedding) if text else (None, None)
+        candidates = await self._candidates(app_name, user_id, session_id, text, vector, model)
+        window = pack(
+            candidates,
+            max_tokens=budget,
+            ratios=self._ratios,
+            system_prompt=system_prompt,
+            language=self._language,
+            counter=self._counter,
+        )
+        await self._search.record_access(i.metadata["memory_id"] for i in window.items if "memory_id" in i.metadata)
+        return replace(window, degraded=degraded)
+
+    def format_context(self, window: ContextWindow) -> str:
+        """Write a window as text; its tokens are `ContextWindow.total_tokens`."""
+        return format_items(window.items, window.language)
+
+    async def _candidates(self, *arguments: Any) -> dict[ContextType, list[ContextItem]]:
+        try:
+            rows = await self._pool.fetch(
+                self._queries["context_candidates"], *arguments, MEMORIES_MAX, FACTS_MAX, TURNS_MAX
+            )
+        except asyncpg.PostgresError as error:
+            raise from_postgres(error) or error from error
+        candidates: dict[ContextType, list[ContextItem]] = {"fact": [], "memory": [], "history": []}
+        seen = set()
+        for row in rows:
+            if (row["context_type"], row["id"]) not in seen:
+                seen.add((row["context_type"], row["id"]))
+                candidates[row["context_type"]].append(_item(row))
+        return candidates
+
+
+def _item(row: asyncpg.Record) -> ContextItem:
+    names = {"memory": "memory_id", "fact": "fact_id", "message": "message_id"}
+    content = row["content"]
+    if row["context_type"] == "history":
+        content = f"[{row['author']}]: {content}"
+    elif row["context_type"] == "fact":
+        content = _fact_line(row)
+    return ContextItem(
+        context_type=row["context_type"],
+        content=content,
+        relevance_score=row["relevance"],
+        metadata={
+            names[row["source"]]: row["id"],
+            "source": row["source"],
+            "kind": row["kind"],
+            "thread_id": row["thread_id"],
+            "from_seq": row["from_seq"],
+            "upto_seq": row["upto_seq"],
+        },
+    )
+
+
+def _fact_line(row: asyncpg.Record) -> str:
+    value = row["value"]
+    written = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return f"[{row['kind']}] {row['key']}: {written}"
+
+
+def _check_ratios(ratios: dict[ContextType, float]) -> None:
+    total = sum(ratios.values())
+    if any(not 0 <= ratio <= 1 for ratio in ratios.values()) or not total <= 1 + 1e-9 or math.isnan(total):
+        raise InvalidInputError(f"the ratios are shares of the budget, 0 to 1, in sum at most 1, not {ratios}")
+
+
+def _checked_budget(max_tokens: int) -> int:
+    if max_tokens < 1:
+        raise InvalidInputError(f"max_tokens is at least 1, not {max_tokens}")
+    return max_tokens

@@ -1,0 +1,85 @@
+"""A provider that says what a test tells it to, and can be held in the middle of a call."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+
+from hippocampus.providers.local import LocalEmbedder
+from hippocampus.providers.protocols import EmbeddingTask
+from hippocampus.records import (
+    EMBEDDING_DIMENSIONS,
+    ConversationSlice,
+    ExtractedFact,
+    ExtractedInsight,
+    Origin,
+    Reflection,
+    Summary,
+    Vector,
+)
+
+ORIGIN = Origin(provider="scripted", model="scripted-1", prompt_hash="0" * 64)
+
+
+@dataclass
+class ScriptedGenerator:
+    """Summarises as `summary`; reflects the facts and insights of `reflections`, one entry per call, then nothing.
+
+    `during` is awaited in each call.
+    """
+
+    summary: str = "A summary."
+    reflections: list[tuple[Sequence[ExtractedFact], Sequence[ExtractedInsight]]] = field(default_factory=list)
+    during: Callable[[], Awaitable[None]] | None = None
+    slices: list[ConversationSlice] = field(default_factory=list)
+    name: str = "scripted"
+
+    async def summarize(self, slices: Sequence[ConversationSlice]) -> list[Summary]:
+        await self._note(slices)
+        return [Summary(text=self.summary, origin=ORIGIN) for _ in slices]
+
+    async def reflect(self, slices: Sequence[ConversationSlice]) -> list[Reflection]:
+        await self._note(slices)
+        facts, insights = self.reflections.pop(0) if self.reflections else ((), ())
+        return [Reflection(facts=tuple(facts), insights=tuple(insights), origin=ORIGIN) for _ in slices]
+
+    async def close(self) -> None: ...
+
+    async def _note(self, slices: Sequence[ConversationSlice]) -> None:
+        self.slices.extend(slices)
+        if self.during is not None:
+            await self.during()
+
+
+@dataclass
+class ScriptedEmbedder:
+    """Embeds as the local provider does; `failure` is raised instead, `dimensions` cuts the vectors."""
+
+    failure: Exception | None = None
+    dimensions: int = EMBEDDING_DIMENSIONS
+    during: Callable[[], Awaitable[None]] | None = None
+    batches: list[list[str]] = field(default_factory=list)
+    model: str = "scripted-embedding"
+
+    async def embed(self, texts: Sequence[str], task: EmbeddingTask) -> list[Vector]:
+        self.batches.append(list(texts))
+        if self.during is not None:
+            await self.during()
+        if self.failure is not None:
+            raise self.failure
+        return [vector[: self.dimensions] for vector in await LocalEmbedder().embed(texts, task)]
+
+    async def close(self) -> None: ...
+
+
+class Gate:
+    """Holds a call until the test lets it go: `await gate.reached.wait()`, then `gate.open.set()`."""
+
+    def __init__(self) -> None:
+        self.reached = asyncio.Event()
+        self.open = asyncio.Event()
+
+    async def __call__(self) -> None:
+        self.reached.set()
+        await self.open.wait()

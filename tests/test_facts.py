@@ -1,0 +1,266 @@
+"""Facts: what happens when a key is heard of again, and what was held true when."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+import pytest
+
+from hippocampus.consolidation_worker import MemoryConsolidationWorker
+from hippocampus.memory_service import OpenMemoryService
+from hippocampus.providers.local import LocalEmbedder
+from hippocampus.records import ExtractedFact, FactType
+from pulse.events import Event
+from pulse.session_service import OpenSessionService
+from tests.queue_claims import work_off
+from tests.scripted_provider import ScriptedEmbedder, ScriptedGenerator
+
+APP, USER, KEY = "app", "mei", "home_city"
+DAY_1 = datetime(2026, 1, 1, 12, tzinfo=UTC)
+DAY_2, DAY_3, DAY_4 = (DAY_1 + timedelta(days=n) for n in (1, 2, 3))
+
+
+@pytest.fixture
+def service(pool: asyncpg.Pool) -> OpenMemoryService:
+    return OpenMemoryService(pool, LocalEmbedder())
+
+
+def fact(value: Any, confidence: float = 0.9, *, key: str = KEY, kind: FactType = "profile") -> ExtractedFact:
+    return ExtractedFact(fact_type=kind, key=key, value=value, confidence=confidence, source_seqs=(1,))
+
+
+async def learn(
+    pool: asyncpg.Pool,
+    *facts: ExtractedFact,
+    at: datetime,
+    user: str = USER,
+    session_id: str | None = None,
+    embedder: ScriptedEmbedder | None = None,
+) -> list[str]:
+    """Let a user say these facts at a time, in a session of their own or the given one; returns the outcomes."""
+    sessions = OpenSessionService(pool)
+    session = await sessions.get_session(APP, user, session_id) if session_id else None
+    session = session or await sessions.create_session(APP, user, session_id=session_id)
+    event = Event(author="user", content={"text": "..."}, timestamp=at.timestamp())
+    (stored,) = (await sessions.append(APP, user, session.id, [event])).events
+    assert stored.sequence_num is not None
+    told = [
+        ExtractedFact(
+            fact_type=f.fact_type,
+            key=f.key,
+            value=f.value,
+            confidence=f.confidence,
+            source_seqs=(stored.sequence_num,),
+        )
+        for f in facts
+    ]
+    worker = MemoryConsolidationWorker(
+        pool, ScriptedGenerator(reflections=[(told, [])]), embedder or ScriptedEmbedder()
+    )
+    await worker.consolidate(session.thread_id, "deep_reflection", wait=False)
+    (job,) = await work_off(pool, worker)
+    return [stored_fact["outcome"] for stored_fact in job.result["facts"]]
+
+
+async def current(pool: asyncpg.Pool) -> asyncpg.Record:
+    row = await pool.fetchrow("SELECT * FROM facts")
+    assert row is not None
+    return row
+
+
+async def versions(pool: asyncpg.Pool) -> list[tuple[Any, ...]]:
+    rows = await pool.fetch(
+        "SELECT value, outcome, valid_from, valid_until FROM fact_versions ORDER BY superseded_at, valid_from"
+    )
+    return [tuple(row) for row in rows]
+
+
+async def test_a_first_statement_is_valid_from_when_it_was_said(pool: asyncpg.Pool) -> None:
+    assert await learn(pool, fact("Lisbon"), at=DAY_1) == ["created"]
+    row = await current(pool)
+    assert (row["value"], row["valid_from"], row["valid_until"]) == ("Lisbon", DAY_1, None)
+    assert row["recorded_at"] > DAY_4
+    assert row["content"] == "home_city: Lisbon"
+    assert await versions(pool) == []
+
+
+async def test_a_newer_statement_replaces_and_keeps_the_old_one(pool: asyncpg.Pool) -> None:
+    await learn(pool, fact("Lisbon"), at=DAY_1)
+    before = await current(pool)
+    assert await learn(pool, fact("Porto", 0.8), at=DAY_2) == ["updated"]
+    row = await current(pool)
+    assert (row["id"], row["value"], row["confidence"], row["valid_from"]) == (before["id"], "Porto", 0.8, DAY_2)
+    assert row["thread_id"] != before["thread_id"]
+    assert row["created_at"] == before["created_at"]
+    assert list(row["embedding"].to_list()) != list(before["embedding"].to_list())
+    assert await versions(pool) == [("Lisbon", "superseded", DAY_1, DAY_2)]
+    kept = await pool.fetchrow("SELECT * FROM fact_versions")
+    assert kept is not None
+    assert kept["superseded_at"] == row["recorded_at"]
+    provenance = ("fact_id", "thread_id", "confidence", "recorded_at", "source_seqs", "job_id", "prompt_hash", "model")
+    old = {**dict(before), "fact_id": before["id"]}
+    assert {name: kept[name] for name in provenance} == {name: old[name] for name in provenance}
+
+
+async def test_the_same_value_again_makes_it_surer_and_adds_its_turns(pool: asyncpg.Pool) -> None:
+    await learn(pool, fact({"b": 1, "a": [2]}, 0.6), at=DAY_1, session_id="s")
+    assert await learn(pool, fact({"a": [2], "b": 1}, 0.9), at=DAY_2, session_id="s") == ["confirmed"]
+    assert await learn(pool, fact({"a": [2], "b": 1.0}, 0.3), at=DAY_3, session_id="s") == ["confirmed"]
+    row = await current(pool)
+    assert (row["confidence"], row["source_seqs"], row["valid_from"]) == (0.9, [1, 2, 3], DAY_1)
+    assert (row["from_seq"], row["upto_seq"]) == (1, 3)
+    assert await versions(pool) == []
+
+
+async def test_turns_of_another_thread_never_join_the_list(pool: asyncpg.Pool) -> None:
+    """Sequence numbers mean nothing outside their thread."""
+    await learn(pool, fact("Lisbon"), at=DAY_1, session_id="a")
+    first = await current(pool)
+    await learn(pool, fact("x", key="other"), at=DAY_1, session_id="b")
+    await learn(pool, fact("Lisbon", 1.0), at=DAY_2, session_id="b")
+    row = await pool.fetchrow("SELECT * FROM facts WHERE key = $1", KEY)
+    assert row is not None
+    assert (row["thread_id"], row["source_seqs"], row["confidence"]) == (first["thread_id"], [1], 1.0)
+    await OpenSessionService(pool).delete_session(APP, USER, "a")
+    await learn(pool, fact("Lisbon"), at=DAY_3, session_id="b")
+    row = await pool.fetchrow(
+        "SELECT f.*, t.session_id FROM facts f JOIN threads t ON t.id = thread_id WHERE key = $1", KEY
+    )
+    assert row is not None
+    assert (row["session_id"], row["source_seqs"]) == ("b", [3])
+
+
+async def test_a_much_less_sure_newcomer_does_not_overwrite(pool: asyncpg.Pool) -> None:
+    await learn(pool, fact("Lisbon", 0.9), at=DAY_1)
+    assert await learn(pool, fact("Mars", 0.3), at=DAY_2) == ["less_sure"]
+    assert (await current(pool))["value"] == "Lisbon"
+    assert await versions(pool) == [("Mars", "less_sure", DAY_2, None)]
+
+
+async def test_about_as_sure_counts_as_news(pool: asyncpg.Pool) -> None:
+    """A person who moves is believed although a model grades the new sentence a shade lower."""
+    await learn(pool, fact("Lisbon", 1.0), at=DAY_1)
+    assert await learn(pool, fact("Porto", 0.9), at=DAY_2) == ["updated"]
+    assert await learn(pool, fact("Faro", 0.79), at=DAY_3) == ["less_sure"]
+
+
+async def test_an_old_statement_that_arrives_late_is_history(pool: asyncpg.Pool) -> None:
+    await learn(pool, fact("Lisbon", 0.5), at=DAY_1)
+    await learn(pool, fact("Faro", 0.5), at=DAY_4)
+    assert await learn(pool, fact("Porto", 1.0), at=DAY_2) == ["out_of_order"]
+    assert await learn(pool, fact("Braga", 1.0), at=DAY_3) == ["out_of_order"]
+    assert (await current(pool))["value"] == "Faro"
+    assert await versions(pool) == [
+        ("Lisbon", "superseded", DAY_1, DAY_4),
+        ("Porto", "out_of_order", DAY_2, DAY_4),
+        ("Braga", "out_of_order", DAY_3, DAY_4),
+    ]
+
+
+async def test_the_same_value_heard_of_earlier_was_true_earlier(pool: asyncpg.Pool) -> None:
+    await learn(pool, fact("Lisbon"), at=DAY_3)
+    assert await learn(pool, fact("Lisbon"), at=DAY_1) == ["confirmed"]
+    assert (await current(pool))["valid_from"] == DAY_1
+    await learn(pool, fact("Porto"), at=DAY_4)
+    await learn(pool, fact("Porto"), at=DAY_2)
+    assert (await current(pool))["valid_from"] == DAY_4
+
+
+async def test_an_expired_fact_that_reappears_is_open_again(pool: asyncpg.Pool, service: OpenMemoryService) -> None:
+    """Whether with the same value or another, and however sure the expired one was."""
+    for value, confidence in (("Lisbon", 1.0), ("Lisbon", 0.4), ("Porto", 0.1)):
+        await pool.execute("UPDATE facts SET valid_until = valid_from + interval '1 hour'")
+        assert await service.list_facts(app_name=APP, user_id=USER) == []
+        at = {1.0: DAY_1, 0.4: DAY_2, 0.1: DAY_3}[confidence]
+        outcome = await learn(pool, fact(value, confidence), at=at)
+        assert outcome == (["created"] if at == DAY_1 else ["reopened"])
+        (listed,) = await service.list_facts(app_name=APP, user_id=USER)
+        assert (listed.value, listed.confidence, listed.valid_from, listed.valid_until) == (value, confidence, at, None)
+    hour = timedelta(hours=1)
+    assert await versions(pool) == [
+        ("Lisbon", "superseded", DAY_1, DAY_1 + hour),
+        ("Lisbon", "superseded", DAY_2, DAY_2 + hour),
+    ]
+
+
+async def test_two_statements_of_one_key_in_one_reply_count_in_their_order(
+    pool: asyncpg.Pool, service: OpenMemoryService
+) -> None:
+    outcomes = await learn(pool, fact("a", key="z"), fact("Lisbon"), fact("Porto"), fact("Porto"), at=DAY_1)
+    assert outcomes == ["created", "created", "updated", "confirmed"]
+    history = await service.fact_history(app_name=APP, user_id=USER, fact_type="profile", key=KEY)
+    assert [(v.value, v.outcome) for v in history] == [("Porto", "current"), ("Lisbon", "superseded")]
+    (held,) = await service.list_facts(app_name=APP, user_id=USER, key=KEY, as_of=DAY_1)
+    assert held.value == "Porto"
+
+
+async def test_type_user_and_app_keep_equal_keys_apart(pool: asyncpg.Pool, service: OpenMemoryService) -> None:
+    await learn(pool, fact("a"), fact("b", kind="preference"), at=DAY_1)
+    await learn(pool, fact("c"), at=DAY_2, user="tom")
+    listed = await service.list_facts(app_name=APP, user_id=USER)
+    assert [(f.fact_type, f.value) for f in listed] == [("preference", "b"), ("profile", "a")]
+    assert [f.value for f in await service.list_facts(app_name=APP, user_id="tom")] == ["c"]
+    assert await service.list_facts(app_name="other", user_id=USER) == []
+
+
+async def test_what_was_true_when_and_what_was_known_when(pool: asyncpg.Pool, service: OpenMemoryService) -> None:
+    """The two clocks are asked apart: Porto is learned late, and was true before Faro all along."""
+
+    async def held(as_of: datetime | None, known_at: datetime | None = None) -> list[Any]:
+        facts = await service.list_facts(app_name=APP, user_id=USER, as_of=as_of, known_at=known_at)
+        return [f.value for f in facts]
+
+    recorded = []
+    for value, at in (("Lisbon", DAY_1), ("Faro", DAY_3), ("Porto", DAY_2), ("Mars", DAY_4)):
+        await learn(pool, fact(value, 0.1 if value == "Mars" else 0.9), at=at)
+        recorded.append(await pool.fetchval("SELECT clock_timestamp()"))
+    after_lisbon, after_faro, after_porto, _ = recorded
+    second = timedelta(seconds=1)
+    assert await held(DAY_1 - second) == []
+    assert await held(DAY_1) == ["Lisbon"]
+    assert await held(DAY_2 - second) == ["Lisbon"]
+    assert await held(DAY_2) == ["Porto"]
+    assert await held(DAY_3) == ["Faro"]
+    assert await held(None) == ["Faro"]
+    assert await held(DAY_4, after_lisbon) == ["Lisbon"]
+    assert await held(DAY_2, after_faro) == ["Lisbon"]
+    assert await held(DAY_2, after_porto) == ["Porto"]
+    assert await held(DAY_4, DAY_4) == []
+
+
+async def test_two_threads_of_one_user_learn_the_same_keys_at_once(pool: asyncpg.Pool) -> None:
+    """Neither waits for the other for ever, and no version is lost, whatever order a model names the keys in."""
+    keys = [f"k{n}" for n in range(30)]
+    sessions = OpenSessionService(pool)
+
+    async def consolidate(name: str, order: list[str]) -> None:
+        session = await sessions.create_session(APP, USER)
+        await sessions.append(APP, USER, session.id, [Event(author="user", content={"text": name})])
+        told = [fact(name, key=key) for key in order]
+        worker = MemoryConsolidationWorker(pool, ScriptedGenerator(reflections=[(told, [])]), ScriptedEmbedder())
+        await worker.consolidate(session.thread_id, "deep_reflection", wait=False)
+        await work_off(pool, worker)
+
+    await asyncio.gather(consolidate("one", keys), consolidate("two", keys[::-1]))
+    assert await pool.fetchval("SELECT count(*) FROM facts") == 30
+    assert await pool.fetchval("SELECT count(*) FROM fact_versions") == 30
+
+
+async def test_the_history_names_its_sources(pool: asyncpg.Pool, service: OpenMemoryService) -> None:
+    await learn(pool, fact("Lisbon"), at=DAY_1)
+    await learn(pool, fact("Mars", 0.1), at=DAY_2)
+    await learn(pool, fact("Porto"), at=DAY_3)
+    history = await service.fact_history(app_name=APP, user_id=USER, fact_type="profile", key=KEY)
+    assert [(v.value, v.outcome) for v in history] == [
+        ("Porto", "current"),
+        ("Lisbon", "superseded"),
+        ("Mars", "less_sure"),
+    ]
+    assert len({v.job_id for v in history}) == len({v.thread_id for v in history}) == 3
+    assert all(isinstance(v.job_id, UUID) for v in history)
+    assert {(v.source_seqs, v.model) for v in history} == {((1,), "scripted-1")}
+    assert len({v.fact_id for v in history}) == 1
