@@ -49,7 +49,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Recall:
-    """Means over the questions of one category: the part of the evidence within each depth, and 1 / rank of the first."""
+    """Means over one category: the part of the evidence within each depth, and 1 / rank of the first piece."""
 
     questions: int
     at: tuple[float, ...]  # in the order of DEPTHS

@@ -144,7 +144,7 @@ class _Packing:
         cost = self._count(prompt)
         if cost > self._max:
             raise ContextBudgetError(
-                f"the system prompt is {cost} tokens, over the whole budget of {self._max}: shorten it or raise max_tokens"
+                f"the system prompt is {cost} tokens, over the budget of {self._max}: shorten it or raise max_tokens"
             )
         self._used["system"] = cost
         self._taken["system"] = [ContextItem(context_type="system", content=prompt, token_estimate=cost)]

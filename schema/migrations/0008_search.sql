@@ -31,17 +31,22 @@ AS $$
     FROM unnest(p_terms) AS term
 $$;
 
+-- How often the query's one term stands in the document: 1 to 64. ts_rank of one term sums 1, 1/4, 1/9, … over its
+-- places, over a constant; that sum is looked up here. Unnesting the document would cost 0.5 us for each of its terms.
+CREATE FUNCTION term_frequency(p_document tsvector, p_query tsquery) RETURNS double precision
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN 1 + width_bucket(ts_rank('{1,1,1,1}', p_document, p_query) * 1.64493406685, ARRAY[
+    1.125, 1.30556, 1.39236, 1.44361, 1.4775, 1.50159, 1.51961, 1.5336, 1.54477, 1.5539, 1.5615, 1.56794, 1.57344,
+    1.57822, 1.58239, 1.58608, 1.58935, 1.59228, 1.59491, 1.5973, 1.59946, 1.60144, 1.60326, 1.60492, 1.60646,
+    1.60789, 1.60921, 1.61044, 1.6116, 1.61267, 1.61368, 1.61463, 1.61552, 1.61636, 1.61715, 1.6179, 1.61861,
+    1.61929, 1.61993, 1.62054, 1.62112, 1.62168, 1.6222, 1.62271, 1.62319, 1.62366, 1.6241, 1.62452, 1.62493,
+    1.62532, 1.6257, 1.62607, 1.62641, 1.62675, 1.62708, 1.62739, 1.62769, 1.62798, 1.62827, 1.62854, 1.6288,
+    1.62906, 1.62931]::float8[]);
+
 -- A query's words between blanks, for whole-word comparison with the names of authors.
 CREATE FUNCTION plain_words(p_text text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path FROM CURRENT
 AS $$ SELECT ' ' || lower(regexp_replace(left(p_text, 4000), '[^[:alnum:]]+', ' ', 'g')) || ' ' $$;
-
-CREATE FUNCTION memory_strength_now(p_initial double precision, p_rate double precision, p_accessed timestamptz, p_count integer)
-RETURNS double precision
-LANGUAGE sql STABLE PARALLEL SAFE SET search_path FROM CURRENT
-AS $$
-    SELECT p_initial * exp(-p_rate * greatest(extract(epoch FROM engine_now() - p_accessed), 0) / 86400 / (1 + ln(1 + p_count)))
-$$;
 
 -- Counts an access of each of these memories once, however often it is named. Ordered, so that two calls cannot
 -- wait for each other. Returns how many rows there were.
@@ -58,63 +63,98 @@ AS $$
     SELECT count(*)::integer FROM touched
 $$;
 
--- The memories of a giant scope that are worth scoring: those that hold the query's rare terms, those whose vectors
--- are nearest, the newest. `seen` holds, for the terms in order, in how many rows of the scope each stands: counted
--- up to 2,000, beyond that from a sample.
-CREATE FUNCTION memory_candidates(
-    p_app_name text, p_user_id text, p_terms text[], p_embedding vector(1536), p_embedding_model text,
-    OUT ids uuid[], OUT seen double precision[], OUT total double precision, OUT mean_length double precision)
+-- The memories of a scope whose vectors are nearest, by the index: the way for scopes of many thousands.
+CREATE FUNCTION nearest_memories(
+    p_app_name text, p_user_id text, p_embedding vector(1536), p_embedding_model text, p_limit integer,
+    p_memory_types text[] DEFAULT NULL, p_since timestamptz DEFAULT NULL, p_until timestamptz DEFAULT NULL,
+    p_metadata jsonb DEFAULT NULL)
+RETURNS TABLE (id uuid, similarity double precision)
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
 SET hnsw.iterative_scan = 'relaxed_order' SET hnsw.ef_search = 200 SET hnsw.max_scan_tuples = 40000
-SET plan_cache_mode = force_custom_plan SET jit = off SET enable_seqscan = off
+SET plan_cache_mode = force_custom_plan SET jit = off SET enable_sort = off
+AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+        SELECT m.id, 1 - (m.embedding <=> p_embedding) FROM memories AS m
+        WHERE m.embedding_model = p_embedding_model AND m.app_name = p_app_name AND m.user_id = p_user_id
+          AND (p_memory_types IS NULL OR m.memory_type = ANY (p_memory_types))
+          AND (p_since IS NULL OR m.occurred_at >= p_since) AND (p_until IS NULL OR m.occurred_at < p_until)
+          AND (p_metadata IS NULL OR m.metadata @> p_metadata)
+        ORDER BY m.embedding <=> p_embedding LIMIT p_limit;
+END
+$$;
+
+-- The memories of a giant scope that are worth scoring: those that hold the query's rare terms, those whose vectors
+-- are nearest, the newest. `seen` holds, for each of the queries of one term, in how many rows of the scope it
+-- stands: counted up to 4,000, beyond that from a sample of the newest 1,000.
+CREATE FUNCTION memory_candidates(
+    p_app_name text, p_user_id text, p_queries tsquery[], p_embedding vector(1536), p_embedding_model text,
+    p_memory_types text[], p_since timestamptz, p_until timestamptz, p_metadata jsonb,
+    OUT ids uuid[], OUT seen double precision[], OUT total double precision, OUT mean_length double precision)
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
+SET plan_cache_mode = force_custom_plan SET jit = off
 AS $$
 DECLARE
-    c_counted constant integer := 2000;
-    v_rare     text[];
-    v_budget   double precision := 0;
+    c_rows     constant integer := 2000;
+    v_rare     tsquery;
+    v_rows     double precision := 0;
     v_sampled  integer;
     v_in       double precision[];
-    t          record;
+    v_term     record;
 BEGIN
-    SELECT count(*) INTO total FROM memories WHERE app_name = p_app_name AND user_id = p_user_id;
+    SELECT count(*) INTO total FROM memories AS m
+    WHERE m.app_name = p_app_name AND m.user_id = p_user_id
+      AND (p_memory_types IS NULL OR m.memory_type = ANY (p_memory_types))
+      AND (p_since IS NULL OR m.occurred_at >= p_since) AND (p_until IS NULL OR m.occurred_at < p_until)
+      AND (p_metadata IS NULL OR m.metadata @> p_metadata);
     WITH sample AS MATERIALIZED (
-        SELECT search FROM memories WHERE app_name = p_app_name AND user_id = p_user_id
-        ORDER BY created_at DESC LIMIT 1000
-    ), terms AS (
-        SELECT t.place, (SELECT count(*) FROM sample WHERE search @@ any_term(ARRAY[t.term])) AS found
-        FROM unnest(p_terms) WITH ORDINALITY AS t (term, place)
+        SELECT m.search FROM memories AS m
+        WHERE m.app_name = p_app_name AND m.user_id = p_user_id
+          AND (p_memory_types IS NULL OR m.memory_type = ANY (p_memory_types))
+          AND (p_since IS NULL OR m.occurred_at >= p_since) AND (p_until IS NULL OR m.occurred_at < p_until)
+          AND (p_metadata IS NULL OR m.metadata @> p_metadata)
+        ORDER BY m.created_at DESC LIMIT 1000
     )
-    SELECT (SELECT count(*) FROM sample), (SELECT avg(length(search)) FROM sample),
-           (SELECT array_agg(found ORDER BY place) FROM terms)
+    SELECT (SELECT count(*) FROM sample), (SELECT avg(length(s.search)) FROM sample AS s),
+           (SELECT array_agg((SELECT count(*) FROM sample AS s WHERE s.search @@ q.query) ORDER BY q.place)
+            FROM unnest(p_queries) WITH ORDINALITY AS q (query, place))
     INTO v_sampled, mean_length, v_in;
 
     seen := '{}';
-    FOR i IN 1 .. coalesce(cardinality(p_terms), 0) LOOP
+    FOR i IN 1 .. coalesce(cardinality(p_queries), 0) LOOP
         seen[i] := v_in[i] * total / greatest(v_sampled, 1);
-        IF seen[i] < c_counted * 2 THEN
+        IF seen[i] < 2 * c_rows THEN
             seen[i] := (SELECT greatest(count(*), 1) FROM (
-                SELECT FROM memories
-                WHERE search @@ any_term(p_terms[i:i]) AND app_name = p_app_name AND user_id = p_user_id
-                LIMIT c_counted * 2) AS counted);
+                SELECT FROM memories AS m
+                WHERE m.search @@ p_queries[i] AND m.app_name = p_app_name AND m.user_id = p_user_id
+                LIMIT 2 * c_rows) AS counted);
         END IF;
     END LOOP;
-    FOR t IN SELECT term, found FROM unnest(p_terms, seen) AS u (term, found) ORDER BY found LOOP
-        EXIT WHEN v_budget > 0 AND v_budget + t.found > c_counted;
-        v_rare := v_rare || t.term;
-        v_budget := v_budget + t.found;
+    FOR v_term IN SELECT u.query, u.rows FROM unnest(p_queries, seen) AS u (query, rows) ORDER BY u.rows LOOP
+        EXIT WHEN v_rows > 0 AND v_rows + v_term.rows > c_rows;
+        v_rare := coalesce(v_rare || v_term.query, v_term.query);
+        v_rows := v_rows + v_term.rows;
     END LOOP;
 
-    SELECT array_agg(DISTINCT id) INTO ids FROM (
-        (SELECT id FROM memories
-         WHERE search @@ any_term(v_rare) AND app_name = p_app_name AND user_id = p_user_id LIMIT c_counted)
+    SELECT array_agg(DISTINCT worth.id) INTO ids FROM (
+        (SELECT m.id FROM memories AS m
+         WHERE m.search @@ v_rare AND m.app_name = p_app_name AND m.user_id = p_user_id
+           AND (p_memory_types IS NULL OR m.memory_type = ANY (p_memory_types))
+           AND (p_since IS NULL OR m.occurred_at >= p_since) AND (p_until IS NULL OR m.occurred_at < p_until)
+           AND (p_metadata IS NULL OR m.metadata @> p_metadata)
+         LIMIT c_rows)
         UNION ALL
-        (SELECT id FROM memories
-         WHERE p_embedding IS NOT NULL AND embedding_model = p_embedding_model
-           AND app_name = p_app_name AND user_id = p_user_id
-         ORDER BY embedding <=> p_embedding LIMIT 200)
+        (SELECT n.id FROM nearest_memories(p_app_name, p_user_id, p_embedding, p_embedding_model, 200,
+                                           p_memory_types, p_since, p_until, p_metadata) AS n
+         WHERE p_embedding IS NOT NULL)
         UNION ALL
-        (SELECT id FROM memories WHERE app_name = p_app_name AND user_id = p_user_id
-         ORDER BY created_at DESC LIMIT 100)) AS found;
+        (SELECT m.id FROM memories AS m
+         WHERE m.app_name = p_app_name AND m.user_id = p_user_id
+           AND (p_memory_types IS NULL OR m.memory_type = ANY (p_memory_types))
+           AND (p_since IS NULL OR m.occurred_at >= p_since) AND (p_until IS NULL OR m.occurred_at < p_until)
+           AND (p_metadata IS NULL OR m.metadata @> p_metadata)
+         ORDER BY m.created_at DESC LIMIT 100)) AS worth;
 END
 $$;
 
@@ -152,6 +192,8 @@ DECLARE
     c_exact constant integer := 5000;
     v_terms    text[] := query_terms(p_query);
     v_any      tsquery := any_term(v_terms);
+    v_queries  tsquery[] := (SELECT array_agg(any_term(ARRAY[term]) ORDER BY place)
+                             FROM unnest(v_terms) WITH ORDINALITY AS t (term, place));
     v_words    text := plain_words(p_query);
     v_now      timestamptz := engine_now();
     v_rate     double precision := (app_policy(p_app_name)).decay_rate;
@@ -181,21 +223,28 @@ BEGIN
     END IF;
     IF v_memories AND v_thread IS NULL THEN
         SELECT count(*) > c_exact INTO v_giant FROM (
-            SELECT FROM memories AS m WHERE m.app_name = p_app_name AND m.user_id = p_user_id LIMIT c_exact + 1) AS counted;
+            SELECT FROM memories AS m
+            WHERE m.app_name = p_app_name AND m.user_id = p_user_id
+              AND (p_memory_types IS NULL OR m.memory_type = ANY (p_memory_types))
+              AND (p_since IS NULL OR m.occurred_at >= p_since) AND (p_until IS NULL OR m.occurred_at < p_until)
+              AND (p_metadata IS NULL OR m.metadata @> p_metadata)
+            LIMIT c_exact + 1) AS counted;
     END IF;
     SELECT NULL::uuid[] AS ids, NULL::double precision[] AS seen, NULL::double precision AS total,
            NULL::double precision AS mean_length INTO near;
     IF v_giant THEN
-        SELECT * INTO near FROM memory_candidates(p_app_name, p_user_id, v_terms, p_embedding, p_embedding_model);
+        SELECT * INTO near FROM memory_candidates(
+            p_app_name, p_user_id, v_queries, p_embedding, p_embedding_model, p_memory_types, p_since, p_until, p_metadata);
     END IF;
 
     RETURN QUERY
-    WITH rows AS MATERIALIZED (
-        SELECT 'memory' AS source, m.id, m.thread_id, NULL::bigint AS place, length(m.search) AS length,
+    WITH learned AS (
+        SELECT 'memory' AS source, m.id, length(m.search) AS length,
                CASE WHEN m.search @@ v_any THEN m.search END AS document,
                CASE WHEN m.embedding_model = p_embedding_model THEN 1 - (m.embedding <=> p_embedding) END AS similarity,
                false AS author_match, m.occurred_at,
-               memory_strength_now(m.initial_score, v_rate, m.last_accessed_at, m.access_count) AS retention
+               m.initial_score * exp(-v_rate * greatest(extract(epoch FROM v_now - m.last_accessed_at)::float8, 0) / 86400
+                                      / (1 + ln(1 + m.access_count::float8))) AS retention
         FROM memories AS m
         WHERE v_memories AND m.app_name = p_app_name AND m.user_id = p_user_id
           AND (near.ids IS NULL OR m.id = ANY (near.ids))
@@ -204,7 +253,7 @@ BEGIN
           AND (p_since IS NULL OR m.occurred_at >= p_since) AND (p_until IS NULL OR m.occurred_at < p_until)
           AND (p_metadata IS NULL OR m.metadata @> p_metadata)
         UNION ALL
-        SELECT 'fact', f.id, f.thread_id, NULL, length(f.search),
+        SELECT 'fact', f.id, length(f.search),
                CASE WHEN f.search @@ v_any THEN f.search END,
                CASE WHEN f.embedding_model = p_embedding_model THEN 1 - (f.embedding <=> p_embedding) END,
                false, f.valid_from, f.confidence
@@ -213,13 +262,13 @@ BEGIN
           AND (f.valid_until IS NULL OR f.valid_until > v_now)
           AND (v_thread IS NULL OR f.thread_id = v_thread)
           AND (p_since IS NULL OR f.valid_from >= p_since) AND (p_until IS NULL OR f.valid_from < p_until)
-        UNION ALL
-        SELECT 'message', g.id, g.thread_id, g.sequence_num, length(g.search),
-               CASE WHEN g.search @@ v_any THEN g.search END,
-               CASE WHEN g.embedding_model = p_embedding_model THEN 1 - (g.embedding <=> p_embedding) END,
+    ), said AS (
+        SELECT g.id, g.thread_id, g.sequence_num AS place, length(g.search) AS length,
+               CASE WHEN g.search @@ v_any THEN g.search END AS document,
+               CASE WHEN g.embedding_model = p_embedding_model THEN 1 - (g.embedding <=> p_embedding) END AS similarity,
                g.author NOT IN ('user', 'model', 'assistant', 'tool', 'agent')
-                   AND strpos(v_words, ' ' || lower(g.author) || ' ') > 0,
-               g.occurred_at, 1.0
+                   AND strpos(v_words, ' ' || lower(g.author) || ' ') > 0 AS author_match,
+               g.occurred_at
         FROM threads AS t JOIN messages AS g ON g.thread_id = t.id
         WHERE v_messages AND t.app_name = p_app_name AND t.user_id = p_user_id
           AND g.app_name = p_app_name AND g.user_id = p_user_id
@@ -227,14 +276,15 @@ BEGIN
           AND (v_thread IS NULL OR t.id = v_thread)
           AND (p_since IS NULL OR g.occurred_at >= p_since) AND (p_until IS NULL OR g.occurred_at < p_until)
           AND (p_metadata IS NULL OR g.metadata @> p_metadata)
-    ), numbered AS MATERIALIZED (
+    ), numbered AS (
         -- n numbers the turns of a thread without gaps, whatever stood between them, and leaves three numbers free
         -- between threads: what is at most three away is a turn of the same thread.
-        SELECT r.*, row_number() OVER (ORDER BY r.source, r.thread_id, r.place)
-                    + 3 * dense_rank() OVER (ORDER BY r.source, r.thread_id) AS n
-        FROM rows AS r
+        SELECT t.*, row_number() OVER (ORDER BY t.thread_id, t.place)
+                    + 3 * dense_rank() OVER (ORDER BY t.thread_id) AS n
+        FROM said AS t
     ), docs AS MATERIALIZED (
-        SELECT d.*,
+        SELECT d.n, 'message' AS source, d.id, d.length, d.document, d.similarity, d.author_match, d.occurred_at,
+               1::float8 AS retention,
                d.length + 0.125::float8 * sum(d.length) OVER three + 0.125::float8 * sum(d.length) OVER two
                         + 0.25::float8 * sum(d.length) OVER one AS context_length,
                (coalesce(sum(d.similarity) OVER three, 0) + coalesce(sum(d.similarity) OVER two, 0)
@@ -243,42 +293,46 @@ BEGIN
         WINDOW one AS (ORDER BY d.n RANGE BETWEEN 1 PRECEDING AND 1 FOLLOWING EXCLUDE CURRENT ROW),
                two AS (ORDER BY d.n RANGE BETWEEN 2 PRECEDING AND 2 FOLLOWING EXCLUDE CURRENT ROW),
                three AS (ORDER BY d.n RANGE BETWEEN 3 PRECEDING AND 3 FOLLOWING EXCLUDE CURRENT ROW)
+        UNION ALL
+        SELECT -row_number() OVER (), l.source, l.id, l.length, l.document, l.similarity, l.author_match, l.occurred_at,
+               l.retention, NULL, l.similarity
+        FROM learned AS l
     ), corpus AS MATERIALIZED (
         SELECT (count(*) FILTER (WHERE near.ids IS NULL OR d.source <> 'memory') + coalesce(near.total, 0))::float8 AS size,
                greatest(coalesce(near.mean_length, avg(d.length)), 1)::float8 AS mean_length,
-               greatest(avg(d.context_length) FILTER (WHERE d.source = 'message'), 1) AS mean_context_length
+               greatest(avg(d.context_length), 1) AS mean_context_length
         FROM docs AS d
     ), hits AS MATERIALIZED (
-        SELECT d.n, d.source, d.length, l.lexeme, cardinality(l.positions)::float8 AS tf
-        FROM docs AS d, unnest(d.document) AS l
-        WHERE d.document IS NOT NULL AND l.lexeme = ANY (v_terms)
+        SELECT d.n, d.source, d.length, q.term, term_frequency(d.document, q.query) AS tf
+        FROM docs AS d, unnest(v_terms, v_queries) AS q (term, query)
+        WHERE d.document @@ q.query
     ), terms AS MATERIALIZED (
         SELECT t.term, ln(1 + (greatest(c.size - f.seen, 0) + 0.5) / (f.seen + 0.5)) AS idf
         FROM corpus AS c, unnest(v_terms, near.seen) AS t (term, candidates)
-        LEFT JOIN (SELECT lexeme, count(*) AS others FROM hits WHERE near.ids IS NULL OR source <> 'memory'
-                   GROUP BY lexeme) AS h ON h.lexeme = t.term,
+        LEFT JOIN (SELECT term, count(*) AS others FROM hits WHERE near.ids IS NULL OR source <> 'memory'
+                   GROUP BY term) AS h ON h.term = t.term,
         LATERAL (SELECT (coalesce(t.candidates, 0) + coalesce(h.others, 0))::float8 AS seen) AS f
     ), own AS (
         SELECT h.n, sum(t.idf * h.tf * 2.2::float8
                         / (h.tf + 1.2::float8 * (0.7::float8 + 0.3::float8 * h.length / c.mean_length))) AS bm25
-        FROM hits AS h JOIN terms AS t ON t.term = h.lexeme, corpus AS c
+        FROM hits AS h JOIN terms AS t USING (term), corpus AS c
         GROUP BY h.n
     ), spread AS (
-        SELECT h.n + o.shift AS n, h.lexeme, sum(h.tf * o.share) AS tf
+        SELECT h.n + o.shift AS n, h.term, sum(h.tf * o.share) AS tf
         FROM hits AS h, unnest('{-3,-2,-1,0,1,2,3}'::integer[], '{0.125,0.25,0.5,1,0.5,0.25,0.125}'::float8[])
                         AS o (shift, share)
         WHERE h.source = 'message'
-        GROUP BY h.n + o.shift, h.lexeme
+        GROUP BY h.n + o.shift, h.term
     ), context AS (
         SELECT s.n, sum(t.idf * s.tf * 2.2::float8
                         / (s.tf + 1.2::float8 * (0.7::float8 + 0.3::float8 * d.context_length / c.mean_context_length)))
                     AS bm25
-        FROM spread AS s JOIN terms AS t ON t.term = s.lexeme JOIN docs AS d ON d.n = s.n,
+        FROM spread AS s JOIN terms AS t USING (term) JOIN docs AS d ON d.n = s.n,
              corpus AS c
         GROUP BY s.n
     ), parts AS MATERIALIZED (
         SELECT d.n, d.source, d.id, d.document, d.author_match, d.occurred_at, d.retention, d.similarity,
-               CASE WHEN d.source = 'message' THEN d.context_similarity ELSE d.similarity END AS context_similarity,
+               d.context_similarity,
                coalesce(o.bm25, 0) AS bm25,
                CASE WHEN d.source = 'message' THEN coalesce(x.bm25, 0) ELSE coalesce(o.bm25, 0) END AS context_bm25
         FROM docs AS d LEFT JOIN own AS o ON o.n = d.n LEFT JOIN context AS x ON x.n = d.n
@@ -319,8 +373,8 @@ BEGIN
            b.score, b.relevance, b.bm25, b.context_bm25, b.similarity, b.context_similarity,
            b.author_match, b.fresh, b.retention,
            CASE WHEN b.bm25 > 0 THEN b.text_rank END, CASE WHEN b.similarity IS NOT NULL THEN b.vector_rank END,
-           coalesce((SELECT array_agg(h.lexeme ORDER BY t.idf DESC, h.lexeme)
-                     FROM hits AS h JOIN terms AS t ON t.term = h.lexeme WHERE h.n = b.n), '{}'),
+           coalesce((SELECT array_agg(term ORDER BY t.idf DESC, term)
+                     FROM hits AS h JOIN terms AS t USING (term) WHERE h.n = b.n), '{}'),
            t.id, t.session_id, coalesce(m.from_seq, f.from_seq, g.sequence_num),
            coalesce(m.upto_seq, f.upto_seq, g.sequence_num),
            coalesce(m.source_seqs, f.source_seqs, ARRAY[g.sequence_num]), b.occurred_at, b.total

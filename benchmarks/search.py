@@ -1,0 +1,230 @@
+"""How fast search and context windows are, and how much the vector index misses.
+
+python benchmarks/search.py [--rows 100000] [--queries 200] [--dsn EMPTY_DATABASE]
+
+Memories have texts of words by Zipf's law and random vectors in clusters. They are loaded first, the index is built
+after. The raw exact scan of pgvector over the same scope, in the same run, is the measure beside.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from uuid import UUID
+
+import numpy as np
+from numpy.typing import NDArray
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from hippocampus.context_assembler import ContextAssembler
+from hippocampus.records import EMBEDDING_DIMENSIONS
+from hippocampus.search import MemorySearch
+from pulse import database
+from pulse.events import Event
+from pulse.session_service import OpenSessionService
+
+Vectors = NDArray[np.float32]
+MODEL = "random-clusters"
+APP = "bench"
+CLUSTERS = 500
+WORDS = 20_000
+WORDS_PER_MEMORY = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    user: str
+    text: str
+    vector: list[float]
+
+
+class Corpus:
+    """Texts and vectors from one seed."""
+
+    def __init__(self, seed: int = 7) -> None:
+        self._random = np.random.default_rng(seed)
+        self._centres = _unit(self._random.standard_normal((CLUSTERS, EMBEDDING_DIMENSIONS), dtype=np.float32))
+        syllables = ["ba", "de", "ki", "lo", "mu", "na", "po", "ru", "sa", "te", "vi", "zo", "gar", "hel", "fin", "tor"]
+        self._words = np.array(
+            ["".join(syllables[(i // 16**k) % 16] for k in range(4)) for i in range(WORDS)], dtype=object
+        )
+
+    def vectors(self, count: int) -> Vectors:
+        near = self._centres[self._random.integers(0, CLUSTERS, count)]
+        noise = self._random.standard_normal((count, EMBEDDING_DIMENSIONS), dtype=np.float32)
+        return _unit(near + noise * np.float32(1.2 / EMBEDDING_DIMENSIONS**0.5))
+
+    def text(self) -> str:
+        return " ".join(self._words[(self._random.zipf(1.3, WORDS_PER_MEMORY) * 37) % WORDS])
+
+    def query(self, user: str, text: str, vector: Vectors) -> Query:
+        words = self._random.choice(text.split(), 6)
+        noise = self._random.standard_normal(EMBEDDING_DIMENSIONS, dtype=np.float32)
+        near = _unit((vector + noise * np.float32(0.6 / EMBEDDING_DIMENSIONS**0.5))[None])[0]
+        return Query(user, " ".join(words), near.tolist())
+
+
+def _unit(rows: Vectors) -> Vectors:
+    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+
+
+async def load(pool: database.Pool, corpus: Corpus, *, scopes: int, rows: int, queries: int) -> list[Query]:
+    """Fill `memories` and return queries near some of them."""
+    wanted: list[Query] = []
+    async with pool.acquire() as connection:
+        await connection.execute("DROP INDEX IF EXISTS memories_embedding_idx")
+        await connection.execute("TRUNCATE memories")
+        now = datetime.now(UTC)
+        for start in range(0, rows, 2000):
+            count = min(2000, rows - start)
+            vectors = corpus.vectors(count)
+            records = []
+            for place in range(count):
+                user, text = f"user-{(start + place) % scopes}", corpus.text()
+                when = now - timedelta(minutes=rows - start - place)
+                records.append((APP, user, "semantic", text, vectors[place], MODEL, when, when, when))
+                if len(wanted) < queries and place % max(count * queries // rows, 1) == 0:
+                    wanted.append(corpus.query(user, text, vectors[place]))
+            await connection.copy_records_to_table(
+                "memories",
+                records=records,
+                columns="app_name user_id memory_type content embedding embedding_model created_at occurred_at "
+                "last_accessed_at".split(),
+            )
+        await connection.execute("SET maintenance_work_mem = '1GB'")
+        await connection.execute(
+            """CREATE INDEX memories_embedding_idx ON memories USING hnsw (embedding vector_cosine_ops)
+               WITH (m = 16, ef_construction = 64)"""
+        )
+        await connection.execute("VACUUM ANALYZE memories")
+    return wanted
+
+
+async def timed(calls: list[Callable[[], Awaitable[object]]]) -> list[float]:
+    """Milliseconds of each call, one after another, after a tenth to warm up."""
+    for call in calls[: max(len(calls) // 10, 1)]:
+        await call()
+    took = []
+    for call in calls:
+        start = time.perf_counter()
+        await call()
+        took.append((time.perf_counter() - start) * 1000)
+    return took
+
+
+def line(name: str, took: list[float], note: str = "") -> None:
+    ordered = sorted(took)
+    p99 = ordered[min(int(len(ordered) * 0.99), len(ordered) - 1)]
+    print(f"{name:<44} p50 {statistics.median(took):8.1f} ms   p99 {p99:8.1f} ms   {note}", flush=True)
+
+
+async def measure(pool: database.Pool, name: str, queries: list[Query]) -> None:
+    """Search, its vector part, and the raw exact scan over the same scopes."""
+    search = MemorySearch(pool)
+
+    def run(query: Query) -> Callable[[], Awaitable[object]]:
+        return lambda: search.search(
+            app_name=APP,
+            user_id=query.user,
+            query=query.text,
+            query_embedding=query.vector,
+            embedding_model=MODEL,
+            record_access=False,
+        )
+
+    searched = await timed([run(query) for query in queries])
+    raw = await timed([lambda q=query: exact(pool, q) for query in queries[:50]])
+    near = await timed([lambda q=query: nearest(pool, q) for query in queries])
+    hits = 0.0
+    for query in queries[:50]:
+        hits += len(set(await nearest(pool, query)) & set(await exact(pool, query))) / 10
+    ratio = statistics.median(searched) / statistics.median(raw)
+    line(f"{name}: search, top 10", searched, f"{ratio:.2f} of the raw exact scan")
+    line(f"{name}: raw exact vector scan", raw)
+    line(f"{name}: vector part", near, f"recall@10 {hits / min(len(queries), 50):.3f}, {1000 / statistics.mean(near):.0f}/s")
+
+
+async def exact(pool: database.Pool, query: Query) -> list[UUID]:
+    async with pool.acquire() as connection, connection.transaction():
+        await connection.execute("SET LOCAL enable_indexscan = off")
+        rows = await connection.fetch(
+            """SELECT id FROM memories WHERE app_name = $1 AND user_id = $2
+               ORDER BY embedding <=> $3 LIMIT 10""",
+            APP,
+            query.user,
+            query.vector,
+        )
+    return [row["id"] for row in rows]
+
+
+async def nearest(pool: database.Pool, query: Query) -> list[UUID]:
+    rows = await pool.fetch(
+        "SELECT id FROM nearest_memories($1, $2, $3, $4, 10)", APP, query.user, query.vector, MODEL
+    )
+    return [row["id"] for row in rows]
+
+
+async def measure_context(pool: database.Pool, queries: list[Query]) -> None:
+    """A window of 8,000 tokens over 1,000 memories and a session of 200 turns."""
+    sessions = OpenSessionService(pool)
+    user = queries[0].user
+    await sessions.create_session(APP, user, session_id="talk")
+    turns = [Event(author="user", content={"text": query.text * 4}) for query in queries[:200]]
+    await sessions.append(APP, user, "talk", turns)
+    assembler = ContextAssembler(pool)
+    own = [query for query in queries if query.user == user] or queries[:1]
+    calls = [
+        lambda q=query: assembler.assemble(
+            user, APP, "talk", q.text, q.vector, "You are kind.", 8000, embedding_model=MODEL
+        )
+        for query in (own * 200)[:200]
+    ]
+    line("context window of 8,000 tokens", await timed(calls))
+
+
+@contextlib.asynccontextmanager
+async def some_database(dsn: str | None) -> AsyncIterator[str]:
+    """The given empty database, or one on an embedded server of this run's own; migrated."""
+    from workers.embedded import EmbeddedServer
+    from workers.migrate import migrate
+
+    if dsn is not None:
+        await migrate(dsn)
+        yield dsn
+        return
+    with tempfile.TemporaryDirectory(prefix="hippo-bench-", dir="/tmp") as folder:
+        Path(folder).chmod(0o711)
+        with EmbeddedServer(Path(folder) / "home") as server:
+            await migrate(server.dsn)
+            yield server.dsn
+
+
+async def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=100_000)
+    parser.add_argument("--queries", type=int, default=200)
+    parser.add_argument("--dsn", help="an empty database to use in place of an embedded server")
+    arguments = parser.parse_args()
+    corpus = Corpus()
+    async with some_database(arguments.dsn) as dsn, await database.create_pool(dsn, max_size=2) as pool:
+        small = await load(pool, corpus, scopes=1, rows=1000, queries=arguments.queries)
+        await measure(pool, "1,000 memories", small)
+        many = await load(pool, corpus, scopes=100, rows=arguments.rows, queries=arguments.queries)
+        await measure(pool, f"{arguments.rows:,} in 100 scopes", many)
+        await measure_context(pool, many)
+        giant = await load(pool, corpus, scopes=1, rows=arguments.rows, queries=arguments.queries)
+        await measure(pool, f"one scope of {arguments.rows:,}", giant)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
