@@ -17,6 +17,7 @@ import psycopg
 import pytest
 
 from pulse import database
+from tests.worker_harness import tables, workers  # noqa: F401 - fixtures
 from workers.embedded import EmbeddedServer
 from workers.migrate import migrate
 

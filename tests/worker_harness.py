@@ -15,6 +15,7 @@ from typing import Any
 from uuid import UUID
 
 import asyncpg
+import pytest
 
 from tests.worker_process import TABLES
 
@@ -66,7 +67,7 @@ class Workers:
             "HIPPOCAMPUS_RETRY_BASE_SECONDS": "0.05",
             "HIPPOCAMPUS_RETRY_DELAY_SECONDS_MAX": "1",
             "HIPPOCAMPUS_DATABASE_POOL_SIZE": "12",
-            **{f"HIPPOCAMPUS_{name.upper()}": value for name, value in settings.items()},
+            **{"HIPPOCAMPUS_" + name.upper(): value for name, value in settings.items()},
         }
         log = self.folder / f"worker-{len(self.started)}.log"
         with log.open("wb") as sink:
@@ -105,10 +106,6 @@ async def until(condition: Callable[[], Any] | Callable[[], Awaitable[Any]], sec
             return found
         assert time.monotonic() < deadline, f"not within {seconds} s: {condition}"
         await asyncio.sleep(0.01)
-
-
-async def make_tables(pool: asyncpg.Pool) -> None:
-    await pool.execute(TABLES)
 
 
 async def make_thread(pool: asyncpg.Pool, session_id: str = "s1") -> UUID:
@@ -156,3 +153,17 @@ async def gate(pool: asyncpg.Pool) -> AsyncIterator[Callable[[], Awaitable[None]
             yield open_gate
         finally:
             await connection.execute("SELECT pg_advisory_unlock_all()")
+
+
+@pytest.fixture
+async def tables(pool: asyncpg.Pool) -> asyncpg.Pool:
+    """The test's pool, with the tables of the stand-in."""
+    await pool.execute(TABLES)
+    return pool
+
+
+@pytest.fixture
+def workers(dsn: str, tmp_path: Path) -> Iterator[Workers]:
+    """Starts worker processes on the test's database; none is left at its end."""
+    with running_workers(dsn, tmp_path) as running:
+        yield running

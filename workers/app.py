@@ -60,6 +60,11 @@ def make_connector(settings: Settings) -> PsycopgConnector:
             "options": f"-c search_path={search_path}",
             "application_name": "hippocampus queue",
             "connect_timeout": 5,
+            # A connection that was cut without a word is noticed in half a minute, not in two hours.
+            "keepalives_idle": 10,
+            "keepalives_interval": 5,
+            "keepalives_count": 3,
+            "tcp_user_timeout": 20_000,
         },
         configure=_configure,
         min_size=1,

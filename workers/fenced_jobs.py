@@ -24,6 +24,7 @@ _log = structlog.get_logger("workers.jobs")
 
 #: Waits before an end of a job is written again after the database failed, in seconds.
 WRITE_AGAIN_SECONDS = (0.1, 0.4, 1.0)
+WRITE_SECONDS_MAX = 5.0
 
 
 class FencedJobManager(manager.JobManager):
@@ -106,10 +107,14 @@ class FencedJobManager(manager.JobManager):
     async def _write(self, claim: JobClaim, query: str, arguments: tuple[Any, ...]) -> None:
         for wait_seconds in WRITE_AGAIN_SECONDS:
             try:
-                return await claim.end(self._pool, query, *arguments)
+                return await self._write_once(claim, query, arguments)
             except failures.DATABASE_FAULTS:
                 await asyncio.sleep(wait_seconds)
-        return await claim.end(self._pool, query, *arguments)
+        return await self._write_once(claim, query, arguments)
+
+    async def _write_once(self, claim: JobClaim, query: str, arguments: tuple[Any, ...]) -> None:
+        # On a connection that was cut without a word a statement would wait for minutes.
+        await asyncio.wait_for(claim.end(self._pool, query, *arguments), WRITE_SECONDS_MAX)
 
 
 def _id(job: Job) -> int:

@@ -1,4 +1,4 @@
-"""The generator that the settings ask for: who writes summaries, facts and insights."""
+"""The generator that the settings ask for."""
 
 from __future__ import annotations
 

@@ -26,6 +26,7 @@ _log = structlog.get_logger("workers.liveness")
 
 #: A worker whose connection was cut takes its lock again within one look; two looks must agree that it is dead.
 LOOK_SECONDS = 0.5
+RECONNECT_SECONDS = 0.1
 STATEMENT_SECONDS_MAX = 5.0
 #: The fallback: a worker that holds its lock, but has not sent a heartbeat for so long, is dead too.
 STALLED_SECONDS = 30.0
@@ -60,10 +61,7 @@ class Guard:
     async def watch(self, worker_id: int) -> None:
         """Look for jobs of the dead until cancelled; take the lock again whenever it was lost."""
         while True:
-            # Processes that started together do not go on looking together.
-            pause_seconds = LOOK_SECONDS * random.uniform(0.8, 1.0)  # noqa: S311 - no secret depends on it
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._lost.wait(), pause_seconds)
+            await self._pause()
             try:
                 if self._connection is None or self._connection.is_closed():
                     await self._take(worker_id)
@@ -71,7 +69,16 @@ class Guard:
             except DATABASE_FAULTS as error:
                 _log.warning("watch interrupted", error_type=type(error).__name__)
                 self._drop()
-                await asyncio.sleep(pause_seconds)
+
+    async def _pause(self) -> None:
+        if self._connection is None:
+            # After a restart of the server every worker must be back before the first one's second look.
+            await asyncio.sleep(RECONNECT_SECONDS)
+            return
+        # Processes that started together do not go on looking together.
+        seconds = LOOK_SECONDS * random.uniform(0.8, 1.0)  # noqa: S311 - no secret depends on it
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._lost.wait(), seconds)
 
     async def _take(self, worker_id: int) -> None:
         self._suspects = []

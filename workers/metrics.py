@@ -15,6 +15,7 @@
 | gemini_tokens_total | operation, kind | tokens in (prompt) and out (output) |
 | retention_memories_deleted_total | | memories that the clean-up archived |
 | retention_batch_duration_seconds | | one transaction of the clean-up |
+| retention_memories | strength | memories left by this process's last clean-up: high, medium, low |
 | queue_jobs | queue, status | jobs that wait, run, or have failed (one process exports it) |
 | queue_oldest_job_age_seconds | queue | how long the oldest job waits that could run (one process exports it) |
 """
@@ -35,6 +36,8 @@ from prometheus_client import (
 )
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
+
+from workers.call_metrics import CallMetrics
 
 if TYPE_CHECKING:
     from hippocampus.providers.calls import CallRecord
@@ -98,21 +101,17 @@ class Metrics:
         self.rescued = Counter("worker_jobs_rescued_total", "Jobs of dead workers given back.", registry=own)
         self.fenced = Counter("worker_fenced_total", "Ends that came too late.", ("queue",), registry=own)
         self.restarts = Counter("worker_restarts_total", "Queues taken up again.", ("reason",), registry=own)
-        self.calls = Counter("gemini_requests_total", "Calls of the model.", ("operation", "code"), registry=own)
-        self.call_seconds = Histogram(
-            "gemini_request_duration_seconds", "How long calls took.", ("operation",), buckets=_SLOW, registry=own
-        )
-        self.tokens = Counter("gemini_tokens_total", "Tokens in and out.", ("operation", "kind"), registry=own)
+        self.model_calls = CallMetrics(own)
         self.deleted = Counter("retention_memories_deleted_total", "Memories that the clean-up archived.", registry=own)
         self.batch_seconds = Histogram(
             "retention_batch_duration_seconds", "One transaction of the clean-up.", buckets=_SLOW, registry=own
+        )
+        self.strength = Gauge(
+            "retention_memories", "Memories by strength, after the last clean-up.", ("strength",), registry=own
         )
         self.queue = QueueGauges()
         self.registry.register(self.queue)
 
     def observe_call(self, record: CallRecord) -> None:
         """Count one call of a model."""
-        self.calls.labels(record.operation, record.code).inc()
-        self.call_seconds.labels(record.operation).observe(record.seconds)
-        self.tokens.labels(record.operation, "prompt").inc(record.prompt_tokens)
-        self.tokens.labels(record.operation, "output").inc(record.output_tokens)
+        self.model_calls.observe(record)

@@ -49,6 +49,8 @@ SELECT reconcile_jobs()
 SELECT enqueue_embedding_backfill()
 WHERE EXISTS (SELECT FROM memories WHERE embedding IS NULL)
    OR EXISTS (SELECT FROM facts WHERE embedding IS NULL)
+   OR EXISTS (SELECT FROM messages AS m JOIN threads AS t ON t.id = m.thread_id
+              WHERE m.embedding IS NULL AND m.sequence_num <= t.fast_upto_seq AND m.content ~ '\S')
 
 -- name: prune_queue
 -- How long finished jobs of the queue are kept, how many at most.

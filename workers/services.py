@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 from uuid import UUID
+
+import structlog
 
 from hippocampus.backfill import backfill_embeddings
 from hippocampus.consolidation_worker import MemoryConsolidationWorker
@@ -21,9 +22,12 @@ from workers.upkeep import Upkeep
 if TYPE_CHECKING:
     from pulse.database import Pool
 
+_log = structlog.get_logger("workers.services")
 
-async def _nothing() -> None:
-    return None
+#: Texts in one call of the backfill.
+BACKFILL_ROWS = 100
+
+Work = Callable[[], Awaitable[None]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,13 +35,14 @@ class Services:
     """One coroutine function per kind of job."""
 
     consolidate: Callable[[UUID, JobClaim], Awaitable[object]]
-    backfill: Callable[[], Awaitable[None]]
-    enqueue_idle: Callable[[], Awaitable[None]]
-    reconcile: Callable[[], Awaitable[None]]
-    prune: Callable[[], Awaitable[None]]
-    archive_jobs: Callable[[], Awaitable[None]]
-    retention: Callable[[], Awaitable[None]]
-    close: Callable[[], Awaitable[None]] = _nothing
+    backfill: Work
+    enqueue_idle: Work
+    reconcile: Work
+    find_vectorless: Work
+    prune: Work
+    archive_jobs: Work
+    retention: Work
+    close: Work
 
 
 BuildServices = Callable[[Settings, "Pool", Metrics], Services]
@@ -45,32 +50,45 @@ BuildServices = Callable[[Settings, "Pool", Metrics], Services]
 
 def build(settings: Settings, pool: Pool, metrics: Metrics) -> Services:
     """Return the services of this program, with the provider that the settings name."""
-    upkeep = Upkeep(pool, settings, metrics)
     generator = make_generator(settings, metrics.observe_call)
     embedder = make_embedder(settings, metrics.observe_call)
-    worker = MemoryConsolidationWorker(pool, generator, embedder, slice_tokens=settings.slice_tokens)
+    upkeep = Upkeep(pool, settings, metrics)
 
     async def backfill() -> None:
-        while await backfill_embeddings(pool, embedder):
-            pass
+        total = 0
+        while count := await backfill_embeddings(pool, embedder, limit=BACKFILL_ROWS):
+            total += count
+        _log.info("vectors made later", count=total)
 
     async def retention() -> None:
-        def count(batch: Batch) -> None:
-            metrics.deleted.inc(batch.archived)
-            metrics.batch_seconds.observe(batch.seconds)
-
-        await MemoryRetentionManager(pool).cleanup_low_value_memories(on_batch=count)
+        await clean_up(MemoryRetentionManager(pool), metrics)
 
     async def close() -> None:
-        await asyncio.gather(generator.close(), embedder.close())
+        await generator.close()
+        await embedder.close()
 
     return Services(
-        consolidate=worker.run,
+        consolidate=MemoryConsolidationWorker(pool, generator, embedder, slice_tokens=settings.slice_tokens).run,
         backfill=backfill,
         enqueue_idle=upkeep.enqueue_idle,
         reconcile=upkeep.reconcile,
+        find_vectorless=upkeep.find_vectorless,
         prune=upkeep.prune,
         archive_jobs=upkeep.archive_jobs,
         retention=retention,
         close=close,
     )
+
+
+async def clean_up(manager: MemoryRetentionManager, metrics: Metrics) -> None:
+    """Archive the memories that every app's policy calls weak, and count what went and what is left."""
+
+    def observe(batch: Batch) -> None:
+        metrics.deleted.inc(batch.archived)
+        metrics.batch_seconds.observe(batch.seconds)
+
+    stats = await manager.cleanup_low_value_memories(on_batch=observe)
+    metrics.strength.labels("high").set(stats.high_value_count)
+    metrics.strength.labels("medium").set(stats.medium_value_count)
+    metrics.strength.labels("low").set(stats.low_value_count)
+    _log.info("memories cleaned up", archived=stats.cleaned_count, left=stats.total_memories)

@@ -28,6 +28,7 @@ MAINTENANCE_QUEUE = "maintenance"
 MAINTENANCE_CRONS = {
     "enqueue_idle": "* * * * * */30",
     "reconcile": "* * * * *",
+    "find_vectorless": "*/5 * * * *",
     "prune": "*/10 * * * *",
     "archive_jobs": "17 * * * *",
 }

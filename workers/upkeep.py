@@ -37,6 +37,9 @@ class Upkeep:
     async def reconcile(self) -> None:
         """Enqueue what ought to be in the queue and is not."""
         self._tell("forgotten sessions enqueued", await self._pool.fetchval(QUERIES["reconcile_jobs"]))
+
+    async def find_vectorless(self) -> None:
+        """Enqueue the backfill where something waits for its vector."""
         await self._pool.execute(QUERIES["enqueue_embedding_backfill"])
 
     async def prune(self) -> None:

@@ -106,11 +106,16 @@ class Supervisor:
 
     async def _wait_for_drain(self, attempt: asyncio.Task[None]) -> None:
         """A worker that runs ends by itself; one that still waits for the database is cut short."""
-        limit = self._settings.shutdown_grace_seconds + CLOSE_SECONDS_MAX if self._worker is not None else 0
+        limit = self._settings.shutdown_grace_seconds + CLOSE_SECONDS_MAX if self._worker is not None else 0.0
         _, pending = await asyncio.wait((attempt,), timeout=limit)
-        for task in pending:
-            task.cancel()
-            await asyncio.wait((task,), timeout=CLOSE_SECONDS_MAX)
+        if pending and self._worker is None:
+            attempt.cancel()
+            _, pending = await asyncio.wait((attempt,), timeout=CLOSE_SECONDS_MAX)
+        if pending:
+            # The database does not answer, or a job ignores that it was cancelled: what it holds is given back
+            # by the others, as after a crash.
+            _log.error("worker did not drain in time")
+            os._exit(0)
 
     async def _work(self) -> None:
         settings = self._settings

@@ -312,18 +312,6 @@ BEGIN
 END
 $$;
 
--- Asks for vectors for what was stored without: one waiting job is enough. Callable in any transaction.
-CREATE FUNCTION enqueue_embedding_backfill() RETURNS void
-LANGUAGE plpgsql SET search_path FROM CURRENT
-AS $$
-BEGIN
-    IF NOT EXISTS (SELECT FROM procrastinate_jobs WHERE lock = 'embedding_backfill' AND status = 'todo') THEN
-        PERFORM procrastinate_defer_jobs_v1(ARRAY[ROW(
-            'embedding', 'embedding_backfill', 0, 'embedding_backfill', NULL, '{}', NULL)::procrastinate_job_to_defer_v1]);
-    END IF;
-END
-$$;
-
 -- Deletes at most p_limit finished jobs of the queue, with their events, that ended p_keep ago. A failed
 -- consolidation job stays until it is archived, so that it can be run again. Returns how many it deleted.
 CREATE FUNCTION prune_queue(p_keep interval, p_limit integer DEFAULT 1000) RETURNS integer

@@ -1,0 +1,48 @@
+"""A worker outlives its database: an immediate restart in the middle of a job costs nothing and doubles nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+from pulse import database
+from tests import worker_harness as harness
+from tests.conftest import FAST_SETTINGS
+from tests.worker_process import TABLES
+from workers.embedded import EmbeddedServer
+from workers.migrate import migrate
+
+DURABLE = {**FAST_SETTINGS, "fsync": "on", "synchronous_commit": "on", "full_page_writes": "on"}
+
+
+async def test_a_worker_takes_up_its_queues_after_an_immediate_restart(home: Path, tmp_path: Path) -> None:
+    """SIGQUIT to PostgreSQL while a job runs; when it is back, the same process does the job, once."""
+    server = EmbeddedServer(home, settings=DURABLE)
+    dsn = server.start()
+    try:
+        await migrate(dsn)
+        with harness.running_workers(dsn, tmp_path) as workers:
+            async with await database.create_pool(dsn, max_size=3) as pool:
+                await pool.execute(TABLES)
+                worker = await workers.start("fast_replay")
+                async with pool.acquire() as gate:
+                    await gate.execute("SELECT pg_advisory_lock(77, 1)")
+                    job = await harness.enqueue(pool, await harness.make_thread(pool))
+                    await harness.wait_for_status(pool, job, "running")
+                    os.kill(server.pid, signal.SIGQUIT)
+                server.stop()
+            assert server.start() == dsn
+            back_at = time.monotonic()
+            async with await database.create_pool(dsn, max_size=3) as pool:
+                await harness.wait_for_status(pool, job, "completed")
+                assert time.monotonic() - back_at < 10.0
+                assert await harness.count(pool, "effects") == 1
+                again = await harness.enqueue(pool, await harness.make_thread(pool, "again"))
+                await harness.wait_for_status(pool, again, "completed")
+            assert worker.popen.poll() is None
+            worker.send(signal.SIGTERM)
+            assert await worker.ended() == 0
+    finally:
+        server.stop()
