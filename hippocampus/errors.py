@@ -4,6 +4,7 @@ HippocampusError
 ├── UnknownJobTypeError        the job type has no consumer; the message lists those that have (also a ValueError)
 ├── JobFencedError             the job was given to another worker; drop what you did, it is not lost
 ├── JobNotFoundError           no such job (also a LookupError)
+├── JobNotFailedError          only a failed job can be run again; enqueue a new one instead
 ├── InstructionConflictError   somebody else changed the instruction; read it again, redo the change
 ├── WatermarkMovedError        another job consolidated this slice; nothing was written, run again
 ├── ContextBudgetError         the system prompt alone is over the window's budget; shorten it or raise max_tokens
@@ -41,6 +42,10 @@ class WatermarkMovedError(HippocampusError):
 
 class JobNotFoundError(HippocampusError, LookupError):
     """There is no such job, or it belongs to another app."""
+
+
+class JobNotFailedError(HippocampusError):
+    """The job waits, runs, or ended well: there is nothing to run again."""
 
 
 class InstructionConflictError(HippocampusError):
@@ -124,6 +129,7 @@ _BY_SQLSTATE: dict[str, type[HippocampusError]] = {
     "HP011": WatermarkMovedError,
     "HP012": UnknownJobTypeError,
     "HP014": JobNotFoundError,
+    "HP015": JobNotFailedError,
     "HP016": InstructionConflictError,
 }
 

@@ -60,16 +60,17 @@ async def enqueue_session(
     return from_row(row)
 
 
-async def get(pool: Pool, job_id: UUID, *, app_name: str | None = None) -> ConsolidationJob:
+async def get(pool: Pool, job_id: UUID, *, app_name: str | None = None, user_id: str | None = None) -> ConsolidationJob:
     """Look a job up, also among the archived ones.
 
     Args:
         app_name: only a job of this app.
+        user_id: only a job of this user, which an archived one is not known to be.
 
     Raises:
         JobNotFoundError: no such job.
     """
-    row = await pool.fetchrow(_QUERIES["find_job"], job_id, app_name)
+    row = await pool.fetchrow(_QUERIES["find_job"], job_id, app_name, user_id)
     if row is None:
         raise _no_job(job_id)
     return from_row(row)
@@ -95,7 +96,26 @@ async def list_jobs(
     return [from_row(row) for row in rows]
 
 
-async def cancel(pool: Pool, job_id: UUID, *, app_name: str | None = None) -> ConsolidationJob:
+async def retry(
+    pool: Pool, job_id: UUID, *, app_name: str | None = None, user_id: str | None = None
+) -> ConsolidationJob:
+    """Run a failed job again, with all its tries; return it as it waits.
+
+    Raises:
+        JobNotFoundError: no such job.
+        JobNotFailedError: it has not failed; nothing was changed.
+    """
+    await get(pool, job_id, app_name=app_name, user_id=user_id)
+    try:
+        await pool.fetchval(_QUERIES["retry_job"], job_id)
+    except asyncpg.PostgresError as error:
+        raise from_postgres(error) or error from error
+    return await get(pool, job_id, app_name=app_name, user_id=user_id)
+
+
+async def cancel(
+    pool: Pool, job_id: UUID, *, app_name: str | None = None, user_id: str | None = None
+) -> ConsolidationJob:
     """Cancel a job: at once where it waits; where it runs, its worker is told to stop.
 
     Returns:
@@ -104,9 +124,9 @@ async def cancel(pool: Pool, job_id: UUID, *, app_name: str | None = None) -> Co
     Raises:
         JobNotFoundError: no such job.
     """
-    await get(pool, job_id, app_name=app_name)
+    await get(pool, job_id, app_name=app_name, user_id=user_id)
     await pool.fetchval(_QUERIES["cancel_job"], job_id)
-    return await get(pool, job_id, app_name=app_name)
+    return await get(pool, job_id, app_name=app_name, user_id=user_id)
 
 
 async def wait(pool: Pool, job: ConsolidationJob, *, timeout_seconds: float) -> ConsolidationJob:

@@ -197,9 +197,11 @@ class OpenMemoryService:
         rows = await self._pool.fetch(self._queries["fact_history"], app_name, user_id, fact_type, key)
         return [_version(row) for row in rows]
 
-    async def get_job(self, job_id: UUID, *, app_name: str | None = None) -> ConsolidationJob:
-        """Look a job up; `JobNotFoundError` where there is none, or not in this app."""
-        return await jobs.get(self._pool, job_id, app_name=app_name)
+    async def get_job(
+        self, job_id: UUID, *, app_name: str | None = None, user_id: str | None = None
+    ) -> ConsolidationJob:
+        """Look a job up; `JobNotFoundError` where there is none, or not of this app and user."""
+        return await jobs.get(self._pool, job_id, app_name=app_name, user_id=user_id)
 
     async def list_jobs(
         self,
@@ -225,9 +227,17 @@ class OpenMemoryService:
             limit=limit,
         )
 
-    async def cancel_job(self, job_id: UUID, *, app_name: str | None = None) -> ConsolidationJob:
+    async def retry_job(
+        self, job_id: UUID, *, app_name: str | None = None, user_id: str | None = None
+    ) -> ConsolidationJob:
+        """Run a failed job again; see `hippocampus.jobs.retry`."""
+        return await jobs.retry(self._pool, job_id, app_name=app_name, user_id=user_id)
+
+    async def cancel_job(
+        self, job_id: UUID, *, app_name: str | None = None, user_id: str | None = None
+    ) -> ConsolidationJob:
         """Cancel a job; see `hippocampus.jobs.cancel`."""
-        return await jobs.cancel(self._pool, job_id, app_name=app_name)
+        return await jobs.cancel(self._pool, job_id, app_name=app_name, user_id=user_id)
 
 
 def _check_page(limit: int, offset: int) -> None:

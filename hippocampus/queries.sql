@@ -56,16 +56,16 @@ FROM (SELECT id FROM threads WHERE app_name = $1 AND user_id = $2 AND session_id
 CROSS JOIN LATERAL enqueue_consolidation(t.id, $4) AS q
 
 -- name: find_job
--- job, app or null; also where it is archived
+-- job, app or null, user or null; also where it is archived, unless a user is asked for: the archive keeps none
 SELECT j.id, j.thread_id, j.job_type, j.status, j.attempts, j.result, j.error, j.raw_reply, j.started_at,
        j.completed_at, j.created_at
 FROM consolidation_jobs AS j JOIN threads AS t ON t.id = j.thread_id
-WHERE j.id = $1 AND ($2::text IS NULL OR t.app_name = $2)
+WHERE j.id = $1 AND ($2::text IS NULL OR t.app_name = $2) AND ($3::text IS NULL OR t.user_id = $3)
 UNION ALL
 SELECT a.id, a.thread_id, a.job_type, a.status, a.attempts, a.result, a.error, a.raw_reply, a.started_at,
        a.completed_at, a.created_at
 FROM consolidation_jobs_archive AS a
-WHERE a.id = $1 AND ($2::text IS NULL OR a.app_name = $2)
+WHERE a.id = $1 AND ($2::text IS NULL OR a.app_name = $2) AND $3::text IS NULL
 LIMIT 1
 
 -- name: list_jobs
@@ -82,6 +82,10 @@ LIMIT $7
 -- name: cancel_job
 -- job
 SELECT procrastinate_cancel_job_v1(procrastinate_job_id, true, false) FROM consolidation_jobs WHERE id = $1
+
+-- name: retry_job
+-- job
+SELECT retry_failed_job($1)
 
 -- name: list_memories
 -- app, user, memory type, session id, said since, said until (each null: any), limit, offset

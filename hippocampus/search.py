@@ -19,6 +19,7 @@ import asyncpg
 from hippocampus.errors import EmbeddingDimensionError, ProviderError
 from hippocampus.records import EMBEDDING_DIMENSIONS, MemoryType, Vector
 from pulse.errors import InvalidInputError, from_postgres
+from pulse.json_values import escape_state, unescape
 from pulse.sql import load_queries
 
 if TYPE_CHECKING:
@@ -237,7 +238,7 @@ class MemorySearch:
             narrow.session_id,
             narrow.since,
             narrow.until,
-            None if narrow.metadata is None else dict(narrow.metadata),
+            None if narrow.metadata is None else escape_state(narrow.metadata, where="metadata"),
             narrow.min_relevance,
             self._weights,
         )
@@ -313,7 +314,7 @@ def _result(row: asyncpg.Record) -> SearchMemoryResult:
         content=row["content"],
         memory_type=row["kind"],
         relevance_score=row["relevance"],
-        metadata=row["metadata"],
+        metadata=unescape(row["metadata"]),
         source=row["source"],
         score=row["score"],
         why=MatchScores(

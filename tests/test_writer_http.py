@@ -4,91 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 import asyncpg
 import httpx
-import psycopg
 import pytest
 
-from pulse import database
-from tests.conftest import cloned, dsn_of
-from tests.writer_process import KEY, WriterProcess, problem
-from workers.embedded import EmbeddedServer
+from tests.writer_process import BODY_BYTES_MAX, KEY, WriterProcess, append, problem, say
 
-BODY_BYTES_MAX = 9_000_000
-AUTHORIZED = {"Authorization": f"Bearer {KEY}"}
+pytest_plugins = ["tests.writer_fixtures"]
+
 NAN = {"$hippocampus": ["float", "nan"]}
-
-
-@pytest.fixture(scope="module")
-def writer_dsn(server: EmbeddedServer, admin: psycopg.Connection, template: str) -> Iterator[str]:
-    with cloned(admin, template) as name:
-        yield dsn_of(server, name)
-
-
-@pytest.fixture(scope="module")
-def writer(writer_dsn: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WriterProcess]:
-    """One writer for this module: each test has an app of its own."""
-    log = tmp_path_factory.mktemp("writer") / "log"
-    with WriterProcess(writer_dsn, log, api_key=KEY, max_body_bytes=str(BODY_BYTES_MAX)) as process:
-        yield process
-
-
-@pytest.fixture(scope="module")
-def seen() -> set[tuple[str, str, int]]:
-    """Method, path and status of every exchange of this module."""
-    return set()
-
-
-@pytest.fixture
-async def client(writer: WriterProcess, seen: set[tuple[str, str, int]]) -> AsyncIterator[httpx.AsyncClient]:
-    async def record(response: httpx.Response) -> None:
-        path = response.request.url.raw_path.decode().partition("?")[0]
-        seen.add((response.request.method, path, response.status_code))
-
-    async with httpx.AsyncClient(
-        base_url=writer.url, headers=AUTHORIZED, timeout=30, event_hooks={"response": [record]}
-    ) as opened:
-        yield opened
-
-
-@pytest.fixture
-def app() -> str:
-    return f"app-{uuid.uuid4().hex[:8]}"
-
-
-@pytest.fixture
-def user(app: str) -> str:
-    """The path of a user of this test's own app."""
-    return f"/v1/apps/{app}/users/ann"
-
-
-@pytest.fixture
-async def session(client: httpx.AsyncClient, user: str) -> str:
-    """The path of a new session."""
-    response = await client.post(f"{user}/sessions", json={"session_id": "s1"})
-    assert response.status_code == 201, response.text
-    return f"{user}/sessions/s1"
-
-
-@pytest.fixture
-async def rows(writer_dsn: str) -> AsyncIterator[asyncpg.Connection]:
-    connection = await database.connect(writer_dsn)
-    yield connection
-    await connection.close()
-
-
-def say(text: str, **fields: Any) -> dict[str, Any]:
-    return {"author": "user", "content": {"text": text}, **fields}
-
-
-async def append(client: httpx.AsyncClient, session: str, *events: Any, **fields: Any) -> httpx.Response:
-    body = json.dumps({"events": list(events), **fields})
-    return await client.post(f"{session}/events", content=body, headers={"Content-Type": "application/json"})
 
 
 async def test_session_is_created_read_listed_finalised_and_deleted(client: httpx.AsyncClient, user: str) -> None:
@@ -146,7 +74,7 @@ async def test_sessions_and_events_are_read_page_by_page(client: httpx.AsyncClie
 
 
 async def test_append_is_idempotent_by_event_id(client: httpx.AsyncClient, session: str) -> None:
-    """The same id with the same content is 200 and changes nothing, even at a stale version; with other content, 409."""
+    """The same id with the same content is 200 and changes nothing, at any version; with other content, 409."""
     first = await append(client, session, say("Hello", id="e1"), expected_version=0)
     again = await append(client, session, say("Hello", id="e1"), expected_version=0)
     assert (first.status_code, again.status_code) == (201, 200)
@@ -462,28 +390,6 @@ async def test_request_id_is_kept_or_made(client: httpx.AsyncClient, writer: Wri
     assert given.headers["x-request-id"] == "abc-1"
     made = await client.get("/health", headers={"X-Request-Id": "not plain!"})
     assert len(made.headers["x-request-id"]) == 32
-
-
-def test_openapi_documents_every_answer_of_this_module(writer: WriterProcess, seen: set[tuple[str, str, int]]) -> None:
-    """Whatever the tests above saw is in the document; errors are problems there too."""
-    document = httpx.get(f"{writer.url}/openapi.json").json()
-    patterns = {re.compile(re.sub(r"\{\w+\}", "[^/]+", path)): item for path, item in document["paths"].items()}
-    assert len(seen) > 20
-    for method, path, status in seen:
-        items = [item for pattern, item in patterns.items() if pattern.fullmatch(path)]
-        operations = [item[method.lower()] for item in items if method.lower() in item]
-        if status == 405:
-            assert items
-            continue
-        if status == 404 and not operations:
-            continue
-        assert str(status) in operations[0]["responses"], f"{method} {path} answered {status}, which is not documented"
-    for path, item in document["paths"].items():
-        for method, operation in item.items():
-            assert operation["summary"], f"{method} {path}"
-            for status, response in operation["responses"].items():
-                if int(status) >= 400 and path.startswith("/v1/"):
-                    assert list(response["content"]) == ["application/problem+json"], f"{method} {path} {status}"
 
 
 async def test_page_for_people_loads_nothing_from_elsewhere(client: httpx.AsyncClient) -> None:

@@ -6,6 +6,8 @@ import asyncio
 import os
 import signal
 import socket
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -13,6 +15,8 @@ import asyncpg
 import httpx
 import pytest
 
+from pulse.http.bodies import Admission
+from pulse.http.problems import OVERLOADED, ProblemError
 from tests.writer_process import KEY, WriterProcess, problem
 
 PATH = "/v1/apps/shop/users/ann/sessions"
@@ -31,9 +35,68 @@ async def test_without_a_key_loopback_is_open_but_for_other_names(dsn: str, log:
         rebound = httpx.get(f"{writer.url}{PATH}", headers={"Host": f"evil.example:{writer.port}"})
         assert rebound.status_code == 403
         assert problem(rebound)["type"] == "/problems/wrong-host"
+        unasked = httpx.post(f"{writer.url}{PATH}/s/finalize", headers={"Origin": "https://evil.example"})
+        assert problem(unasked)["type"] == "/problems/wrong-host"
+        own = httpx.get(f"{writer.url}{PATH}", headers={"Origin": f"http://localhost:{writer.port}"})
+        assert own.status_code == 200
         began = time.monotonic()
         assert writer.stop() == 0
         assert time.monotonic() - began < 4
+
+
+def test_core_needs_no_web_framework() -> None:
+    """Sessions and the memory are imported without the extra [http]."""
+    code = (
+        "import sys; sys.modules.update(fastapi=None, starlette=None, uvicorn=None);"
+        "import pulse.session_service, hippocampus.memory_service, hippocampus.context_assembler, workers.worker"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parent.parent)
+
+
+async def test_requests_wait_in_turn_and_in_bounds() -> None:
+    """One at work, one waiting: a third is refused at once; the one that waits too long, too; then it goes on."""
+    admission = Admission(at_once=1, waiting_max=1, wait_seconds=0.2, work_seconds=5)
+
+    async def enter() -> None:
+        async with admission.slot():
+            pass
+
+    async with admission.slot():
+        waiting = asyncio.create_task(enter())
+        await asyncio.sleep(0)
+        for refused in (enter(), waiting):
+            with pytest.raises(ProblemError) as raised:
+                await refused
+            assert raised.value.kind is OVERLOADED
+    await enter()
+
+
+async def test_bodies_held_at_once_have_a_limit(dsn: str, log: Path) -> None:
+    """Many unfinished bodies make the next one wait its turn, with 503; when they are gone, it is taken."""
+    with WriterProcess(dsn, log, max_body_bytes="8388608") as writer:
+        async with httpx.AsyncClient(base_url=writer.url, timeout=30) as client:
+            await client.post(PATH, json={"session_id": "s"})
+            head = (
+                f"POST {PATH}/s/events HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                "Content-Length: 8388608\r\n\r\n"
+            ).encode()
+            held = []
+            for _ in range(8):
+                _, out = await asyncio.open_connection("127.0.0.1", writer.port)
+                out.write(head + b" " * 8_380_000)
+                await out.drain()
+                held.append(out)
+            body = b'{"events": [{"author": "user"}]}' + b" " * 2_000_000
+            json_type = {"Content-Type": "application/json"}
+            deadline = time.monotonic() + 10
+            while (response := await client.post(f"{PATH}/s/events", content=body, headers=json_type)).is_success:
+                assert time.monotonic() < deadline, "never refused"
+            assert problem(response)["type"] == "/problems/overloaded"
+            assert response.headers["retry-after"]
+            for out in held:
+                out.close()
+            while not (await client.post(f"{PATH}/s/events", content=body, headers=json_type)).is_success:
+                assert time.monotonic() < deadline, "never taken again"
 
 
 def test_without_a_key_another_address_is_refused(dsn: str, log: Path) -> None:

@@ -16,6 +16,7 @@ from typing import Any, Self
 import httpx
 
 START_SECONDS = 20.0
+BODY_BYTES_MAX = 9_000_000
 KEY = "test-key-0123456789abcdef"
 
 
@@ -32,7 +33,7 @@ class WriterProcess:
         self.port = free_port()
         self.log_path = log
         self._environment = {
-            **{name: value for name, value in os.environ.items() if not name.startswith(("HIPPOCAMPUS_", "COV_"))},
+            **{name: value for name, value in os.environ.items() if not name.startswith("HIPPOCAMPUS_")},
             **({} if dsn is None else {"DATABASE_URL": dsn}),
             "HIPPOCAMPUS_API_PORT": str(self.port),
             **{f"HIPPOCAMPUS_{name.upper()}": value for name, value in settings.items()},
@@ -108,3 +109,12 @@ def problem(response: httpx.Response) -> Mapping[str, Any]:
     assert body["request_id"] == response.headers["x-request-id"]
     assert "Traceback" not in response.text
     return dict(body)
+
+
+def say(text: str, **fields: Any) -> dict[str, Any]:
+    return {"author": "user", "content": {"text": text}, **fields}
+
+
+async def append(client: httpx.AsyncClient, session: str, *events: Any, **fields: Any) -> httpx.Response:
+    body = json.dumps({"events": list(events), **fields})
+    return await client.post(f"{session}/events", content=body, headers={"Content-Type": "application/json"})

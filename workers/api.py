@@ -6,18 +6,27 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from fastapi import FastAPI
 from pydantic import BaseModel, Field
-from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp
 
+from hippocampus.context_assembler import ContextAssembler
+from hippocampus.context_window import HEADERS
+from hippocampus.http import context, jobs, memory
+from hippocampus.memory_service import OpenMemoryService
+from hippocampus.retention_manager import MemoryRetentionManager
+from hippocampus.search import MemorySearch
 from pulse.http import edge, problems, sessions
-from pulse.http.bodies import Admission, reply
+from pulse.http.bodies import Admission, ExactRoute, reply
 from pulse.session_service import OpenSessionService
 from workers.api_document import DocumentedApi, render_page
+from workers.discovery import list_targets
 from workers.health import HealthCheck
 
 if TYPE_CHECKING:
+    from hippocampus.providers.protocols import Embedder
     from pulse.database import Pool
     from workers.settings import Settings
+    from workers.writer_metrics import WriterMetrics
 
 #: Of the API, not of the program: a breaking change gets another prefix.
 API_VERSION = "1"
@@ -37,8 +46,15 @@ class HealthView(BaseModel):
     db_schema: Annotated[Literal["current", "mismatch", "unknown"], Field(serialization_alias="schema")]
 
 
-def build_api(settings: Settings, pool: Pool, telemetry: edge.Telemetry) -> ASGIApp:
-    """Put the routes together around a pool; the caller opens and closes the pool."""
+class TargetGroupView(BaseModel):
+    """An element of Prometheus's HTTP service discovery."""
+
+    targets: list[str]
+    labels: dict[str, str]
+
+
+def build_api(settings: Settings, pool: Pool, embedder: Embedder, metrics: WriterMetrics) -> ASGIApp:
+    """Put the routes together around a pool and an embedder; the caller opens and closes both."""
     app = DocumentedApi(
         title="Hippocampus",
         version=API_VERSION,
@@ -48,18 +64,28 @@ def build_api(settings: Settings, pool: Pool, telemetry: edge.Telemetry) -> ASGI
         redirect_slashes=False,
         separate_input_output_schemas=False,
     )
-    app.state.telemetry = telemetry
+    app.state.telemetry = metrics
     app.state.admission = Admission(at_once=4 * settings.database_pool_size)
     app.state.sessions = OpenSessionService(pool)
-    app.include_router(sessions.router)
-    _add_health(app, HealthCheck(pool, settings.schema_name))
-    _add_page(app)
-    problems.install(app, telemetry.conflict)
+    app.state.memory = OpenMemoryService(pool, embedder)
+    app.state.search = MemorySearch(pool, embedder, on_degraded=metrics.degraded)
+    app.state.assemblers = {
+        language: ContextAssembler(pool, embedder, language=language, on_degraded=metrics.degraded)
+        for language in HEADERS
+    }
+    app.state.retention = MemoryRetentionManager(pool)
+    for router in (sessions.router, memory.router, memory.apps_router, context.router, jobs.router):
+        app.include_router(router)
+    _add_operation(app, pool, HealthCheck(settings.dsn or "", settings.schema_name))
+    _add_pages(app)
+    problems.install(app, metrics.conflict)
     key = None if settings.api_key is None else settings.api_key.get_secret_value()
-    return edge.Edge(edge.KeyGuard(edge.BodyLimit(app, settings.max_body_bytes), key), telemetry)
+    return edge.Edge(edge.KeyGuard(edge.BodyLimit(app, settings.max_body_bytes), key), metrics)
 
 
-def _add_health(app: FastAPI, check: HealthCheck) -> None:
+def _add_operation(app: FastAPI, pool: Pool, check: HealthCheck) -> None:
+    """Add what those who run the writer ask it."""
+
     @app.get(
         "/health",
         tags=["operation"],
@@ -74,8 +100,24 @@ def _add_health(app: FastAPI, check: HealthCheck) -> None:
         view = HealthView(status=status, database=found.database, db_schema=found.schema)
         return reply(view, 200 if found.is_ok else 503)
 
+    async def targets() -> Response:
+        """List every live process's metrics address, for Prometheus's `http_sd_configs`."""
+        return JSONResponse(await list_targets(pool))
 
-def _add_page(app: FastAPI) -> None:
+    app.router.add_api_route(
+        "/metrics/targets",
+        targets,
+        tags=["operation"],
+        summary="Where metrics are",
+        response_model=list[TargetGroupView],
+        responses=problems.documented(*problems.COMMON),
+        route_class_override=ExactRoute,
+    )
+
+
+def _add_pages(app: FastAPI) -> None:
+    """Add the pages for people."""
+
     @app.get("/docs", include_in_schema=False)
     async def page() -> HTMLResponse:
         return HTMLResponse(render_page(app.openapi()))

@@ -5,22 +5,20 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, cast
+from typing import Literal
 
 import asyncpg
 import structlog
 
+from pulse import database
 from pulse.errors import DatabaseUnreachableError, SchemaError
 from workers import migrate
-
-if TYPE_CHECKING:
-    from pulse.database import Connection, Pool
 
 CHECK_TIMEOUT_SECONDS = 2.0
 # Anybody may ask: however often, the database is asked once in this time.
 FRESH_SECONDS = 1.0
 
-_log = structlog.get_logger("writer")
+_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +37,8 @@ class Health:
 class HealthCheck:
     """Looks at the database, at most once in `FRESH_SECONDS` however many ask."""
 
-    def __init__(self, pool: Pool, schema: str) -> None:
-        self._pool = pool
+    def __init__(self, dsn: str, schema: str) -> None:
+        self._dsn = dsn
         self._schema = schema
         self._turn = asyncio.Lock()
         self._last: tuple[float, Health] | None = None
@@ -54,8 +52,13 @@ class HealthCheck:
 
     async def _look(self) -> Health:
         try:
-            async with asyncio.timeout(CHECK_TIMEOUT_SECONDS), self._pool.acquire() as connection:
-                await migrate.check_schema(cast("Connection", connection), schema=self._schema)
+            async with asyncio.timeout(CHECK_TIMEOUT_SECONDS):
+                # Not from the pool: a busy pool is no unreachable database.
+                connection = await database.connect(self._dsn, schema=self._schema, prepare=False)
+                try:
+                    await migrate.check_schema(connection, schema=self._schema)
+                finally:
+                    await connection.close()
         except SchemaError as error:
             _log.error("schema_mismatch", error=str(error))
             return Health("reachable", "mismatch")

@@ -20,18 +20,23 @@ import uvicorn
 
 from pulse import database
 from pulse.errors import DatabaseUnreachableError, SchemaError
-from workers import api, migrate, settings
+from workers import logs, metrics_server, migrate, settings
+from workers.api import build_api
+from workers.embedders import make_embedder
 from workers.writer_metrics import WriterMetrics
 
 if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
     from pulse.database import Connection, Pool
 
 EXIT_REFUSED = 2
-# Of the grace, for closing the pool once the requests are done.
-_CLOSE_SECONDS = 0.5
+# Of the grace, for everything that is closed once the requests are done.
+_CLOSING_SECONDS = 1.0
+_POOL_CLOSE_SECONDS = 0.5
 _BACKLOG = 2048
 
-_log = structlog.get_logger("writer")
+_log = structlog.get_logger(__name__)
 
 
 class StartError(Exception):
@@ -48,38 +53,49 @@ class _Server(uvicorn.Server):
 
 def main_writer(config: settings.Settings) -> int:
     """Run a writer until SIGTERM or SIGINT and return its exit code: 0, or 2 where it could not start."""
+    logs.configure(config.log_level, config.log_format)
     try:
         asyncio.run(_run(config))
-    except (StartError, DatabaseUnreachableError, SchemaError) as error:
+    except (StartError, DatabaseUnreachableError, SchemaError, metrics_server.NoFreePortError) as error:
         print(f"hippocampus writer: {error}", file=sys.stderr)  # noqa: T201 - for the person who started it
         return EXIT_REFUSED
     return 0
 
 
 async def _run(config: settings.Settings) -> None:
-    listener = _listen(config)
-    with contextlib.closing(listener):
-        async with _pool(config) as pool:
-            app = api.build_api(config, pool, WriterMetrics())
-            grace_seconds = max(config.shutdown_grace_seconds - 2 * _CLOSE_SECONDS, _CLOSE_SECONDS)
-            server = _Server(
-                uvicorn.Config(
-                    app,
-                    http="h11",
-                    ws="none",
-                    lifespan="off",
-                    log_config=None,
-                    access_log=False,
-                    server_header=False,
-                    proxy_headers=False,
-                    timeout_graceful_shutdown=grace_seconds,  # type: ignore[arg-type]  # a float is waited for as well
-                )
+    metrics = WriterMetrics()
+    async with contextlib.AsyncExitStack() as stack:
+        listener = stack.enter_context(contextlib.closing(_listen(config)))
+        pool = await stack.enter_async_context(_open_pool(config))
+        embedder = make_embedder(config, metrics.calls.observe)
+        stack.push_async_callback(embedder.close)
+        api = build_api(config, pool, embedder, metrics)
+        role = "writer"
+        await stack.enter_async_context(
+            metrics_server.serving(
+                metrics.registry, pool=pool, role=role, host=config.metrics_host, base=config.metrics_port(role)
             )
-            _stop_on_signals(server)
-            host, port = listener.getsockname()[:2]
-            _log.info("writer_started", host=host, port=port)
-            await server.serve([listener])
-            _log.info("writer_stopped")
+        )
+        server = _Server(_server_config(api, config.shutdown_grace_seconds))
+        _stop_on_signals(server)
+        host, port = listener.getsockname()[:2]
+        _log.info("writer started", host=host, port=port)
+        await server.serve([listener])
+    _log.info("writer stopped")
+
+
+def _server_config(api: ASGIApp, grace_seconds: float) -> uvicorn.Config:
+    return uvicorn.Config(
+        api,
+        http="h11",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=max(grace_seconds - _CLOSING_SECONDS, 0.1),  # type: ignore[arg-type]  # may be a float
+    )
 
 
 def _stop_on_signals(server: uvicorn.Server) -> None:
@@ -121,7 +137,7 @@ def _listen(config: settings.Settings) -> socket.socket:
 
 
 @asynccontextmanager
-async def _pool(config: settings.Settings) -> AsyncIterator[Pool]:
+async def _open_pool(config: settings.Settings) -> AsyncIterator[Pool]:
     """Open the pool on a database that is at this program's schema.
 
     Raises:
@@ -140,7 +156,7 @@ async def _pool(config: settings.Settings) -> AsyncIterator[Pool]:
         yield pool
     finally:
         try:
-            async with asyncio.timeout(_CLOSE_SECONDS):
+            async with asyncio.timeout(_POOL_CLOSE_SECONDS):
                 await pool.close()
         except TimeoutError:
             pool.terminate()

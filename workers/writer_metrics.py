@@ -1,40 +1,51 @@
-"""What a session writer counts.
+"""What a session writer tells Prometheus. Base units; labels name routes and statuses, never a thread or a user.
 
-    hippocampus_http_requests_total{method,route,status}             requests answered; 499: the client went away
-    hippocampus_http_request_duration_seconds{method,route}          from the first byte of the head to the last sent
-    hippocampus_events_appended_total                                new events, not those that were stored before
-    hippocampus_version_conflicts_total                              appends refused: the session had moved on
+| metric | labels | tells |
+| --- | --- | --- |
+| writer_requests_total | method, route, status | requests answered; 499: the client went away first |
+| writer_request_duration_seconds | method, route | from the head of the request to the end of the answer |
+| events_appended_total | | new events, without those that were stored before |
+| version_conflicts_total | | appends refused because the session had moved on |
+| search_degraded_total | reason | searches by text alone, because the query could not be embedded |
+| gemini_* | | see `workers.call_metrics`: queries are embedded here |
 
-`route` is a template such as /v1/apps/{app_name}/…: few labels, none of a user or a thread.
+`route` is a template such as /v1/apps/{app_name}/users/{user_id}/sessions, or ``unmatched``.
 """
 
 from __future__ import annotations
 
-from prometheus_client import REGISTRY, CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry, Counter, GCCollector, Histogram, PlatformCollector, ProcessCollector
 
-# The aims of the product (25 and 100 ms) are among them.
+from workers.call_metrics import CallMetrics
+
 _BUCKETS_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 
 
 class WriterMetrics:
-    """Counts in a registry of prometheus-client; a `pulse.http.edge.Telemetry`."""
+    """The metrics of one writer, with a registry of their own; a `pulse.http.edge.Telemetry`."""
 
-    def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:
-        labels = ["method", "route"]
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        GCCollector(self.registry)
+        PlatformCollector(self.registry)
+        ProcessCollector(registry=self.registry)
+        own = self.registry
+        self.calls = CallMetrics(own)
         self._requests = Counter(
-            "hippocampus_http_requests", "Requests answered.", [*labels, "status"], registry=registry
+            "writer_requests_total", "Requests answered.", ("method", "route", "status"), registry=own
         )
         self._seconds = Histogram(
-            "hippocampus_http_request_duration_seconds",
+            "writer_request_duration_seconds",
             "How long requests took.",
-            labels,
+            ("method", "route"),
             buckets=_BUCKETS_SECONDS,
-            registry=registry,
+            registry=own,
         )
-        self._appended = Counter("hippocampus_events_appended", "New events stored.", registry=registry)
+        self._appended = Counter("events_appended_total", "New events stored.", registry=own)
         self._conflicts = Counter(
-            "hippocampus_version_conflicts", "Appends refused because the session had moved on.", registry=registry
+            "version_conflicts_total", "Appends refused because the session had moved on.", registry=own
         )
+        self._degraded = Counter("search_degraded_total", "Searches by text alone.", ("reason",), registry=own)
 
     def request(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count one answered request."""
@@ -48,3 +59,7 @@ class WriterMetrics:
     def conflict(self) -> None:
         """Count a refused append."""
         self._conflicts.inc()
+
+    def degraded(self, reason: str) -> None:
+        """Count a search whose query could not be embedded; `reason` is the error's class."""
+        self._degraded.labels(reason).inc()

@@ -29,11 +29,14 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _OPEN_PATHS = ("/health", "/docs", "/openapi.json", "/problems/")
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+# Whichever is more of bodies may be held in memory at once.
+_BODIES_AT_ONCE = 8
+_HELD_BYTES = 64 * 1024 * 1024
 # A client that is still sending would lose the answer if the connection were closed at once.
 _LINGER_SECONDS = 2.0
 _LINGER_BYTES_MAX = 64 * 1024 * 1024
 
-_log = structlog.get_logger("writer")
+_log = structlog.get_logger(__name__)
 
 
 class Telemetry(Protocol):
@@ -130,8 +133,8 @@ class _Exchange:
 class KeyGuard:
     """Lets nobody in without the key; without a key set, nobody who came by a name other than loopback's.
 
-    The second keeps a web page from reaching an open API on its visitor's own machine by way of a name that it
-    points there.
+    The second keeps a web page from reaching an open API on its visitor's own machine, be it by a name that it points
+    there or by a request that its browser sends unasked.
     """
 
     def __init__(self, app: ASGIApp, key: str | None) -> None:
@@ -151,18 +154,27 @@ class KeyGuard:
 
     def _refuse(self, headers: Headers) -> problems.Kind | None:
         if self._expected is None:
-            return None if _host(headers.get("host", "")) in _LOOPBACK_NAMES else problems.WRONG_HOST
+            names = {
+                _host(headers.get("host", "")),
+                _host(headers.get("origin", "http://localhost").partition("://")[2]),
+            }
+            return None if names <= _LOOPBACK_NAMES else problems.WRONG_HOST
         scheme, _, given = headers.get("authorization", "").partition(" ")
         right = hmac.compare_digest(given.strip().encode("latin-1"), self._expected)
         return None if right and scheme.lower() == "bearer" else problems.WRONG_KEY
 
 
 class BodyLimit:
-    """Refuses a body over the limit: at once where its length is announced, else as soon as it is passed."""
+    """Refuses a body over the limit: at once where its length is announced, else as soon as it is passed.
+
+    All bodies that are held at once have a limit too; past it the next ones are asked to come again.
+    """
 
     def __init__(self, app: ASGIApp, bytes_max: int) -> None:
         self._app = app
         self._bytes_max = bytes_max
+        self._held_max = max(_BODIES_AT_ONCE * bytes_max, _HELD_BYTES)
+        self._held = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection."""
@@ -178,15 +190,24 @@ class BodyLimit:
         async def counted() -> Message:
             nonlocal seen
             message = await receive()
-            seen += len(message.get("body", b""))
+            size = len(message.get("body", b""))
+            seen += size
+            self._held += size
             if seen > self._bytes_max:
                 raise _TooLargeError
+            if self._held > self._held_max:
+                raise _TooMuchError
             return message
 
         try:
             await self._app(scope, counted, send)
         except _TooLargeError:
             await self._refuse(scope, receive, send)
+        except _TooMuchError:
+            overloaded = problems.render(problems.OVERLOADED, scope["state"]["request_id"])
+            await _answer_early(overloaded, scope, receive, send)
+        finally:
+            self._held -= seen
 
     async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
         detail = f"the limit is {self._bytes_max} bytes. {problems.BODY_TOO_LARGE.advice}"
@@ -196,6 +217,10 @@ class BodyLimit:
 
 class _TooLargeError(BaseException):
     """Not an Exception: between here and the limit, whoever reads a body turns those into a 400."""
+
+
+class _TooMuchError(BaseException):
+    """As `_TooLargeError`."""
 
 
 async def _answer_early(response: Response, scope: Scope, receive: Receive, send: Send) -> None:

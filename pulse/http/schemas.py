@@ -40,6 +40,10 @@ UserId = Annotated[Name, BeforeValidator(_decode), Path(description="The user, a
 SessionId = Annotated[Id, BeforeValidator(_decode), Path(description="The session; '/' in it is written %2F.")]
 
 
+#: A name in a path, with nothing more to say of it.
+PathName = Annotated[Name, BeforeValidator(_decode)]
+
+
 class Body(BaseModel):
     """A request's body: nothing beside what is described, nothing converted."""
 

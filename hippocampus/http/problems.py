@@ -1,0 +1,36 @@
+"""The memory's errors as problems; see `pulse.http.problems`."""
+
+from __future__ import annotations
+
+from hippocampus import errors
+from pulse.http.problems import INVALID_REQUEST, Kind, register
+
+UNKNOWN_JOB_TYPE = Kind(
+    "unknown-job-type", 422, "No worker knows this type of job", "Use one of the types that 'detail' lists."
+)
+JOB_NOT_FOUND = Kind("job-not-found", 404, "There is no such job", "Check the app, the user and the job's id.")
+JOB_NOT_FAILED = Kind(
+    "job-not-failed", 409, "The job has not failed", "Only a failed job can be run again; enqueue a new one instead."
+)
+CONTEXT_BUDGET = Kind(
+    "context-budget", 422, "The system prompt is over the budget", "Raise max_tokens, or shorten the system prompt."
+)
+MODEL_UNAVAILABLE = Kind(
+    "model-unavailable", 503, "The model does not answer", "Try again later, or search by text without it."
+)
+MODEL_REFUSED = Kind(
+    "model-refused", 502, "The model cannot do this", "Give 'request_id' to whoever runs this API; see its settings."
+)
+
+register(
+    (UNKNOWN_JOB_TYPE, JOB_NOT_FOUND, JOB_NOT_FAILED, CONTEXT_BUDGET, MODEL_UNAVAILABLE, MODEL_REFUSED),
+    {
+        errors.UnknownJobTypeError: UNKNOWN_JOB_TYPE,
+        errors.JobNotFoundError: JOB_NOT_FOUND,
+        errors.JobNotFailedError: JOB_NOT_FAILED,
+        errors.ContextBudgetError: CONTEXT_BUDGET,
+        errors.EmbeddingDimensionError: INVALID_REQUEST,
+        errors.TransientProviderError: MODEL_UNAVAILABLE,
+        errors.ProviderError: MODEL_REFUSED,
+    },
+)
