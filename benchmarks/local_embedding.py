@@ -2,8 +2,9 @@
 
     python benchmarks/local_embedding.py PATH
 
-Documents are the turns ("Speaker: text caption"), queries the questions of categories 1 to 4; the score is the mean
-fraction of a question's evidence turns among the first ten. This measures the vectors, not the product's search.
+Documents are the turns ("Speaker: text caption"), queries the questions of categories 1 to 4; the score is
+the mean fraction of a question's evidence turns among the first ten. This measures the vectors, not the
+product's search.
 """
 
 from __future__ import annotations

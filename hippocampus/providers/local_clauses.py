@@ -1,7 +1,8 @@
 """Clauses of a sentence, and the signs that a sentence states nothing about its speaker.
 
-A fact needs a plain statement in the first person. Questions, conditions, wishes, reports of what others say, quoted
-words, jokes and irony are passed over, whole: a missed fact is said again, a wrong one is believed.
+A fact needs a plain statement in the first person. Questions, conditions, wishes, reports of what others
+say, quoted words, jokes and irony are passed over, whole: a missed fact is said again, a wrong one is
+believed.
 """
 
 from __future__ import annotations
@@ -15,25 +16,33 @@ _SUBJECT = r"(?:I|I'm|I've|I'll|I’m|I’ve|we|we're|we've|we'll|my|our|it|it's
 _SPLIT_EN = re.compile(
     r"\s*(?:[;:]\s|—|–|\s-+\s|\s--\s?|[.!]+\s)\s*"
     rf"|,\s+(?=(?:and|but|so|because|since|plus|though|which)?\s*{_SUBJECT})"
-    rf"|,?\s+(?:and|but|so|because|since|'cause|cause|plus|though|although|while)\s+(?=(?:also\s+|now\s+|then\s+)?{_SUBJECT})"
+    rf"|,?\s+(?:and|but|so|because|since|'cause|cause|plus|though|although|while)\s+(?=(?:also\s+|now\s+"
+    rf"|then\s+)?{_SUBJECT})"
     r"|,\s+(?=(?:please|never|don't|no|currently)\b)",
     re.IGNORECASE,
 )
 _LEAD_EN = re.compile(
-    r"^(?:(?:oh|ah|aw+|well|yeah|yes|yep|yup|(?:no|nope|nah)(?=[,.!])|ok|okay|so|and|but|also|btw|by the way|honestly|actually|plus"
-    r"|besides|fun fact|anyway|thanks|thank you|hey|hi|hello|wow|lol|haha+|sure|right|true|cool|nice|great|awesome"
+    r"^(?:(?:oh|ah|aw+|well|yeah|yes|yep|yup|(?:no|nope|nah)(?=[,.!])|ok|okay|so|and|but|also|btw|by the way"
+    r"|honestly|actually|plus"
+    r"|besides|fun fact|anyway|thanks|thank you|hey|hi|hello|wow|lol|haha+|sure|right|true|cool|nice|great"
+    r"|awesome"
     r"|because|since|though|as for me|for me|personally|to be honest|tbh|i mean|you know|definitely|totally"
-    r"|absolutely|of course|as you know|these days|nowadays|lately|recently|currently|right now|now|in general"
-    r"|normally|still|same here|me too|sorry|unfortunately|luckily|guess what|good news|well then|speaking of which"
-    r"|for work|for what it's worth|one more thing|please note|note|heads up|in fact|meanwhile|then)\b[,!.…]*\s*)+",
+    r"|absolutely|of course|as you know|these days|nowadays|lately|recently|currently|right now|now|in"
+    r" general"
+    r"|normally|still|same here|me too|sorry|unfortunately|luckily|guess what|good news|well then|speaking of"
+    r" which"
+    r"|for work|for what it's worth|one more thing|please note|note|heads up|in fact|meanwhile"
+    r"|then)\b[,!.…]*\s*)+",
     re.IGNORECASE,
 )
 _VOCATIVE_EN = re.compile(r"^[A-Z][a-z]+[,!]\s+|,\s+[A-Z][a-z]+$")
 _NOT_STATED_EN = re.compile(
     r"\b(?:if|unless|wish|wished|imagine|pretend|suppose|supposing|hypothetically"
     r"|used to|no longer live|thought about"
-    r"|reads?:|lyrics?|quote|joke|joking|kidding|sarcas\w*|dreamt|dreamed|in my dream|in the (?:book|movie|film|game|story|song)"
-    r"|character|as if|not!|whether|when I was|as a (?:kid|child)|back then|growing up)\b|\bnot!?$|/s$|\byeah,? right\b|🙄",
+    r"|reads?:|lyrics?|quote|joke|joking|kidding|sarcas\w*|dreamt|dreamed|in my dream|in the (?:book|movie"
+    r"|film|game|story|song)"
+    r"|character|as if|not!|whether|when I was|as a (?:kid|child)|back then|growing up)\b|\bnot!?$|/s$"
+    r"|\byeah,? right\b|🙄",
     re.IGNORECASE,
 )
 #: What another says; what stands before it in the sentence is still the speaker's own.

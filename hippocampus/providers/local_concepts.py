@@ -35,7 +35,7 @@ move moved moving relocate relocated 搬家 搬到 搬
 live living reside lives lived hometown 住 居住
 city town village 城市 城
 country nation state 国家
-trip travel traveling travelled vacation holiday journey visit visited tour roadtrip getaway 旅行 旅游 出游 度假
+trip travel traveling travelled vacation holiday journey visit visited tour 旅行 旅游 出游 度假
 flight plane airport fly flew 飞机 航班 机场
 train railway station subway metro 火车 高铁 地铁
 car vehicle drive driving truck prius 车 汽车 开车

@@ -27,9 +27,12 @@ _CUES = (
     _Cue(
         "high",
         re.compile(
-            r"\b(?:I|we)(?:'ve)? (?:\w+ ){0,2}?(?:decided|quit|resigned|got (?:married|engaged|divorced|promoted|hired|fired"
-            r"|accepted|the job|laid off|diagnosed)|graduated|moved to|bought (?:a|our|my) (?:first |new )?(?:house|home"
-            r"|apartment|flat)|won|lost my|adopted|passed (?:the|my)|gave birth|broke up|retired|was diagnosed"
+            r"\b(?:I|we)(?:'ve)? (?:\w+ ){0,2}?(?:decided|quit|resigned|got (?:married|engaged|divorced"
+            r"|promoted|hired|fired"
+            r"|accepted|the job|laid off|diagnosed)|graduated|moved to|bought (?:a|our|my) (?:first |new"
+            r" )?(?:house|home"
+            r"|apartment|flat)|won|lost my|adopted|passed (?:the|my)|gave birth|broke up|retired|was"
+            r" diagnosed"
             r"|was promoted|was accepted|had (?:surgery|an accident|a (?:baby|heart)))\b"
             r"|\b(?:passed away|is pregnant|I'm pregnant|was born|had to be hospitali[sz]ed)\b",
             re.IGNORECASE,
@@ -38,10 +41,14 @@ _CUES = (
     _Cue(
         "medium",
         re.compile(
-            r"\b(?:I|we)(?:'ve)? (?:\w+ ){0,2}?(?:finished|started|signed up|joined|launched|published|opened|applied|booked"
-            r"|signed|completed|submitted|received|got accepted|met with|agreed|committed|promised|enrolled|performed"
-            r"|volunteered|realized|realised|learned that)\b|\bI (?:promise|commit)\b|\blet's go with\b|\bwe'll go with\b"
-            r"|\bI(?:'m| am| was| felt) (?:\w+ )?(?:heartbroken|devastated|terrified|thrilled|proud of myself|exhausted"
+            r"\b(?:I|we)(?:'ve)? (?:\w+ ){0,2}?(?:finished|started|signed up|joined|launched|published|opened"
+            r"|applied|booked"
+            r"|signed|completed|submitted|received|got accepted|met with|agreed|committed|promised|enrolled"
+            r"|performed"
+            r"|volunteered|realized|realised|learned that)\b|\bI (?:promise|commit)\b|\blet's go with\b"
+            r"|\bwe'll go with\b"
+            r"|\bI(?:'m| am| was| felt) (?:\w+ )?(?:heartbroken|devastated|terrified|thrilled|proud of myself"
+            r"|exhausted"
             r"|burned out|depressed|overwhelmed|relieved|scared)\b",
             re.IGNORECASE,
         ),

@@ -12,36 +12,49 @@ from hippocampus.providers import local_words
 from hippocampus.providers.local_patterns import Shape
 
 _TAIL_EN = re.compile(
-    r"\s*(?:[;(]|:\s|\s-+\s|\s[–—]|,(?=\s*(?:and|but|so|which|who|though|you|I|it|we|they|he|she|because|especially|like"
-    r"|too|right|even|the|that|then|thanks|not|as|if|just|all|this|what|how|also)\b)|\b(?:because|'cause|since|but|so|when"
-    r"|whenever|while|which|who|although|though|unless|until|as well|too|either|anymore|any more|especially|even"
-    r"|lately|at the moment|a lot|so much|very much|the most|same as|as always|as usual|or I|or else|too much|more than anything|for sure|as a whole|that"
-    r"|if|where|whose|if possible|for now|these days|nowadays|recently|already|again|with you|thanks to|now|and (?:I|it"
+    r"\s*(?:[;(]|:\s|\s-+\s|\s[–—]|,(?=\s*(?:and|but|so|which|who|though|you|I|it|we|they|he|she|because"
+    r"|especially|like"
+    r"|too|right|even|the|that|then|thanks|not|as|if|just|all|this|what|how|also)\b)|\b(?:because|'cause"
+    r"|since|but|so|when"
+    r"|whenever|while|which|who|although|though|unless|until|as well|too|either|anymore|any more|especially"
+    r"|even"
+    r"|lately|at the moment|a lot|so much|very much|the most|same as|as always|as usual|or I|or else|too much"
+    r"|more than anything|for sure|as a whole|that"
+    r"|if|where|whose|if possible|for now|these days|nowadays|recently|already|again|with you|thanks to|now"
+    r"|and (?:I|it"
     r"|we|my|he|she|they|that|the|this|have|am|then|was|is|you))\b).*$",
     re.IGNORECASE,
 )
 _DEICTIC_EN = re.compile(
-    r"\b(?:this|that|it|its|it's|those|these|them|you|your|yours|him|his|her|they|their|theirs|he|she|I|what|how|why|stuff"
-    r"|things?|something|anything|everything|nothing|someone|everyone|somewhere|there|here|one|ones|such|same|both|way|idea"
-    r"|fact|part|sound|sounds|feeling|look|looks|vibes?|photo|pic|picture|so|lot|lots|bit|kind|sort|more|many|much|too)\b",
+    r"\b(?:this|that|it|its|it's|those|these|them|you|your|yours|him|his|her|they|their|theirs|he|she|I|what"
+    r"|how|why|stuff"
+    r"|things?|something|anything|everything|nothing|someone|everyone|somewhere|there|here|one|ones|such|same"
+    r"|both|way|idea"
+    r"|fact|part|sound|sounds|feeling|look|looks|vibes?|photo|pic|picture|so|lot|lots|bit|kind|sort|more"
+    r"|many|much|too)\b",
     re.IGNORECASE,
 )
 _BAD_START_EN = re.compile(
-    r"^(?:the|a|an|all|every|any|some|when|being|seeing|hearing|knowing|having|getting|giving|making|finding|helping"
-    r"|feeling|sharing|thinking|taking|to (?:see|hear|know|be|have|get|say|think|tell|let|help|make|give|share)|by|with|on"
+    r"^(?:the|a|an|all|every|any|some|when|being|seeing|hearing|knowing|having|getting|giving|making|finding"
+    r"|helping"
+    r"|feeling|sharing|thinking|taking|to (?:see|hear|know|be|have|get|say|think|tell|let|help|make|give"
+    r"|share)|by|with|on"
     r"|in|at|of|and|or|but|not|up|out|about|for|from|as|is|are|was|were|no|never|ever|really|just|myself)\b",
     re.IGNORECASE,
 )
 _RESTRICTED_EN = re.compile(r"^[^,;.]*?[\w']+ (?:that|who|which|where|whose|when) ", re.IGNORECASE)
 _DANGLING_EN = re.compile(
-    r"\b(?:the|a|an|my|our|and|or|to|of|with|for|in|on|at|from|by|about|is|are|was|were|new|some|got|made|took)$",
+    r"\b(?:the|a|an|my|our|and|or|to|of|with|for|in|on|at|from|by|about|is|are|was|were|new|some|got|made"
+    r"|took)$",
     re.IGNORECASE,
 )
 _ARTICLES = re.compile(r"^(?:a|an|the|my|our|their|some)\b", re.IGNORECASE)
 _DETERMINER_EN = re.compile(r"^(?:the|a|an|some|my|our|their|to)\s+", re.IGNORECASE)
 _ALLOWED_THE = re.compile(
-    r"^the (?:beach|outdoors|ocean|sea|mountains|rain|snow|city|countryside|gym|theat(?:er|re)|cold|heat|mornings?"
-    r"|woods|forest|water|smell of \w+|taste of \w+|piano|guitar|violin|cinema|desert|sun|winter|summer|autumn)$"
+    r"^the (?:beach|outdoors|ocean|sea|mountains|rain|snow|city|countryside|gym|theat(?:er|re)|cold|heat"
+    r"|mornings?"
+    r"|woods|forest|water|smell of \w+|taste of \w+|piano|guitar|violin|cinema|desert|sun|winter|summer"
+    r"|autumn)$"
     r"|^a good \w+(?: \w+)?$|^an? [\w-]+(?: [\w-]+){1,3}$",
     re.IGNORECASE,
 )
@@ -55,28 +68,39 @@ _THIRD_EN = {
     "us": "them",
 }
 _BAD_ACTION_EN = re.compile(
-    r"^(?:check|see|let|tell|do|be|talk|keep|try|think|say|miss|need|give|make sure|have to|get back|look|find|ask"
-    r"|show|happen|remember|stop|pass|cry|die|bed|sleep|head|call|continue|feel|know|love|enjoy|stay|share|focus|use"
+    r"^(?:check|see|let|tell|do|be|talk|keep|try|think|say|miss|need|give|make sure|have to|get back|look"
+    r"|find|ask"
+    r"|show|happen|remember|stop|pass|cry|die|bed|sleep|head|call|continue|feel|know|love|enjoy|stay|share"
+    r"|focus|use"
     r"|make the most|take it|take care|take a (?:look|break)|embrace|work hard|be|have fun|help|push|give)\b",
     re.IGNORECASE,
 )
 _UNCLEAR_EN = re.compile(
-    r"\b(?:you|your|yours|it|its|it's|this (?!week|weekend|month|year|morning|afternoon|evening|summer|winter|spring"
-    r"|fall|autumn|Christmas|past)|that|these|those|them|him|her|his|one(?! (?:year|month|week|day))|ones|there|here|I|something|some stuff"
-    r"|stuff|things?|everyone|(?:what|how)(?! to )|(?:a few|some|any) more|some (?:new )?people|progress|for the last (?:half |few )?(?:hours?|minutes))\b|\b(?:this|that|there)$",
+    r"\b(?:you|your|yours|it|its|it's|this (?!week|weekend|month|year|morning|afternoon|evening|summer|winter"
+    r"|spring"
+    r"|fall|autumn|Christmas|past)|that|these|those|them|him|her|his|one(?! (?:year|month|week|day))|ones"
+    r"|there|here|I|something|some stuff"
+    r"|stuff|things?|everyone|(?:what|how)(?! to )|(?:a few|some|any) more|some (?:new )?people|progress|for"
+    r" the last (?:half |few )?(?:hours?|minutes))\b|\b(?:this|that|there)$",
     re.IGNORECASE,
 )
 #: An event that is told in no other words is not worth a fact: 'saw a movie', 'working on a project'.
 _VAGUE = frozenset(
     local_words.stem(word)
-    for word in """project movie film show store shop walk book game fun ambition dream break thing few bit photo picture photograph
-    pic work working watch morning evening afternoon night back week weekend month year last saw read watched play playing
-    chase chasing hike trip lunch dinner""".split()
+    for word in local_words.listed(
+        """project movie film show store shop walk book game fun ambition dream break thing few bit photo
+        picture photograph pic work working watch morning evening afternoon night back week
+        weekend month year last saw read watched play playing chase chasing hike trip lunch
+        dinner"""
+    )
 )
 _THIRD_VERBS = {"have": "has", "do": "does", "go": "goes", "am": "is", "don't": "doesn't"}
 _NOT_A_NAME = frozenset(
-    "the a an so just not very really here back sure fine good great when who and but in on at it he she they we you"
-    " i me my your is are was".split()
+    local_words.listed(
+        "the a an so just not very really here back sure fine good great when who and but in on at it he she they"
+        " we you"
+        " i me my your is are was"
+    )
 )
 _UNCLEAR_ZH = re.compile(
     "[你您他她它]|这|那[个些种样么]|什么|怎么|哪|一下|东西|事情|不知道|为什么|一点$|[吗呢吧]$"
@@ -272,14 +296,16 @@ def slug(text: str) -> str:
 
 
 _POLARITY_WORDS = frozenset(
-    "never always don't do not no ever please fine ok okay free open good possible now again me them my".split()
+    local_words.listed(
+        "never always don't do not no ever please fine ok okay free open good possible now again me them my"
+    )
 )
 _POLARITY_ZH = re.compile("请|不要|别|永远|务必|千万|一定要?|不能|本人|任何|再|给|在|安排|约|开(?=会)")
 _DAY_ZH = re.compile("(?:周|星期|礼拜)([一二三四五六日天])")
 _DAY_NAMES = dict(
     zip(
         "一二三四五六日天",
-        "monday tuesday wednesday thursday friday saturday sunday sunday".split(),
+        local_words.listed("monday tuesday wednesday thursday friday saturday sunday sunday"),
         strict=True,
     )
 )

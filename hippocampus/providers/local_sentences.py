@@ -23,7 +23,9 @@ _QUESTION_START = re.compile(
     re.IGNORECASE,
 )
 _ASSISTANTS = frozenset(
-    "assistant model agent ai bot chatbot system tool function developer 助手 助理 ai助手 机器人 系统 工具".split()
+    local_words.listed(
+        "assistant model agent ai bot chatbot system tool function developer 助手 助理 ai助手 机器人 系统 工具"
+    )
 )
 
 

@@ -20,7 +20,8 @@ _SENTENCES_MAX = 3
 _RANKED_MAX = 2_000
 
 _DECISION = re.compile(
-    r"\b(?:decid(?:e|ed|ing)|agreed?|settled on|going with|plan(?:ning)?|booked|signed|accepted|quit|moved|moving"
+    r"\b(?:decid(?:e|ed|ing)|agreed?|settled on|going with|plan(?:ning)?|booked|signed|accepted|quit|moved"
+    r"|moving"
     r"|started|finished|bought|won|got the|promise|deadline|never|always|allergic)\b"
     r"|决定|同意|打算|计划|准备|预订|订了|买了|开始|完成|搬|换|辞职|过敏|以后|不要",
     re.IGNORECASE,
