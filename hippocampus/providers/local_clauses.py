@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from hippocampus.providers.local_sentences import Sentence
 
-_SUBJECT = r"(?:I|I'm|I've|I'll|I’m|I’ve|we|we're|we've|we'll|my|our|it|it's|he|she|they|you|that|that's|there|every|on)\b"
+_SUBJECT = r"(?:I|we|my|our|it|he|she|they|you|that|there|every|on)(?:'(?:m|ve|ll|re|s))?\b"
 _SPLIT_EN = re.compile(
     r"\s*(?:[;:]\s|—|–|\s-+\s|\s--\s?|[.!]+\s)\s*"
     rf"|,\s+(?=(?:and|but|so|because|since|plus|though|which)?\s*{_SUBJECT})"
@@ -39,7 +39,8 @@ _VOCATIVE_EN = re.compile(r"^[A-Z][a-z]+[,!]\s+|,\s+[A-Z][a-z]+$")
 _NOT_STATED_EN = re.compile(
     r"\b(?:if|unless|wish|wished|imagine|pretend|suppose|supposing|hypothetically"
     r"|used to|no longer live|thought about"
-    r"|reads?:|lyrics?|quote|joke|joking|kidding|sarcas\w*|dreamt|dreamed|in my dream|in the (?:book|movie"
+    r"|reads?(?=:)|lyrics?|quote|joke|joking|kidding|sarcas\w*|dreamt|dreamed|in my dream|in the (?:book"
+    r"|movie"
     r"|film|game|story|song)"
     r"|character|as if|not!|whether|when I was|as a (?:kid|child)|back then|growing up)\b|\bnot!?$|/s$"
     r"|\byeah,? right\b|🙄",

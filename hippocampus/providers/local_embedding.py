@@ -44,8 +44,8 @@ _Feature = tuple[int, float]  # dimension, signed weight
 class LocalEmbedder:
     """The embedder that needs no model: `hippocampus.providers.protocols.Embedder` by feature hashing.
 
-    Every text has a unit vector: one without any letter or digit has only its own feature, so that a zero vector
-    never arises. Documents and queries share one space.
+    Every text has a unit vector: one without any letter or digit has only its own feature, so that a zero
+    vector never arises. Documents and queries share one space.
     """
 
     @property

@@ -92,7 +92,11 @@ def of_slice(conversation_slice: ConversationSlice) -> list[ExtractedInsight]:
 
 def _importance(sentence: Sentence) -> Importance | None:
     text = sentence.text.replace("’", "'")
-    if len(text) < 12 or len(text) > CONTENT_CHARS_MAX or _NOT_STATED.search(text):
+    if (
+        len(text) < (5 if sentence.is_cjk else 12)
+        or len(text) > CONTENT_CHARS_MAX
+        or _NOT_STATED.search(text)
+    ):
         return None
     for cue in _CUES_ZH if sentence.is_cjk else _CUES:
         if cue.regex.search(text):

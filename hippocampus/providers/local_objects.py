@@ -97,7 +97,8 @@ _VAGUE = frozenset(
 _THIRD_VERBS = {"have": "has", "do": "does", "go": "goes", "am": "is", "don't": "doesn't"}
 _NOT_A_NAME = frozenset(
     local_words.listed(
-        "the a an so just not very really here back sure fine good great when who and but in on at it he she they"
+        "the a an so just not very really here back sure fine good great when"
+        " who and but in on at it he she they"
         " we you"
         " i me my your is are was"
     )
@@ -253,7 +254,7 @@ def parts(text: str, *, chinese: bool) -> list[str]:
     if chinese:
         return [part for part in re.split("、|以及|和|跟|还有", text) if part]
     if "," in text and not re.search(r", .* and ", text):
-        head = text.split(",")[0]
+        head = text.partition(",")[0]
         broken = re.search(r"\b(?:a|an|the) \w+$", head)  # 'a safe, inviting place' is no list
         return [] if broken else [head]
     pieces = re.split(r",\s+and\s+|,\s+|\s+and\s+|\s+&\s+", text)

@@ -18,8 +18,9 @@ Shape = Literal[
 class Pattern:
     """One way of saying one kind of fact.
 
-    `regex` stands at the start of a clause and may capture `object` and `about`; `text` is the fact in the third
-    person with {object} and {about} ({a_object} adds an article, {does} conjugates a verb); `confidence` is how often such a sentence means it.
+    `regex` stands at the start of a clause and may capture `object` and `about`; `text` is the fact in the
+    third person with {object} and {about} ({a_object} adds an article, {does} conjugates a verb);
+    `confidence` is how often such a sentence means it.
     """
 
     topic: str  # the key's first part
@@ -56,7 +57,10 @@ def english(  # noqa: PLR0917 - a row of a table: named cells would hide the col
     return Pattern(topic, fact_type, compiled, text, shape, confidence, single)
 
 
-_ADVERBS_ZH = r"(?:还是|还|也|真的|确实|一直|都|现在|目前|其实|最近|已经|平时|一向|特别|非常|最|很|超级|超|挺|比较|尤其|真|就|可|又|更|本来就|刚刚|刚|终于|上个?月|去年|今年|昨天|前几天|上周|前年|这个月|上个星期|今天|年初|现在已经)*"
+_ADVERBS_ZH = (
+    "(?:还是|还|也|真的|确实|一直|都|现在|目前|其实|最近|已经|平时|一向|特别|非常|最|很|超级|超|挺|比较|尤其"
+    "|真|就|可|又|更|本来就|刚刚|刚|终于|上个?月|去年|今年|昨天|前几天|上周|前年|这个月|上个星期|今天|年初)*"
+)
 
 
 def chinese(  # noqa: PLR0917 - a row of a table: named cells would hide the columns

@@ -211,7 +211,10 @@ SKILLS = (  # and possessions
         "has {object}", "plain", 0.85),
     english("owns", "custom", r"I ~drive (?P<object>an? .+)", "drives {object}", "event", 0.9),
 )
-_MY = r"(?:(?!.*\b(?:late|ex|future|someday|died|passed|lost|dream|miss|used to)\b).*(?<!of )\bmy (?:older |younger |little |big |lovely )?"
+_MY = (
+    r"(?:(?!.*\b(?:late|ex|future|someday|died|passed|lost|dream|miss|used to)\b).*(?<!of )\bmy"
+    r" (?:older |younger |little |big |lovely )?"
+)
 MENTIONS = (
     english("family", "profile",
         _MY + r"(?P<object>husband|wife|fianc[eé]e?|boyfriend|girlfriend))\b(?!['-]).*", "has a {object}",

@@ -7,7 +7,10 @@ from hippocampus.providers.local_patterns import english
 from hippocampus.providers.local_patterns_en import DAYS
 
 _WE_ARE = r"(?:I'm|I am|we're|we are)"
-_PERIOD = rf"(?:morning|evening|afternoon|night|day|week|weekend|month|year|summer|winter|spring|fall|autumn|{DAYS})"
+_PERIOD = (
+    r"(?:morning|evening|afternoon|night|day|week|weekend|month|year|summer|winter|spring|fall|autumn"
+    rf"|{DAYS})"
+)
 _NOT_HABIT = (
     r"(?:was|were|had|did|saw|met|got|used|went|could|would|can|might|may|should|want|need|must|will|love"
     r"|like|enjoy"
@@ -148,6 +151,6 @@ EVENTS = (
 # fmt: on
 
 _EN = local_patterns_en
-PATTERNS = (*_EN.IDENTITY, *_EN.PLACES, *_EN.WORK, *_EN.STUDY, *_EN.FAMILY, *_EN.HEALTH, *RULES, *RELEASES, *_EN.TASTE,
-            *_EN.SKILLS, *HABITS, *PLANS, *EVENTS)  # fmt: skip
+_PERSON = (*_EN.IDENTITY, *_EN.PLACES, *_EN.WORK, *_EN.STUDY, *_EN.FAMILY, *_EN.HEALTH)
+PATTERNS = (*_PERSON, *RULES, *RELEASES, *_EN.TASTE, *_EN.SKILLS, *HABITS, *PLANS, *EVENTS)
 MENTIONS = local_patterns_en.MENTIONS

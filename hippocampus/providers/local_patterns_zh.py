@@ -22,7 +22,10 @@ TIME = (
     "|年底|明年|今年|后年|春节|国庆|五一|中秋|暑假|寒假|过年|过两天|过几天|[一二三四五六七八九十\\d]+月(?:份|底|初)?"
     f"|{DAY})"
 )
-EVERY = f"(?:每天(?:早上|晚上|中午|下午|早晨|睡前)?|每(?:个)?(?:早上|晚上|早|晚|周末|月|年)|每{DAY}|每周|每个{DAY}|{DAY}(?:早上|晚上)?都)"
+EVERY = (
+    "(?:每天(?:早上|晚上|中午|下午|早晨|睡前)?|每(?:个)?(?:早上|晚上|早|晚|周末|月|年)"
+    f"|每{DAY}|每周|每个{DAY}|{DAY}(?:早上|晚上)?都)"
+)
 _FREE = "(?!的|得|了|过|着|吗|呢)"
 
 # Tables, read by row.
@@ -150,13 +153,14 @@ PATTERNS = (*IDENTITY, *PLACES, *WORK, *FAMILY, *HEALTH, *RULES, *TASTE, *HABITS
 KIN_ENGLISH = dict(
     zip(
         local_words.listed(
-            """妻子 老婆 太太 爱人 丈夫 老公 先生 男朋友 男友 女朋友 女友 未婚妻 未婚夫 女儿 儿子 孩子 姐姐 妹妹
-            哥哥 弟弟 爸爸 父亲 妈妈 母亲 爷爷 奶奶 外公 姥爷 外婆 姥姥 室友"""
+            """妻子 老婆 太太 爱人 丈夫 老公 先生 男朋友 男友 女朋友 女友 未婚妻 未婚夫 女儿 儿子 孩子
+            姐姐 妹妹 哥哥 弟弟 爸爸 父亲 妈妈 母亲 爷爷 奶奶 外公 姥爷 外婆 姥姥 室友"""
         ),
         local_words.listed(
-            """wife wife wife partner husband husband husband boyfriend boyfriend girlfriend girlfriend fiancee
-            fiance daughter son child older_sister younger_sister older_brother younger_brother father father
-            mother mother grandfather grandmother maternal_grandfather maternal_grandfather
+            """wife wife wife partner husband husband husband boyfriend boyfriend girlfriend
+            girlfriend fiancee fiance daughter son child older_sister younger_sister
+            older_brother younger_brother father father mother mother grandfather
+            grandmother maternal_grandfather maternal_grandfather
             maternal_grandmother maternal_grandmother roommate"""
         ),
         strict=True,

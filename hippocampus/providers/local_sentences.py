@@ -24,7 +24,8 @@ _QUESTION_START = re.compile(
 )
 _ASSISTANTS = frozenset(
     local_words.listed(
-        "assistant model agent ai bot chatbot system tool function developer 助手 助理 ai助手 机器人 系统 工具"
+        "assistant model agent ai bot chatbot system tool function developer"
+        " 助手 助理 ai助手 机器人 系统 工具"
     )
 )
 

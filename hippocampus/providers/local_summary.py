@@ -29,7 +29,8 @@ _DECISION = re.compile(
 _FIRST_PERSON = re.compile(r"\b(?:I|I'm|I've|my|we|our)\b|我")
 _NAMED = re.compile(r"(?<=[a-z,;] )[A-Z][a-z]+|\d")
 _GREETING = re.compile(
-    r"^(?:hey|hi|hello|wow|thanks|thank you|yeah|bye|cool|nice|great|congrats|sounds|aww*)\b|^(?:你好|谢谢|好的|嗯)",
+    r"^(?:hey|hi|hello|wow|thanks|thank you|yeah|bye|cool|nice|great|congrats|sounds|aww*)\b"
+    r"|^(?:你好|谢谢|好的|嗯)",
     re.IGNORECASE,
 )
 
@@ -82,7 +83,7 @@ def _ranked(sentences: Sequence[Sentence]) -> list[tuple[float, Sentence]]:
 
 
 def _salience(sentence: Sentence, bag: set[str], frequency: Counter[str], total: int) -> float:
-    """Terms that come back in the slice, weighed down where they are everywhere; then signs of a statement."""
+    """Terms that come back in the slice, less where they are everywhere; then signs of a statement."""
     if not bag:
         return -1.0
     assistant = local_sentences.is_assistant(sentence.turn)
@@ -144,18 +145,23 @@ def _cut(text: str, chars_max: int) -> str:
 
 def _cut_anywhere(text: str, end: int) -> str:
     """For a word longer than the room: cut it, but not inside one written character."""
-    while end > 1 and _extends(text[end]):
+    while end > 1 and _one_character(text[end - 1], text[end]):
         end -= 1
     return text[:end]
 
 
 def _joined(left: str, right: str) -> bool:
     """Cutting between these two characters would cut a word or a written character."""
-    if _extends(right) or left == "\u200d":
+    if _one_character(left, right):
         return True
     if local_words.is_cjk(left) or local_words.is_cjk(right):
         return False
     return not (left.isspace() or right.isspace())
+
+
+def _one_character(left: str, right: str) -> bool:
+    """The two belong to one written character: a letter and its accent, the parts of a family emoji."""
+    return left == "\u200d" or _extends(right)
 
 
 def _extends(character: str) -> bool:

@@ -23,29 +23,32 @@ def listed(words: str) -> tuple[str, ...]:
 #: Words that say little about what a text is about.
 STOPWORDS = frozenset(
     listed(
-        """a about above after again all also am an and any are aren't as at be because been before being below
-    between both but by can can't cannot could couldn't did didn't do does doesn't doing don't down during each
-    few for from further get gets getting got had hadn't has hasn't have haven't having he he'd he'll he's her
-    here here's hers herself him himself his how how's i i'd i'll i'm i've if in into is isn't it it's its itself
-    just let's like me more most my myself no nor not now of off on once only or other ought our ours ourselves
-    out over own same she she'd she'll she's should shouldn't so some such than that that's the their theirs
-    them themselves then there there's these they they'd they'll they're they've this those through to too
-    under until up us very was wasn't we we'd we'll we're we've were weren't what what's when when's where
-    where's which while who who's whom whose why why's will with won't would wouldn't you you'd you'll you're
-    you've your yours yourself yourselves im ive dont gonna wanna gotta ya yall y'all"""
+        """a about above after again all also am an and any are aren't as at be because been before being
+        below between both but by can can't cannot could couldn't did didn't do does doesn't doing
+        don't down during each few for from further get gets getting got had hadn't has hasn't
+        have haven't having he he'd he'll he's her here here's hers herself him himself his how
+        how's i i'd i'll i'm i've if in into is isn't it it's its itself just let's like me more
+        most my myself no nor not now of off on once only or other ought our ours ourselves out
+        over own same she she'd she'll she's should shouldn't so some such than that that's the
+        their theirs them themselves then there there's these they they'd they'll they're they've
+        this those through to too under until up us very was wasn't we we'd we'll we're we've were
+        weren't what what's when when's where where's which while who who's whom whose why why's
+        will with won't would wouldn't you you'd you'll you're you've your yours yourself
+        yourselves im ive dont gonna wanna gotta ya yall y'all"""
     )
 )
 
 #: Words that carry a conversation along and are in too many turns to tell them apart.
 CHATTER = frozenset(
     listed(
-        """absolutely actually agree always amazing awesome back best better big bit bye congrats cool day definitely
-    even ever everything excited exciting feel feeling feels fun glad go going gone good gosh great guess guy
-    guys haha happy hear heard hello hey hi hope huge kind know lately lol long look looking looks lot lots love
-    loved luck made make makes making maybe mean means much need never new nice oh ok okay one people pretty
-    proud re really right said say saying see seeing seen sounds sound still stuff super sure take taking talk
-    thank thanks thing things think thinking time today told totally true try trying wait want wanted way well
-    went wonderful wow yeah yep yes"""
+        """absolutely actually agree always amazing awesome back best better big bit bye congrats cool day
+        definitely even ever everything excited exciting feel feeling feels fun glad go going gone
+        good gosh great guess guy guys haha happy hear heard hello hey hi hope huge kind know
+        lately lol long look looking looks lot lots love loved luck made make makes making maybe
+        mean means much need never new nice oh ok okay one people pretty proud re really right
+        said say saying see seeing seen sounds sound still stuff super sure take taking talk thank
+        thanks thing things think thinking time today told totally true try trying wait want
+        wanted way well went wonderful wow yeah yep yes"""
     )
 )
 
