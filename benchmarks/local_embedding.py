@@ -110,15 +110,11 @@ def measure(path: Path) -> dict[str, dict[int, float]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("path", type=Path)
     arguments = parser.parse_args()
     for way, by_category in measure(arguments.path).items():
-        cells = "  ".join(
-            f"{'all' if c == 0 else f'cat {c}'} {value:.3f}" for c, value in by_category.items()
-        )
+        cells = "  ".join(f"{'all' if c == 0 else f'cat {c}'} {value:.3f}" for c, value in by_category.items())
         print(f"recall@{TOP}  {way:<16} {cells}")
     texts = [f"{n} The quick session moved to room {n % 97} and nobody minded. " * 3 for n in range(2_000)]
     began = time.perf_counter()

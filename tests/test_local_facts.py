@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from hippocampus.providers import local_facts
@@ -188,9 +190,7 @@ def test_what_a_machine_says_of_itself_is_no_fact(author: str) -> None:
 def test_a_repeated_fact_names_all_its_turns() -> None:
     """Said twice, kept once, with both turns and more confidence."""
     once = facts_of(("user", "I'm vegetarian."))
-    twice = facts_of(
-        ("user", "I'm vegetarian."), ("model", "Noted."), ("user", "As you know, I'm vegetarian.")
-    )
+    twice = facts_of(("user", "I'm vegetarian."), ("model", "Noted."), ("user", "As you know, I'm vegetarian."))
     assert [fact.source_seqs for fact in twice] == [(1, 3)]
     assert twice[0].confidence > once[0].confidence
 
@@ -207,3 +207,29 @@ def test_a_long_paste_is_read_quickly_and_bounded() -> None:
     facts = facts_of(("user", "I love chess and I live in Oslo, because I can. " * 40_000))
     assert {fact.key for fact in facts} >= {"home"}
     assert len(facts) <= local_facts.FACTS_MAX
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I love " + "a" * 590,
+        "I " + "very " * 115,
+        "my " * 190,
+        "I like " + ", ".join(["x"] * 190),
+        "我每天" + "都会" * 290,
+        ". " * 10_000,
+        'I said "x" ' * 1_800,
+        "oh well yeah " * 45,
+    ],
+)
+def test_no_text_makes_the_patterns_slow(text: str) -> None:
+    """Text that is made to confuse a pattern costs no more than other text."""
+    began = time.perf_counter()
+    facts_of(("user", text))
+    assert time.perf_counter() - began < 1.0
+
+
+def test_a_new_job_and_the_old_one_are_two_facts() -> None:
+    """Leaving one job does not hide that another was found."""
+    found = {fact.key: fact.value["text"] for fact in facts_of(("user", "I got the job!"), ("user", "I quit my job."))}
+    assert found == {"new_job": "got the job", "work_change": "quit their job"}

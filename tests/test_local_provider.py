@@ -114,16 +114,12 @@ class TestInsights:
 
     def test_small_talk_has_none(self) -> None:
         """Nothing found is nothing said: empty, not invented."""
-        chat = conversation(
-            ("Ana", "Hi! How are you?"), ("Bo", "Fine, thanks."), ("Ana", "Shall we decide now?")
-        )
+        chat = conversation(("Ana", "Hi! How are you?"), ("Bo", "Fine, thanks."), ("Ana", "Shall we decide now?"))
         assert local_insights.of_slice(chat) == []
 
     def test_the_same_news_is_told_once(self) -> None:
         """Two sentences of nearly the same words are one insight."""
-        chat = conversation(
-            ("user", "We decided to sell the boat."), ("user", "Yes, we decided to sell the boat!")
-        )
+        chat = conversation(("user", "We decided to sell the boat."), ("user", "Yes, we decided to sell the boat!"))
         assert len(local_insights.of_slice(chat)) == 1
 
     def test_a_word_that_keeps_coming_back_is_a_topic(self) -> None:
@@ -149,10 +145,7 @@ class TestVectors:
     def test_related_texts_are_nearer(self, text: str, near: str, far: str) -> None:
         """Shared words, parts of words and word families bring texts together, across spellings."""
         query = local_embedding.vector_of(text)
-        assert (
-            cosine(query, local_embedding.vector_of(near))
-            > cosine(query, local_embedding.vector_of(far)) + 0.05
-        )
+        assert cosine(query, local_embedding.vector_of(near)) > cosine(query, local_embedding.vector_of(far)) + 0.05
 
     def test_case_and_punctuation_do_not_matter(self) -> None:
         """The same words are the same vector."""
@@ -188,9 +181,7 @@ class TestVectors:
                 await asyncio.sleep(0.005)
 
         ticker = asyncio.create_task(tick())
-        await LocalEmbedder().embed(
-            [f"text number {n} about harbours and lanterns" for n in range(3_000)], "document"
-        )
+        await LocalEmbedder().embed([f"text number {n} about harbours and lanterns" for n in range(3_000)], "document")
         ticker.cancel()
         assert ticks >= 5
 

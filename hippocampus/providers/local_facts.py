@@ -67,9 +67,7 @@ def _of_sentence(sentence: Sentence) -> Iterator[_Found]:
     for clause in local_clauses.of_sentence(sentence):
         topics: set[str] = set()
         for pattern in table:
-            if topics and not (
-                pattern.topic in _COMPANIONS and topics <= _COMPANIONS and pattern.topic not in topics
-            ):
+            if topics and not (pattern.topic in _COMPANIONS and topics <= _COMPANIONS and pattern.topic not in topics):
                 continue
             match = pattern.regex.match(clause)
             for found in _objects(pattern, match, chinese=sentence.is_cjk) if match else ():

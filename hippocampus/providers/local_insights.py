@@ -92,11 +92,7 @@ def of_slice(conversation_slice: ConversationSlice) -> list[ExtractedInsight]:
 
 def _importance(sentence: Sentence) -> Importance | None:
     text = sentence.text.replace("’", "'")
-    if (
-        len(text) < (5 if sentence.is_cjk else 12)
-        or len(text) > CONTENT_CHARS_MAX
-        or _NOT_STATED.search(text)
-    ):
+    if len(text) < (5 if sentence.is_cjk else 12) or len(text) > CONTENT_CHARS_MAX or _NOT_STATED.search(text):
         return None
     for cue in _CUES_ZH if sentence.is_cjk else _CUES:
         if cue.regex.search(text):
@@ -139,9 +135,7 @@ def _recurring(sentences: list[Sentence]) -> list[ExtractedInsight]:
     seqs = tuple(sorted(turns[author, term]))
     who = "User" if author == "user" else author
     word = _spelling(term, sentences)
-    return [
-        ExtractedInsight(content=f"{who} keeps coming back to: {word}", importance="low", source_seqs=seqs)
-    ]
+    return [ExtractedInsight(content=f"{who} keeps coming back to: {word}", importance="low", source_seqs=seqs)]
 
 
 def _spelling(term: str, sentences: list[Sentence]) -> str:

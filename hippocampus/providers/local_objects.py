@@ -103,9 +103,7 @@ _NOT_A_NAME = frozenset(
         " i me my your is are was"
     )
 )
-_UNCLEAR_ZH = re.compile(
-    "[你您他她它]|这|那[个些种样么]|什么|怎么|哪|一下|东西|事情|不知道|为什么|一点$|[吗呢吧]$"
-)
+_UNCLEAR_ZH = re.compile("[你您他她它]|这|那[个些种样么]|什么|怎么|哪|一下|东西|事情|不知道|为什么|一点$|[吗呢吧]$")
 _BAD_START_ZH = re.compile("的|了|过|到|在|是|有|上|和|也|都|就|自己")
 _TAIL_ZH = re.compile("(?:了|呢|啊|呀|啦|哦|嘛|的时候.*|因为.*|所以.*|但是?.*|不过.*|而且.*|来着|的说|哈+)$")
 
@@ -122,9 +120,7 @@ def _clean_zh(raw: str, shape: Shape) -> str | None:
     if shape == "rule":
         return re.sub("我们?", "本人", text)
     if shape == "action":
-        return re.sub("^([^我]{1,8})我们?(?=都|要|会|想|得|去|就|打算|准备|计划)", r"\1", text).replace(
-            "我", "自己"
-        )
+        return re.sub("^([^我]{1,8})我们?(?=都|要|会|想|得|去|就|打算|准备|计划)", r"\1", text).replace("我", "自己")
     return text.replace("我", "自己")
 
 
@@ -213,17 +209,11 @@ def _org(text: str) -> str | None:
     if len(text.split()) > 7 or _DEICTIC_EN.search(text):
         return None
     named = re.match(r"(?:an? |the |my |our )", text) or text[:1].isupper()
-    return (
-        text
-        if named and not re.match(r"(?:the|a) (?:moment|time|while|long|few|bit|year|night)\b", text)
-        else None
-    )
+    return text if named and not re.match(r"(?:the|a) (?:moment|time|while|long|few|bit|year|night)\b", text) else None
 
 
 def _role(text: str) -> str | None:
-    text = re.split(
-        r",? (?:at|for|since|in (?=[A-Z])|and|with|from|now|on|right|here|where|last|this)\b", text
-    )[0]
+    text = re.split(r",? (?:at|for|since|in (?=[A-Z])|and|with|from|now|on|right|here|where|last|this)\b", text)[0]
     if len(text.split()) > 6 or _DEICTIC_EN.search(text):
         return None
     return text if _has_content(text) else None
@@ -255,7 +245,7 @@ def parts(text: str, *, chinese: bool) -> list[str]:
         return [part for part in re.split("、|以及|和|跟|还有", text) if part]
     if "," in text and not re.search(r", .* and ", text):
         head = text.partition(",")[0]
-        broken = re.search(r"\b(?:a|an|the) \w+$", head)  # 'a safe, inviting place' is no list
+        broken = re.search(r"\b(?:a|an|the) \w+$", head)  # 'a quiet, sunny room' is no list
         return [] if broken else [head]
     pieces = re.split(r",\s+and\s+|,\s+|\s+and\s+|\s+&\s+", text)
     if len(pieces) == 1:
@@ -311,9 +301,7 @@ _DAY_NAMES = dict(
     )
 )
 _DAY_EN = re.compile(r"\b(mon|tues|wednes|thurs|fri|satur|sun)days?\b", re.IGNORECASE)
-_ABOUT_RULE = re.compile(
-    r"\b(meeting|call|email|message|appointment|reminder)s?\b|(会议?)|(电话)", re.IGNORECASE
-)
+_ABOUT_RULE = re.compile(r"\b(meeting|call|email|message|appointment|reminder)s?\b|(会议?)|(电话)", re.IGNORECASE)
 
 
 def rule_slug(text: str) -> str:
@@ -330,7 +318,6 @@ def rule_slug(text: str) -> str:
     words = [word for word in local_words.tokens(text) if word not in _POLARITY_WORDS]
     return slug(
         " ".join(
-            word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word
-            for word in words
+            word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word for word in words
         )
     )

@@ -9,9 +9,7 @@ from typing import Literal
 from hippocampus.records import FactType
 
 #: How the captured object is cleaned and checked.
-Shape = Literal[
-    "thing", "list", "title", "action", "event", "habit", "rule", "place", "name", "org", "role", "plain"
-]
+Shape = Literal["thing", "list", "title", "action", "event", "habit", "rule", "place", "name", "org", "role", "plain"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +39,7 @@ _ADVERBS_EN = (
 )
 
 
-def english(  # noqa: PLR0917 - a row of a table: named cells would hide the columns
+def english(
     topic: str,
     fact_type: FactType,
     regex: str,
@@ -63,7 +61,7 @@ _ADVERBS_ZH = (
 )
 
 
-def chinese(  # noqa: PLR0917 - a row of a table: named cells would hide the columns
+def chinese(
     topic: str,
     fact_type: FactType,
     regex: str,
@@ -74,6 +72,4 @@ def chinese(  # noqa: PLR0917 - a row of a table: named cells would hide the col
     single: bool = False,
 ) -> Pattern:
     """A pattern over Chinese clauses: `~` stands for any adverbs."""
-    return Pattern(
-        topic, fact_type, re.compile(regex.replace("~", _ADVERBS_ZH)), text, shape, confidence, single
-    )
+    return Pattern(topic, fact_type, re.compile(regex.replace("~", _ADVERBS_ZH)), text, shape, confidence, single)

@@ -105,7 +105,7 @@ WORK = (
     english("work_change", "profile",
         r"I ~(?P<object>(?:quit|left|lost|resigned from) my (?:old |current )?job)\b.*", "{object}", "event",
         0.9, single=True),
-    english("work_change", "profile",
+    english("new_job", "profile",
         r"I ~(?P<object>(?:got|landed|accepted|started|took) (?:a|my|the|an) (?:[a-z-]+ )?"
         r"(?:[a-z-]+ )?(?:job|position|internship)\b.*)", "{object}", "event", 0.9, single=True),
     english("business", "profile", r"(?:I|we) ~(?:run|own|opened) (?P<object>(?:an?|my|my own|our|our own)"
@@ -226,6 +226,6 @@ MENTIONS = (
         "plain", 0.85),
     english("owns", "custom",
         _MY + r"(?:new )?(?P<object>car|bike|bicycle|motorbike|guitar|piano|violin|camera|van|truck|boat"
-        r"|Prius|Tesla|garden))\b.*", "has {a_object}", "plain", 0.8),
+        r"|Toyota|Honda|Prius|Tesla|Volvo|Vespa|garden))\b.*", "has {a_object}", "plain", 0.8),
 )
 # fmt: on

@@ -87,9 +87,7 @@ def _salience(sentence: Sentence, bag: set[str], frequency: Counter[str], total:
     if not bag:
         return -1.0
     assistant = local_sentences.is_assistant(sentence.turn)
-    score = sum(
-        math.log1p(frequency[term] - 0.5) * math.log(1 + total / frequency[term]) for term in sorted(bag)
-    )
+    score = sum(math.log1p(frequency[term] - 0.5) * math.log(1 + total / frequency[term]) for term in sorted(bag))
     score /= math.sqrt(len(bag) + 3.0)
     score *= 1.4 if _DECISION.search(sentence.text) else 1.0
     score *= 1.3 if _FIRST_PERSON.search(sentence.text) else 1.0
@@ -138,9 +136,7 @@ def _cut(text: str, chars_max: int) -> str:
     end = chars_max - 1
     while end > 0 and _joined(text[end - 1], text[end]):
         end -= 1
-    return (text[:end] if end > chars_max // 3 else _cut_anywhere(text, chars_max - 1)).rstrip(
-        " ,;:，；：-"
-    ) + "…"
+    return (text[:end] if end > chars_max // 3 else _cut_anywhere(text, chars_max - 1)).rstrip(" ,;:，；：-") + "…"
 
 
 def _cut_anywhere(text: str, end: int) -> str:
