@@ -100,7 +100,7 @@ NOT_STATED = [
     "I have a feeling.",
     "I love this song.",
     "I saw a movie.",
-    "I've been working on a project.",
+    "I've been working on a book.",
     "I'm Swedish.",
     "I'm tired.",
     "Don't worry about it.",
