@@ -2,8 +2,9 @@
 
     python benchmarks/local_embedding.py PATH
 
-Documents are the turns ("Speaker: text caption"), queries the questions of categories 1 to 4; the score is the mean
-fraction of a question's evidence turns among the first ten. This measures the vectors, not the product's search.
+Documents are the turns ("Speaker: text caption"), queries the questions of categories 1 to 4; the score is
+the mean fraction of a question's evidence turns among the first ten. This measures the vectors, not the
+product's search.
 """
 
 from __future__ import annotations
@@ -109,15 +110,11 @@ def measure(path: Path) -> dict[str, dict[int, float]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("path", type=Path)
     arguments = parser.parse_args()
     for way, by_category in measure(arguments.path).items():
-        cells = "  ".join(
-            f"{'all' if c == 0 else f'cat {c}'} {value:.3f}" for c, value in by_category.items()
-        )
+        cells = "  ".join(f"{'all' if c == 0 else f'cat {c}'} {value:.3f}" for c, value in by_category.items())
         print(f"recall@{TOP}  {way:<16} {cells}")
     texts = [f"{n} The quick session moved to room {n % 97} and nobody minded. " * 3 for n in range(2_000)]
     began = time.perf_counter()

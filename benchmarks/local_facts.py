@@ -2,8 +2,9 @@
 
     python benchmarks/local_facts.py PATH --sample 100 --seed 1
 
-Each session is cut into slices of at most 20 turns, as a worker does. Every sampled fact is printed with the turns
-that it names; the judge asks: was this said, of this person, and does the value mean something by itself?
+Each session is cut into slices of at most 20 turns, as a worker does. Every sampled fact is printed with
+the turns that it names; the judge asks: was this said, of this person, and does the value mean something by
+itself?
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import json
 import random
 from collections import Counter
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,8 @@ def slices(conversation: dict[str, Any]) -> Iterator[ConversationSlice]:
     sequence_num = 0
     number = 1
     while f"session_{number}" in conversation:
-        when = datetime.strptime(conversation[f"session_{number}_date_time"], "%I:%M %p on %d %B, %Y")
+        said_at = conversation[f"session_{number}_date_time"]
+        when = datetime.strptime(f"{said_at} +0000", "%I:%M %p on %d %B, %Y %z")
         turns = []
         for line in conversation[f"session_{number}"]:
             sequence_num += 1
@@ -38,7 +40,7 @@ def slices(conversation: dict[str, Any]) -> Iterator[ConversationSlice]:
                     author=line["speaker"],
                     role="user",
                     text=line["text"],
-                    occurred_at=when.replace(tzinfo=UTC),
+                    occurred_at=when,
                 )
             )
         for start in range(0, len(turns), SLICE_TURNS):

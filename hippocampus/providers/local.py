@@ -1,8 +1,8 @@
 """The provider without a model: offline, deterministic, nothing to download, no key.
 
-It is honest about what it is: summaries are sentences of the conversation, facts are what known sentence patterns
-say in English and Chinese, and vectors compare words and parts of words. It invents nothing, and it misses what
-is said in other ways.
+It is honest about what it is: summaries are sentences of the conversation, facts are what known sentence
+patterns say in English and Chinese, and vectors compare words and parts of words. It invents nothing, and
+it misses what is said in other ways.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ boss manager supervisor 老板 领导 经理
 colleague coworker coworkers teammate teammates team 同事 团队
 hire hired fired laid quit resign resigned unemployed 辞职 离职 失业 入职
 school college university campus 学校 大学
-study studying studies learn learning class classes course courses lesson lessons education degree 学习 上课 课程 学
+study studying studies learn learning class course courses lesson education degree 学习 上课 课程 学
 exam test tests quiz 考试 测验
 teach teacher teaching tutor professor instructor 老师 教师 教
 home house apartment flat condo place residence 家 房子 公寓
@@ -35,7 +35,7 @@ move moved moving relocate relocated 搬家 搬到 搬
 live living reside lives lived hometown 住 居住
 city town village 城市 城
 country nation state 国家
-trip travel traveling travelled vacation holiday journey visit visited tour roadtrip getaway 旅行 旅游 出游 度假
+trip travel traveling travelled vacation holiday journey visit visited tour 旅行 旅游 出游 度假
 flight plane airport fly flew 飞机 航班 机场
 train railway station subway metro 火车 高铁 地铁
 car vehicle drive driving truck prius 车 汽车 开车
@@ -65,7 +65,7 @@ sad upset depressed heartbroken 难过 伤心
 happy joy glad delighted cheerful 开心 高兴 快乐
 afraid fear scared frightened phobia 害怕 怕
 angry mad annoyed frustrated 生气
-like love enjoy fond adore favorite favourite hobby hobbies interest interests interested passion 喜欢 爱 爱好 兴趣
+like love enjoy fond adore favorite favourite hobby hobbies interest interested passion 喜欢 爱 爱好 兴趣
 hate dislike 讨厌
 want wish hope goal dream plan plans planning intend 想 希望 打算 计划 目标 梦想
 decide decided choose chose choice decision 决定 选择
@@ -113,7 +113,7 @@ tuesday 周二 星期二
 wednesday 周三 星期三
 thursday 周四 星期四
 friday 周五 星期五
-when date yesterday today tomorrow ago last next week month weekend recently 什么时候 昨天 今天 明天 上周 下周 上个月 下个月
+when date yesterday today tomorrow ago last next week month weekend recently 什么时候 昨天 今天 明天
 where place location city town country 哪里 哪儿 地方
 many number several few two three four five 多少 几个
 """

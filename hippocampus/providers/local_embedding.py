@@ -1,13 +1,13 @@
 """Hashed vectors of words and character n-grams.
 
-A text becomes a bag of features: stems, pairs of neighbouring stems, character n-grams of each word, single CJK
-characters and their pairs, and word families (`local_concepts`). Each feature is hashed to one dimension and one
-sign; its weight is sublinear in how often it stands in the text. Two texts are near when they share words, parts of
-words or families. Meaning that is in none of these is not seen.
+A text becomes a bag of features: stems, pairs of neighbouring stems, character n-grams of each word, single
+CJK characters and their pairs, and word families (`local_concepts`). Each feature is hashed to one
+dimension and one sign; its weight is sublinear in how often it stands in the text. Two texts are near when
+they share words, parts of words or families. Meaning that is in none of these is not seen.
 
-Every text also has one feature of its own. It leaves the order among long texts alone and pulls short ones back,
-which would otherwise come first by sharing one word. Cosines are low for that reason: compare them with each other,
-not with a threshold made for another model.
+Every text also has one feature of its own. It leaves the order among long texts alone and pulls short ones
+back, which would otherwise come first by sharing one word. Cosines are low for that reason: compare them
+with each other, not with a threshold made for another model.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ _Feature = tuple[int, float]  # dimension, signed weight
 class LocalEmbedder:
     """The embedder that needs no model: `hippocampus.providers.protocols.Embedder` by feature hashing.
 
-    Every text has a unit vector: one without any letter or digit has only its own feature, so that a zero vector
-    never arises. Documents and queries share one space.
+    Every text has a unit vector: one without any letter or digit has only its own feature, so that a zero
+    vector never arises. Documents and queries share one space.
     """
 
     @property

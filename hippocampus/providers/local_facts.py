@@ -1,8 +1,9 @@
 """Facts by patterns: what people plainly say of themselves, in English and Chinese.
 
-Keys: `topic` where a person has one value ('home'), `topic:object` where they have several ('preference:hiking');
-in a conversation of named people the name stands before ('caroline:home'). A later statement about the same thing
-has the same key. Values: {"subject": who, "text": the fact in the third person}; a plan says also when it was said.
+Keys: `topic` where a person has one value ('home'), `topic:object` where they have several
+('preference:hiking'); in a conversation of named people the name stands before ('caroline:home'). A later
+statement about the same thing has the same key. Values: {"subject": who, "text": the fact in the third
+person}; a plan says also when it was said.
 """
 
 from __future__ import annotations
@@ -66,9 +67,7 @@ def _of_sentence(sentence: Sentence) -> Iterator[_Found]:
     for clause in local_clauses.of_sentence(sentence):
         topics: set[str] = set()
         for pattern in table:
-            if topics and not (
-                pattern.topic in _COMPANIONS and topics <= _COMPANIONS and pattern.topic not in topics
-            ):
+            if topics and not (pattern.topic in _COMPANIONS and topics <= _COMPANIONS and pattern.topic not in topics):
                 continue
             match = pattern.regex.match(clause)
             for found in _objects(pattern, match, chinese=sentence.is_cjk) if match else ():

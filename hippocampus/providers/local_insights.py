@@ -27,9 +27,12 @@ _CUES = (
     _Cue(
         "high",
         re.compile(
-            r"\b(?:I|we)(?:'ve)? (?:\w+ ){0,2}?(?:decided|quit|resigned|got (?:married|engaged|divorced|promoted|hired|fired"
-            r"|accepted|the job|laid off|diagnosed)|graduated|moved to|bought (?:a|our|my) (?:first |new )?(?:house|home"
-            r"|apartment|flat)|won|lost my|adopted|passed (?:the|my)|gave birth|broke up|retired|was diagnosed"
+            r"\b(?:I|we)(?:'ve)? (?:\w+ ){0,2}?(?:decided|quit|resigned|got (?:married|engaged|divorced"
+            r"|promoted|hired|fired"
+            r"|accepted|the job|laid off|diagnosed)|graduated|moved to|bought (?:a|our|my) (?:first |new"
+            r" )?(?:house|home"
+            r"|apartment|flat)|won|lost my|adopted|passed (?:the|my)|gave birth|broke up|retired|was"
+            r" diagnosed"
             r"|was promoted|was accepted|had (?:surgery|an accident|a (?:baby|heart)))\b"
             r"|\b(?:passed away|is pregnant|I'm pregnant|was born|had to be hospitali[sz]ed)\b",
             re.IGNORECASE,
@@ -38,10 +41,14 @@ _CUES = (
     _Cue(
         "medium",
         re.compile(
-            r"\b(?:I|we)(?:'ve)? (?:\w+ ){0,2}?(?:finished|started|signed up|joined|launched|published|opened|applied|booked"
-            r"|signed|completed|submitted|received|got accepted|met with|agreed|committed|promised|enrolled|performed"
-            r"|volunteered|realized|realised|learned that)\b|\bI (?:promise|commit)\b|\blet's go with\b|\bwe'll go with\b"
-            r"|\bI(?:'m| am| was| felt) (?:\w+ )?(?:heartbroken|devastated|terrified|thrilled|proud of myself|exhausted"
+            r"\b(?:I|we)(?:'ve)? (?:\w+ ){0,2}?(?:finished|started|signed up|joined|launched|published|opened"
+            r"|applied|booked"
+            r"|signed|completed|submitted|received|got accepted|met with|agreed|committed|promised|enrolled"
+            r"|performed"
+            r"|volunteered|realized|realised|learned that)\b|\bI (?:promise|commit)\b|\blet's go with\b"
+            r"|\bwe'll go with\b"
+            r"|\bI(?:'m| am| was| felt) (?:\w+ )?(?:heartbroken|devastated|terrified|thrilled|proud of myself"
+            r"|exhausted"
             r"|burned out|depressed|overwhelmed|relieved|scared)\b",
             re.IGNORECASE,
         ),
@@ -85,7 +92,7 @@ def of_slice(conversation_slice: ConversationSlice) -> list[ExtractedInsight]:
 
 def _importance(sentence: Sentence) -> Importance | None:
     text = sentence.text.replace("’", "'")
-    if len(text) < 12 or len(text) > CONTENT_CHARS_MAX or _NOT_STATED.search(text):
+    if len(text) < (5 if sentence.is_cjk else 12) or len(text) > CONTENT_CHARS_MAX or _NOT_STATED.search(text):
         return None
     for cue in _CUES_ZH if sentence.is_cjk else _CUES:
         if cue.regex.search(text):
@@ -128,9 +135,7 @@ def _recurring(sentences: list[Sentence]) -> list[ExtractedInsight]:
     seqs = tuple(sorted(turns[author, term]))
     who = "User" if author == "user" else author
     word = _spelling(term, sentences)
-    return [
-        ExtractedInsight(content=f"{who} keeps coming back to: {word}", importance="low", source_seqs=seqs)
-    ]
+    return [ExtractedInsight(content=f"{who} keeps coming back to: {word}", importance="low", source_seqs=seqs)]
 
 
 def _spelling(term: str, sentences: list[Sentence]) -> str:

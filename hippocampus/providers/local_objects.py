@@ -12,36 +12,49 @@ from hippocampus.providers import local_words
 from hippocampus.providers.local_patterns import Shape
 
 _TAIL_EN = re.compile(
-    r"\s*(?:[;(]|:\s|\s-+\s|\s[–—]|,(?=\s*(?:and|but|so|which|who|though|you|I|it|we|they|he|she|because|especially|like"
-    r"|too|right|even|the|that|then|thanks|not|as|if|just|all|this|what|how|also)\b)|\b(?:because|'cause|since|but|so|when"
-    r"|whenever|while|which|who|although|though|unless|until|as well|too|either|anymore|any more|especially|even"
-    r"|lately|at the moment|a lot|so much|very much|the most|same as|as always|as usual|or I|or else|too much|more than anything|for sure|as a whole|that"
-    r"|if|where|whose|if possible|for now|these days|nowadays|recently|already|again|with you|thanks to|now|and (?:I|it"
+    r"\s*(?:[;(]|:\s|\s-+\s|\s[–—]|,(?=\s*(?:and|but|so|which|who|though|you|I|it|we|they|he|she|because"
+    r"|especially|like"
+    r"|too|right|even|the|that|then|thanks|not|as|if|just|all|this|what|how|also)\b)|\b(?:because|'cause"
+    r"|since|but|so|when"
+    r"|whenever|while|which|who|although|though|unless|until|as well|too|either|anymore|any more|especially"
+    r"|even"
+    r"|lately|at the moment|a lot|so much|very much|the most|same as|as always|as usual|or I|or else|too much"
+    r"|more than anything|for sure|as a whole|that"
+    r"|if|where|whose|if possible|for now|these days|nowadays|recently|already|again|with you|thanks to|now"
+    r"|and (?:I|it"
     r"|we|my|he|she|they|that|the|this|have|am|then|was|is|you))\b).*$",
     re.IGNORECASE,
 )
 _DEICTIC_EN = re.compile(
-    r"\b(?:this|that|it|its|it's|those|these|them|you|your|yours|him|his|her|they|their|theirs|he|she|I|what|how|why|stuff"
-    r"|things?|something|anything|everything|nothing|someone|everyone|somewhere|there|here|one|ones|such|same|both|way|idea"
-    r"|fact|part|sound|sounds|feeling|look|looks|vibes?|photo|pic|picture|so|lot|lots|bit|kind|sort|more|many|much|too)\b",
+    r"\b(?:this|that|it|its|it's|those|these|them|you|your|yours|him|his|her|they|their|theirs|he|she|I|what"
+    r"|how|why|stuff"
+    r"|things?|something|anything|everything|nothing|someone|everyone|somewhere|there|here|one|ones|such|same"
+    r"|both|way|idea"
+    r"|fact|part|sound|sounds|feeling|look|looks|vibes?|photo|pic|picture|so|lot|lots|bit|kind|sort|more"
+    r"|many|much|too)\b",
     re.IGNORECASE,
 )
 _BAD_START_EN = re.compile(
-    r"^(?:the|a|an|all|every|any|some|when|being|seeing|hearing|knowing|having|getting|giving|making|finding|helping"
-    r"|feeling|sharing|thinking|taking|to (?:see|hear|know|be|have|get|say|think|tell|let|help|make|give|share)|by|with|on"
+    r"^(?:the|a|an|all|every|any|some|when|being|seeing|hearing|knowing|having|getting|giving|making|finding"
+    r"|helping"
+    r"|feeling|sharing|thinking|taking|to (?:see|hear|know|be|have|get|say|think|tell|let|help|make|give"
+    r"|share)|by|with|on"
     r"|in|at|of|and|or|but|not|up|out|about|for|from|as|is|are|was|were|no|never|ever|really|just|myself)\b",
     re.IGNORECASE,
 )
 _RESTRICTED_EN = re.compile(r"^[^,;.]*?[\w']+ (?:that|who|which|where|whose|when) ", re.IGNORECASE)
 _DANGLING_EN = re.compile(
-    r"\b(?:the|a|an|my|our|and|or|to|of|with|for|in|on|at|from|by|about|is|are|was|were|new|some|got|made|took)$",
+    r"\b(?:the|a|an|my|our|and|or|to|of|with|for|in|on|at|from|by|about|is|are|was|were|new|some|got|made"
+    r"|took)$",
     re.IGNORECASE,
 )
 _ARTICLES = re.compile(r"^(?:a|an|the|my|our|their|some)\b", re.IGNORECASE)
 _DETERMINER_EN = re.compile(r"^(?:the|a|an|some|my|our|their|to)\s+", re.IGNORECASE)
 _ALLOWED_THE = re.compile(
-    r"^the (?:beach|outdoors|ocean|sea|mountains|rain|snow|city|countryside|gym|theat(?:er|re)|cold|heat|mornings?"
-    r"|woods|forest|water|smell of \w+|taste of \w+|piano|guitar|violin|cinema|desert|sun|winter|summer|autumn)$"
+    r"^the (?:beach|outdoors|ocean|sea|mountains|rain|snow|city|countryside|gym|theat(?:er|re)|cold|heat"
+    r"|mornings?"
+    r"|woods|forest|water|smell of \w+|taste of \w+|piano|guitar|violin|cinema|desert|sun|winter|summer"
+    r"|autumn)$"
     r"|^a good \w+(?: \w+)?$|^an? [\w-]+(?: [\w-]+){1,3}$",
     re.IGNORECASE,
 )
@@ -55,32 +68,42 @@ _THIRD_EN = {
     "us": "them",
 }
 _BAD_ACTION_EN = re.compile(
-    r"^(?:check|see|let|tell|do|be|talk|keep|try|think|say|miss|need|give|make sure|have to|get back|look|find|ask"
-    r"|show|happen|remember|stop|pass|cry|die|bed|sleep|head|call|continue|feel|know|love|enjoy|stay|share|focus|use"
+    r"^(?:check|see|let|tell|do|be|talk|keep|try|think|say|miss|need|give|make sure|have to|get back|look"
+    r"|find|ask"
+    r"|show|happen|remember|stop|pass|cry|die|bed|sleep|head|call|continue|feel|know|love|enjoy|stay|share"
+    r"|focus|use"
     r"|make the most|take it|take care|take a (?:look|break)|embrace|work hard|be|have fun|help|push|give)\b",
     re.IGNORECASE,
 )
 _UNCLEAR_EN = re.compile(
-    r"\b(?:you|your|yours|it|its|it's|this (?!week|weekend|month|year|morning|afternoon|evening|summer|winter|spring"
-    r"|fall|autumn|Christmas|past)|that|these|those|them|him|her|his|one(?! (?:year|month|week|day))|ones|there|here|I|something|some stuff"
-    r"|stuff|things?|everyone|(?:what|how)(?! to )|(?:a few|some|any) more|some (?:new )?people|progress|for the last (?:half |few )?(?:hours?|minutes))\b|\b(?:this|that|there)$",
+    r"\b(?:you|your|yours|it|its|it's|this (?!week|weekend|month|year|morning|afternoon|evening|summer|winter"
+    r"|spring"
+    r"|fall|autumn|Christmas|past)|that|these|those|them|him|her|his|one(?! (?:year|month|week|day))|ones"
+    r"|there|here|I|something|some stuff"
+    r"|stuff|things?|everyone|(?:what|how)(?! to )|(?:a few|some|any) more|some (?:new )?people|progress|for"
+    r" the last (?:half |few )?(?:hours?|minutes))\b|\b(?:this|that|there)$",
     re.IGNORECASE,
 )
 #: An event that is told in no other words is not worth a fact: 'saw a movie', 'working on a project'.
 _VAGUE = frozenset(
     local_words.stem(word)
-    for word in """project movie film show store shop walk book game fun ambition dream break thing few bit photo picture photograph
-    pic work working watch morning evening afternoon night back week weekend month year last saw read watched play playing
-    chase chasing hike trip lunch dinner""".split()
+    for word in local_words.listed(
+        """project movie film show store shop walk book game fun ambition dream break thing few bit photo
+        picture photograph pic work working watch morning evening afternoon night back week
+        weekend month year last saw read watched play playing chase chasing hike trip lunch
+        dinner"""
+    )
 )
 _THIRD_VERBS = {"have": "has", "do": "does", "go": "goes", "am": "is", "don't": "doesn't"}
 _NOT_A_NAME = frozenset(
-    "the a an so just not very really here back sure fine good great when who and but in on at it he she they we you"
-    " i me my your is are was".split()
+    local_words.listed(
+        "the a an so just not very really here back sure fine good great when"
+        " who and but in on at it he she they"
+        " we you"
+        " i me my your is are was"
+    )
 )
-_UNCLEAR_ZH = re.compile(
-    "[你您他她它]|这|那[个些种样么]|什么|怎么|哪|一下|东西|事情|不知道|为什么|一点$|[吗呢吧]$"
-)
+_UNCLEAR_ZH = re.compile("[你您他她它]|这|那[个些种样么]|什么|怎么|哪|一下|东西|事情|不知道|为什么|一点$|[吗呢吧]$")
 _BAD_START_ZH = re.compile("的|了|过|到|在|是|有|上|和|也|都|就|自己")
 _TAIL_ZH = re.compile("(?:了|呢|啊|呀|啦|哦|嘛|的时候.*|因为.*|所以.*|但是?.*|不过.*|而且.*|来着|的说|哈+)$")
 
@@ -97,9 +120,7 @@ def _clean_zh(raw: str, shape: Shape) -> str | None:
     if shape == "rule":
         return re.sub("我们?", "本人", text)
     if shape == "action":
-        return re.sub("^([^我]{1,8})我们?(?=都|要|会|想|得|去|就|打算|准备|计划)", r"\1", text).replace(
-            "我", "自己"
-        )
+        return re.sub("^([^我]{1,8})我们?(?=都|要|会|想|得|去|就|打算|准备|计划)", r"\1", text).replace("我", "自己")
     return text.replace("我", "自己")
 
 
@@ -188,17 +209,11 @@ def _org(text: str) -> str | None:
     if len(text.split()) > 7 or _DEICTIC_EN.search(text):
         return None
     named = re.match(r"(?:an? |the |my |our )", text) or text[:1].isupper()
-    return (
-        text
-        if named and not re.match(r"(?:the|a) (?:moment|time|while|long|few|bit|year|night)\b", text)
-        else None
-    )
+    return text if named and not re.match(r"(?:the|a) (?:moment|time|while|long|few|bit|year|night)\b", text) else None
 
 
 def _role(text: str) -> str | None:
-    text = re.split(
-        r",? (?:at|for|since|in (?=[A-Z])|and|with|from|now|on|right|here|where|last|this)\b", text
-    )[0]
+    text = re.split(r",? (?:at|for|since|in (?=[A-Z])|and|with|from|now|on|right|here|where|last|this)\b", text)[0]
     if len(text.split()) > 6 or _DEICTIC_EN.search(text):
         return None
     return text if _has_content(text) else None
@@ -229,8 +244,8 @@ def parts(text: str, *, chinese: bool) -> list[str]:
     if chinese:
         return [part for part in re.split("、|以及|和|跟|还有", text) if part]
     if "," in text and not re.search(r", .* and ", text):
-        head = text.split(",")[0]
-        broken = re.search(r"\b(?:a|an|the) \w+$", head)  # 'a safe, inviting place' is no list
+        head = text.partition(",")[0]
+        broken = re.search(r"\b(?:a|an|the) \w+$", head)  # 'a quiet, sunny room' is no list
         return [] if broken else [head]
     pieces = re.split(r",\s+and\s+|,\s+|\s+and\s+|\s+&\s+", text)
     if len(pieces) == 1:
@@ -272,21 +287,21 @@ def slug(text: str) -> str:
 
 
 _POLARITY_WORDS = frozenset(
-    "never always don't do not no ever please fine ok okay free open good possible now again me them my".split()
+    local_words.listed(
+        "never always don't do not no ever please fine ok okay free open good possible now again me them my"
+    )
 )
 _POLARITY_ZH = re.compile("请|不要|别|永远|务必|千万|一定要?|不能|本人|任何|再|给|在|安排|约|开(?=会)")
 _DAY_ZH = re.compile("(?:周|星期|礼拜)([一二三四五六日天])")
 _DAY_NAMES = dict(
     zip(
         "一二三四五六日天",
-        "monday tuesday wednesday thursday friday saturday sunday sunday".split(),
+        local_words.listed("monday tuesday wednesday thursday friday saturday sunday sunday"),
         strict=True,
     )
 )
 _DAY_EN = re.compile(r"\b(mon|tues|wednes|thurs|fri|satur|sun)days?\b", re.IGNORECASE)
-_ABOUT_RULE = re.compile(
-    r"\b(meeting|call|email|message|appointment|reminder)s?\b|(会议?)|(电话)", re.IGNORECASE
-)
+_ABOUT_RULE = re.compile(r"\b(meeting|call|email|message|appointment|reminder)s?\b|(会议?)|(电话)", re.IGNORECASE)
 
 
 def rule_slug(text: str) -> str:
@@ -303,7 +318,6 @@ def rule_slug(text: str) -> str:
     words = [word for word in local_words.tokens(text) if word not in _POLARITY_WORDS]
     return slug(
         " ".join(
-            word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word
-            for word in words
+            word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word for word in words
         )
     )

@@ -9,17 +9,16 @@ from typing import Literal
 from hippocampus.records import FactType
 
 #: How the captured object is cleaned and checked.
-Shape = Literal[
-    "thing", "list", "title", "action", "event", "habit", "rule", "place", "name", "org", "role", "plain"
-]
+Shape = Literal["thing", "list", "title", "action", "event", "habit", "rule", "place", "name", "org", "role", "plain"]
 
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
     """One way of saying one kind of fact.
 
-    `regex` stands at the start of a clause and may capture `object` and `about`; `text` is the fact in the third
-    person with {object} and {about} ({a_object} adds an article, {does} conjugates a verb); `confidence` is how often such a sentence means it.
+    `regex` stands at the start of a clause and may capture `object` and `about`; `text` is the fact in the
+    third person with {object} and {about} ({a_object} adds an article, {does} conjugates a verb);
+    `confidence` is how often such a sentence means it.
     """
 
     topic: str  # the key's first part
@@ -32,8 +31,10 @@ class Pattern:
 
 
 _ADVERBS_EN = (
-    r"(?:(?:really|absolutely|totally|truly|still|also|genuinely|do|definitely|personally|always|just|actually"
-    r"|especially|particularly|mainly|mostly|currently|now|recently|finally|both|completely|so|very|super|pretty"
+    r"(?:(?:really|absolutely|totally|truly|still|also|genuinely|do|definitely|personally|always|just"
+    r"|actually"
+    r"|especially|particularly|mainly|mostly|currently|now|recently|finally|both|completely|so|very|super"
+    r"|pretty"
     r"|quite|severely|highly|usually|normally|typically|often|only|even|already|originally)\s+)*"
 )
 
@@ -54,7 +55,10 @@ def english(
     return Pattern(topic, fact_type, compiled, text, shape, confidence, single)
 
 
-_ADVERBS_ZH = r"(?:还是|还|也|真的|确实|一直|都|现在|目前|其实|最近|已经|平时|一向|特别|非常|最|很|超级|超|挺|比较|尤其|真|就|可|又|更|本来就|刚刚|刚|终于|上个?月|去年|今年|昨天|前几天|上周|前年|这个月|上个星期|今天|年初|现在已经)*"
+_ADVERBS_ZH = (
+    "(?:还是|还|也|真的|确实|一直|都|现在|目前|其实|最近|已经|平时|一向|特别|非常|最|很|超级|超|挺|比较|尤其"
+    "|真|就|可|又|更|本来就|刚刚|刚|终于|上个?月|去年|今年|昨天|前几天|上周|前年|这个月|上个星期|今天|年初)*"
+)
 
 
 def chinese(
@@ -68,6 +72,4 @@ def chinese(
     single: bool = False,
 ) -> Pattern:
     """A pattern over Chinese clauses: `~` stands for any adverbs."""
-    return Pattern(
-        topic, fact_type, re.compile(regex.replace("~", _ADVERBS_ZH)), text, shape, confidence, single
-    )
+    return Pattern(topic, fact_type, re.compile(regex.replace("~", _ADVERBS_ZH)), text, shape, confidence, single)

@@ -13,9 +13,7 @@ from hippocampus.records import ConversationSlice, Turn
 TURN_CHARS_MAX = 20_000
 
 _BOUNDARY = re.compile(r"(?<=[.!?…])[\"'”’)\]]*\s+|(?<=[。！？；])[”」』）]*|[\r\n]+")
-_ABBREVIATION = re.compile(
-    r"\b(?:Mr|Mrs|Ms|Dr|St|Prof|Jr|Sr|vs|e\.g|i\.e|etc|a\.m|p\.m|[A-Z])\.$", re.IGNORECASE
-)
+_ABBREVIATION = re.compile(r"\b(?:Mr|Mrs|Ms|Dr|St|Prof|Jr|Sr|vs|e\.g|i\.e|etc|a\.m|p\.m|[A-Z])\.$", re.IGNORECASE)
 _QUESTION_END = re.compile(r"[?？][\s\"'”’)）!！]*$|[吗么呢][。.！!~～]*$")
 _QUESTION_START = re.compile(
     r"^(?:do|does|did|are|is|was|were|have|has|can|could|would|will|should|shall|may"
@@ -23,7 +21,9 @@ _QUESTION_START = re.compile(
     re.IGNORECASE,
 )
 _ASSISTANTS = frozenset(
-    "assistant model agent ai bot chatbot system tool function developer 助手 助理 ai助手 机器人 系统 工具".split()
+    local_words.listed(
+        "assistant model agent ai bot chatbot system tool function developer 助手 助理 ai助手 机器人 系统 工具"
+    )
 )
 
 

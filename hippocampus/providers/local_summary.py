@@ -20,7 +20,8 @@ _SENTENCES_MAX = 3
 _RANKED_MAX = 2_000
 
 _DECISION = re.compile(
-    r"\b(?:decid(?:e|ed|ing)|agreed?|settled on|going with|plan(?:ning)?|booked|signed|accepted|quit|moved|moving"
+    r"\b(?:decid(?:e|ed|ing)|agreed?|settled on|going with|plan(?:ning)?|booked|signed|accepted|quit|moved"
+    r"|moving"
     r"|started|finished|bought|won|got the|promise|deadline|never|always|allergic)\b"
     r"|决定|同意|打算|计划|准备|预订|订了|买了|开始|完成|搬|换|辞职|过敏|以后|不要",
     re.IGNORECASE,
@@ -28,7 +29,8 @@ _DECISION = re.compile(
 _FIRST_PERSON = re.compile(r"\b(?:I|I'm|I've|my|we|our)\b|我")
 _NAMED = re.compile(r"(?<=[a-z,;] )[A-Z][a-z]+|\d")
 _GREETING = re.compile(
-    r"^(?:hey|hi|hello|wow|thanks|thank you|yeah|bye|cool|nice|great|congrats|sounds|aww*)\b|^(?:你好|谢谢|好的|嗯)",
+    r"^(?:hey|hi|hello|wow|thanks|thank you|yeah|bye|cool|nice|great|congrats|sounds|aww*)\b"
+    r"|^(?:你好|谢谢|好的|嗯)",
     re.IGNORECASE,
 )
 
@@ -81,13 +83,11 @@ def _ranked(sentences: Sequence[Sentence]) -> list[tuple[float, Sentence]]:
 
 
 def _salience(sentence: Sentence, bag: set[str], frequency: Counter[str], total: int) -> float:
-    """Terms that come back in the slice, weighed down where they are everywhere; then signs of a statement."""
+    """Terms that come back in the slice, less where they are everywhere; then signs of a statement."""
     if not bag:
         return -1.0
     assistant = local_sentences.is_assistant(sentence.turn)
-    score = sum(
-        math.log1p(frequency[term] - 0.5) * math.log(1 + total / frequency[term]) for term in sorted(bag)
-    )
+    score = sum(math.log1p(frequency[term] - 0.5) * math.log(1 + total / frequency[term]) for term in sorted(bag))
     score /= math.sqrt(len(bag) + 3.0)
     score *= 1.4 if _DECISION.search(sentence.text) else 1.0
     score *= 1.3 if _FIRST_PERSON.search(sentence.text) else 1.0
@@ -136,25 +136,28 @@ def _cut(text: str, chars_max: int) -> str:
     end = chars_max - 1
     while end > 0 and _joined(text[end - 1], text[end]):
         end -= 1
-    return (text[:end] if end > chars_max // 3 else _cut_anywhere(text, chars_max - 1)).rstrip(
-        " ,;:，；：-"
-    ) + "…"
+    return (text[:end] if end > chars_max // 3 else _cut_anywhere(text, chars_max - 1)).rstrip(" ,;:，；：-") + "…"
 
 
 def _cut_anywhere(text: str, end: int) -> str:
     """For a word longer than the room: cut it, but not inside one written character."""
-    while end > 1 and _extends(text[end]):
+    while end > 1 and _one_character(text[end - 1], text[end]):
         end -= 1
     return text[:end]
 
 
 def _joined(left: str, right: str) -> bool:
     """Cutting between these two characters would cut a word or a written character."""
-    if _extends(right) or left == "\u200d":
+    if _one_character(left, right):
         return True
     if local_words.is_cjk(left) or local_words.is_cjk(right):
         return False
     return not (left.isspace() or right.isspace())
+
+
+def _one_character(left: str, right: str) -> bool:
+    """The two belong to one written character: a letter and its accent, the parts of a family emoji."""
+    return left == "\u200d" or _extends(right)
 
 
 def _extends(character: str) -> bool:
