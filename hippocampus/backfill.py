@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from operator import itemgetter
 from typing import TYPE_CHECKING
-from uuid import UUID
 
 from hippocampus.effects import check_vectors
-from hippocampus.records import Vector
 from pulse.sql import load_queries
 
 if TYPE_CHECKING:
@@ -15,10 +12,10 @@ if TYPE_CHECKING:
     from pulse.database import Pool
 
 _QUERIES = load_queries("hippocampus")
-_GIVE_VECTOR = {
-    "memories": _QUERIES["give_memory_vector"],
-    "facts": _QUERIES["give_fact_vector"],
-    "messages": _QUERIES["give_message_vector"],
+_GIVE_VECTORS = {
+    "memories": _QUERIES["give_memory_vectors"],
+    "facts": _QUERIES["give_fact_vectors"],
+    "messages": _QUERIES["give_message_vectors"],
 }
 
 
@@ -26,7 +23,8 @@ async def backfill_embeddings(pool: Pool, embedder: Embedder, *, limit: int = 10
     """Embed one batch of memories, facts and messages that have no vector; call it until it returns 0.
 
     One embedding call, during which no connection is held. A row whose text was changed, or that was given a vector,
-    meanwhile is left alone. Messages that fast_replay has not reached yet are left to it, as are blank ones.
+    meanwhile is left alone; one that somebody holds right now waits for a later batch. Messages that fast_replay has
+    not reached yet are left to it, as are blank ones.
 
     Returns:
         How many rows of the batch were looked at, at most `limit`; 0 where nothing is left.
@@ -44,12 +42,11 @@ async def backfill_embeddings(pool: Pool, embedder: Embedder, *, limit: int = 10
     vectors = await embedder.embed(texts, "document")
     check_vectors(vectors, texts, embedder.model)
     async with pool.acquire() as connection, connection.transaction():
-        for source, statement in _GIVE_VECTOR.items():
-            given: list[tuple[UUID, str, Vector, str]] = [
-                (row["id"], row["content"], vector, embedder.model)
+        for source, statement in _GIVE_VECTORS.items():
+            given = [
+                (row["id"], row["content"], vector)
                 for row, vector in zip(rows, vectors, strict=True)
                 if row["source"] == source
             ]
-            # By id, so that two runs at once lock rows in one order.
-            await connection.executemany(statement, sorted(given, key=itemgetter(0)))
+            await connection.execute(statement, given, embedder.model)
     return len(rows)

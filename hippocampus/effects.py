@@ -159,4 +159,10 @@ def _said_at(part: Slice, seqs: Sequence[int]) -> Any:
 
 
 def _value_text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    """A fact's value as it is searched: plain text where it is text, or a statement about somebody; JSON otherwise."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, dict) and isinstance(value.get("text"), str):
+        subject = value.get("subject", "user")
+        return value["text"] if subject == "user" else f"{subject} {value['text']}"
+    return json.dumps(value, ensure_ascii=False)

@@ -148,17 +148,29 @@ UNION ALL
  ORDER BY m.id LIMIT $1)
 LIMIT $1
 
--- name: give_memory_vector
--- id, content as it was embedded, vector, model
-UPDATE memories SET embedding = $3, embedding_model = $4 WHERE id = $1 AND content = $2 AND embedding IS NULL
-RETURNING id
+-- name: give_memory_vectors
+-- ids with the content that was embedded and its vector, model; rows that somebody holds are skipped, not waited for
+WITH given AS (
+    SELECT r.id, v.embedding FROM unnest($1::vector_input[]) AS v JOIN memories AS r ON r.id = v.id
+    WHERE r.content = v.content AND r.embedding IS NULL
+    FOR UPDATE OF r SKIP LOCKED
+)
+UPDATE memories AS r SET embedding = given.embedding, embedding_model = $2 FROM given WHERE r.id = given.id
 
--- name: give_fact_vector
--- id, content as it was embedded, vector, model
-UPDATE facts SET embedding = $3, embedding_model = $4 WHERE id = $1 AND content = $2 AND embedding IS NULL
-RETURNING id
+-- name: give_fact_vectors
+-- ids with the content that was embedded and its vector, model; rows that somebody holds are skipped, not waited for
+WITH given AS (
+    SELECT r.id, v.embedding FROM unnest($1::vector_input[]) AS v JOIN facts AS r ON r.id = v.id
+    WHERE r.content = v.content AND r.embedding IS NULL
+    FOR UPDATE OF r SKIP LOCKED
+)
+UPDATE facts AS r SET embedding = given.embedding, embedding_model = $2 FROM given WHERE r.id = given.id
 
--- name: give_message_vector
--- id, content as it was embedded, vector, model
-UPDATE messages SET embedding = $3, embedding_model = $4 WHERE id = $1 AND content = $2 AND embedding IS NULL
-RETURNING id
+-- name: give_message_vectors
+-- ids with the content that was embedded and its vector, model; rows that somebody holds are skipped, not waited for
+WITH given AS (
+    SELECT r.id, v.embedding FROM unnest($1::vector_input[]) AS v JOIN messages AS r ON r.id = v.id
+    WHERE r.content = v.content AND r.embedding IS NULL
+    FOR UPDATE OF r SKIP LOCKED
+)
+UPDATE messages AS r SET embedding = given.embedding, embedding_model = $2 FROM given WHERE r.id = given.id

@@ -54,12 +54,16 @@ async def claim_next(pool: asyncpg.Pool, queues: list[str] | None = None) -> Row
     return RowClaim(row["id"], worker_id, row["attempts"], row["task_name"], UUID(job_id) if job_id else None)
 
 
-async def work_off(pool: asyncpg.Pool, worker: MemoryConsolidationWorker) -> list[ConsolidationJob]:
+async def work_off(
+    pool: asyncpg.Pool, worker: MemoryConsolidationWorker, *, deleted_ok: bool = False
+) -> list[ConsolidationJob]:
     """Claim and run consolidation jobs, follow-ups too, until none waits."""
     done = []
     while claim := await claim_next(pool, ["fast_replay", "deep_reflection"]):
         assert claim.job_id is not None
         job = await worker.run(claim.job_id, claim)
+        if job is None and deleted_ok:
+            continue
         assert job is not None
         done.append(job)
     return done

@@ -126,3 +126,16 @@ async def test_two_runs_at_once_agree(pool: asyncpg.Pool) -> None:
     await talk_without_vectors(pool)
     await asyncio.gather(*(backfill_embeddings(pool, ScriptedEmbedder()) for _ in range(2)))
     assert await vectorless(pool) == (0, 0, 2)
+
+
+async def test_a_row_that_somebody_holds_is_not_waited_for(pool: asyncpg.Pool, conn: asyncpg.Connection) -> None:
+    """A job that holds a fact and wants a memory can't meet a backfill that waits for that fact."""
+    await talk_without_vectors(pool)
+    async with conn.transaction():
+        await conn.execute("SELECT FROM facts FOR UPDATE")
+        await asyncio.wait_for(backfill_embeddings(pool, ScriptedEmbedder()), timeout=10)
+        memories, facts, messages = await vectorless(pool)
+        assert (memories, messages) == (0, 2)
+        assert facts > 0
+    assert await backfill_embeddings(pool, ScriptedEmbedder()) == facts
+    assert await vectorless(pool) == (0, 0, 2)

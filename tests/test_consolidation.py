@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from uuid import UUID, uuid4
 
 import asyncpg
 import pytest
 
+from hippocampus.backfill import backfill_embeddings
 from hippocampus.consolidation_worker import MemoryConsolidationWorker, consolidate_thread
 from hippocampus.errors import (
     EmbeddingDimensionError,
@@ -22,12 +24,14 @@ from hippocampus.errors import (
 from hippocampus.providers.gemini import GeminiConnection, GeminiEmbedder, GeminiGenerator
 from hippocampus.providers.local import LocalEmbedder, LocalGenerator
 from hippocampus.records import ExtractedFact, ExtractedInsight, JobStatus, JobType
+from hippocampus.retention_manager import MemoryRetentionManager
 from hippocampus.slices import SLICE_TURNS_MAX
 from pulse import database
 from pulse.errors import SessionNotFoundError
 from pulse.events import Event, EventActions
 from pulse.session_service import OpenSessionService
 from tests.fake_gemini import FakeGemini
+from tests.lock_gates import until_one_waits_for_a_lock
 from tests.queue_claims import RowClaim, claim_next, work_off
 from tests.scripted_provider import Gate, ScriptedEmbedder, ScriptedGenerator
 
@@ -189,6 +193,19 @@ async def test_many_new_events_are_covered_exactly_once_and_a_second_run_writes_
     assert await counts(pool) == before
 
 
+async def test_a_full_consolidation_goes_on_until_both_watermarks_are_there(pool: asyncpg.Pool) -> None:
+    """What deep_reflection did before does not end a job that fast replay has not finished."""
+    thread_id = await talk(pool, *(said("user", "word " * 100) for _ in range(3)))
+    deep = MemoryConsolidationWorker(pool, ScriptedGenerator(), LocalEmbedder())
+    await deep.consolidate(thread_id, JobType.DEEP_REFLECTION, wait=False)
+    await work_off(pool, deep)
+    worker = MemoryConsolidationWorker(pool, ScriptedGenerator(), LocalEmbedder(), slice_tokens=100)
+    await worker.consolidate(thread_id, wait=False)
+    assert len(await work_off(pool, worker)) == 3
+    final = await counts(pool)
+    assert (final["fast"], final["deep"]) == (3, 3)
+
+
 async def test_a_slice_is_bounded_in_turns_and_holds_at_least_one_message(
     pool: asyncpg.Pool, local: MemoryConsolidationWorker
 ) -> None:
@@ -266,6 +283,24 @@ async def test_no_connection_is_held_while_a_model_thinks(dsn: str) -> None:
         await worker.consolidate(thread_id, wait=False)
         await work_off(pool, worker)
         assert seen == [1, 1, 1, 1]
+
+
+async def test_a_job_takes_a_handful_of_statements_however_much_was_learned(dsn: str) -> None:
+    """One reads the slice; within BEGIN and COMMIT: lock, store, and the claim's own three."""
+    async with await database.create_pool(dsn, min_size=1, max_size=1) as pool:
+        told = ([fact(f"k{n}", n) for n in range(20)], [insight(f"i{n}", "low") for n in range(20)])
+        worker = MemoryConsolidationWorker(pool, ScriptedGenerator(reflections=[told, told]), LocalEmbedder())
+        statements: list[str] = []
+        async with pool.acquire() as connection:
+            connection.add_query_logger(lambda record: statements.append(record.query))
+        # The first job teaches the connection the types.
+        for _ in range(2):
+            thread_id = await talk(pool, *(said("user", f"turn {n}") for n in range(20)))
+            claim = await claimed(pool, thread_id, JobType.DEEP_REFLECTION)
+            statements.clear()
+            await worker.run(claim.job_id, claim)
+        assert len(statements) == 1 + 1 + 2 + 3 + 1, statements
+        assert await pool.fetchval("SELECT count(*) FROM memories") == 40
 
 
 async def test_nobody_can_talk_a_fact_into_another_users_memory(
@@ -427,6 +462,52 @@ async def test_fast_and_deep_run_at_once_on_one_thread(pool: asyncpg.Pool, local
     assert await pool.fetchval("SELECT count(*) FROM consolidation_jobs WHERE status <> 'completed'") == 0
 
 
+async def test_append_consolidate_delete_and_clean_up_never_wait_in_a_circle(pool: asyncpg.Pool) -> None:
+    """One user's sessions are written, worked off, deleted and cleaned up at once; the server sees no deadlock."""
+    sessions = OpenSessionService(pool)
+    await pool.execute("UPDATE app_policies SET fast_events = 3, deep_tokens = 20, cleanup_threshold = 1")
+    worker = MemoryConsolidationWorker(pool, LocalGenerator(), LocalEmbedder())
+    writing = asyncio.Event()
+
+    async def write(name: str) -> None:
+        for turn in range(40):
+            try:
+                await sessions.append(
+                    APP, USER, name, [said("user", f"My name is Mei{turn % 3}. I like tea and {name}.")]
+                )
+            except SessionNotFoundError:
+                await sessions.create_session(APP, USER, session_id=name)
+            if turn % 9 == 8:
+                with contextlib.suppress(SessionNotFoundError):
+                    await sessions.delete_session(APP, USER, name)
+
+    async def until_written(work: Callable[[], Awaitable[object]]) -> None:
+        while not writing.is_set():
+            # Two deliveries of one slice: the later one is dropped, as a worker would.
+            with contextlib.suppress(WatermarkMovedError):
+                await work()
+            await asyncio.sleep(0)
+
+    async def clean() -> None:
+        await MemoryRetentionManager(pool).cleanup_low_value_memories(1.0, 0)
+
+    async def work() -> None:
+        await asyncio.gather(*(work_off(pool, worker, deleted_ok=True) for _ in range(2)))
+
+    async with asyncio.TaskGroup() as group:
+        writers = [group.create_task(write(f"s{n}")) for n in range(4)]
+        group.create_task(until_written(work))
+        group.create_task(until_written(clean))
+        group.create_task(until_written(lambda: backfill_embeddings(pool, LocalEmbedder())))
+        await asyncio.wait(writers)
+        writing.set()
+    await work()
+    assert await pool.fetchval("SELECT count(*) FROM procrastinate_jobs WHERE status IN ('todo', 'doing')") == 0
+    assert await pool.fetchval("SELECT count(*) FROM facts") > 0
+    await pool.execute("SELECT pg_stat_force_next_flush()")
+    assert await pool.fetchval("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()") == 0
+
+
 async def test_what_is_said_during_the_call_waits_for_the_next_job(pool: asyncpg.Pool) -> None:
     thread_id = await talk(pool, said("user", "first"), session_id="s")
     claim = await claimed(pool, thread_id, JobType.FAST_REPLAY)
@@ -459,8 +540,12 @@ async def test_a_failed_embedding_loses_no_text_and_asks_for_the_backfill_once(p
     assert [tuple(row) for row in waiting] == [("embedding", "embedding_backfill")]
 
 
-async def test_jobs_that_end_together_ask_for_one_backfill(pool: asyncpg.Pool) -> None:
-    await asyncio.gather(*(pool.execute("SELECT enqueue_embedding_backfill()") for _ in range(8)))
+async def test_jobs_that_end_together_ask_for_one_backfill(pool: asyncpg.Pool, conn: asyncpg.Connection) -> None:
+    async with conn.transaction():
+        await conn.execute("SELECT enqueue_embedding_backfill()")
+        asking = asyncio.create_task(pool.execute("SELECT enqueue_embedding_backfill()"))
+        await until_one_waits_for_a_lock(pool)
+    await asking
     assert await pool.fetchval("SELECT count(*) FROM procrastinate_jobs") == 1
 
 

@@ -16,11 +16,13 @@ from hippocampus.providers.local import LocalEmbedder
 from hippocampus.records import ExtractedFact, FactType
 from pulse.events import Event
 from pulse.session_service import OpenSessionService
+from tests.lock_gates import until_one_waits_for_a_lock
 from tests.queue_claims import work_off
 from tests.scripted_provider import ScriptedEmbedder, ScriptedGenerator
 
 APP, USER, KEY = "app", "mei", "home_city"
 DAY_1 = datetime(2026, 1, 1, 12, tzinfo=UTC)
+LOCK_FACT = "SELECT FROM facts WHERE key = $1 FOR UPDATE"
 DAY_2, DAY_3, DAY_4 = (DAY_1 + timedelta(days=n) for n in (1, 2, 3))
 
 
@@ -232,22 +234,34 @@ async def test_what_was_true_when_and_what_was_known_when(pool: asyncpg.Pool, se
     assert await held(DAY_4, DAY_4) == []
 
 
-async def test_two_threads_of_one_user_learn_the_same_keys_at_once(pool: asyncpg.Pool) -> None:
-    """Neither waits for the other for ever, and no version is lost, whatever order a model names the keys in."""
-    keys = [f"k{n}" for n in range(30)]
-    sessions = OpenSessionService(pool)
+async def test_jobs_of_one_user_take_the_same_keys_in_one_order(pool: asyncpg.Pool, conn: asyncpg.Connection) -> None:
+    """Another thread's job holds the first key and wants the next; the order in a model's reply does not matter."""
+    await learn(pool, fact("x", key="a"), fact("x", key="b"), at=DAY_1)
+    async with conn.transaction():
+        await conn.execute(LOCK_FACT, "a")
+        learning = asyncio.create_task(learn(pool, fact("y", key="b"), fact("y", key="a"), at=DAY_2))
+        await until_one_waits_for_a_lock(pool)
+        await conn.execute(LOCK_FACT, "b")
+    assert await learning == ["updated", "updated"]
 
-    async def consolidate(name: str, order: list[str]) -> None:
-        session = await sessions.create_session(APP, USER)
-        await sessions.append(APP, USER, session.id, [Event(author="user", content={"text": name})])
-        told = [fact(name, key=key) for key in order]
-        worker = MemoryConsolidationWorker(pool, ScriptedGenerator(reflections=[(told, [])]), ScriptedEmbedder())
-        await worker.consolidate(session.thread_id, "deep_reflection", wait=False)
-        await work_off(pool, worker)
 
-    await asyncio.gather(consolidate("one", keys), consolidate("two", keys[::-1]))
-    assert await pool.fetchval("SELECT count(*) FROM facts") == 30
-    assert await pool.fetchval("SELECT count(*) FROM fact_versions") == 30
+async def test_a_key_that_two_threads_learn_at_once_keeps_both_statements(
+    pool: asyncpg.Pool, conn: asyncpg.Connection
+) -> None:
+    """The row that another transaction is about to commit is waited for, and then counts."""
+    async with conn.transaction():
+        await conn.execute(
+            """INSERT INTO facts (app_name, user_id, fact_type, key, value, content, valid_from)
+               VALUES ($1, $2, 'profile', $3, to_jsonb('Lisbon'::text), 'home_city: Lisbon', $4)""",
+            APP,
+            USER,
+            KEY,
+            DAY_1,
+        )
+        learning = asyncio.create_task(learn(pool, fact("Porto", 1.0), at=DAY_2))
+        await until_one_waits_for_a_lock(pool)
+    assert await learning == ["updated"]
+    assert await versions(pool) == [("Lisbon", "superseded", DAY_1, DAY_2)]
 
 
 async def test_the_history_names_its_sources(pool: asyncpg.Pool, service: OpenMemoryService) -> None:
@@ -264,3 +278,36 @@ async def test_the_history_names_its_sources(pool: asyncpg.Pool, service: OpenMe
     assert all(isinstance(v.job_id, UUID) for v in history)
     assert {(v.source_seqs, v.model) for v in history} == {((1,), "scripted-1")}
     assert len({v.fact_id for v in history}) == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "content"),
+    [
+        ("Lisbon", "home_city: Lisbon"),
+        ({"subject": "user", "text": "lives in Lisbon"}, "home_city: lives in Lisbon"),
+        ({"subject": "Ann", "text": "lives in Lisbon"}, "home_city: Ann lives in Lisbon"),
+        (["茶", 2, True], 'home_city: ["茶", 2, true]'),
+        ({"a": "茶"}, 'home_city: {"a": "茶"}'),
+    ],
+)
+async def test_a_fact_is_searched_as_a_person_would_say_it(pool: asyncpg.Pool, value: Any, content: str) -> None:
+    embedder = ScriptedEmbedder()
+    await learn(pool, fact(value), at=DAY_1, embedder=embedder)
+    assert (await current(pool))["content"] == content
+    assert embedder.batches == [[content]]
+
+
+async def test_deleting_a_session_takes_its_facts_in_the_order_of_every_job(
+    pool: asyncpg.Pool, conn: asyncpg.Connection
+) -> None:
+    """A job of another thread holds the first key and wants the next: neither of the two waits for ever."""
+    await learn(pool, fact("x", key="b"), fact("x", key="c"), at=DAY_1, session_id="s")
+    await learn(pool, fact("x", key="a"), at=DAY_2, session_id="s")
+    async with conn.transaction():
+        await conn.execute(LOCK_FACT, "a")
+        deleting = asyncio.create_task(OpenSessionService(pool).delete_session(APP, USER, "s"))
+        await until_one_waits_for_a_lock(pool)
+        for key in ("b", "c"):
+            await conn.execute(LOCK_FACT, key)
+    await deleting
+    assert await pool.fetchval("SELECT count(*) FROM facts WHERE thread_id IS NULL") == 3

@@ -295,6 +295,8 @@ BEGIN
         SELECT procrastinate_job_id FROM consolidation_jobs WHERE thread_id = v_thread AND status = 'pending');
     -- In the order in which accesses lock them; the foreign key's own update has none.
     PERFORM FROM memories WHERE thread_id = v_thread ORDER BY id FOR UPDATE;
+    -- In the order in which the jobs of the user's other threads lock them.
+    PERFORM FROM facts WHERE thread_id = v_thread ORDER BY fact_type, key FOR NO KEY UPDATE;
     DELETE FROM threads WHERE id = v_thread;
     RETURN true;
 END

@@ -26,6 +26,13 @@ CREATE TYPE message_vector AS (
     embedding    vector(1536)
 );
 
+-- What the backfill gives to a row: a vector of the text that it held when it was read.
+CREATE TYPE vector_input AS (
+    id        uuid,
+    content   text,
+    embedding vector(1536)
+);
+
 -- Where a slice comes from and what drew on it; stands on every row that it leaves.
 CREATE TYPE slice_origin AS (
     job_id          uuid,
