@@ -151,7 +151,11 @@ async def measure(pool: database.Pool, name: str, queries: list[Query]) -> None:
     ratio = statistics.median(searched) / statistics.median(raw)
     line(f"{name}: search, top 10", searched, f"{ratio:.2f} of the raw exact scan")
     line(f"{name}: raw exact vector scan", raw)
-    line(f"{name}: vector part", near, f"recall@10 {hits / min(len(queries), 50):.3f}, {1000 / statistics.mean(near):.0f}/s")
+    line(
+        f"{name}: vector part",
+        near,
+        f"recall@10 {hits / min(len(queries), 50):.3f}, {1000 / statistics.mean(near):.0f}/s",
+    )
 
 
 async def exact(pool: database.Pool, query: Query) -> list[UUID]:
@@ -168,9 +172,7 @@ async def exact(pool: database.Pool, query: Query) -> list[UUID]:
 
 
 async def nearest(pool: database.Pool, query: Query) -> list[UUID]:
-    rows = await pool.fetch(
-        "SELECT id FROM nearest_memories($1, $2, $3, $4, 10)", APP, query.user, query.vector, MODEL
-    )
+    rows = await pool.fetch("SELECT id FROM nearest_memories($1, $2, $3, $4, 10)", APP, query.user, query.vector, MODEL)
     return [row["id"] for row in rows]
 
 

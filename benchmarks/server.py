@@ -67,4 +67,4 @@ def percentile(samples: Sequence[float], share: float) -> float:
 
 def row(what: str, figure: str, ratio: str = "", wanted: str = "") -> None:
     """Print one line of a benchmark's table."""
-    print(f"{what:<58} {figure:>18} {ratio:>10}  {wanted}")  # noqa: T201
+    print(f"{what:<58} {figure:>18} {ratio:>10}  {wanted}")

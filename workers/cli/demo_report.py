@@ -22,7 +22,7 @@ from hippocampus.search import EVERYTHING
 from workers import samples
 from workers.cli import context, facts, output, retention, search
 from workers.cli.facts import Turns
-from workers.cli.owners import QUERIES, Owner
+from workers.cli.owners import Owner
 from workers.conversations import ConversationFile
 from workers.ingest import Ingested
 
@@ -59,7 +59,9 @@ def write_intro(screen: Console, path: Path, read: ConversationFile, *, provider
     screen.print(Rule("Hippocampus", style="cyan"))
     users = {session.user_id for session in read.sessions}
     people = f" of {len(users)} users" if len(users) > 1 else ""
-    _field(screen, "file", f"{path} ({read.file_format}: {len(read.sessions)} sessions{people}, {read.event_count} events)")
+    _field(
+        screen, "file", f"{path} ({read.file_format}: {len(read.sessions)} sessions{people}, {read.event_count} events)"
+    )
     _field(screen, "model", provider)
     _field(screen, "database", database)
 
@@ -113,7 +115,11 @@ def _write_worked(screen: Console, worked: Worked) -> None:
     _title(screen, "Done")
     if done.events_new:
         known = f" ({done.events_known} more were there already)" if done.events_known else ""
-        _field(screen, "events", f"{done.events_new} appended to {done.sessions} sessions in {worked.append_seconds:.1f} s{known}")
+        _field(
+            screen,
+            "events",
+            f"{done.events_new} appended to {done.sessions} sessions in {worked.append_seconds:.1f} s{known}",
+        )
     else:
         _field(screen, "events", f"all {done.events_known} were there already, from an earlier run: nothing is doubled")
     failed = f", {worked.jobs_failed} failed" if worked.jobs_failed else ""

@@ -38,7 +38,9 @@ Turns = dict[tuple[UUID, int], SaidTurn]
 
 @click.command(epilog="Examples:  hippocampus facts --type preference;  hippocampus facts --history preference:tea")
 @owner_options
-@click.option("--type", "fact_type", type=click.Choice(["preference", "rule", "profile", "custom"]), help="Only of this type.")
+@click.option(
+    "--type", "fact_type", type=click.Choice(["preference", "rule", "profile", "custom"]), help="Only of this type."
+)
 @click.option("--history", metavar="KEY", help="Every statement about one key, the newest first.")
 @click.option("--limit", default=100, show_default=True, type=click.IntRange(1, 1000), help="How many at most.")
 @json_option
@@ -89,7 +91,9 @@ def _write_history(found: Sequence[Fact | FactVersion], turns: Turns) -> None:
         for each in found
         if isinstance(each, FactVersion)
     ]  # fmt: skip
-    output.write_table(("standing", "fact", "confidence", "from", "until", "said in"), rows, empty="Nothing is known yet.")
+    output.write_table(
+        ("standing", "fact", "confidence", "from", "until", "said in"), rows, empty="Nothing is known yet."
+    )
 
 
 async def read_turns(pool: Pool, facts: Sequence[Fact | FactVersion]) -> Turns:

@@ -47,9 +47,7 @@ def command(file: Path, app: str, user: str | None, finalize: bool, as_json: boo
         service = OpenSessionService(pool)
         try:
             with progress.bar("events", read.event_count, hidden=as_json) as advance:
-                done = await ingest(
-                    service, read, app_name=app, user_id=user, finalize=finalize, on_progress=advance
-                )
+                done = await ingest(service, read, app_name=app, user_id=user, finalize=finalize, on_progress=advance)
         finally:
             await service.close()
         processes = await pool.fetch(QUERIES["live_processes"], SEEN_SECONDS_MAX)

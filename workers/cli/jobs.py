@@ -10,7 +10,7 @@ import click
 
 from hippocampus import jobs
 from hippocampus.errors import HippocampusError, JobNotFoundError
-from hippocampus.records import ConsolidationJob, JobStatus, JobType
+from hippocampus.records import ConsolidationJob, JobStatus
 from workers.cli import databases, output
 from workers.cli.owners import QUERIES, json_option
 
@@ -62,9 +62,7 @@ def list_(
     wanted = JobStatus.FAILED if failed else JobStatus(status) if status else None
 
     async def work(_config: Settings, pool: Pool) -> tuple[list[ConsolidationJob], dict[UUID, str]]:
-        found = await jobs.list_jobs(
-            pool, app_name=app, user_id=user, session_id=session, status=wanted, limit=limit
-        )
+        found = await jobs.list_jobs(pool, app_name=app, user_id=user, session_id=session, status=wanted, limit=limit)
         rows = await pool.fetch(QUERIES["session_names"], [job.thread_id for job in found])
         return found, {row["id"]: row["session_id"] for row in rows}
 

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 @click.command(epilog="Example:  hippocampus memories --type summary")
 @owner_options
-@click.option("--type", "memory_type", type=click.Choice(["episodic", "semantic", "summary"]), help="Only of this type.")
+@click.option(
+    "--type", "memory_type", type=click.Choice(["episodic", "semantic", "summary"]), help="Only of this type."
+)
 @click.option("--session", help="Only those drawn from this session.")
 @click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000), help="How many at most.")
 @json_option

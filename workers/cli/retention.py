@@ -38,9 +38,7 @@ def command() -> None:
 @click.option("--min-age-days", type=float, help="In place of the policy's: younger memories stay.")
 @click.option("--limit", default=100, show_default=True, type=click.IntRange(1, 1000), help="How many to list.")
 @json_option
-def dry_run(
-    app: str | None, threshold: float | None, min_age_days: float | None, limit: int, as_json: bool
-) -> None:
+def dry_run(app: str | None, threshold: float | None, min_age_days: float | None, limit: int, as_json: bool) -> None:
     """Say which memories a clean-up would archive now, and why; and how many in the weeks to come."""
 
     async def work(_config: Settings, pool: Pool) -> tuple[MemoryStats, list[WeakMemory], list[Forecast]]:
@@ -54,7 +52,9 @@ def dry_run(
         output.write_json({"stats": stats, "would_archive": weak, "forecast": days})
         return
     screen = output.console()
-    screen.print(f"A clean-up now would archive {stats.cleaned_count} of {stats.total_memories} memories.", markup=False)
+    screen.print(
+        f"A clean-up now would archive {stats.cleaned_count} of {stats.total_memories} memories.", markup=False
+    )
     if weak:
         rows = [(each.score, each.threshold, each.memory_type, because(each), each.content) for each in weak]
         output.write_table(("strength", "threshold", "type", "because", "content"), rows, empty="")

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 @click.argument("query")
 @owner_options
 @click.option("--limit", default=10, show_default=True, type=click.IntRange(1, 1000), help="How many at most.")
-@click.option("--type", "memory_type", type=click.Choice(["episodic", "semantic", "summary"]), help="Only memories of it.")
+@click.option(
+    "--type", "memory_type", type=click.Choice(["episodic", "semantic", "summary"]), help="Only memories of it."
+)
 @click.option("--session", help="Only what was said in, or drawn from, this session.")
 @json_option
 def command(

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from workers.settings import Settings
 
 
-@click.group(invoke_without_command=True, epilog="Examples:  hippocampus sessions;  hippocampus sessions show mei-session-1")
+@click.group(
+    invoke_without_command=True, epilog="Examples:  hippocampus sessions;  hippocampus sessions show mei-session-1"
+)
 @click.pass_context
 def command(context: click.Context) -> None:
     """List sessions, or show one."""
@@ -65,7 +67,9 @@ def _line(session: Session, counts: Any) -> dict[str, Any]:
 @command.command("show", epilog="Example:  hippocampus sessions show mei-session-1 --events 5")
 @click.argument("session_id")
 @owner_options
-@click.option("--events", default=1000, show_default=True, type=click.IntRange(0), help="How many of the newest events.")
+@click.option(
+    "--events", default=1000, show_default=True, type=click.IntRange(0), help="How many of the newest events."
+)
 @json_option
 def show(session_id: str, app: str | None, user: str | None, events: int, as_json: bool) -> None:
     """Show a session: its state and its events."""
@@ -81,7 +85,9 @@ def show(session_id: str, app: str | None, user: str | None, events: int, as_jso
         output.write_json(session)
         return
     screen = output.console()
-    screen.print(f"{session.id}: app {session.app_name}, user {session.user_id}, version {session.version}", markup=False)
+    screen.print(
+        f"{session.id}: app {session.app_name}, user {session.user_id}, version {session.version}", markup=False
+    )
     if session.state:
         screen.print(f"state: {output.show(session.state)}", markup=False)
     rows = [

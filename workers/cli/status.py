@@ -33,10 +33,17 @@ def command(as_json: bool) -> None:
         markup=False,
     )
     missing = [role.name for role in ROLES if role.name not in {each["role"] for each in found["processes"]}]
-    screen.print(f"missing   {', '.join(missing)} (start them with `hippocampus up`)" if missing else "roles     all run")
+    screen.print(
+        f"missing   {', '.join(missing)} (start them with `hippocampus up`)" if missing else "roles     all run"
+    )
     if found["processes"]:
         rows = [
-            (each["role"], each["pid"], f"http://{each['host']}:{each['port']}/metrics", output.show_age(each["up_seconds"]))
+            (
+                each["role"],
+                each["pid"],
+                f"http://{each['host']}:{each['port']}/metrics",
+                output.show_age(each["up_seconds"]),
+            )
             for each in found["processes"]
         ]
         output.write_table(("role", "pid", "metrics", "up"), rows, empty="")

@@ -86,7 +86,7 @@ def _addresses(all_roles: running.Running, where: str) -> Text:
         ("Everything runs. Ctrl-C stops it.", ""),
         ("  API       ", all_roles.api_url),
         ("  its page  ", f"{all_roles.api_url}/docs"),
-        *((f"  metrics   ", f"{url}  ({role})") for role, url in all_roles.metrics_urls.items()),
+        *(("  metrics   ", f"{url}  ({role})") for role, url in all_roles.metrics_urls.items()),
         ("  database  ", where),
     ]
     text = Text()
