@@ -194,7 +194,7 @@ def _moment(number: int, message: Mapping[str, Any]) -> float | None:
         return datetime.fromtimestamp(float(given), UTC).timestamp()
     except (ValueError, TypeError, OverflowError, OSError):
         raise FileFormatError(
-            f"line {number}: {given!r} is no time; give seconds since 1970 or ISO 8601 such as 2025-03-01T09:30:00+08:00"
+            f"line {number}: {given!r} is no time: give seconds since 1970, or ISO 8601 as in 2025-03-01T09:30:00+08:00"
         ) from None
 
 

@@ -10,7 +10,7 @@ from workers.settings import SettingsError
 SAMPLE = "mei.json"
 #: What to ask of it: in English, in Chinese, in both.
 SAMPLE_QUERIES = ("Which days must stay free of meetings?", "外婆的膝盖怎么样了？", "Mei 最喜欢的 tea 是什么")
-SAMPLE_CONTEXT_QUERY = "What should we cook on Sunday, and what must not be in it?"
+SAMPLE_CONTEXT_QUERY = "Can we have a meeting on Friday, before 9, over coffee?"
 
 
 def sample_path() -> Path:
@@ -24,5 +24,6 @@ def sample_path() -> Path:
         if path.is_file():
             return path
     raise SettingsError(
-        f"The sample conversation {SAMPLE} is not in this installation: give a file of your own, as `hippocampus demo FILE`."
+        f"The sample conversation {SAMPLE} is not in this installation: name a file of your own, as in"
+        " `hippocampus demo chats.jsonl`."
     )

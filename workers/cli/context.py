@@ -46,7 +46,7 @@ def command(
         return
     click.echo(text)
     click.echo(err=True)
-    click.echo(account(window), err=True)
+    click.echo("\n".join(account(window)), err=True)
 
 
 async def assemble(
@@ -70,11 +70,10 @@ async def assemble(
         await embedder.close()
 
 
-def account(window: ContextWindow) -> str:
-    """Say what the budget was spent on."""
-    parts = [
-        f"{section.context_type} {section.used} ({section.items}{f', {section.left_out} left out' * bool(section.left_out)})"
-        for section in window.account
-        if section.used or section.left_out
-    ]
-    return f"{window.total_tokens} of {window.max_tokens} tokens ({window.budget_used:.0%}): " + ", ".join(parts)
+def account(window: ContextWindow) -> list[str]:
+    """Say what the budget was spent on, as lines."""
+    lines = [f"tokens   {window.total_tokens} of {window.max_tokens} ({window.budget_used:.0%})"]
+    for part in window.account:
+        left_out = f", {part.left_out} left out" if part.left_out else ""
+        lines.append(f"{part.context_type:<8} {part.used} (share {part.share}): {part.items} items{left_out}")
+    return lines

@@ -57,6 +57,11 @@ def opened(config: Settings, *, create: bool = False) -> Iterator[Settings]:
             server.stop()
 
 
+def name_of(config: Settings) -> str:
+    """Say which database the environment's settings mean, for people."""
+    return f"embedded PostgreSQL below {config.home}" if config.dsn is None else database.describe(config.dsn)
+
+
 async def migrated(config: Settings) -> list[str]:
     """Bring the database to this program's schema and return what was applied."""
     return await migrate.migrate(config.dsn or "", schema=config.schema_name)

@@ -12,15 +12,15 @@ import click
 from rich.console import Console
 
 from hippocampus.errors import HippocampusError
-from pulse.database import describe
 from pulse.session_service import OpenSessionService
 from workers import conversations, samples, settings
 from workers.cli import databases, demo_report, interrupts, output, progress, running
 from workers.cli.demo_report import Worked
 from workers.cli.owners import QUERIES, Owner
+from workers.cli.page import Page
 from workers.conversations import ConversationFile
 from workers.ingest import Ingested, ingest
-from workers.roles import ROLES, RoleFailedError
+from workers.roles import RoleFailedError
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -64,21 +64,21 @@ def command(file: Path | None) -> None:
     config = settings.load()
     path = file or samples.sample_path()
     read = conversations.read(path)
-    screen = output.console()
-    demo_report.write_intro(screen, path, read, provider=_provider(config), database=_database(config))
+    page = Page(output.console())
+    demo_report.write_intro(page, config, path, read)
     asked = interrupts.Interrupts()
     try:
         with databases.opened(config, create=True) as ready:
-            asyncio.run(_demo(screen, ready, read, asked, is_sample=file is None))
+            asyncio.run(_demo(page, ready, read, asked, is_sample=file is None))
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
     except RoleFailedError as error:
         raise settings.SettingsError(str(error)) from error
-    demo_report.write_farewell(screen, config)
+    demo_report.write_farewell(page, config)
 
 
 async def _demo(
-    screen: Console, config: Settings, read: ConversationFile, asked: interrupts.Interrupts, *, is_sample: bool
+    page: Page, config: Settings, read: ConversationFile, asked: interrupts.Interrupts, *, is_sample: bool
 ) -> None:
     with asked.cancelling():
         await databases.migrated(config)
@@ -88,15 +88,16 @@ async def _demo(
                 config,
                 pool,
                 free_port=True,
-                on_change=lambda role, change: screen.print(f"{role}: {change}", style="yellow"),
+                on_change=lambda role, change: page.note(f"{role}: {change}", style="yellow"),
             ) as all_roles,
         ):
             asked.on_second = all_roles.supervisor.kill
-            screen.print(f"{len(ROLES)} roles run: {', '.join(role.name for role in ROLES)}.", style="dim")
-            worked = await _work(screen, pool, read)
+            page.field("roles", f"{', '.join(all_roles.supervisor.pids)}: all run")
+            worked = await _work(page.screen, pool, read)
+            demo_report.write_worked(page, worked)
             owner = Owner(APP, read.sessions[0].user_id)
-            await demo_report.write(screen, config, pool, owner, read, worked, is_sample=is_sample)
-            demo_report.write_places(screen, all_roles)
+            await demo_report.write(page, config, pool, read, owner, is_sample=is_sample)
+            demo_report.write_places(page, all_roles)
             _raise_failures(worked)
 
 
@@ -166,13 +167,14 @@ async def _wait(pool: Pool, since: datetime, bars: Progress, task: TaskID) -> _C
             before, moved_at = counts, time.monotonic()
         elif time.monotonic() - moved_at > STALL_SECONDS:
             raise DemoFailedError(
-                f"{counts.waiting} jobs still wait after {STALL_SECONDS:.0f} s without one ending: see `hippocampus jobs`."
+                f"{counts.waiting} jobs wait, and none has ended for {STALL_SECONDS:.0f} s: see `hippocampus jobs`."
             )
         await asyncio.sleep(POLL_SECONDS)
 
 
 async def _count(pool: Pool, since: datetime) -> _Counts:
-    return _Counts(**await pool.fetchrow(QUERIES["job_counts"], APP, None, since) or {})
+    (row,) = await pool.fetch(QUERIES["job_counts"], APP, None, since)
+    return _Counts(**row)
 
 
 def _show(bars: Progress, task: TaskID, counts: _Counts) -> None:
@@ -185,13 +187,3 @@ def _raise_failures(worked: Worked) -> None:
             f"{worked.jobs_failed} jobs failed: {worked.error}. See `hippocampus jobs --failed`; after mending the"
             " cause, `hippocampus jobs retry ID`."
         )
-
-
-def _provider(config: Settings) -> str:
-    if config.active_provider == "local":
-        return "local (no key is set: patterns and word vectors, offline)"
-    return f"Gemini ({config.generation_model}, {config.embedding_model})"
-
-
-def _database(config: Settings) -> str:
-    return f"embedded PostgreSQL below {config.home}" if config.dsn is None else describe(config.dsn)

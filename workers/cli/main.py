@@ -18,7 +18,6 @@ import click
 from hippocampus.errors import HippocampusError
 from pulse.errors import DatabaseUnreachableError, PulseError, SchemaError
 from workers import logs
-from workers.metrics_server import NoFreePortError
 from workers.pg_binaries import EmbeddedServerError
 from workers.pools import UnknownPoolError
 from workers.settings import SettingsError
@@ -54,7 +53,6 @@ _CONFIGURATION_ERRORS = (
     EmbeddedServerError,
     DatabaseUnreachableError,
     SchemaError,
-    NoFreePortError,
 )
 
 

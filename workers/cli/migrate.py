@@ -6,7 +6,6 @@ import asyncio
 
 import click
 
-from pulse.database import describe
 from workers import settings
 from workers.cli import databases, output
 from workers.cli.owners import json_option
@@ -19,7 +18,7 @@ def command(as_json: bool) -> None:
     config = settings.load()
     with databases.opened(config, create=True) as ready:
         applied = asyncio.run(databases.migrated(ready))
-    where = f"the embedded PostgreSQL below {config.home}" if config.dsn is None else describe(config.dsn)
+    where = databases.name_of(config)
     if as_json:
         output.write_json({"database": where, "schema": config.schema_name, "applied": applied})
         return

@@ -13,6 +13,13 @@ JOIN messages AS m ON m.thread_id = w.thread_id AND m.sequence_num = w.sequence_
 JOIN threads AS t ON t.id = m.thread_id
 ORDER BY m.occurred_at, m.sequence_num
 
+-- name: changed_facts
+-- app, user, limit: facts that replaced another value, the latest change first
+SELECT v.value AS before, v.valid_until, f.value AS now
+FROM fact_versions AS v JOIN facts AS f ON f.id = v.fact_id
+WHERE v.app_name = $1 AND v.user_id = $2 AND v.outcome = 'superseded' AND v.value <> f.value
+ORDER BY v.valid_until DESC NULLS LAST, v.fact_id LIMIT $3
+
 -- name: session_names
 -- threads
 SELECT id, session_id FROM threads WHERE id = ANY ($1::uuid[])

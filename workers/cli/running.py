@@ -6,7 +6,7 @@ import contextlib
 import socket
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import httpx
 
@@ -82,11 +82,11 @@ async def running(
         yield Running(supervisor, api_url, metrics)
 
 
-async def _processes(pool: Pool) -> list[dict[str, object]]:
+async def _processes(pool: Pool) -> list[dict[str, Any]]:
     return [dict(row) for row in await pool.fetch(QUERIES["live_processes"], SEEN_SECONDS_MAX)]
 
 
-def _metrics_url(row: dict[str, object]) -> str:
+def _metrics_url(row: dict[str, Any]) -> str:
     return f"http://{row['host']}:{row['port']}/metrics"
 
 

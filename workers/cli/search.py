@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -14,6 +15,8 @@ from workers.embedders import make_embedder
 if TYPE_CHECKING:
     from pulse.database import Pool
     from workers.settings import Settings
+
+TERMS_SHOWN_MAX = 6
 
 
 @click.command(epilog="Example:  hippocampus search 'where does she live' --limit 3")
@@ -71,15 +74,22 @@ def kind_of(hit: SearchMemoryResult) -> str:
 
 
 def why(scores: MatchScores) -> str:
-    """Say in a few words why a row matched, what weighs most first."""
+    """Say in a few words why a row matched."""
     reasons = []
-    if scores.matched_terms:
-        place = f", text rank {scores.text_rank}" if scores.text_rank else ""
-        reasons.append(f"words {', '.join(scores.matched_terms[:6])}{place}")
+    terms = whole_terms(scores.matched_terms)
+    if terms:
+        reasons.append(f"words {', '.join(terms[:TERMS_SHOWN_MAX])} (text rank {scores.text_rank})")
     if scores.similarity is not None and scores.vector_rank is not None:
-        reasons.append(f"similarity {scores.similarity:.2f}, vector rank {scores.vector_rank}")
-    if not scores.matched_terms and scores.context_bm25 > 0:
+        reasons.append(f"similarity {scores.similarity:.2f} (vector rank {scores.vector_rank})")
+    if not terms and scores.context_bm25 > 0:
         reasons.append("words of the turns around it")
     if scores.author_match:
         reasons.append("said by who is asked about")
-    return "; ".join(reasons) or "recent"
+    return ", ".join(reasons) or "recent"
+
+
+def whole_terms(terms: Sequence[str]) -> list[str]:
+    """Return the terms that say most: no signs, no part of a longer one, no single characters beside words."""
+    words = [term for term in terms if any(character.isalnum() for character in term)]
+    words = [term for term in words if len(term) > 1] or words
+    return [term for term in words if not any(term != other and term in other for other in words)]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pulse.database import describe
+from workers import settings
 from workers.claims import QUERIES as QUEUE_QUERIES
 from workers.cli import databases, output
 from workers.cli.owners import QUERIES, json_option
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @json_option
 def command(as_json: bool) -> None:
     """Show which roles run, what waits in the queues and for how long, and what failed."""
-    found = databases.run(read)
+    found = {"database": databases.name_of(settings.load()), **databases.run(read)}
     if as_json:
         output.write_json(found)
         return
@@ -37,7 +37,7 @@ def command(as_json: bool) -> None:
         f"missing   {', '.join(missing)} (start them with `hippocampus up`)" if missing else "roles     all run"
     )
     if found["processes"]:
-        rows = [
+        processes = [
             (
                 each["role"],
                 each["pid"],
@@ -46,7 +46,7 @@ def command(as_json: bool) -> None:
             )
             for each in found["processes"]
         ]
-        output.write_table(("role", "pid", "metrics", "up"), rows, empty="")
+        output.write_table(("role", "pid", "metrics", "up"), processes, empty="")
     rows = [
         (each["queue"], each["waiting"], each["running"], each["failed"], output.show_age(each["oldest_seconds"]))
         for each in found["queues"]
@@ -54,7 +54,7 @@ def command(as_json: bool) -> None:
     output.write_table(("queue", "waiting", "running", "failed", "oldest"), rows, empty="The queues are empty.")
 
 
-async def read(config: Settings, pool: Pool) -> dict[str, Any]:
+async def read(_config: Settings, pool: Pool) -> dict[str, Any]:
     """Read everything that the command shows."""
     totals = await pool.fetchrow(QUERIES["totals"])
     depths = await pool.fetch(QUEUE_QUERIES["queue_depths"])
@@ -63,7 +63,6 @@ async def read(config: Settings, pool: Pool) -> dict[str, Any]:
     for row in depths:
         by_queue.setdefault(row["queue_name"], {})[row["status"]] = row["jobs"]
     return {
-        "database": describe(config.dsn or ""),
         "totals": dict(totals or {}),
         "processes": [dict(row) for row in await pool.fetch(QUERIES["live_processes"], SEEN_SECONDS_MAX)],
         "queues": [

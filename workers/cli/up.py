@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import click
 from rich.text import Text
 
-from pulse.database import describe
 from workers import settings
 from workers.cli import databases, interrupts, output, running
 from workers.roles import ROLES, RoleFailedError
@@ -36,7 +35,7 @@ def command() -> None:
     asked = interrupts.Interrupts()
     try:
         with databases.opened(config, create=True) as ready:
-            asyncio.run(_stay(screen, ready, _where(config), asked))
+            asyncio.run(_stay(screen, ready, databases.name_of(config), asked))
     except asyncio.CancelledError:
         pass  # The regular end.
     except RoleFailedError as error:
@@ -95,7 +94,3 @@ def _addresses(all_roles: running.Running, where: str) -> Text:
         text.append(f"{value}\n")
     text.rstrip()
     return text
-
-
-def _where(config: Settings) -> str:
-    return f"embedded PostgreSQL below {config.home}" if config.dsn is None else describe(config.dsn)
