@@ -178,7 +178,7 @@ async def _count(pool: Pool, since: datetime) -> _Counts:
 
 
 def _show(bars: Progress, task: TaskID, counts: _Counts) -> None:
-    bars.update(task, completed=counts.ended, total=(counts.ended + counts.waiting) or None)
+    bars.update(task, completed=counts.ended, total=counts.ended + counts.waiting)
 
 
 def _raise_failures(worked: Worked) -> None:
