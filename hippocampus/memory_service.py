@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 from uuid import UUID
 
 from hippocampus import jobs
+from hippocampus.context_assembler import ContextAssembler, ContextWindow
 from hippocampus.errors import UnknownJobTypeError
 from hippocampus.records import (
     ConsolidationJob,
@@ -71,6 +72,7 @@ class OpenMemoryService:
         self._pool = pool
         self._queries = load_queries("hippocampus")
         self._search = MemorySearch(pool, embedder)
+        self._assembler = ContextAssembler(pool, embedder)
         self._max_search_results = max_search_results
 
     async def add_session_to_memory(
@@ -130,6 +132,21 @@ class OpenMemoryService:
             narrow=SearchFilter(
                 memory_types=None if memory_type is None else (memory_type,), min_relevance=min_relevance
             ),
+        )
+
+    async def get_context_window(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        session_id: str | None,
+        query: str,
+        system_prompt: str | None = None,
+        max_tokens: int = 8000,
+    ) -> ContextWindow:
+        """Pack what a session's next turn needs into a budget; see `hippocampus.context_assembler`."""
+        return await self._assembler.assemble(
+            user_id, app_name, session_id, query, system_prompt=system_prompt, max_tokens=max_tokens
         )
 
     async def cleanup_memories(self, threshold: float | None = None, min_age_days: float | None = None) -> MemoryStats:

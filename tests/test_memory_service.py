@@ -77,6 +77,24 @@ async def test_waiting_gives_the_result(
     assert (await service.search_memory(app_name="app", user_id="tom", query="name Mei")).memories == ()
 
 
+async def test_a_context_window_holds_what_was_learned_within_its_budget(
+    pool: asyncpg.Pool, service: OpenMemoryService, worker: MemoryConsolidationWorker
+) -> None:
+    await talk(pool, "s", "My name is Mei.", "I live in Lisbon.")
+    await service.add_session_to_memory("app", "mei", "s")
+    await work_off(pool, worker)
+    window = await service.get_context_window(
+        app_name="app",
+        user_id="mei",
+        session_id="s",
+        query="Where do I live?",
+        system_prompt="Be kind.",
+        max_tokens=500,
+    )
+    assert {item.context_type for item in window.items} >= {"system", "fact", "history"}
+    assert window.total_tokens <= 500
+
+
 async def test_an_unknown_type_or_anothers_session_changes_nothing(
     pool: asyncpg.Pool, service: OpenMemoryService
 ) -> None:

@@ -1,0 +1,178 @@
+"""The budget of a context window holds for the written text, whatever the candidates."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import asyncpg
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hippocampus.context_window import (
+    CONTEXT_TYPES,
+    CUT_MARK,
+    HEADERS,
+    ContextItem,
+    ContextType,
+    ContextWindow,
+    format_items,
+    pack,
+)
+from hippocampus.errors import ContextBudgetError
+from hippocampus.tokens import estimate_tokens
+
+RATIOS: dict[ContextType, float] = {"system": 0.1, "memory": 0.3, "history": 0.4, "fact": 0.2}
+
+SCRIPTS = st.sampled_from(["word and ", "记忆与会话，", "ตัวอย่าง", "🍵🚀", "def f(x):\n    return x\n", "й", " ", "a"])
+TEXTS = st.builds(lambda piece, times, tail: piece * times + tail, SCRIPTS, st.integers(0, 60), st.text(max_size=20))
+
+
+def words(text: str) -> int:
+    """A counter by words, which is not additive over joined pieces."""
+    return len(text.split())
+
+
+def clumsy(text: str) -> int:
+    """A counter that charges more for a whole than for its pieces."""
+    return estimate_tokens(text) + (len(text) // 50) ** 2 // 8
+
+
+def items(kind: ContextType, texts: list[str]) -> list[ContextItem]:
+    return [
+        ContextItem(context_type=kind, content=text, metadata={"thread_id": "t", "from_seq": len(texts) - place})
+        for place, text in enumerate(texts)
+    ]
+
+
+def packed(memories: list[str], facts: list[str], turns: list[str], budget: int, **options: object) -> ContextWindow:
+    candidates: dict[ContextType, list[ContextItem]] = {
+        "memory": [replace(item, metadata={}) for item in items("memory", memories)],
+        "fact": items("fact", facts),
+        "history": items("history", turns),
+    }
+    return pack(candidates, max_tokens=budget, ratios=RATIOS, **options)  # type: ignore[arg-type]
+
+
+@settings(max_examples=600, deadline=None)
+@given(
+    memories=st.lists(TEXTS, max_size=8),
+    facts=st.lists(TEXTS, max_size=8),
+    turns=st.lists(TEXTS, max_size=12),
+    system=st.one_of(st.none(), TEXTS),
+    budget=st.integers(1, 700),
+    language=st.sampled_from(["zh", "en"]),
+    counter=st.sampled_from([estimate_tokens, len, words, clumsy]),
+    shares=st.tuples(st.integers(0, 4), st.integers(0, 4), st.integers(0, 4), st.integers(0, 4)),
+)
+def test_no_window_is_over_its_budget(memories, facts, turns, system, budget, language, counter, shares) -> None:
+    """Headers, bullets and blank lines included, for any counter; and the account adds up to no less than the text."""
+    total = max(sum(shares), 1)
+    ratios = dict(zip(("system", "memory", "history", "fact"), (share / total for share in shares), strict=True))
+    candidates = {"memory": items("memory", memories), "fact": items("fact", facts), "history": items("history", turns)}
+    try:
+        window = pack(
+            candidates,  # type: ignore[arg-type]
+            max_tokens=budget,
+            ratios=ratios,  # type: ignore[arg-type]
+            system_prompt=system,
+            language=language,
+            counter=counter,
+        )
+    except ContextBudgetError:
+        assert system
+        assert counter(system) > budget
+        return
+    text = format_items(window.items, language)
+    assert counter(text) == window.total_tokens <= budget
+    assert window.budget_used == pytest.approx(window.total_tokens / budget)
+    assert not system or text.startswith(system)
+    if counter is estimate_tokens:
+        assert window.total_tokens <= sum(section.used for section in window.account) <= budget
+    kept = [item for item in window.items if item.context_type == "history"]
+    for item, turn in zip(reversed(kept), turns, strict=False):
+        assert item.content == turn or (
+            item.metadata.get("truncated") and turn.startswith(item.content.removesuffix(CUT_MARK))
+        ), "the history is the newest turns without a gap"
+    assert [item.context_type for item in window.items] == sorted(
+        (item.context_type for item in window.items), key=CONTEXT_TYPES.index
+    )
+
+
+def test_the_newest_turn_stays_when_older_ones_do_not_fit() -> None:
+    window = packed([], [], ["newest", *["older turn " * 20] * 10], 100)
+    history = [item.content for item in window.items]
+    assert history[-1] == "newest"
+    assert window.account[-1].left_out > 0
+
+
+def test_the_newest_turn_is_cut_and_says_so_when_it_is_over_the_whole_budget() -> None:
+    window = packed(["a memory"], [], ["word " * 1000, "older"], 100)
+    (turn,) = [item for item in window.items if item.context_type == "history"]
+    assert turn.metadata["truncated"] is True
+    assert turn.content.endswith(CUT_MARK)
+    assert window.total_tokens > 80
+
+
+def test_an_item_that_is_too_big_is_skipped_and_the_next_is_taken() -> None:
+    window = packed(["big " * 2000, "small memory"], ["huge " * 2000, "small fact"], [], 200)
+    assert {item.content for item in window.items} == {"small memory", "small fact"}
+    assert [section.left_out for section in window.account] == [0, 1, 1, 0]
+
+
+@pytest.mark.parametrize("kind", ["memory", "fact", "history"])
+def test_what_others_leave_unspent_flows_to_whoever_needs_it(kind: ContextType) -> None:
+    """One kind of candidates alone fills the window far beyond its share."""
+    texts = [f"{place} {'text ' * 10}" for place in range(100)]
+    by_kind = {"memory": [], "fact": [], "history": [], kind: texts}
+    window = packed(by_kind["memory"], by_kind["fact"], by_kind["history"], 1000)
+    assert window.total_tokens > 950
+
+
+def test_each_section_keeps_its_share_against_greedy_ones() -> None:
+    texts = [f"{place} {'text ' * 10}" for place in range(100)]
+    window = packed([f"m{t}" for t in texts], [f"f{t}" for t in texts], [f"h{t}" for t in texts], 2000)
+    used = {section.context_type: section.used for section in window.account}
+    for kind in ("memory", "fact", "history"):
+        assert used[kind] >= 2000 * RATIOS[kind] - 30
+
+
+def test_a_system_prompt_over_its_share_takes_from_the_others_and_over_the_budget_is_an_error() -> None:
+    prompt = "rule " * 60
+    window = packed(["memory"], ["fact"], ["turn"], 100, system_prompt=prompt)
+    assert window.items[0].content == prompt
+    with pytest.raises(ContextBudgetError, match="system prompt"):
+        packed([], [], [], 50, system_prompt=prompt)
+
+
+def test_what_the_history_shows_is_not_paid_for_twice() -> None:
+    turns = items("history", ["third", "second", "first"])  # numbers 3, 2, 1
+    drawn = ContextItem(context_type="memory", content="a summary", metadata={"thread_id": "t", "from_seq": 2})
+    elsewhere = ContextItem(context_type="memory", content="another", metadata={"thread_id": "u", "from_seq": 2})
+    same = ContextItem(context_type="fact", content="another")
+    window = pack({"history": turns, "memory": [drawn, elsewhere], "fact": [same]}, max_tokens=500, ratios=RATIOS)
+    assert [item.content for item in window.items] == ["another", "first", "second", "third"]
+
+
+def test_the_text_has_its_sections_in_order_under_headers_of_the_language() -> None:
+    for language, headers in HEADERS.items():
+        window = packed(["m1", "m2"], ["f1"], ["new", "old"], 500, system_prompt="S", language=language)
+        assert format_items(window.items, window.language) == (
+            f"S\n\n{headers['fact']}\n- f1\n\n{headers['memory']}\n- m1\n- m2\n\n{headers['history']}\nold\nnew"
+        )
+
+
+async def test_the_default_counter_equals_the_databases(conn: asyncpg.Connection) -> None:
+    for text in [
+        "",
+        "a",
+        "word " * 7,
+        "记忆",
+        "记 and 忆!",
+        "🍵🚀",
+        "naïve café",
+        "\n\n## 用户偏好",
+        "й" * 5,
+        "ตัวอย่าง",
+    ]:
+        assert await conn.fetchval("SELECT estimate_tokens($1)", text) == estimate_tokens(text), text

@@ -1,0 +1,159 @@
+"""Search stays within one user of one app, finds all of it, and uses its indexes when a scope is giant."""
+
+from __future__ import annotations
+
+import asyncpg
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from memory_rows import WordEmbedder, add_fact, add_memory, say, vector_of
+
+from hippocampus.search import MemorySearch, SearchFilter
+
+SCOPES = [(app, user) for app in ("app", "App", "app2") for user in ("mei", "mei ", "Mei", "tom%", "' OR true --")]
+
+GIANT = 5600
+
+
+@pytest.fixture
+def search(pool: asyncpg.Pool) -> MemorySearch:
+    return MemorySearch(pool, WordEmbedder())
+
+
+async def test_a_user_with_one_percent_of_the_rows_gets_ten_of_ten(
+    search: MemorySearch, conn: asyncpg.Connection
+) -> None:
+    """Rows of another user that are nearer do not push this user's out of the answer."""
+    rows = [("big", f"tea tea tea {n}", vector_of(f"tea tea tea {n}")) for n in range(990)]
+    rows += [("small", f"tea and biscuits {n}", vector_of(f"tea and biscuits {n}")) for n in range(10)]
+    await conn.copy_records_to_table(
+        "memories",
+        records=[("app", user, text, vector, "words-1") for user, text, vector in rows],
+        columns=["app_name", "user_id", "content", "embedding", "embedding_model"],
+    )
+    await conn.execute("ANALYZE memories")
+    found = await search.search(app_name="app", user_id="small", query="tea", record_access=False)
+    assert len(found.memories) == 10
+    assert found.total_count == 10
+    near = await conn.fetch("SELECT id FROM nearest_memories('app', 'small', $1, 'words-1', 10)", vector_of("tea"))
+    assert len(near) == 10
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    scope=st.sampled_from([*SCOPES, ("app", "nobody"), ("%", "%"), ("app", "")]),
+    query=st.one_of(st.sampled_from(["tea", "secret tea", "茶", "mei"]), st.text(min_size=1).filter(str.strip)),
+    messages=st.sampled_from(["recent", "all"]),
+    embedded=st.booleans(),
+)
+async def test_no_query_ever_returns_another_scopes_row(
+    filled: None, pool: asyncpg.Pool, scope: tuple[str, str], query: str, messages: str, embedded: bool
+) -> None:
+    """Whatever is asked, each returned row belongs to the asking app and user."""
+    app, user = scope
+    search = MemorySearch(pool, WordEmbedder() if embedded else None)
+    if not query.replace("\0", " ").strip():
+        return
+    found = await search.search(
+        app_name=app,
+        user_id=user,
+        query=query,
+        limit=100,
+        narrow=SearchFilter(messages=messages),  # type: ignore[arg-type]
+        record_access=False,
+    )
+    owner = f"owned by {SCOPES.index(scope)}." if scope in SCOPES else "nobody"
+    assert all(owner in result.content for result in found.memories)
+    if scope in SCOPES and query == "secret tea":
+        assert {result.source for result in found.memories} == {"memory", "fact", "message"}
+
+
+@pytest.fixture
+async def filled(pool: asyncpg.Pool, conn: asyncpg.Connection) -> None:
+    for place, (app, user) in enumerate(SCOPES):
+        text = f"secret tea 茶 owned by {place}."
+        await add_memory(conn, user, text, app=app)
+        await add_fact(conn, user, "secret", f"tea 茶 owned by {place}.", app=app)
+        await say(pool, user, "s", text, "and milk, owned by " + f"{place}.", app=app)
+
+
+@pytest.fixture
+async def giant(conn: asyncpg.Connection) -> None:
+    """A scope over the bound of exact scoring, beside a few rows of others."""
+    await conn.execute(
+        """INSERT INTO memories (app_name, user_id, content, metadata, occurred_at, created_at)
+           SELECT 'app', 'giant',
+                  'common words about number' || n % 40 || CASE WHEN n % 1000 = 7 THEN ' zanzibar' ELSE '' END,
+                  jsonb_build_object('n', n), now() - n * interval '1 minute', now() - n * interval '1 minute'
+           FROM generate_series(1, $1) AS n""",
+        GIANT,
+    )
+    await conn.execute(
+        """UPDATE memories SET embedding = $1, embedding_model = 'words-1'
+           WHERE (metadata ->> 'n')::integer % 500 = 3""",
+        vector_of("near to this"),
+    )
+    await add_memory(conn, "other", "zanzibar near to this")
+    await conn.execute("VACUUM ANALYZE memories")
+
+
+async def test_a_giant_scope_finds_its_rare_words_and_its_nearest_vectors(giant: None, search: MemorySearch) -> None:
+    found = await search.search(app_name="app", user_id="giant", query="zanzibar common words", record_access=False)
+    top = [result for result in found.memories if "zanzibar" in result.content]
+    assert found.memories[: len(top)] == tuple(top)
+    assert len(top) == 6
+    near = await search.search(app_name="app", user_id="giant", query="near to this", record_access=False)
+    assert {result.metadata["n"] % 500 for result in near.memories} == {3}
+
+
+async def test_a_giant_scope_is_filtered_before_it_is_bounded(giant: None, search: MemorySearch) -> None:
+    """The one row that passes a filter is found, however many others there are."""
+    found = await search.search(
+        app_name="app",
+        user_id="giant",
+        query="common words",
+        narrow=SearchFilter(metadata={"n": 4321}),
+        record_access=False,
+    )
+    assert [result.metadata["n"] for result in found.memories] == [4321]
+
+
+async def test_common_words_alone_are_answered_in_a_giant_scope(giant: None, search: MemorySearch) -> None:
+    found = await search.search(app_name="app", user_id="giant", query="common words", record_access=False)
+    assert len(found.memories) == 10
+
+
+async def test_document_frequencies_of_a_giant_scope_are_those_of_the_scope(
+    giant: None, search: MemorySearch, conn: asyncpg.Connection
+) -> None:
+    seen = await conn.fetchval(
+        """SELECT (memory_candidates('app', 'giant', '{zanzibar,common}', NULL, NULL, NULL, NULL, NULL, NULL)).seen"""
+    )
+    assert seen == [6, GIANT]
+
+
+async def test_a_giant_scope_is_searched_by_its_indexes(giant: None, conn: asyncpg.Connection) -> None:
+    """Words come from the GIN index, nearest vectors from the vectors' index."""
+    scans = await scans_of(
+        conn, "SELECT id FROM search_memory('app', 'giant', 'zanzibar near', $1, 'words-1')", vector_of("zanzibar near")
+    )
+    assert scans["memories_search_idx"] > 0
+    assert scans["memories_embedding_idx"] > 0
+
+
+async def test_a_small_scope_in_a_big_table_is_found_by_its_scope(giant: None, conn: asyncpg.Connection) -> None:
+    """A user with one row pays for one row: nothing is scanned from end to end."""
+    scans = await scans_of(conn, "SELECT id FROM search_memory('app', 'other', 'zanzibar')")
+    assert scans["memories"] == 0
+    assert scans["memories_scope_idx"] > 0
+
+
+async def scans_of(conn: asyncpg.Connection, query: str, *arguments: object) -> dict[str, int]:
+    """How often a query scans the memories from end to end, and each of their indexes."""
+    counts = """SELECT relname, pg_stat_get_xact_numscans(oid) AS scans FROM pg_class
+                WHERE relname LIKE 'memories%' AND relkind IN ('r', 'i')"""
+    async with conn.transaction():
+        before = dict(await conn.fetch(counts))
+        assert await conn.fetch(query, *arguments)
+        after = dict(await conn.fetch(counts))
+    return {name: after[name] - before[name] for name in after}
