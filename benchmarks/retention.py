@@ -54,7 +54,6 @@ async def append_latencies_ms(pool: asyncpg.Pool, per_second: int, until: asynci
             due += 1 / per_second
             await asyncio.sleep(max(0.0, due - time.perf_counter()))
             group.create_task(append(due))
-    await service.close()
     return latencies
 
 

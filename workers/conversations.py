@@ -7,7 +7,7 @@ LoCoMo JSON, one conversation or a list of them; each session_N becomes a sessio
 
 Chat JSONL, one chat per line, or one message per line (then consecutive lines with one session_id are a chat)::
 
-    {"messages": [{"role": "user", "content": "…"}, …], "session_id": "…", "user": "…"}
+    {"messages": [{"role": "user", "content": "…"}, …], "id": "…", "user": "…", "created_at": "2025-03-01T09:30:00Z"}
     {"role": "user", "content": "…", "timestamp": "2025-03-01T09:30:00+08:00"}
 
 An event's id is made of its place and its content: reading the same file again gives the same ids.
@@ -34,6 +34,7 @@ FileFormat: TypeAlias = Literal["LoCoMo JSON", "chat JSONL"]
 FILE_BYTES_MAX = 512 * 1024 * 1024
 
 _AUTHORS = {"user": "user", "assistant": "model", "tool": "tool", "function": "tool"}
+_EVENT_TYPES = {"user": "user_message", "assistant": "assistant_message", "tool": "message", "function": "message"}
 
 
 class FileFormatError(InvalidInputError):
@@ -83,7 +84,9 @@ def read(path: Path) -> ConversationFile:
         conversations = locomo.conversations(whole)
         if conversations is not None:
             return _from_locomo(conversations, stem)
-        return ConversationFile(file_format="chat JSONL", sessions=tuple(_from_lines(text, stem)))
+        rows = _rows(text) if whole is None else enumerate(whole if isinstance(whole, list) else [whole], 1)
+        sessions = tuple(_from_chats([(number, _checked(number, row)) for number, row in rows], stem))
+        return ConversationFile(file_format="chat JSONL", sessions=sessions)
     except (InvalidInputError, locomo.LocomoError) as error:
         raise FileFormatError(f"{path}: {error}") from error
 
@@ -110,25 +113,31 @@ def _from_locomo(conversations: Sequence[Mapping[str, Any]], stem: str) -> Conve
     return ConversationFile(file_format="LoCoMo JSON", sessions=tuple(sessions), queries=tuple(queries))
 
 
-def _from_lines(text: str, stem: str) -> Iterator[SessionFile]:
-    lines = [(number, _object(number, line)) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
-    if not lines:
-        raise FileFormatError("the file is empty")
-    chats = list(_chats(lines))
+def _from_chats(rows: Sequence[tuple[int, Mapping[str, Any]]], stem: str) -> Iterator[SessionFile]:
+    if not rows:
+        raise FileFormatError("there is nothing in it")
+    chats = list(_chats(rows))
     for place, (number, chat, messages) in enumerate(chats, 1):
-        name = chat.get("session_id") or (stem if len(chats) == 1 else f"{stem}-{place}")
-        events = [_event(number, message) for message in messages]
+        name = chat.get("session_id") or chat.get("id") or (stem if len(chats) == 1 else f"{stem}-{place}")
+        start = _moment(number, chat) if "messages" in chat else None
+        events = [_event(number, message, start, turn) for turn, message in enumerate(messages)]
         user_id = chat.get("user_id") or chat.get("user") or stem
         yield SessionFile(session_id=str(name), user_id=str(user_id), events=_named(str(name), events))
 
 
-def _object(number: int, line: str) -> Mapping[str, Any]:
-    try:
-        value = json.loads(line)
-    except ValueError as error:
-        raise FileFormatError(
-            f"line {number} is no JSON ({error}); a file is LoCoMo JSON, or JSONL with one chat or message per line"
-        ) from None
+def _rows(text: str) -> Iterator[tuple[int, Any]]:
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            try:
+                yield number, json.loads(line)
+            except ValueError as error:
+                raise FileFormatError(
+                    f"line {number} is no JSON ({error}): a file is LoCoMo JSON,"
+                    " or JSONL with a chat or a message per line"
+                ) from None
+
+
+def _checked(number: int, value: Any) -> Mapping[str, Any]:
     if not isinstance(value, dict) or not ("messages" in value or "role" in value):
         raise FileFormatError(
             f"line {number} has neither messages nor role: a line is a chat such as"
@@ -154,7 +163,7 @@ def _chats(lines: Sequence[tuple[int, Mapping[str, Any]]]) -> Iterator[_Chat]:
             yield messages[0][0], messages[0][1], [message for _, message in messages]
 
 
-def _event(number: int, message: Any) -> Event:
+def _event(number: int, message: Any, start: float | None, turn: int) -> Event:
     role = message.get("role") if isinstance(message, dict) else None
     if not isinstance(role, str) or not role:
         raise FileFormatError(f"line {number}: each message needs a role, such as user or assistant")
@@ -162,17 +171,24 @@ def _event(number: int, message: Any) -> Event:
     content = {key: value for key, value in message.items() if key not in _BESIDE and value is not None}
     text = _text(message.get("content"))
     if text:
-        content = {**content, "text": text}
+        content["text"] = text
+    if isinstance(message.get("content"), list):
+        content["parts"] = message["content"]
     # What a system or developer message says is an instruction: kept, and no part of the conversation.
-    event_type = {"user": "user_message", "assistant": "assistant_message", "tool": "message", "function": "message"}
+    own_time = _moment(number, message)
     return Event(
         author=name if isinstance(name, str) and name and role in ("user", "assistant") else _AUTHORS.get(role, role),
-        event_type=event_type.get(role, "instruction") if text else "tool_call",
+        event_type=_EVENT_TYPES.get(role, "instruction") if text else _silent_type(message),
         content=content,
-        timestamp=_moment(number, message),
+        timestamp=start + locomo.TURN_SECONDS * turn if own_time is None and start is not None else own_time,
     )
 
 
+def _silent_type(message: Mapping[str, Any]) -> str:
+    return "tool_call" if message.keys() & {"tool_calls", "function_call"} else "attachment"
+
+
+#: What is kept elsewhere than in the event's content.
 _BESIDE = frozenset({"content", "session_id", "user_id", "user", "timestamp", "created_at", "time", "name"})
 
 
