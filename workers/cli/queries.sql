@@ -68,7 +68,7 @@ CROSS JOIN LATERAL (SELECT
 GROUP BY d.days ORDER BY d.days
 
 -- name: totals
-SELECT (SELECT count(*) FROM threads) AS sessions, (SELECT coalesce(sum(last_seq), 0) FROM threads) AS events,
+SELECT (SELECT count(*) FROM threads) AS sessions, (SELECT coalesce(sum(last_seq), 0)::bigint FROM threads) AS events,
        (SELECT count(*) FROM memories) AS memories, (SELECT count(*) FROM facts) AS facts
 
 -- name: live_processes
