@@ -69,17 +69,17 @@ def command(file: Path | None) -> None:
     asked = interrupts.Interrupts()
     try:
         with databases.opened(config, create=True) as ready:
-            asyncio.run(_demo(page, ready, read, asked, is_sample=file is None))
+            look = asyncio.run(_demo(page, ready, read, asked, is_sample=file is None))
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
     except RoleFailedError as error:
         raise settings.SettingsError(str(error)) from error
-    demo_report.write_farewell(page, config)
+    demo_report.write_farewell(page, config, look)
 
 
 async def _demo(
     page: Page, config: Settings, read: ConversationFile, asked: interrupts.Interrupts, *, is_sample: bool
-) -> None:
+) -> demo_report.LookAgain:
     with asked.cancelling():
         await databases.migrated(config)
         async with (
@@ -96,9 +96,10 @@ async def _demo(
             worked = await _work(page.screen, pool, read)
             demo_report.write_worked(page, worked)
             owner = Owner(APP, read.sessions[0].user_id)
-            await demo_report.write(page, config, pool, read, owner, is_sample=is_sample)
+            look = await demo_report.write(page, config, pool, read, owner, is_sample=is_sample)
             demo_report.write_places(page, all_roles)
             _raise_failures(worked)
+            return look
 
 
 async def _work(screen: Console, pool: Pool, read: ConversationFile) -> Worked:

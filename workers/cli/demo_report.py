@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import sys
 from collections.abc import Sequence
@@ -53,6 +54,15 @@ class Worked:
     error: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class LookAgain:
+    """What a newcomer may look at after the demo."""
+
+    owner: Owner
+    is_only_owner: bool  # so that nobody has to be named
+    query: str
+
+
 def write_intro(page: Page, config: Settings, path: Path, read: ConversationFile) -> None:
     """Say what is going to happen."""
     page.rule("Hippocampus")
@@ -69,8 +79,8 @@ def write_intro(page: Page, config: Settings, path: Path, read: ConversationFile
 
 async def write(
     page: Page, config: Settings, pool: Pool, read: ConversationFile, owner: Owner, *, is_sample: bool
-) -> None:
-    """Print everything that was made for one user."""
+) -> LookAgain:
+    """Print everything that was made for one user, and return what to look at again."""
     service = OpenMemoryService(pool, None)
     known = await service.list_facts(app_name=owner.app, user_id=owner.user, limit=1000)
     users = {session.user_id for session in read.sessions}
@@ -86,6 +96,8 @@ async def write(
     last = [session.session_id for session in read.sessions if session.user_id == owner.user][-1]
     await _write_window(page, config, pool, owner, last, asked)
     await _write_retention(page, pool, owner)
+    owners = await pool.fetch(QUERIES["list_owners"])
+    return LookAgain(owner, is_only_owner=len(owners) == 1, query=(queries or ("hello",))[0])
 
 
 def write_worked(page: Page, worked: Worked) -> None:
@@ -111,13 +123,15 @@ def write_places(page: Page, all_roles: Running) -> None:
     page.note("Everything stops now. `hippocampus up` (or `make run`) starts the same roles, and stays.")
 
 
-def write_farewell(page: Page, config: Settings) -> None:
+def write_farewell(page: Page, config: Settings, look: LookAgain) -> None:
     """Say how to look again, in words that can be pasted."""
     page.title("All of it is kept. To look again:")
     if config.dsn is None and "home" in config.model_fields_set:
         page.note(f"export HIPPOCAMPUS_HOME={config.home}", style="")
-    for words in ("facts", "search 'choir'", "memories --type summary", "sessions", "--help"):
-        page.note(f"{_program()} {words}", style="")
+    owner = "" if look.is_only_owner else f" --app {look.owner.app} --user {shlex.quote(look.owner.user)}"
+    for words in (f"search {shlex.quote(look.query)}", "facts", "memories --type summary", "sessions"):
+        page.note(f"{_program()} {words}{owner}", style="")
+    page.note(f"{_program()} --help", style="")
 
 
 async def _write_summaries(page: Page, service: OpenMemoryService, owner: Owner) -> None:
