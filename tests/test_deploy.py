@@ -116,7 +116,7 @@ def test_every_command_exists(command: list[str]) -> None:
 
 @pytest.mark.system
 def test_the_wheel_carries_the_migrations(tmp_path: Path) -> None:
-    """A wheel built here has every migration and statement file, and finds them once installed."""
+    """A wheel built here has every migration, statement file and the sample, and finds them once installed."""
     build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path), str(ROOT)]
     done = subprocess.run(build, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -137,7 +137,10 @@ def test_the_wheel_carries_the_migrations(tmp_path: Path) -> None:
     script = (
         "from importlib import resources\n"
         "from workers.migrate import default_folder, read_migrations\n"
+        "from workers.samples import sample_path\n"
         "assert (resources.files('workers') / 'catalogue.sql').is_file()\n"
+        "assert (resources.files('workers.cli') / 'queries.sql').is_file()\n"
+        "assert sample_path().parent.name == '_examples', sample_path()\n"
         "print(default_folder(), *(each.name for each in read_migrations(default_folder())))"
     )
     ask = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(installed)!r})\n{script}"]
