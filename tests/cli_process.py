@@ -70,8 +70,9 @@ class Running:
         for pid in pids():
             if parent_of(pid) == self.process.pid:
                 words = words_of(pid)
-                if "workers" in words:
-                    found[words[words.index("workers") + 1 :][:-1][-1]] = pid
+                # Between fork and exec a child still has its parent's words.
+                if "--with-parent" in words:
+                    found[words[words.index("--with-parent") - 1]] = pid
         return found
 
     def __enter__(self) -> Running:

@@ -99,6 +99,15 @@ def test_ctrl_c_stops_it_and_everything_it_started(demo_home: Path) -> None:
 
 
 @pytest.mark.usefixtures("first")
+def test_a_killed_program_leaves_neither_roles_nor_server(demo_home: Path) -> None:
+    with cli_process.Running(demo_home, "up", HIPPOCAMPUS_API_PORT="0") as up:
+        up.read_until("Everything runs")
+        assert len(cli_process.processes_of(demo_home)) > 5
+        up.process.kill()
+        cli_process.until(lambda: cli_process.processes_of(demo_home) == [])
+
+
+@pytest.mark.usefixtures("first")
 def test_a_role_that_cannot_start_ends_the_demo_with_its_reason(demo_home: Path) -> None:
     failed = cli_process.run(demo_home, "demo", HIPPOCAMPUS_RETENTION_CRON="whenever")
     assert failed.returncode == 2

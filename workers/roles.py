@@ -16,7 +16,6 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import TracebackType
 
 from workers.pools import POOLS
@@ -66,7 +65,7 @@ class RoleSupervisor:
     """Keeps one process per role alive for as long as its block lasts.
 
     Args:
-        environment: of the processes.
+        environment: of the processes; with a PYTHONPATH where this program is not installed.
         grace_seconds: how long a role may take after SIGTERM; what still runs then is killed.
         on_line: called with each line that a role writes.
         on_change: called when a role ends or is started again.
@@ -81,7 +80,7 @@ class RoleSupervisor:
         on_change: Listener | None = None,
         roles: Sequence[Role] = ROLES,
     ) -> None:
-        self._environment = {**environment, "PYTHONPATH": _import_path(environment)}
+        self._environment = environment
         self._grace_seconds = grace_seconds
         self._on_line = on_line or _ignore
         self._on_change = on_change or _ignore
@@ -223,13 +222,6 @@ def _ending(code: int) -> str:
 def _last_words(state: _State) -> str:
     said = [line for line in state.lines if line.strip()]
     return f"It said: {said[-1]}" if said else "It said nothing."
-
-
-def _import_path(environment: Mapping[str, str]) -> str:
-    """Where this program is, first: it need not be installed."""
-    ours = str(Path(__file__).parent.parent)
-    given = environment.get("PYTHONPATH", "")
-    return os.pathsep.join(filter(None, (ours, given)))
 
 
 def _ignore(_role: str, _line: str) -> None:

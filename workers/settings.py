@@ -267,6 +267,11 @@ def child_environment(**changes: str) -> dict[str, str]:
     return {**os.environ, **changes}
 
 
+def import_path() -> str:
+    """Return a PYTHONPATH by which a process of ours finds this program, installed or not."""
+    return os.pathsep.join(filter(None, (str(Path(__file__).parent.parent), os.environ.get("PYTHONPATH"))))
+
+
 def variables_of(field: str) -> list[str]:
     """Return the names under which the environment may give a field, the preferred one first."""
     alias = Settings.model_fields[field].validation_alias

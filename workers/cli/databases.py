@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 from pydantic import SecretStr
 
 from pulse import database
-from workers import migrate, settings
+from workers import keeper, migrate, settings
 from workers.cli import interrupts
 from workers.embedded import EmbeddedServer
 from workers.settings import Settings, SettingsError
@@ -27,11 +27,12 @@ POOL_SIZE_MAX = 4
 
 
 @contextlib.contextmanager
-def opened(config: Settings, *, create: bool = False) -> Iterator[Settings]:
+def opened(config: Settings, *, create: bool = False, keep_seconds: float | None = None) -> Iterator[Settings]:
     """Yield the settings with a database in them.
 
     Args:
-        create: make the embedded server's data where there is none, and migrate it.
+        create: make the embedded server's data where there is none.
+        keep_seconds: have the embedded server stopped even if this process is killed, so long after it.
 
     Raises:
         SettingsError: nothing is there to be read, and it is not to be made.
@@ -47,13 +48,17 @@ def opened(config: Settings, *, create: bool = False) -> Iterator[Settings]:
             " HIPPOCAMPUS_HOME to where it is, or set DATABASE_URL."
         )
     interrupts.raise_on_all()
+    stack = contextlib.ExitStack()
     try:
         # Within the try: what is postponed is raised at the block's end, when the server runs.
         with interrupts.postponed():
             server.start()
+        if keep_seconds is not None:
+            stack.enter_context(keeper.kept(config.home, grace_seconds=keep_seconds))
         yield config.model_copy(update={"database_url": SecretStr(server.dsn)})
     finally:
         with interrupts.postponed():
+            stack.close()
             server.stop()
 
 

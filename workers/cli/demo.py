@@ -68,7 +68,7 @@ def command(file: Path | None) -> None:
     demo_report.write_intro(page, config, path, read)
     asked = interrupts.Interrupts()
     try:
-        with databases.opened(config, create=True) as ready:
+        with databases.opened(config, create=True, keep_seconds=running.grace_of(config)) as ready:
             look = asyncio.run(_demo(page, ready, read, asked, is_sample=file is None))
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None

@@ -111,8 +111,10 @@ def write_worked(page: Page, worked: Worked) -> None:
     else:
         page.field("events", f"all {done.events_known} are there already, from an earlier run: nothing is doubled")
     failed = f", {worked.jobs_failed} failed" if worked.jobs_failed else ""
-    seconds = f" in {worked.total_seconds:.1f} s" if worked.jobs_completed else ": nothing is left to consolidate"
-    page.field("jobs", f"{worked.jobs_completed} done{failed}{seconds}")
+    if worked.jobs_completed or worked.jobs_failed:
+        page.field("jobs", f"{worked.jobs_completed} done{failed} in {worked.total_seconds:.1f} s")
+    else:
+        page.field("jobs", "nothing is left to consolidate")
 
 
 def write_places(page: Page, all_roles: Running) -> None:

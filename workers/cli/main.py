@@ -99,7 +99,7 @@ def root() -> None:
     Begin with:  hippocampus demo
     """
     # Of a command, people read the answer; a role sets up its own log.
-    logs.configure("warning", "console")
+    logs.configure("error", "console")
 
 
 def run(arguments: Sequence[str] | None = None) -> int:

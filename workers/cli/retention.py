@@ -91,5 +91,6 @@ def outlook(days: list[Forecast]) -> str:
 
 def because(weak: WeakMemory) -> str:
     """Say why a memory is weak."""
-    used = f"used {weak.access_count} times" if weak.access_count else "never used"
+    times = "once" if weak.access_count == 1 else f"{weak.access_count} times"
+    used = f"used {times}" if weak.access_count else "never used"
     return f"began at {weak.initial_score:g}, {used}, idle {weak.idle_days:.1f} days"

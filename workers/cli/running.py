@@ -34,6 +34,11 @@ class Running:
     metrics_urls: dict[str, str]  # by role
 
 
+def grace_of(config: Settings) -> float:
+    """Return how many seconds the roles get to stop in good order."""
+    return config.shutdown_grace_seconds if "shutdown_grace_seconds" in config.model_fields_set else GRACE_SECONDS
+
+
 @contextlib.asynccontextmanager
 async def running(
     config: Settings,
@@ -54,13 +59,12 @@ async def running(
         RoleFailedError: a role could not start.
     """
     port = _choose_port(config.api_host, config.api_port, any_free=free_port)
-    grace_seconds = config.shutdown_grace_seconds
-    if "shutdown_grace_seconds" not in config.model_fields_set:
-        grace_seconds = GRACE_SECONDS
+    grace_seconds = grace_of(config)
     changes = {
         "DATABASE_URL": config.dsn or "",
         "HIPPOCAMPUS_API_PORT": str(port),
         "HIPPOCAMPUS_SHUTDOWN_GRACE_SECONDS": str(grace_seconds),
+        "PYTHONPATH": settings.import_path(),
         "PYTHONUNBUFFERED": "1",
     }
     if log_format is not None and "log_format" not in config.model_fields_set:
@@ -98,14 +102,25 @@ async def _is_healthy(client: httpx.AsyncClient) -> bool:
 
 
 def _choose_port(host: str, port: int, *, any_free: bool) -> int:
-    """Return the port if it is free, or must be taken whatever it is; else one that the kernel gives."""
-    for wanted in (port, 0) if any_free or port == 0 else ():
-        with socket.socket() as probe:
+    """Return the port, or where it is in use and any will do, one that the kernel gives.
+
+    Raises:
+        SettingsError: it is in use. Said here, before every role is started for nothing.
+    """
+    for wanted in (port, 0) if any_free else (port,):
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        with socket.socket(family) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            with contextlib.suppress(OSError):
+            try:
                 probe.bind((host, wanted))
-                return int(probe.getsockname()[1])
-    return port
+            except OSError as error:
+                reason = error.strerror
+                continue
+            return int(probe.getsockname()[1])
+    raise settings.SettingsError(
+        f"Port {port} of {host} can't be taken ({reason}): end the program that has it, or set HIPPOCAMPUS_API_PORT to"
+        " another port (0 takes a free one)."
+    )
 
 
 def _reachable(host: str) -> str:

@@ -34,7 +34,7 @@ def command() -> None:
     config = settings.load()
     asked = interrupts.Interrupts()
     try:
-        with databases.opened(config, create=True) as ready:
+        with databases.opened(config, create=True, keep_seconds=running.grace_of(config)) as ready:
             asyncio.run(_stay(screen, ready, databases.name_of(config), asked))
     except asyncio.CancelledError:
         pass  # The regular end.
