@@ -264,6 +264,12 @@ def test_several_users_are_listed_and_one_can_be_chosen(cli: Run, talk: str) -> 
     assert "There is nobody like --user eve" in cli("facts", "--user", "eve")[2]
 
 
+def test_the_version_is_told_installed_or_not(run: Run) -> None:
+    code, out, _ = run("--version")
+    assert code == 0
+    assert out.startswith("hippocampus ")
+
+
 def test_wrong_words_get_a_suggestion(run: Run, monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
     code, _, err = run("serach", "x")
     assert code == 2

@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -106,3 +107,22 @@ def test_a_role_of_the_procfile_ends_with_its_runner(dsn: str, home: Path) -> No
         assert any("worker registered" in line for line in worker.stderr)
         worker.terminate()
         assert worker.wait(10) == 0
+
+
+def test_a_closed_terminal_stops_it_unless_it_was_started_to_outlive_it(dsn: str, home: Path) -> None:
+    with Running(home, "up", DATABASE_URL=dsn, HIPPOCAMPUS_API_PORT="0") as up:
+        ready(up)
+        up.process.send_signal(signal.SIGHUP)
+        assert up.end(5)[0] == 0
+    assert interrupts_under_nohup() == "heeds SIGINT, SIGTERM"
+
+
+def interrupts_under_nohup() -> str:
+    script = (
+        "from workers.cli import interrupts;"
+        "print('heeds', ', '.join(each.name for each in interrupts._heeded()), end='')"
+    )
+    done = subprocess.run(
+        ["nohup", sys.executable, "-c", script], cwd=cli_process.ROOT, capture_output=True, text=True, check=True
+    )
+    return done.stdout

@@ -221,7 +221,7 @@ def _queries(read: ConversationFile, known: Sequence[Fact]) -> tuple[str, ...]:
     if read.queries:
         return read.queries[:QUERIES_MAX]
     surest = sorted(known, key=lambda fact: -fact.confidence)
-    texts = [output.show_fact(fact.value) for fact in surest]
+    texts = [fact.value["text"] for fact in surest if isinstance(fact.value, dict) and "text" in fact.value]
     if not texts:
         texts = [text for session in read.sessions for event in session.events if (text := event.text)]
     return tuple(clip(text, 80).rstrip("…") for text in texts[:QUERIES_MAX])

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from types import FrameType
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 #: A process group's Ctrl-C and its manager's SIGTERM arrive together and are one request.
 SAME_REQUEST_SECONDS = 0.25
 
@@ -35,12 +35,13 @@ class Interrupts:
             elif now - self.came_at > SAME_REQUEST_SECONDS:
                 self.on_second()
 
-        for number in SIGNALS:
+        numbers = _heeded()
+        for number in numbers:
             loop.add_signal_handler(number, note)
         try:
             yield
         finally:
-            for number in SIGNALS:
+            for number in numbers:
                 loop.remove_signal_handler(number)
 
 
@@ -52,7 +53,7 @@ def postponed() -> Iterator[None]:
     def note(number: int, _frame: FrameType | None) -> None:
         came.append(number)
 
-    before = {number: signal.signal(number, note) for number in SIGNALS}
+    before = {number: signal.signal(number, note) for number in _heeded()}
     try:
         yield
     finally:
@@ -64,8 +65,13 @@ def postponed() -> Iterator[None]:
 
 def raise_on_all() -> None:
     """Let every one of the signals interrupt this process as Ctrl-C does, so that it cleans up."""
-    for number in SIGNALS:
+    for number in _heeded():
         signal.signal(number, signal.default_int_handler)
+
+
+def _heeded() -> list[signal.Signals]:
+    """Return the signals, but for a closed terminal's where somebody asked to outlive it (nohup)."""
+    return [number for number in _SIGNALS if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN]
 
 
 def _nothing() -> None:

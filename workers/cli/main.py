@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import importlib.metadata
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -86,13 +87,23 @@ class Commands(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
 
+def _show_version(context: click.Context, _option: click.Parameter, wanted: bool) -> None:
+    if wanted and not context.resilient_parsing:
+        try:
+            number = importlib.metadata.version("hippocampus")
+        except importlib.metadata.PackageNotFoundError:
+            number = "of a checkout that is not installed"
+        click.echo(f"hippocampus {number}")
+        context.exit()
+
+
 @click.command(
     cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Without DATABASE_URL, an embedded PostgreSQL below HIPPOCAMPUS_HOME is used. Exit codes: 0 done,"
     " 1 failed, 2 wrong usage or configuration, 130 interrupted.",
 )
-@click.version_option(package_name="hippocampus", message="hippocampus %(version)s")
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show it.")
 def root() -> None:
     """Sessions and long-term memory for agents, on one PostgreSQL.
 

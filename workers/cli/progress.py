@@ -10,16 +10,17 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 Advance = Callable[[int], None]
 
+BAR_CELLS = 50
+
 
 def make(screen: Console, *, hidden: bool = False) -> Progress:
     """Return bars with a name, how many of how many, and the time."""
     return Progress(
         TextColumn("{task.description:<8}"),
-        BarColumn(bar_width=None),
+        BarColumn(bar_width=BAR_CELLS),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
         console=screen,
-        expand=True,
         disable=hidden or not screen.is_terminal,
     )
 
