@@ -1,6 +1,6 @@
 """How much of the evidence for a question search finds, on a LoCoMo file: recall@5, @10, @20 and MRR by category.
 
-python benchmarks/locomo.py FILE.json [--provider bm25|local|minilm] [--vectors FILE.npz] [--dsn DSN]
+python -m benchmarks.locomo FILE.json [--provider bm25|local|minilm] [--vectors FILE.npz]
 
 Each conversation becomes one user of a fresh database, each of its sessions a thread, each turn a message
 ("Speaker: text caption"). No model of language reads or answers anything.
@@ -10,19 +10,15 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import json
 import re
-import sys
-import tempfile
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
+from benchmarks.server import fresh_server
 from hippocampus.records import EMBEDDING_DIMENSIONS, Vector
 from hippocampus.search import MemorySearch, SearchFilter, SearchWeights
 from pulse import database
@@ -192,19 +188,6 @@ class GivenVectors:
         return vector + [0.0] * (EMBEDDING_DIMENSIONS - len(vector))
 
 
-@contextlib.asynccontextmanager
-async def fresh_database() -> AsyncIterator[str]:
-    """A migrated database on an embedded server of this run's own."""
-    from workers.embedded import EmbeddedServer
-    from workers.migrate import migrate
-
-    with tempfile.TemporaryDirectory(prefix="hippo-bench-", dir="/tmp") as folder:
-        Path(folder).chmod(0o711)
-        with EmbeddedServer(Path(folder) / "home") as server:
-            await migrate(server.dsn)
-            yield server.dsn
-
-
 def embedder_of(provider: str, path: Path, vectors: Path | None) -> Embedder | None:
     """The embedder that a provider's name means."""
     if provider == "minilm":
@@ -223,7 +206,7 @@ async def main() -> None:
     parser.add_argument("--vectors", type=Path, help="for minilm: the file of vectors")
     arguments = parser.parse_args()
     embedder = embedder_of(arguments.provider, arguments.path, arguments.vectors)
-    async with fresh_database() as dsn, await database.create_pool(dsn) as pool:
+    async with fresh_server() as server, await database.create_pool(server.dsn) as pool:
         table = await evaluate(arguments.path, embedder, pool=pool)
     print(
         f"{arguments.provider:<12} {'questions':>9}" + "".join(f"{f'recall@{d}':>11}" for d in DEPTHS) + f"{'MRR':>8}"

@@ -1,6 +1,6 @@
 """How fast search and context windows are, and how much the vector index misses.
 
-python benchmarks/search.py [--rows 100000] [--queries 200] [--dsn EMPTY_DATABASE]
+python -m benchmarks.search [--rows 100000] [--queries 200]
 
 Memories have texts of words by Zipf's law and random vectors in clusters. They are loaded first, the index is built
 after. The raw exact scan of pgvector over the same scope, in the same run, is the measure beside.
@@ -10,22 +10,17 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import statistics
-import sys
-import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
+from benchmarks.server import fresh_server
 from hippocampus.context_assembler import ContextAssembler
 from hippocampus.records import EMBEDDING_DIMENSIONS
 from hippocampus.search import MemorySearch
@@ -205,31 +200,13 @@ async def measure_context(pool: database.Pool, queries: list[Query]) -> None:
     line("context window of 8,000 tokens", await timed(calls))
 
 
-@contextlib.asynccontextmanager
-async def some_database(dsn: str | None) -> AsyncIterator[str]:
-    """The given empty database, or one on an embedded server of this run's own; migrated."""
-    from workers.embedded import EmbeddedServer
-    from workers.migrate import migrate
-
-    if dsn is not None:
-        await migrate(dsn)
-        yield dsn
-        return
-    with tempfile.TemporaryDirectory(prefix="hippo-bench-", dir="/tmp") as folder:
-        Path(folder).chmod(0o711)
-        with EmbeddedServer(Path(folder) / "home") as server:
-            await migrate(server.dsn)
-            yield server.dsn
-
-
 async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--queries", type=int, default=200)
-    parser.add_argument("--dsn", help="an empty database to use in place of an embedded server")
     arguments = parser.parse_args()
     corpus = Corpus()
-    async with some_database(arguments.dsn) as dsn, await database.create_pool(dsn, max_size=2) as pool:
+    async with fresh_server() as server, await database.create_pool(server.dsn, max_size=2) as pool:
         small = await load(pool, corpus, scopes=1, rows=1000, queries=arguments.queries)
         await measure(pool, "1,000 memories", small)
         many = await load(pool, corpus, scopes=100, rows=arguments.rows, queries=arguments.queries)

@@ -6,7 +6,6 @@ Two round trips at most: one for all candidates, one to count what was used. How
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -156,7 +155,7 @@ def _item(row: asyncpg.Record) -> ContextItem:
     if row["context_type"] == "history":
         content = f"[{row['author']}]: {content}"
     elif row["context_type"] == "fact":
-        content = _fact_line(row)
+        content = f"[{row['kind']}] {content}"
     return ContextItem(
         context_type=row["context_type"],
         content=content,
@@ -170,12 +169,6 @@ def _item(row: asyncpg.Record) -> ContextItem:
             "upto_seq": row["upto_seq"],
         },
     )
-
-
-def _fact_line(row: asyncpg.Record) -> str:
-    value = row["value"]
-    written = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return f"[{row['kind']}] {row['key']}: {written}"
 
 
 def _check_ratios(ratios: dict[ContextType, float]) -> None:

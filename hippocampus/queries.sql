@@ -81,11 +81,7 @@ LIMIT $7
 
 -- name: cancel_job
 -- job
-SELECT procrastinate_cancel_job_v1(procrastinate_job_id, true, false) FROM consolidation_jobs WHERE id = $1
-
--- name: retry_job
--- job
-SELECT retry_failed_job($1)
+SELECT cancel_job($1)
 
 -- name: list_memories
 -- app, user, memory type, session id, said since, said until (each null: any), limit, offset

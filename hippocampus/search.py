@@ -47,10 +47,10 @@ class SearchWeights:
     The defaults were tuned on conversations of two people over months; they equal ``default_search_weights()``.
     """
 
-    bm25: float = 1.0  # the row's own words
-    context_bm25: float = 1.0  # its words and, fading, those of the three turns before and after it
-    similarity: float = 0.8  # cosine similarity of the vectors
-    context_similarity: float = 0.4  # the same over the turns around it
+    bm25: float = 0.3  # the row's own words
+    context_bm25: float = 1.0  # its words and, fading, those of the four turns before and after it
+    similarity: float = 0.6  # cosine similarity of the vectors
+    context_similarity: float = 0.2  # the same over the turns around it
     author: float = 0.3  # the query names the one who said it
     recency: float = 0.05  # 1 now, a half for each 30 days
     retention: float = 0.1  # memories: strength; facts: confidence

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -69,7 +70,7 @@ async def add_fact(
     conn: asyncpg.Connection, user: str, key: str, value: Any, *, app: str = APP, **columns: Any
 ) -> UUID:
     """Store a current fact; `columns` override."""
-    content = f"{key}: {value}"
+    content = f"{key}: {value if isinstance(value, str) else json.dumps(value)}"
     row = {
         "app_name": app,
         "user_id": user,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -163,13 +164,66 @@ async def test_an_old_statement_that_arrives_late_is_history(pool: asyncpg.Pool)
     ]
 
 
-async def test_the_same_value_heard_of_earlier_was_true_earlier(pool: asyncpg.Pool) -> None:
+async def test_a_value_heard_before_and_after_a_late_statement_stands_on_both_sides_of_it(
+    pool: asyncpg.Pool, service: OpenMemoryService
+) -> None:
+    await learn(pool, fact("Lisbon"), at=DAY_1)
     await learn(pool, fact("Lisbon"), at=DAY_3)
-    assert await learn(pool, fact("Lisbon"), at=DAY_1) == ["confirmed"]
-    assert (await current(pool))["valid_from"] == DAY_1
+    assert await learn(pool, fact("Porto"), at=DAY_2) == ["out_of_order"]
+    row = await current(pool)
+    assert (row["value"], row["valid_from"], row["last_said_at"]) == ("Lisbon", DAY_3, DAY_3)
+    assert sorted(await versions(pool)) == [
+        ("Lisbon", "superseded", DAY_1, DAY_2),
+        ("Porto", "out_of_order", DAY_2, DAY_3),
+    ]
+
+
+async def test_in_whatever_order_statements_arrive_the_last_one_said_holds(
+    pool: asyncpg.Pool, service: OpenMemoryService
+) -> None:
+    """And where each says something else, so does each of them at its own time."""
+    days = [DAY_1, DAY_2, DAY_3, DAY_4]
+    for n, arrival in enumerate(itertools.permutations(range(4))):
+        for values in ("abcd", "abab", "aaba", "abba"):
+            user = f"{values}{n}"
+            for said in arrival:
+                await record(pool, user, values[said], days[said])
+            (held,) = await service.list_facts(app_name=APP, user_id=user)
+            assert held.value == values[3], (values, arrival)
+            if values != "abcd":
+                continue
+            for day, value in zip(days, values, strict=True):
+                (then,) = await service.list_facts(app_name=APP, user_id=user, as_of=day + timedelta(hours=1))
+                assert then.value == value, (values, arrival)
+
+
+async def record(pool: asyncpg.Pool, user: str, value: str, at: datetime) -> None:
+    """What a job does with one fact, without the job."""
+    await pool.execute(
+        """SELECT record_fact(
+               ROW(t.*)::threads, ROW(NULL, 1, 1, NULL, NULL, NULL)::slice_origin,
+               ROW('profile', 'k', to_jsonb($2::text), 'k', NULL, 0.9, '{1}', $3::timestamptz)::fact_input)
+           FROM (SELECT (jsonb_populate_record(NULL::threads,
+                     jsonb_build_object('app_name', 'app', 'user_id', $1::text))).*) AS t""",
+        user,
+        value,
+        at,
+    )
+
+
+async def test_the_same_value_heard_of_earlier_was_true_earlier(pool: asyncpg.Pool, service: OpenMemoryService) -> None:
+    """Unless something else was said in between: then it is a stretch of its own."""
     await learn(pool, fact("Porto"), at=DAY_4)
-    await learn(pool, fact("Porto"), at=DAY_2)
-    assert (await current(pool))["valid_from"] == DAY_4
+    assert await learn(pool, fact("Porto"), at=DAY_3) == ["confirmed"]
+    assert (await current(pool))["valid_from"] == DAY_3
+    assert await learn(pool, fact("Lisbon"), at=DAY_2) == ["out_of_order"]
+    assert await learn(pool, fact("Porto"), at=DAY_1) == ["out_of_order"]
+    row = await current(pool)
+    assert (row["value"], row["valid_from"], row["last_said_at"]) == ("Porto", DAY_3, DAY_4)
+    assert sorted(await versions(pool)) == [
+        ("Lisbon", "out_of_order", DAY_2, DAY_3),
+        ("Porto", "out_of_order", DAY_1, DAY_2),
+    ]
 
 
 async def test_an_expired_fact_that_reappears_is_open_again(pool: asyncpg.Pool, service: OpenMemoryService) -> None:
@@ -262,6 +316,14 @@ async def test_a_key_that_two_threads_learn_at_once_keeps_both_statements(
         await until_one_waits_for_a_lock(pool)
     assert await learning == ["updated"]
     assert await versions(pool) == [("Lisbon", "superseded", DAY_1, DAY_2)]
+
+
+async def test_a_fact_of_plain_sql_has_been_said_once(pool: asyncpg.Pool) -> None:
+    await learn(pool, fact("Lisbon"), at=DAY_2)
+    await pool.execute("UPDATE facts SET last_said_at = NULL")
+    assert await learn(pool, fact("Porto"), at=DAY_1) == ["out_of_order"]
+    assert await learn(pool, fact("Lisbon"), at=DAY_4) == ["confirmed"]
+    assert await learn(pool, fact("Faro"), at=DAY_3) == ["out_of_order"]
 
 
 async def test_the_history_names_its_sources(pool: asyncpg.Pool, service: OpenMemoryService) -> None:

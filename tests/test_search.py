@@ -352,3 +352,10 @@ async def test_the_weights_of_python_and_sql_are_one_configuration(conn: asyncpg
     for wrong in ({"bm25": -1.0}, dict.fromkeys(dict(row), 0.0), {"recency": float("nan")}):
         with pytest.raises(InvalidInputError):
             SearchWeights(**wrong)
+
+
+async def test_retention_is_scored_by_the_apps_policy(search: MemorySearch, conn: asyncpg.Connection) -> None:
+    await add_memory(conn, MEI, "likes tea", initial_score=1.0)
+    assert (await find(search, "tea")).memories[0].why.retention == pytest.approx(1.0, abs=1e-4)
+    await conn.execute("INSERT INTO app_policies (app_name, retention_curve) VALUES ($1, 'classic')", APP)
+    assert (await find(search, "tea")).memories[0].why.retention == pytest.approx(0.2, abs=1e-4)

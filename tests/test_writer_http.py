@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 import uuid
 from collections.abc import AsyncIterator
 from typing import Any
@@ -409,3 +410,14 @@ async def test_problem_types_can_be_looked_up(client: httpx.AsyncClient) -> None
     known = await client.get("/problems/version-conflict")
     assert "Read the session again" in known.text
     assert (await client.get("/problems/nonsense")).status_code == 404
+
+
+async def test_small_answers_are_sent_at_once(client: httpx.AsyncClient, session: str) -> None:
+    """Head and body of an answer are two writes: the second does not wait for the first one's acknowledgement."""
+    seconds = []
+    for _ in range(40):
+        began = time.perf_counter()
+        await client.get(session, params={"num_recent_events": 0})
+        seconds.append(time.perf_counter() - began)
+    # A delayed acknowledgement takes 40 ms, once the connection is past its first few exchanges.
+    assert min(seconds[20:]) < 0.03

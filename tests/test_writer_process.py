@@ -73,20 +73,20 @@ async def test_requests_wait_in_turn_and_in_bounds() -> None:
 
 async def test_bodies_held_at_once_have_a_limit(dsn: str, log: Path) -> None:
     """Many unfinished bodies make the next one wait its turn, with 503; when they are gone, it is taken."""
-    with WriterProcess(dsn, log, max_body_bytes="8388608") as writer:
+    with WriterProcess(dsn, log, max_body_bytes="2097152") as writer:
         async with httpx.AsyncClient(base_url=writer.url, timeout=30) as client:
             await client.post(PATH, json={"session_id": "s"})
             head = (
                 f"POST {PATH}/s/events HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-                "Content-Length: 8388608\r\n\r\n"
+                "Content-Length: 2097152\r\n\r\n"
             ).encode()
             held = []
             for _ in range(8):
                 _, out = await asyncio.open_connection("127.0.0.1", writer.port)
-                out.write(head + b" " * 8_380_000)
+                out.write(head + b" " * 2_097_000)
                 await out.drain()
                 held.append(out)
-            body = b'{"events": [{"author": "user"}]}' + b" " * 2_000_000
+            body = b'{"events": [{"author": "user"}]}' + b" " * 1_000_000
             json_type = {"Content-Type": "application/json"}
             deadline = time.monotonic() + 10
             while (response := await client.post(f"{PATH}/s/events", content=body, headers=json_type)).is_success:

@@ -53,8 +53,10 @@ class TargetGroupView(BaseModel):
     labels: dict[str, str]
 
 
-def build_api(settings: Settings, pool: Pool, embedder: Embedder, metrics: WriterMetrics) -> ASGIApp:
-    """Put the routes together around a pool and an embedder; the caller opens and closes both."""
+def build_api(
+    settings: Settings, pool: Pool, service: OpenSessionService, embedder: Embedder, metrics: WriterMetrics
+) -> ASGIApp:
+    """Put the routes together around a pool, its session service and an embedder; the caller closes all three."""
     app = DocumentedApi(
         title="Hippocampus",
         version=API_VERSION,
@@ -66,7 +68,7 @@ def build_api(settings: Settings, pool: Pool, embedder: Embedder, metrics: Write
     )
     app.state.telemetry = metrics
     app.state.admission = Admission(at_once=4 * settings.database_pool_size)
-    app.state.sessions = OpenSessionService(pool)
+    app.state.sessions = service
     app.state.memory = OpenMemoryService(pool, embedder)
     app.state.search = MemorySearch(pool, embedder, on_degraded=metrics.degraded)
     app.state.assemblers = {

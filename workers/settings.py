@@ -262,6 +262,11 @@ def load() -> Settings:
         raise SettingsError("; ".join(_explain(each) for each in error.errors())) from None
 
 
+def child_environment(**changes: str) -> dict[str, str]:
+    """Return the environment for a process of ours: this one's, with changes."""
+    return {**os.environ, **changes}
+
+
 def variables_of(field: str) -> list[str]:
     """Return the names under which the environment may give a field, the preferred one first."""
     alias = Settings.model_fields[field].validation_alias

@@ -31,7 +31,7 @@ _OPEN_PATHS = ("/health", "/docs", "/openapi.json", "/problems/")
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 # Whichever is more of bodies may be held in memory at once.
 _BODIES_AT_ONCE = 8
-_HELD_BYTES = 64 * 1024 * 1024
+_HELD_BYTES = 16 * 1024 * 1024
 # A client that is still sending would lose the answer if the connection were closed at once.
 _LINGER_SECONDS = 2.0
 _LINGER_BYTES_MAX = 64 * 1024 * 1024

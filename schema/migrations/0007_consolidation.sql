@@ -1,5 +1,9 @@
 -- The end of a consolidation job: what was learned from a slice is stored in one call, beside its watermark.
 
+-- A statement that arrives late may be older than the last time that the current value was heard.
+ALTER TABLE facts ADD COLUMN last_said_at timestamptz;
+COMMENT ON COLUMN facts.last_said_at IS 'When the current value was said last; valid_from is when it was said first. NULL: the same.';
+
 CREATE TYPE memory_input AS (
     memory_type   text,
     content       text,
@@ -65,7 +69,7 @@ END
 $$;
 
 -- Asks for vectors for what was stored without, unless a run of the backfill waits already.
-CREATE OR REPLACE FUNCTION enqueue_embedding_backfill() RETURNS void
+CREATE FUNCTION enqueue_embedding_backfill() RETURNS void
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
 BEGIN
@@ -97,7 +101,7 @@ $$;
 --   no such key yet                             'created'
 --   the current one had expired by then         'reopened'      the old version is kept
 --   the same value again                        'confirmed'     confidence: the higher; sources merged; no version
---   older than the current one                  'out_of_order'  kept as a version, true until the next one
+--   said before the current one was said last   'out_of_order'  kept as a version, true until the next one
 --   less sure than the current one by over 0.1  'less_sure'     kept as a version that was never current
 --   else                                        'updated'       the old version is kept, true until the new one
 --
@@ -123,6 +127,7 @@ BEGIN
     fresh.embedding_model := CASE WHEN p_fact.embedding IS NOT NULL THEN p_origin.embedding_model END;
     fresh.confidence := p_fact.confidence;
     fresh.valid_from := p_fact.valid_from;
+    fresh.last_said_at := p_fact.valid_from;
     fresh.recorded_at := v_now;
     fresh.from_seq := p_origin.from_seq;
     fresh.upto_seq := p_origin.upto_seq;
@@ -140,12 +145,12 @@ BEGIN
         FOR UPDATE;
         EXIT WHEN FOUND;
         INSERT INTO facts (id, thread_id, user_id, app_name, fact_type, key, value, content, embedding,
-                           embedding_model, confidence, valid_from, recorded_at, from_seq, upto_seq, source_seqs,
-                           job_id, prompt_hash, model, created_at, updated_at)
+                           embedding_model, confidence, valid_from, last_said_at, recorded_at, from_seq, upto_seq,
+                           source_seqs, job_id, prompt_hash, model, created_at, updated_at)
         VALUES (fresh.id, fresh.thread_id, fresh.user_id, fresh.app_name, fresh.fact_type, fresh.key, fresh.value,
                 fresh.content, fresh.embedding, fresh.embedding_model, fresh.confidence, fresh.valid_from,
-                fresh.recorded_at, fresh.from_seq, fresh.upto_seq, fresh.source_seqs, fresh.job_id,
-                fresh.prompt_hash, fresh.model, fresh.created_at, fresh.updated_at)
+                fresh.last_said_at, fresh.recorded_at, fresh.from_seq, fresh.upto_seq, fresh.source_seqs,
+                fresh.job_id, fresh.prompt_hash, fresh.model, fresh.created_at, fresh.updated_at)
         ON CONFLICT ON CONSTRAINT facts_user_key_unique DO NOTHING;
         IF FOUND THEN
             RETURN QUERY SELECT fresh.id, 'created';
@@ -156,8 +161,12 @@ BEGIN
     fresh.id := current.id;
     outcome := CASE
         WHEN current.valid_until <= fresh.valid_from THEN 'reopened'
-        WHEN current.value = fresh.value THEN 'confirmed'
-        WHEN fresh.valid_from < current.valid_from THEN 'out_of_order'
+        WHEN current.value = fresh.value AND NOT EXISTS (
+            SELECT FROM fact_versions AS v
+            WHERE v.app_name = fresh.app_name AND v.user_id = fresh.user_id AND v.fact_type = fresh.fact_type
+              AND v.key = fresh.key AND v.outcome <> 'less_sure'
+              AND v.valid_from >= fresh.valid_from AND v.valid_from < current.valid_from) THEN 'confirmed'
+        WHEN fresh.valid_from < coalesce(current.last_said_at, current.valid_from) THEN 'out_of_order'
         WHEN fresh.confidence < current.confidence - 0.1 THEN 'less_sure'
         ELSE 'updated' END;
     fact_id := current.id;
@@ -167,21 +176,37 @@ BEGIN
     ELSIF outcome = 'less_sure' THEN
         PERFORM keep_fact_version(fresh, 'less_sure', NULL);
     ELSIF outcome = 'out_of_order' THEN
-        PERFORM keep_fact_version(fresh, 'out_of_order', least(current.valid_from, (
-            SELECT min(v.valid_from) FROM fact_versions AS v
-            WHERE v.app_name = fresh.app_name AND v.user_id = fresh.user_id AND v.fact_type = fresh.fact_type
-              AND v.key = fresh.key AND v.outcome <> 'less_sure' AND v.valid_from > fresh.valid_from)));
+        PERFORM keep_late_fact(current, fresh);
     ELSE
         PERFORM keep_fact_version(current, 'superseded', least(current.valid_until, fresh.valid_from));
         UPDATE facts AS f SET
             thread_id = fresh.thread_id, value = fresh.value, content = fresh.content, embedding = fresh.embedding,
             embedding_model = fresh.embedding_model, confidence = fresh.confidence, valid_from = fresh.valid_from,
-            valid_until = NULL, recorded_at = v_now, from_seq = fresh.from_seq, upto_seq = fresh.upto_seq,
+            valid_until = NULL, last_said_at = fresh.last_said_at, recorded_at = v_now, from_seq = fresh.from_seq, upto_seq = fresh.upto_seq,
             source_seqs = fresh.source_seqs, job_id = fresh.job_id, prompt_hash = fresh.prompt_hash,
             model = fresh.model, updated_at = v_now
         WHERE f.id = current.id;
     END IF;
     RETURN NEXT;
+END
+$$;
+
+-- Keeps a statement that was made before the current value was heard last. It was true until the next statement;
+-- where the current value was heard both before it and after it, the time before becomes a version of its own.
+CREATE FUNCTION keep_late_fact(p_current facts, p_late facts) RETURNS void
+LANGUAGE plpgsql SET search_path FROM CURRENT
+AS $$
+BEGIN
+    IF p_late.valid_from >= p_current.valid_from THEN
+        PERFORM keep_fact_version(p_current, 'superseded', p_late.valid_from);
+        PERFORM keep_fact_version(p_late, 'out_of_order', p_current.last_said_at);
+        UPDATE facts SET valid_from = last_said_at WHERE id = p_current.id;
+    ELSE
+        PERFORM keep_fact_version(p_late, 'out_of_order', least(p_current.valid_from, (
+            SELECT min(v.valid_from) FROM fact_versions AS v
+            WHERE v.app_name = p_late.app_name AND v.user_id = p_late.user_id AND v.fact_type = p_late.fact_type
+              AND v.key = p_late.key AND v.outcome <> 'less_sure' AND v.valid_from > p_late.valid_from)));
+    END IF;
 END
 $$;
 
@@ -192,11 +217,8 @@ LANGUAGE sql SET search_path FROM CURRENT
 AS $$
     UPDATE facts AS f SET
         confidence = greatest(f.confidence, p_again.confidence),
-        valid_from = CASE WHEN EXISTS (
-                SELECT FROM fact_versions AS v
-                WHERE v.app_name = f.app_name AND v.user_id = f.user_id AND v.fact_type = f.fact_type
-                  AND v.key = f.key AND v.outcome <> 'less_sure')
-            THEN f.valid_from ELSE least(f.valid_from, p_again.valid_from) END,
+        valid_from = least(f.valid_from, p_again.valid_from),
+        last_said_at = greatest(f.last_said_at, p_again.last_said_at),
         embedding = coalesce(f.embedding, p_again.embedding),
         embedding_model = coalesce(f.embedding_model, p_again.embedding_model),
         thread_id = coalesce(f.thread_id, p_again.thread_id),

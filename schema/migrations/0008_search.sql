@@ -1,4 +1,4 @@
--- Search: one statement over memories, facts and messages, and what it means for a row to match.
+-- Search: one statement over memories, facts and messages, and what it means for a row to match. Context windows.
 
 -- hnsw's settings exist once the library is loaded; the functions below set them.
 DO $$ BEGIN PERFORM vector_dims('[1]'::vector); END $$;
@@ -16,7 +16,7 @@ CREATE TYPE search_weights AS (
 
 CREATE FUNCTION default_search_weights() RETURNS search_weights
 LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path FROM CURRENT
-AS $$ SELECT ROW(1.0, 1.0, 0.8, 0.4, 0.3, 0.05, 0.1)::search_weights $$;
+AS $$ SELECT ROW(0.3, 1.0, 0.6, 0.2, 0.3, 0.05, 0.1)::search_weights $$;
 
 -- The terms of a query: at most 128, so that one query is never a workload.
 CREATE FUNCTION query_terms(p_query text) RETURNS text[]
@@ -56,7 +56,7 @@ AS $$
     WITH locked AS MATERIALIZED (
         SELECT id FROM memories WHERE id = ANY (p_ids) ORDER BY id FOR NO KEY UPDATE
     ), touched AS (
-        UPDATE memories AS m SET access_count = m.access_count + 1, last_accessed_at = engine_now()
+        UPDATE memories AS m SET access_count = least(m.access_count, 2147483646) + 1, last_accessed_at = engine_now()
         FROM locked WHERE m.id = locked.id
         RETURNING 1
     )
@@ -196,7 +196,7 @@ DECLARE
                              FROM unnest(v_terms) WITH ORDINALITY AS t (term, place));
     v_words    text := plain_words(p_query);
     v_now      timestamptz := engine_now();
-    v_rate     double precision := (app_policy(p_app_name)).decay_rate;
+    v_policy   app_policies := app_policy(p_app_name);
     w          search_weights := coalesce(p_weights, default_search_weights());
     v_memories boolean := 'memory' = ANY (p_sources);
     v_facts    boolean := 'fact' = ANY (p_sources) AND p_memory_types IS NULL AND p_metadata IS NULL;
@@ -243,8 +243,8 @@ BEGIN
                CASE WHEN m.search @@ v_any THEN m.search END AS document,
                CASE WHEN m.embedding_model = p_embedding_model THEN 1 - (m.embedding <=> p_embedding) END AS similarity,
                false AS author_match, m.occurred_at,
-               m.initial_score * exp(-v_rate * greatest(extract(epoch FROM v_now - m.last_accessed_at)::float8, 0) / 86400
-                                      / (1 + ln(1 + m.access_count::float8))) AS retention
+               retention_score(v_policy.retention_curve, m.initial_score, m.access_count, m.last_accessed_at,
+                               v_policy.decay_rate, v_now) AS retention
         FROM memories AS m
         WHERE v_memories AND m.app_name = p_app_name AND m.user_id = p_user_id
           AND (near.ids IS NULL OR m.id = ANY (near.ids))
@@ -277,22 +277,28 @@ BEGIN
           AND (p_since IS NULL OR g.occurred_at >= p_since) AND (p_until IS NULL OR g.occurred_at < p_until)
           AND (p_metadata IS NULL OR g.metadata @> p_metadata)
     ), numbered AS (
-        -- n numbers the turns of a thread without gaps, whatever stood between them, and leaves three numbers free
-        -- between threads: what is at most three away is a turn of the same thread.
+        -- n numbers the turns of a thread without gaps, whatever stood between them, and leaves four numbers free
+        -- between threads: what is at most four away is a turn of the same thread.
         SELECT t.*, row_number() OVER (ORDER BY t.thread_id, t.place)
-                    + 3 * dense_rank() OVER (ORDER BY t.thread_id) AS n
+                    + 4 * dense_rank() OVER (ORDER BY t.thread_id) AS n
         FROM said AS t
     ), docs AS MATERIALIZED (
+        -- Around a turn, each step away counts 0.75 of the step before: 0.75, 0.5625, 0.4219, 0.3164 on either side,
+        -- as differences of nested frames.
         SELECT d.n, 'message' AS source, d.id, d.length, d.document, d.similarity, d.author_match, d.occurred_at,
                1::float8 AS retention,
-               d.length + 0.125::float8 * sum(d.length) OVER three + 0.125::float8 * sum(d.length) OVER two
-                        + 0.25::float8 * sum(d.length) OVER one AS context_length,
-               (coalesce(sum(d.similarity) OVER three, 0) + coalesce(sum(d.similarity) OVER two, 0)
-                + 2 * coalesce(sum(d.similarity) OVER one, 0)) / 14 AS context_similarity
+               d.length + 0.3164::float8 * sum(d.length) OVER four + 0.1055::float8 * sum(d.length) OVER three
+                        + 0.1406::float8 * sum(d.length) OVER two + 0.1875::float8 * sum(d.length) OVER one
+                   AS context_length,
+               (0.3164::float8 * coalesce(sum(d.similarity) OVER four, 0)
+                + 0.1055::float8 * coalesce(sum(d.similarity) OVER three, 0)
+                + 0.1406::float8 * coalesce(sum(d.similarity) OVER two, 0)
+                + 0.1875::float8 * coalesce(sum(d.similarity) OVER one, 0)) / 4.1016::float8 AS context_similarity
         FROM numbered AS d
         WINDOW one AS (ORDER BY d.n RANGE BETWEEN 1 PRECEDING AND 1 FOLLOWING EXCLUDE CURRENT ROW),
                two AS (ORDER BY d.n RANGE BETWEEN 2 PRECEDING AND 2 FOLLOWING EXCLUDE CURRENT ROW),
-               three AS (ORDER BY d.n RANGE BETWEEN 3 PRECEDING AND 3 FOLLOWING EXCLUDE CURRENT ROW)
+               three AS (ORDER BY d.n RANGE BETWEEN 3 PRECEDING AND 3 FOLLOWING EXCLUDE CURRENT ROW),
+               four AS (ORDER BY d.n RANGE BETWEEN 4 PRECEDING AND 4 FOLLOWING EXCLUDE CURRENT ROW)
         UNION ALL
         SELECT -row_number() OVER (), l.source, l.id, l.length, l.document, l.similarity, l.author_match, l.occurred_at,
                l.retention, NULL, l.similarity
@@ -319,7 +325,8 @@ BEGIN
         GROUP BY h.n
     ), spread AS (
         SELECT h.n + o.shift AS n, h.term, sum(h.tf * o.share) AS tf
-        FROM hits AS h, unnest('{-3,-2,-1,0,1,2,3}'::integer[], '{0.125,0.25,0.5,1,0.5,0.25,0.125}'::float8[])
+        FROM hits AS h, unnest('{-4,-3,-2,-1,0,1,2,3,4}'::integer[],
+                               '{0.3164,0.4219,0.5625,0.75,1,0.75,0.5625,0.4219,0.3164}'::float8[])
                         AS o (shift, share)
         WHERE h.source = 'message'
         GROUP BY h.n + o.shift, h.term
@@ -396,7 +403,7 @@ CREATE FUNCTION context_candidates(
     p_embedding vector(1536) DEFAULT NULL, p_embedding_model text DEFAULT NULL,
     p_memories integer DEFAULT 20, p_facts integer DEFAULT 20, p_turns integer DEFAULT 30)
 RETURNS TABLE (
-    context_type text, place bigint, source text, id uuid, kind text, author text, content text, key text, value jsonb,
+    context_type text, place bigint, source text, id uuid, kind text, author text, content text,
     relevance double precision, thread_id uuid, from_seq bigint, upto_seq bigint, occurred_at timestamptz)
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
 AS $$
@@ -416,8 +423,7 @@ BEGIN
     IF btrim(p_query) <> '' THEN
         RETURN QUERY
             SELECT f.kind_of, row_number() OVER (PARTITION BY f.kind_of ORDER BY f.score DESC, f.id), f.source, f.id,
-                   f.kind, NULL, f.content, CASE f.source WHEN 'fact' THEN f.metadata ->> 'key' END,
-                   CASE f.source WHEN 'fact' THEN f.metadata -> 'value' END, f.relevance, f.thread_id, f.from_seq, f.upto_seq,
+                   f.kind, NULL, f.content, f.relevance, f.thread_id, f.from_seq, f.upto_seq,
                    f.occurred_at
             FROM (SELECT s.*, CASE s.source WHEN 'fact' THEN 'fact' ELSE 'memory' END AS kind_of,
                          row_number() OVER (PARTITION BY s.source = 'fact' ORDER BY s.score DESC, s.id) AS nth
@@ -427,21 +433,21 @@ BEGIN
     END IF;
     RETURN QUERY
         (SELECT 'memory', 1000 + row_number() OVER (ORDER BY m.occurred_at DESC, m.id DESC), 'memory', m.id,
-                m.memory_type::text, NULL::text, m.content, NULL::text, NULL::jsonb, 0::double precision, m.thread_id, m.from_seq,
+                m.memory_type::text, NULL::text, m.content, 0::double precision, m.thread_id, m.from_seq,
                 m.upto_seq, m.occurred_at
          FROM (SELECT * FROM memories WHERE app_name = p_app_name AND user_id = p_user_id
                ORDER BY created_at DESC LIMIT 50) AS m
          WHERE m.memory_type = 'summary' ORDER BY m.occurred_at DESC, m.id DESC LIMIT 3)
         UNION ALL
         (SELECT 'fact', 1000 + row_number() OVER (ORDER BY f.confidence DESC, f.updated_at DESC, f.id), 'fact', f.id,
-                f.fact_type, NULL, f.content, f.key, f.value, 0, f.thread_id, f.from_seq, f.upto_seq, f.valid_from
+                f.fact_type, NULL, f.content, 0, f.thread_id, f.from_seq, f.upto_seq, f.valid_from
          FROM facts AS f
          WHERE f.app_name = p_app_name AND f.user_id = p_user_id
            AND (f.valid_until IS NULL OR f.valid_until > engine_now())
          ORDER BY f.confidence DESC, f.updated_at DESC, f.id LIMIT p_facts)
         UNION ALL
         (SELECT 'history', row_number() OVER (ORDER BY g.sequence_num DESC), 'message', g.id, g.role, g.author,
-                g.content, NULL, NULL, 1, g.thread_id, g.sequence_num, g.sequence_num, g.occurred_at
+                g.content, 1, g.thread_id, g.sequence_num, g.sequence_num, g.occurred_at
          FROM messages AS g
          WHERE g.thread_id = v_thread AND g.app_name = p_app_name AND g.user_id = p_user_id
          ORDER BY g.sequence_num DESC LIMIT p_turns);

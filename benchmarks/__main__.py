@@ -1,0 +1,43 @@
+"""Every measurement, one after the other: `make bench`, with FILE=… also recall on a LoCoMo file.
+
+Each is a process of its own on a server of its own, so that none warms or burdens the next.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+MEASUREMENTS = {
+    "Sessions": ["benchmarks.sessions"],
+    "Jobs": ["benchmarks.enqueue_to_start"],
+    "Consolidation": ["benchmarks.consolidation"],
+    "Search and context": ["benchmarks.search"],
+    "Forgetting": ["benchmarks.retention"],
+}
+
+
+def recall(path: Path) -> dict[str, list[str]]:
+    """Recall with the local vectors; and with sentence vectors where they lie beside the file."""
+    runs = {"Recall, local": ["benchmarks.locomo", str(path), "--provider", "local"]}
+    vectors = path.with_name(f"{path.stem}_minilm.npz")
+    if vectors.exists():
+        runs["Recall, MiniLM"] = ["benchmarks.locomo", str(path), "--provider", "minilm", "--vectors", str(vectors)]
+    return runs
+
+
+def main(arguments: list[str]) -> int:
+    """Run them all; the exit code is the number of those that failed."""
+    runs = dict(MEASUREMENTS)
+    if arguments:
+        runs |= recall(Path(arguments[0]))
+    failed = 0
+    for title, command in runs.items():
+        print(f"\n{title}\n{'-' * len(title)}", flush=True)
+        failed += subprocess.run([sys.executable, "-m", *command], check=False).returncode != 0
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

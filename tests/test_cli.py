@@ -1,0 +1,354 @@
+"""The command line: what people, pipes and programs get; which exit code; errors in one sentence."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import asyncpg
+import pytest
+import structlog
+from click.testing import CliRunner
+
+from hippocampus.consolidation_worker import MemoryConsolidationWorker
+from hippocampus.providers.local import LocalEmbedder, LocalGenerator
+from pulse import database
+from tests import cli_process
+from tests.queue_claims import work_off
+from workers import roles, settings
+from workers.cli import main, output, page
+from workers.cli.databases import name_of
+from workers.pools import POOLS
+
+TALK = {
+    "session_1_date_time": "9:05 am on 1 June, 2024",
+    "session_1": [
+        {"speaker": "Ada", "text": "My name is Ada. I live in Turin and I am allergic to peanuts."},
+        {"speaker": "Assistant", "text": "Noted."},
+        {"speaker": "Ada", "text": "I love rowing on the river. Please never call me on Mondays."},
+        {"speaker": "Ada", "text": "我最喜欢的茶是普洱。"},
+    ],
+    "session_2_date_time": "9:05 am on 1 July, 2024",
+    "session_2": [{"speaker": "Ada", "text": "I moved to Oslo. I live in Oslo now."}],
+}
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(autouse=True)
+def _own_logging() -> Iterator[None]:
+    """A command sets up the process's log; the next test gets its own."""
+    root = logging.getLogger()
+    before = (root.handlers, root.level)
+    yield
+    root.handlers, root.level = before
+    structlog.reset_defaults()
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run a command in this process: its exit code, its output, its errors."""
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        code = main.run(arguments)
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return call
+
+
+@pytest.fixture
+def talk(tmp_path: Path) -> str:
+    path = tmp_path / "ada.json"
+    path.write_text(json.dumps(TALK), encoding="utf-8")
+    return str(path)
+
+
+@pytest.fixture
+def cli(run: Run, dsn: str, talk: str, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """The command line on a database where one conversation was ingested and consolidated."""
+    monkeypatch.setenv("DATABASE_URL", dsn)
+    assert run("ingest", talk, "--finalize")[0] == 0
+    asyncio.run(consolidate(dsn))
+    return run
+
+
+async def consolidate(dsn: str) -> None:
+    async with await database.create_pool(dsn, min_size=1, max_size=2) as pool:
+        assert len(await work_off(pool, MemoryConsolidationWorker(pool, LocalGenerator(), LocalEmbedder()))) == 4
+
+
+async def execute(dsn: str, statement: str, *arguments: object) -> None:
+    connection = await asyncpg.connect(dsn)
+    await connection.execute(statement, *arguments)
+    await connection.close()
+
+
+def test_the_roles_are_those_of_the_procfile() -> None:
+    lines = (cli_process.ROOT / "Procfile").read_text().splitlines()
+    expected = {name: command.split()[1:] for name, _, command in (line.partition(": ") for line in lines)}
+    assert {role.name: list(role.arguments) for role in roles.ROLES} == expected
+    assert set(POOLS) < set(expected)
+
+
+def commands() -> Iterator[tuple[str, ...]]:
+    for name in main.COMMANDS:
+        yield (name,)
+        command = main.root.get_command(None, name)  # type: ignore[arg-type]
+        yield from ((name, sub) for sub in getattr(command, "commands", ()))
+
+
+@pytest.mark.parametrize("words", list(commands()), ids=" ".join)
+def test_every_command_has_help_with_an_example(words: tuple[str, ...]) -> None:
+    shown = CliRunner().invoke(main.root, [*words, "--help"])
+    assert shown.exit_code == 0
+    assert "Example" in shown.output
+    assert f"hippocampus {' '.join(words)}" in " ".join(shown.output.split())
+    roles_and_bars = ("demo", "up", "writer", "worker")
+    if words[0] not in roles_and_bars and words not in (("retention",), ("sessions",)):
+        assert "--json" in shown.output
+
+
+def test_ingest_says_the_format_and_that_nobody_works(
+    run: Run, dsn: str, talk: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DATABASE_URL", dsn)
+    code, out, _ = run("ingest", talk, "--finalize", "--app", "notes")
+    assert code == 0
+    assert "is LoCoMo JSON: 2 sessions, 5 events." in out
+    assert "Appended 5 events to 2 sessions." in out
+    assert "Enqueued 4 jobs." in out
+    assert "No worker runs now: `hippocampus up` starts them" in out
+    code, out, _ = run("ingest", talk, "--app", "notes", "--json")
+    assert json.loads(out) == {
+        "format": "LoCoMo JSON", "app": "notes", "sessions": 2, "events_new": 0, "events_known": 5, "jobs_enqueued": 0
+    }  # fmt: skip
+
+
+def test_facts_name_the_turns_that_say_so(cli: Run) -> None:
+    code, out, _ = cli("facts")
+    assert code == 0
+    header, *rows = [line.split("\t") for line in out.splitlines()]
+    assert header == ["type", "key", "fact", "confidence", "said in"]
+    assert any("peanuts" in row[2] and "ada-session-1 #1 Ada: “My name is Ada." in row[4] for row in rows)
+    facts = json.loads(cli("facts", "--type", "preference", "--json")[1])
+    assert any("普洱" in fact["value"]["text"] and fact["said"][0]["sequence_num"] == 4 for fact in facts)
+    assert {fact["fact_type"] for fact in facts} == {"preference"}
+
+
+def test_a_facts_history_shows_what_was_true_before(cli: Run) -> None:
+    facts = json.loads(cli("facts", "--json")[1])
+    (home,) = (fact["key"] for fact in facts if "Oslo" in str(fact["value"]))
+    _, out, _ = cli("facts", "--history", home)
+    current, old = out.splitlines()[1:]
+    assert current.startswith("current\tAda: lives in Oslo")
+    assert old.startswith("superseded\tAda: lives in Turin")
+    code, _, err = cli("facts", "--history", "no_such_key")
+    assert (code, err) == (1, "hippocampus: There is no fact with the key 'no_such_key': see `hippocampus facts`.\n")
+
+
+def test_search_says_why(cli: Run) -> None:
+    code, out, _ = cli("search", "who is allergic to peanuts", "--limit", "2")
+    assert code == 0
+    header, first, *_ = [line.split("\t") for line in out.splitlines()]
+    assert header == ["score", "what", "content", "why"]
+    assert "peanuts" in first[2]
+    assert "words" in first[3]
+    assert "peanut" in first[3]
+    answer = json.loads(cli("search", "普洱", "--json", "--type", "summary")[1])
+    assert answer["query"] == "普洱"
+    assert {hit["memory_type"] for hit in answer["memories"]} <= {"summary"}
+    code, _, err = cli("search", " ")
+    assert code == 1
+    assert "the query is blank" in err
+
+
+def test_context_keeps_its_budget_and_accounts_for_it(cli: Run) -> None:
+    code, out, err = cli("context", "plan a meal", "--session", "ada-session-1", "--tokens", "200")
+    assert code == 0
+    assert "## Conversation history" in out
+    assert "of 200" in err
+    window = json.loads(cli("context", "plan a meal", "--tokens", "120", "--json")[1])
+    assert window["total_tokens"] <= 120
+    assert window["text"]
+
+
+def test_memories_sessions_and_one_session(cli: Run) -> None:
+    summaries = json.loads(cli("memories", "--type", "summary", "--json")[1])
+    assert len(summaries) == 2
+    assert cli("memories")[1].startswith("strength\ttype\tsaid\tcontent\n")
+    rows = [line.split("\t") for line in cli("sessions")[1].splitlines()]
+    assert [row[:4] for row in rows[1:]] == [["ada-session-2", "1", "1", "1"], ["ada-session-1", "4", "4", "4"]]
+    assert len(json.loads(cli("sessions", "list", "--limit", "1", "--json")[1])) == 1
+    _, out, _ = cli("sessions", "show", "ada-session-1", "--events", "1")
+    assert out.splitlines()[-1] == "4\t2024-06-01 09:06\tAda\t我最喜欢的茶是普洱。"
+    code, _, err = cli("sessions", "show", "nowhere")
+    assert (code, err) == (1, "hippocampus: There is no session 'nowhere' for this user: see `hippocampus sessions`.\n")
+
+
+def test_jobs_are_listed_shown_failed_and_run_again(cli: Run, dsn: str) -> None:
+    listed = json.loads(cli("jobs", "--json")[1])
+    assert {job["status"] for job in listed} == {"completed"}
+    job_id = listed[0]["id"]
+    assert cli("jobs", "--failed")[2].strip() == "No job has failed."
+    code, _, err = cli("jobs", "retry", job_id)
+    assert code == 1
+    assert "only a failed job can be run again" in err
+
+    asyncio.run(execute(dsn, "UPDATE procrastinate_jobs SET status = 'failed'"))
+    asyncio.run(execute(dsn, "UPDATE consolidation_jobs SET error = 'the key is wrong', raw_reply = 'odd words'"))
+    _, out, _ = cli("jobs", "--failed")
+    assert "the key is wrong" in out
+    assert "odd words" in cli("jobs", "show", job_id)[1]
+    assert json.loads(cli("jobs", "retry", job_id, "--json")[1])["status"] == "pending"
+    assert "cancelled" in cli("jobs", "cancel", job_id)[1]
+    code, _, err = cli("jobs", "retry", str(uuid4()))
+    assert code == 1
+    assert "There is no job" in err
+    assert cli("jobs", "show", "not-an-id")[0] == 2
+
+
+def test_retention_says_what_would_go_before_it_goes(cli: Run) -> None:
+    dry = json.loads(cli("retention", "dry-run", "--threshold", "0.6", "--min-age-days", "0", "--json")[1])
+    assert dry["stats"]["cleaned_count"] == len(dry["would_archive"]) == 2
+    assert {each["memory_type"] for each in dry["would_archive"]} == {"episodic"}
+    weak = [each["weak"] for each in dry["forecast"]]
+    assert weak == sorted(weak)
+    assert weak[0] == 0 < weak[-1]
+    assert "began at 0.5, never used" in cli("retention", "dry-run", "--threshold", "0.6", "--min-age-days", "0")[1]
+    code, out, _ = cli("retention", "run")
+    assert code == 0
+    assert out.startswith("Archived 0 memories")
+    code, _, err = cli("retention", "dry-run", "--threshold", "7")
+    assert code == 1
+    assert "threshold" in err
+
+
+def test_status_names_what_does_not_run(cli: Run) -> None:
+    code, out, _ = cli("status")
+    assert code == 0
+    assert "2 sessions, 5 events" in out
+    assert "missing   writer, fast_replay, deep_reflection, retention" in out
+    assert json.loads(cli("status", "--json")[1])["totals"]["events"] == 5
+
+
+def test_migrate_says_what_it_applied_and_then_nothing(
+    run: Run, empty_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DATABASE_URL", empty_dsn)
+    code, _, err = run("facts")
+    assert code == 2
+    assert "hippocampus migrate" in err
+    assert "applied 0001_foundation.sql" in run("migrate")[1]
+    assert json.loads(run("migrate", "--json")[1])["applied"] == []
+    code, _, err = run("facts")
+    assert code == 1
+    assert "There is no session yet: run `hippocampus demo`" in err
+
+
+def test_several_users_are_listed_and_one_can_be_chosen(cli: Run, talk: str) -> None:
+    assert cli("ingest", talk, "--user", "bob", "--app", "other")[0] == 0
+    code, _, err = cli("facts")
+    assert code == 1
+    assert "say which" in err
+    assert "--app default --user ada" in err
+    assert "--app other --user bob" in err
+    assert cli("facts", "--user", "ada")[0] == 0
+    assert cli("facts", "--app", "other", "--user", "bob")[2].strip() == "Nothing is known yet."
+    assert "There is nobody like --user eve" in cli("facts", "--user", "eve")[2]
+
+
+def test_wrong_words_get_a_suggestion(run: Run, monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
+    code, _, err = run("serach", "x")
+    assert code == 2
+    assert "did you mean search?" in err
+    assert run("search")[0] == 2
+    monkeypatch.setenv("HIPPOCAMPUS_API_PROT", "1")
+    code, _, err = run("status")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "did you mean HIPPOCAMPUS_API_PORT?" in err
+    monkeypatch.delenv("HIPPOCAMPUS_API_PROT")
+    code, _, err = run("worker", "fast_reply")
+    assert code == 2
+    assert "fast_replay" in err
+    monkeypatch.setenv("HIPPOCAMPUS_HOME", str(home))
+    code, _, err = run("facts")
+    assert code == 2
+    assert "run `hippocampus demo`" in err
+    assert not home.exists()
+
+
+def test_without_its_extra_the_program_says_what_to_install(home: Path, tmp_path: Path) -> None:
+    """One sentence, no traceback."""
+    (tmp_path / "click.py").write_text("raise ModuleNotFoundError('no', name='click')")
+    done = cli_process.run(home, "--help", PYTHONPATH=f"{tmp_path}:{cli_process.ROOT}")
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "pip install 'hippocampus[cli]'" in done.stderr
+
+
+def test_a_closed_pipe_is_no_error(cli: Run, dsn: str, home: Path) -> None:
+    done = subprocess.run(
+        ["/bin/sh", "-c", '"$@" | head -n 1', "sh", *cli_process.command("facts")],
+        env=cli_process.environment(home, DATABASE_URL=dsn),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr == ""
+    assert done.stdout.startswith("type\t")
+
+
+def test_the_databases_name_holds_no_password(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
+    monkeypatch.setenv("HIPPOCAMPUS_HOME", str(home))
+    assert name_of(settings.load()) == f"embedded PostgreSQL below {home}"
+    monkeypatch.setenv("DATABASE_URL", "postgresql://me:hush@db:5433/app?sslmode=require")
+    assert name_of(settings.load()) == "postgresql://me@db:5433/app"
+
+
+def test_people_get_tables_and_no_color_is_honoured(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    output.write_table(("key", "fact"), [("a", "[bold]likes[/] 茶"), ("b", "x")], empty="")
+    coloured = capsys.readouterr().out
+    assert "[bold]likes[/] 茶" in coloured
+    assert "\x1b[1m" in coloured
+    monkeypatch.setenv("NO_COLOR", "1")
+    output.write_table(("key", "fact"), [("a", "x")], empty="")
+    assert "\x1b[3" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "cells", "lines"),
+    [
+        ("one two three", 7, ["one two", "three"]),
+        ("我住在泉州，喜欢茶。", 8, ["我住在泉", "州，喜欢", "茶。"]),
+        ("see http://127.0.0.1:8000/docs now", 10, ["see", "http://127.0.0.1:8000/docs", "now"]),
+        ("", 10, [""]),
+    ],
+)
+def test_lines_break_at_blanks_and_between_chinese_characters(text: str, cells: int, lines: list[str]) -> None:
+    assert list(page.wrap(text, cells)) == lines
+
+
+def test_a_hit_is_shown_where_it_matched() -> None:
+    text = "first line\nthe second says tea\nthe third"
+    assert page.passage(text, ("tea",), 100) == "… the second says tea the third"
+    assert page.passage(text, ("none",), 12) == "first line…"
+    assert page.clip("茶茶茶茶", 5) == "茶茶…"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"), [(None, ""), (0.04, "0.0 s"), (75, "75 s"), (600, "10 min"), (7300, "2 h"), (900000, "10 d")]
+)
+def test_ages_are_shown_in_their_largest_unit(seconds: float | None, shown: str) -> None:
+    assert output.show_age(seconds) == shown

@@ -1,0 +1,51 @@
+"""The benchmark of recall counts what it says it counts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import asyncpg
+import pytest
+from memory_rows import WordEmbedder
+
+from benchmarks.locomo import evaluate, measure
+
+CONVERSATION = {
+    "sample_id": "talk-1",
+    "conversation": {
+        "speaker_a": "Ines",
+        "speaker_b": "Bo",
+        "session_1_date_time": "9:05 am on 3 March, 2024",
+        "session_1": [
+            {"speaker": "Ines", "dia_id": "D1:1", "text": "I adopted a greyhound."},
+            {"speaker": "Bo", "dia_id": "D1:2", "text": "Lovely!", "blip_caption": "a photo of a red kayak"},
+        ],
+        "session_2_date_time": "7:00 pm on 4 March, 2024",
+        "session_2": [{"speaker": "Bo", "dia_id": "D2:1", "text": "My sister sells tulips."}],
+    },
+    "qa": [
+        {"question": "Which dog did Ines adopt?", "evidence": ["D1:1"], "category": 4},
+        {"question": "Who showed a kayak and sells tulips?", "evidence": ["D1:2; D2:1"], "category": 1},
+        {"question": "What about zeppelins?", "evidence": ["D9:9"], "category": 3},
+        {"question": "No evidence is named here", "evidence": [], "category": 2},
+    ],
+}
+
+
+@pytest.mark.parametrize("embedded", [True, False])
+async def test_evidence_is_found_by_category(pool: asyncpg.Pool, tmp_path: Path, embedded: bool) -> None:
+    """Captions are searched, several pieces of evidence in one string count each, missing ones count as missed."""
+    path = tmp_path / "talk.json"
+    path.write_text(json.dumps([CONVERSATION]))
+    table = await evaluate(path, WordEmbedder() if embedded else None, pool=pool)
+    assert (table["single-hop"].questions, table["single-hop"].at, table["single-hop"].mrr) == (1, (1, 1, 1), 1)
+    assert (table["multi-hop"].questions, table["multi-hop"].at) == (1, (1, 1, 1))
+    assert (table["open-domain"].questions, table["open-domain"].at, table["open-domain"].mrr) == (1, (0, 0, 0), 0)
+    assert table["temporal"].questions == 0
+    assert table["1-4"].questions == 3
+
+
+def test_the_measures_by_hand() -> None:
+    ranked = [("s", place) for place in range(1, 21)]
+    assert measure(ranked, frozenset({("s", 2), ("s", 7), ("s", 30), ("t", 1)})) == (0.25, 0.5, 0.5, 0.5)

@@ -1,0 +1,51 @@
+"""The memory's statements: the server understands each, the code runs each, and the hot one uses its index."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from hippocampus import slices
+from pulse.sql import load_queries
+
+QUERIES = load_queries("hippocampus")
+SOURCE = "".join(path.read_text() for path in Path(slices.__file__).parent.glob("*.py"))
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_every_statement_is_run_by_the_code(name: str) -> None:
+    assert f'["{name}"]' in SOURCE
+
+
+async def test_the_server_understands_every_statement(conn: asyncpg.Connection) -> None:
+    for name, statement in QUERIES.items():
+        described = re.match(r"(?:--[^\n]*\n)+", statement)
+        assert described, name
+        await conn.prepare(statement)
+
+
+async def test_a_slice_is_read_through_the_index_of_its_thread(conn: asyncpg.Connection) -> None:
+    """What a job costs does not grow with the messages of others, nor with what lies below the watermark."""
+    await conn.execute(
+        """WITH t AS (INSERT INTO threads (app_name, user_id, session_id, last_seq, fast_upto_seq)
+                      SELECT 'a', 'u', n::text, 100, 90 FROM generate_series(1, 100) AS n RETURNING id),
+                e AS (INSERT INTO events (thread_id, sequence_num, id, author, event_type, content, occurred_at)
+                      SELECT id, n, n::text, 'user', 'message', '{}', now() FROM t, generate_series(1, 100) AS n
+                      RETURNING thread_id, sequence_num)
+           INSERT INTO messages (thread_id, sequence_num, event_id, app_name, user_id, role, author, content,
+                                 token_estimate, occurred_at)
+           SELECT thread_id, sequence_num, 'e', 'a', 'u', 'user', 'user', 'hello', 1, now() FROM e"""
+    )
+    await conn.execute("ANALYZE messages, threads")
+    job_id = await conn.fetchval(
+        "SELECT job_id FROM threads AS t, enqueue_consolidation(t.id, 'fast_replay') WHERE t.session_id = '7'"
+    )
+    plan = await conn.fetch("EXPLAIN (ANALYZE, BUFFERS) " + QUERIES["read_slice"], job_id, None, 6000, 90)
+    text = "\n".join(row[0] for row in plan)
+    assert "messages_thread_id_sequence_num_key" in text
+    assert "Seq Scan on messages" not in text
+    (read,) = re.findall(r"messages_thread_id_sequence_num_key on messages.*actual time=\S+ rows=(\d+)", text)
+    assert int(read) == 10

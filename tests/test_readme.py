@@ -1,0 +1,53 @@
+"""The README is true: its code runs and prints what it says, its commands and links exist."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from tests import cli_process
+from workers.cli import main
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def block(language: str) -> str:
+    (found,) = re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+    return str(found)
+
+
+def test_the_first_lines_of_code_print_what_the_readme_says(dsn: str, home: Path, tmp_path: Path) -> None:
+    """In a process of its own, on a database that was migrated, with no worker."""
+    script = tmp_path / "first.py"
+    script.write_text(block("python"), encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        env=cli_process.environment(home, DATABASE_URL=dsn),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stderr == ""
+    assert done.stdout == block("text")
+
+
+def test_every_command_stands_in_the_readme_and_exists() -> None:
+    table = README.partition("## At the command line")[2].partition("## ")[0]
+    named = set(re.findall(r"`(?:hippocampus )?([a-z]+)[^`]*`", table))
+    assert named == set(main.COMMANDS)
+
+
+def test_the_make_targets_of_the_readme_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for target in re.findall(r"make ([a-z-]+)", README):
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+
+
+def test_the_links_of_the_readme_lead_somewhere() -> None:
+    links = [link for link in re.findall(r"\]\(([^)]+)\)", README) if "://" not in link]
+    assert links
+    for link in links:
+        assert (ROOT / link).exists(), link

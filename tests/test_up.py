@@ -1,0 +1,108 @@
+"""`hippocampus up`: every role, supervised, and gone within seconds of a Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests import cli_process
+from tests.cli_process import Running
+
+ROLES = {"writer", "fast_replay", "deep_reflection", "retention"}
+pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
+
+
+@pytest.fixture
+def up(dsn: str, home: Path) -> Iterator[Running]:
+    with Running(home, "up", DATABASE_URL=dsn, HIPPOCAMPUS_API_PORT="0") as running:
+        yield running
+
+
+def ready(up: Running) -> str:
+    """Wait until everything runs; the API's address."""
+    up.read_until("Everything runs")
+    address = up.read_until("API").split()[-1]
+    up.read_until("database")
+    return address
+
+
+def test_every_role_runs_and_ctrl_c_ends_all_within_five_seconds(up: Running) -> None:
+    address = ready(up)
+    assert httpx.get(f"{address}/health").json()["status"] == "ok"
+    children = up.children()
+    assert set(children) == ROLES
+    asked = time.monotonic()
+    up.process.send_signal(signal.SIGINT)
+    code, said = up.end(5)
+    assert time.monotonic() - asked < 5
+    assert code == 0, said
+    assert "Traceback" not in said
+    assert not any(cli_process.is_alive(pid) for pid in children.values())
+
+
+def test_a_role_that_is_killed_is_started_again(up: Running) -> None:
+    """The others go on as they are."""
+    ready(up)
+    before = up.children()
+    os.kill(before["fast_replay"], signal.SIGKILL)
+    assert "killed by SIGKILL; it is started again" in up.read_until("fast_replay     | --")
+    cli_process.until(lambda: set(up.children()) == ROLES)
+    after = up.children()
+    assert after["fast_replay"] != before["fast_replay"]
+    assert {**after, "fast_replay": 0} == {**before, "fast_replay": 0}
+    up.process.send_signal(signal.SIGTERM)
+    assert up.end(5)[0] == 0
+
+
+def test_no_role_outlives_a_killed_parent(up: Running) -> None:
+    ready(up)
+    children = up.children()
+    up.process.kill()
+    up.process.wait()
+    cli_process.until(lambda: not any(cli_process.is_alive(pid) for pid in children.values()))
+
+
+def test_a_port_in_use_is_an_error_that_says_what_to_do(dsn: str, home: Path) -> None:
+    """Nothing is left running."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        done = cli_process.run(home, "up", DATABASE_URL=dsn, HIPPOCAMPUS_API_PORT=str(port))
+    assert done.returncode == 2
+    assert f"Port {port}" in done.stderr
+    assert "HIPPOCAMPUS_API_PORT" in done.stderr
+    assert cli_process.processes_of(home) == []
+
+
+@pytest.mark.parametrize("role", [("writer",), ("worker", "retention")])
+def test_a_role_alone_without_a_database_refuses_and_says_how(home: Path, role: tuple[str, ...]) -> None:
+    done = cli_process.run(home, *role)
+    assert done.returncode == 2
+    assert "DATABASE_URL" in done.stderr
+    assert "hippocampus up" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not home.exists()
+
+
+def test_a_role_of_the_procfile_ends_with_its_runner(dsn: str, home: Path) -> None:
+    """Started without a supervisor, a role does not look at its standard input."""
+    with subprocess.Popen(
+        cli_process.command("worker", "retention"),
+        env=cli_process.environment(home, DATABASE_URL=dsn),
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as worker:
+        assert worker.stderr is not None
+        assert any("worker registered" in line for line in worker.stderr)
+        worker.terminate()
+        assert worker.wait(10) == 0

@@ -1,0 +1,94 @@
+"""Which database a command works on: DATABASE_URL's, or the embedded server below HIPPOCAMPUS_HOME.
+
+The embedded server is started for as long as the command runs, or joined where it runs already.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import TYPE_CHECKING, TypeVar, cast
+
+from pydantic import SecretStr
+
+from pulse import database
+from workers import migrate, settings
+from workers.cli import interrupts
+from workers.embedded import EmbeddedServer
+from workers.settings import Settings, SettingsError
+
+if TYPE_CHECKING:
+    from pulse.database import Connection, Pool
+
+Result = TypeVar("Result")
+
+POOL_SIZE_MAX = 4
+
+
+@contextlib.contextmanager
+def opened(config: Settings, *, create: bool = False) -> Iterator[Settings]:
+    """Yield the settings with a database in them.
+
+    Args:
+        create: make the embedded server's data where there is none, and migrate it.
+
+    Raises:
+        SettingsError: nothing is there to be read, and it is not to be made.
+        EmbeddedServerError: the embedded server can't be had.
+    """
+    if config.dsn is not None:
+        yield config
+        return
+    server = EmbeddedServer(config.home)
+    if not create and not server.data.is_dir():
+        raise SettingsError(
+            f"There is no data below {config.home} yet: run `hippocampus demo` or `hippocampus up` first, set"
+            " HIPPOCAMPUS_HOME to where it is, or set DATABASE_URL."
+        )
+    interrupts.raise_on_all()
+    try:
+        # Within the try: what is postponed is raised at the block's end, when the server runs.
+        with interrupts.postponed():
+            server.start()
+        yield config.model_copy(update={"database_url": SecretStr(server.dsn)})
+    finally:
+        with interrupts.postponed():
+            server.stop()
+
+
+def name_of(config: Settings) -> str:
+    """Say which database the environment's settings mean, for people."""
+    return f"embedded PostgreSQL below {config.home}" if config.dsn is None else database.describe(config.dsn)
+
+
+async def migrated(config: Settings) -> list[str]:
+    """Bring the database to this program's schema and return what was applied."""
+    return await migrate.migrate(config.dsn or "", schema=config.schema_name)
+
+
+@contextlib.asynccontextmanager
+async def pool_of(config: Settings) -> AsyncIterator[Pool]:
+    """Open a small pool on a database that is at this program's schema."""
+    pool = await database.create_pool(
+        config.dsn or "", schema=config.schema_name, max_size=min(POOL_SIZE_MAX, config.database_pool_size)
+    )
+    try:
+        async with pool.acquire() as connection:
+            await migrate.check_schema(cast("Connection", connection), schema=config.schema_name)
+        yield pool
+    finally:
+        await pool.close()
+
+
+def run(work: Callable[[Settings, Pool], Awaitable[Result]], *, create: bool = False) -> Result:
+    """Run a command's work on the database that the environment names, and return its result."""
+    with opened(settings.load(), create=create) as config:
+        return asyncio.run(_run(config, work, create=create))
+
+
+async def _run(config: Settings, work: Callable[[Settings, Pool], Awaitable[Result]], *, create: bool) -> Result:
+    if create:
+        await migrated(config)
+    async with pool_of(config) as pool:
+        return await work(config, pool)

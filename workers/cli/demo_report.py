@@ -1,0 +1,243 @@
+"""What the demo prints: what went in, what came out, and how to look again."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hippocampus.memory_service import OpenMemoryService
+from hippocampus.records import Fact
+from hippocampus.retention_manager import MemoryRetentionManager
+from hippocampus.search import EVERYTHING
+from workers import samples
+from workers.cli import context, databases, facts, output, retention, search
+from workers.cli.facts import Turns
+from workers.cli.owners import QUERIES, Owner
+from workers.cli.page import Page, clip, passage
+from workers.conversations import ConversationFile
+from workers.ingest import Ingested
+
+if TYPE_CHECKING:
+    from pulse.database import Pool
+    from workers.cli.running import Running
+    from workers.settings import Settings
+
+SUMMARIES_MAX = 10
+FACTS_MAX_BY_TYPE = 4
+CHANGES_MAX = 4
+HITS_MAX = 3
+QUERIES_MAX = 3
+WINDOW_TOKENS = 700
+WEAK_MAX = 3
+#: For the preview: what the policy keeps today would go under this stricter threshold.
+STRICT_THRESHOLD = 0.6
+QUOTE_CELLS_MAX = 150
+HIT_CELLS_MAX = 220
+
+_FACT_TYPES = {"rule": "rules", "profile": "profile", "preference": "preferences", "custom": "plans, habits and more"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worked:
+    """What the demo did."""
+
+    ingested: Ingested
+    append_seconds: float
+    total_seconds: float
+    jobs_completed: int
+    jobs_failed: int
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class LookAgain:
+    """What a newcomer may look at after the demo."""
+
+    owner: Owner
+    is_only_owner: bool  # so that nobody has to be named
+    query: str
+
+
+def write_intro(page: Page, config: Settings, path: Path, read: ConversationFile) -> None:
+    """Say what is going to happen."""
+    page.rule("Hippocampus")
+    users = {session.user_id for session in read.sessions}
+    people = f" of {len(users)} users" if len(users) > 1 else ""
+    page.field("file", f"{path}")
+    page.field("", f"{read.file_format}: {len(read.sessions)} sessions{people}, {read.event_count} events")
+    if config.active_provider == "local":
+        page.field("model", "local: patterns and word vectors, offline (GOOGLE_API_KEY makes it Gemini)")
+    else:
+        page.field("model", f"Gemini: {config.generation_model}, {config.embedding_model}")
+    page.field("database", databases.name_of(config))
+
+
+async def write(
+    page: Page, config: Settings, pool: Pool, read: ConversationFile, owner: Owner, *, is_sample: bool
+) -> LookAgain:
+    """Print everything that was made for one user, and return what to look at again."""
+    service = OpenMemoryService(pool, None)
+    known = await service.list_facts(app_name=owner.app, user_id=owner.user, limit=1000)
+    users = {session.user_id for session in read.sessions}
+    if len(users) > 1:
+        page.title(f"What is remembered of {owner.user}, one of the {len(users)} users")
+    await _write_summaries(page, service, owner)
+    _write_facts(page, known, await facts.read_turns(pool, known))
+    await _write_changes(page, pool, owner)
+    queries = samples.SAMPLE_QUERIES if is_sample else _queries(read, known)
+    for query in queries[:QUERIES_MAX]:
+        await _write_search(page, config, pool, owner, query)
+    asked = samples.SAMPLE_CONTEXT_QUERY if is_sample else (queries or ("",))[0]
+    last = [session.session_id for session in read.sessions if session.user_id == owner.user][-1]
+    await _write_window(page, config, pool, owner, last, asked)
+    await _write_retention(page, pool, owner)
+    owners = await pool.fetch(QUERIES["list_owners"])
+    return LookAgain(owner, is_only_owner=len(owners) == 1, query=(queries or ("hello",))[0])
+
+
+def write_worked(page: Page, worked: Worked) -> None:
+    """Say how much was done, and how fast."""
+    done = worked.ingested
+    page.title("Done")
+    if done.events_new:
+        known = f" ({done.events_known} more were there already)" if done.events_known else ""
+        seconds = f"{worked.append_seconds:.1f} s"
+        page.field("events", f"{done.events_new} appended to {done.sessions} sessions in {seconds}{known}")
+    else:
+        page.field("events", f"all {done.events_known} are there already, from an earlier run: nothing is doubled")
+    failed = f", {worked.jobs_failed} failed" if worked.jobs_failed else ""
+    seconds = f" in {worked.total_seconds:.1f} s" if worked.jobs_completed else ": nothing is left to consolidate"
+    page.field("jobs", f"{worked.jobs_completed} done{failed}{seconds}")
+
+
+def write_places(page: Page, all_roles: Running) -> None:
+    """Say where the API and the metrics were."""
+    page.title("While it ran")
+    page.field("API", f"{all_roles.api_url}, its page {all_roles.api_url}/docs")
+    page.field("metrics", ", ".join(f"{url} ({role})" for role, url in all_roles.metrics_urls.items()))
+    page.note("Everything stops now. `hippocampus up` (or `make run`) starts the same roles, and stays.")
+
+
+def write_farewell(page: Page, config: Settings, look: LookAgain) -> None:
+    """Say how to look again, in words that can be pasted."""
+    page.title("All of it is kept. To look again:")
+    if config.dsn is None and "home" in config.model_fields_set:
+        page.note(f"export HIPPOCAMPUS_HOME={config.home}", style="")
+    owner = "" if look.is_only_owner else f" --app {look.owner.app} --user {shlex.quote(look.owner.user)}"
+    for words in (f"search {shlex.quote(look.query)}", "facts", "memories --type summary", "sessions"):
+        page.note(f"{_program()} {words}{owner}", style="")
+    page.note(f"{_program()} --help", style="")
+
+
+async def _write_summaries(page: Page, service: OpenMemoryService, owner: Owner) -> None:
+    found = await service.list_memories(app_name=owner.app, user_id=owner.user, memory_type="summary", limit=1000)
+    found.sort(key=lambda each: output.show_time(each.occurred_at))
+    page.title(f"Summaries ({len(found)})")
+    for each in found[:SUMMARIES_MAX]:
+        page.item(output.show_time(each.occurred_at)[:10], each.content)
+    _write_more(page, len(found) - SUMMARIES_MAX, "memories --type summary")
+
+
+def _write_facts(page: Page, known: Sequence[Fact], turns: Turns) -> None:
+    page.title(f"Facts ({len(known)}), with their confidence and the turns they come from")
+    shown = 0
+    for fact_type, name in _FACT_TYPES.items():
+        of_type = sorted((fact for fact in known if fact.fact_type == fact_type), key=lambda fact: -fact.confidence)
+        if of_type:
+            page.note(name, style="italic")
+        for fact in of_type[:FACTS_MAX_BY_TYPE]:
+            shown += 1
+            said = [_quote(turn) for turn in facts.quotes(fact, turns)[:1]]
+            page.item(f"{fact.confidence:.2f}", output.show_fact(fact.value), *said)
+    _write_more(page, len(known) - shown, "facts")
+
+
+def _quote(turn: facts.SaidTurn) -> str:
+    return f"{turn.session_id} #{turn.sequence_num}: “{clip(turn.text, QUOTE_CELLS_MAX)}”"
+
+
+async def _write_changes(page: Page, pool: Pool, owner: Owner) -> None:
+    rows = await pool.fetch(QUERIES["changed_facts"], owner.app, owner.user, CHANGES_MAX)
+    if rows:
+        page.title("What changed: the old fact is kept, with the time in which it was true")
+    for row in rows:
+        until = output.show_time(row["valid_until"])[:10]
+        page.item(until, f"{output.show_fact(row['before'])}  →  {output.show_fact(row['now'])}")
+
+
+async def _write_search(page: Page, config: Settings, pool: Pool, owner: Owner, query: str) -> None:
+    response = await search.search(config, pool, owner.app, owner.user, query, limit=HITS_MAX, narrow=EVERYTHING)
+    page.title(f"Search: {query}")
+    if response.degraded:
+        page.note(response.degraded, style="yellow")
+    if not response.memories:
+        page.note("Nothing matches.")
+    for hit in response.memories:
+        text = passage(hit.content, search.whole_terms(hit.why.matched_terms), HIT_CELLS_MAX)
+        page.item(f"{hit.score:.2f}", text, f"{search.kind_of(hit)}; why: {search.why(hit.why)}")
+
+
+async def _write_window(page: Page, config: Settings, pool: Pool, owner: Owner, session_id: str, query: str) -> None:
+    window, text = await context.assemble(
+        config,
+        pool,
+        owner.app,
+        owner.user,
+        query,
+        session_id=session_id,
+        tokens=WINDOW_TOKENS,
+        system_prompt="You are a helpful assistant that remembers.",
+    )
+    page.title(f"Context window for the next turn of {session_id}: {query}")
+    page.block(text)
+    page.screen.print()
+    for line in context.account(window):
+        page.note(line, style="")
+
+
+async def _write_retention(page: Page, pool: Pool, owner: Owner) -> None:
+    page.title("Forgetting, as a dry run")
+    page.field(
+        "policy", "archives, if nothing is used: " + retention.outlook(await retention.forecast(pool, owner.app))
+    )
+    weak = await MemoryRetentionManager(pool).preview(STRICT_THRESHOLD, 0, owner.app)
+    page.field(
+        "stricter", f"at a threshold of {STRICT_THRESHOLD:g} and no minimum age, {len(weak)} would go now, such as"
+    )
+    for each in weak[:WEAK_MAX]:
+        text = clip(" ".join(each.content.split()), QUOTE_CELLS_MAX // 2)
+        page.item(f"{each.score:.2f}", text, f"{each.memory_type}; why: {retention.because(each)}")
+
+
+def _queries(read: ConversationFile, known: Sequence[Fact]) -> tuple[str, ...]:
+    """What to search for in somebody's own file: its own questions, else what is known of them."""
+    if read.queries:
+        return read.queries[:QUERIES_MAX]
+    surest = sorted(known, key=lambda fact: -fact.confidence)
+    texts = [output.show_fact(fact.value) for fact in surest]
+    if not texts:
+        texts = [text for session in read.sessions for event in session.events if (text := event.text)]
+    return tuple(clip(text, 80).rstrip("…") for text in texts[:QUERIES_MAX])
+
+
+def _write_more(page: Page, count: int, command: str) -> None:
+    if count > 0:
+        page.note(f"… and {count} more: {_program()} {command}")
+
+
+def _program() -> str:
+    """How this program is called from here: its name where the shell finds it, else its path."""
+    called = Path(sys.argv[0])
+    if called.name == "__main__.py":
+        return f"{sys.executable} -m workers"
+    if shutil.which(called.name):
+        return called.name
+    try:
+        return str(called.resolve().relative_to(Path.cwd()))
+    except ValueError:
+        return str(called)

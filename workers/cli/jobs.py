@@ -1,0 +1,159 @@
+"""`hippocampus jobs`: list, show, retry, cancel."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import asyncpg
+import click
+
+from hippocampus import jobs
+from hippocampus.errors import HippocampusError, JobNotFoundError
+from hippocampus.records import ConsolidationJob, JobStatus
+from workers.cli import databases, output
+from workers.cli.owners import QUERIES, json_option
+
+if TYPE_CHECKING:
+    from pulse.database import Pool
+    from workers.settings import Settings
+
+#: SQLSTATEs of `retry_failed_job`.
+_NO_SUCH_JOB, _NOT_FAILED = "HP014", "HP015"
+
+
+class JobNotFailedError(HippocampusError):
+    """Only a failed job can be run again."""
+
+
+@click.group(
+    invoke_without_command=True,
+    epilog="Examples:  hippocampus jobs --failed;  hippocampus jobs retry 0199…",
+)
+@click.option("--failed", is_flag=True, help="Only failed ones, with their errors.")
+@click.option("--app", help="Only of this app.")
+@click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 1000), help="How many at most.")
+@json_option
+@click.pass_context
+def command(context: click.Context, failed: bool, app: str | None, limit: int, as_json: bool) -> None:
+    """List consolidation jobs, the newest first; or show, retry, cancel one."""
+    if context.invoked_subcommand is None:
+        context.invoke(list_, failed=failed, app=app, limit=limit, as_json=as_json)
+
+
+@command.command("list", epilog="Example:  hippocampus jobs list --status pending")
+@click.option("--failed", is_flag=True, help="Only failed ones, with their errors.")
+@click.option("--status", type=click.Choice([each.value for each in JobStatus]), help="Only in this state.")
+@click.option("--app", help="Only of this app.")
+@click.option("--user", help="Only of this user.")
+@click.option("--session", help="Only of this session.")
+@click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 1000), help="How many at most.")
+@json_option
+def list_(
+    failed: bool,
+    app: str | None,
+    limit: int,
+    as_json: bool,
+    status: str | None = None,
+    user: str | None = None,
+    session: str | None = None,
+) -> None:
+    """List consolidation jobs, the newest first."""
+    wanted = JobStatus.FAILED if failed else JobStatus(status) if status else None
+
+    async def work(_config: Settings, pool: Pool) -> tuple[list[ConsolidationJob], dict[UUID, str]]:
+        found = await jobs.list_jobs(pool, app_name=app, user_id=user, session_id=session, status=wanted, limit=limit)
+        rows = await pool.fetch(QUERIES["session_names"], [job.thread_id for job in found])
+        return found, {row["id"]: row["session_id"] for row in rows}
+
+    found, names = databases.run(work)
+    if as_json:
+        output.write_json(found)
+        return
+    last = "error" if failed else "result"
+    rows = [
+        (
+            str(job.id),
+            str(job.job_type),
+            str(job.status),
+            job.attempts,
+            names.get(job.thread_id, ""),
+            job.created_at,
+            (job.error or "") if failed or job.status is JobStatus.FAILED else said(job),
+        )
+        for job in found
+    ]
+    empty = "No job has failed." if failed else "There is no job."
+    output.write_table(("job", "type", "status", "tries", "session", "created", last), rows, empty=empty)
+
+
+def said(job: ConsolidationJob) -> str:
+    """Say what a job made, in a few words."""
+    result: dict[str, Any] = dict(job.result)
+    parts = [word for key, word in (("summary", "1 summary"), ("episodic", "1 slice")) if key in result]
+    parts += [f"{len(result[key])} {key}" for key in ("facts", "insights") if isinstance(result.get(key), list)]
+    return ", ".join(parts) or str(result.get("message", ""))
+
+
+@command.command("show", epilog="Example:  hippocampus jobs show 0199…")
+@click.argument("job_id", type=click.UUID)
+@json_option
+def show(job_id: UUID, as_json: bool) -> None:
+    """Show a job: its result; its error and the model's raw reply where it failed."""
+
+    async def work(_config: Settings, pool: Pool) -> ConsolidationJob:
+        return await jobs.get(pool, job_id)
+
+    _write_job(databases.run(work), as_json=as_json)
+
+
+@command.command("retry", epilog="Example:  hippocampus jobs retry 0199…")
+@click.argument("job_id", type=click.UUID)
+@json_option
+def retry(job_id: UUID, as_json: bool) -> None:
+    """Run a failed job again, with all its tries."""
+
+    async def work(_config: Settings, pool: Pool) -> ConsolidationJob:
+        await run_again(pool, job_id)
+        return await jobs.get(pool, job_id)
+
+    _write_job(databases.run(work), as_json=as_json)
+
+
+@command.command("cancel", epilog="Example:  hippocampus jobs cancel 0199…")
+@click.argument("job_id", type=click.UUID)
+@json_option
+def cancel(job_id: UUID, as_json: bool) -> None:
+    """Cancel a job: at once where it waits, as soon as its worker hears of it where it runs."""
+
+    async def work(_config: Settings, pool: Pool) -> ConsolidationJob:
+        return await jobs.cancel(pool, job_id)
+
+    _write_job(databases.run(work), as_json=as_json)
+
+
+async def run_again(pool: Pool, job_id: UUID) -> None:
+    """Enqueue a failed job again.
+
+    Raises:
+        JobNotFoundError: no such job, or it is archived.
+        JobNotFailedError: it has not failed.
+    """
+    try:
+        await pool.execute(QUERIES["retry_failed_job"], job_id)
+    except asyncpg.PostgresError as error:
+        if error.sqlstate == _NO_SUCH_JOB:
+            raise JobNotFoundError(f"There is no job {job_id}: see `hippocampus jobs --failed`.") from error
+        if error.sqlstate == _NOT_FAILED:
+            raise JobNotFailedError(f"{error}.") from error
+        raise
+
+
+def _write_job(job: ConsolidationJob, *, as_json: bool) -> None:
+    if as_json:
+        output.write_json(job)
+        return
+    screen = output.console()
+    for name, value in output.plain(job).items():
+        if value is not None and value != {}:
+            screen.print(f"{name:<13} {output.show(value)}", markup=False, soft_wrap=True)

@@ -1,0 +1,130 @@
+"""The command line's door: which commands there are, and what becomes of their errors.
+
+Exit codes: 0 done; 1 failed (nothing found that was asked for by name, a refused change, a failed job);
+2 wrong usage or configuration, nothing was tried; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+import click
+
+from hippocampus.errors import HippocampusError
+from pulse.errors import DatabaseUnreachableError, PulseError, SchemaError
+from workers import logs
+from workers.pg_binaries import EmbeddedServerError
+from workers.pools import UnknownPoolError
+from workers.settings import SettingsError
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_INTERRUPTED = 130
+
+#: In the order in which a newcomer meets them. A role's process loads its own command alone.
+COMMANDS: Mapping[str, str] = MappingProxyType(
+    {
+        "demo": "Show the whole path on a conversation: in, consolidated, searched.",
+        "up": "Start every role, and an embedded PostgreSQL if needed, until Ctrl-C.",
+        "ingest": "Append a file of conversations to sessions.",
+        "search": "Search memories, facts and recent turns.",
+        "context": "Pack a context window for the next turn.",
+        "memories": "List what is remembered.",
+        "facts": "List what is known of a user, or one fact's history.",
+        "sessions": "List sessions, or show one.",
+        "jobs": "List, show, retry and cancel consolidation jobs.",
+        "retention": "Archive what became too weak, or say what would go.",
+        "status": "Show what runs, what waits, and what failed.",
+        "migrate": "Bring the database to this program's schema.",
+        "writer": "Run the session writer: the HTTP API.",
+        "worker": "Run a worker of a pool.",
+    }
+)
+
+#: What the configuration, not the request, is to blame for.
+_CONFIGURATION_ERRORS = (
+    SettingsError,
+    UnknownPoolError,
+    EmbeddedServerError,
+    DatabaseUnreachableError,
+    SchemaError,
+)
+
+
+class Commands(click.Group):
+    """A group whose commands are loaded when they are called, and that knows what was meant."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the commands in their order."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Load a command."""
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(f"workers.cli.{cmd_name}").command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that is meant, or say which one may be."""
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            near = difflib.get_close_matches(args[0], COMMANDS, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(COMMANDS)}."
+            raise click.UsageError(f"There is no command {args[0]!r}: {hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without loading them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.command(
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Without DATABASE_URL, an embedded PostgreSQL below HIPPOCAMPUS_HOME is used. Exit codes: 0 done,"
+    " 1 failed, 2 wrong usage or configuration, 130 interrupted.",
+)
+@click.version_option(package_name="hippocampus", message="hippocampus %(version)s")
+def root() -> None:
+    """Sessions and long-term memory for agents, on one PostgreSQL.
+
+    Begin with:  hippocampus demo
+    """
+    # Of a command, people read the answer; a role sets up its own log.
+    logs.configure("warning", "console")
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code. Expected errors are one sentence on standard error."""
+    try:
+        outcome = root.main(args=arguments, prog_name="hippocampus", standalone_mode=False)
+        sys.stdout.flush()
+    except click.exceptions.Exit as exit_:
+        return int(exit_.exit_code)
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        return _complain("interrupted", EXIT_INTERRUPTED)
+    except _CONFIGURATION_ERRORS as error:
+        return _complain(error, EXIT_USAGE)
+    except (PulseError, HippocampusError, TimeoutError) as error:
+        return _complain(error, EXIT_FAILED)
+    except BrokenPipeError:
+        # The reader has seen enough, as with `| head`. What is still buffered has nowhere to go.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return outcome if isinstance(outcome, int) else 0
+
+
+def _complain(error: object, code: int) -> int:
+    sys.stderr.write(f"hippocampus: {error}\n")
+    return code

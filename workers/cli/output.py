@@ -1,0 +1,112 @@
+"""What a command says: tables and bars for people, tab-separated lines for pipes, JSON for programs."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+#: Of a text in a table, for people; pipes and JSON get it whole.
+CELL_CHARS_MAX = 400
+
+
+def console() -> Console:
+    """Return standard output as rich sees it now: no colour in a pipe or under NO_COLOR."""
+    return Console(file=sys.stdout, highlight=False, soft_wrap=False)
+
+
+def write_json(value: Any) -> None:
+    """Print records, or anything made of them, as JSON."""
+    sys.stdout.write(json.dumps(plain(value), ensure_ascii=False, indent=2) + "\n")
+
+
+def plain(value: Any) -> Any:
+    """Turn records into what JSON can hold."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): plain(each) for key, each in value.items()}
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, str | int | float | bool) or value is None:
+        return value
+    if isinstance(value, Sequence | set | frozenset):
+        return [plain(each) for each in value]
+    return str(value)
+
+
+def write_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, empty: str) -> None:
+    """Print rows, or one sentence where there are none (to standard error in a pipe)."""
+    screen = console()
+    if not rows:
+        (screen.print if screen.is_terminal else Console(stderr=True).print)(Text(empty), style="dim")
+        return
+    if not screen.is_terminal:
+        for row in (columns, *rows):
+            sys.stdout.write("\t".join(_one_line(show(cell)) for cell in row) + "\n")
+        return
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold", collapse_padding=True)
+    for place, name in enumerate(columns):
+        numeric = all(isinstance(row[place], int | float) for row in rows)
+        table.add_column(
+            name, justify="right" if numeric else "left", overflow="fold", no_wrap=numeric or _is_short(rows, place)
+        )
+    for row in rows:
+        table.add_row(*(Text(_clip(show(cell), CELL_CHARS_MAX)) for cell in row))
+    screen.print(table)
+
+
+def show(cell: Any) -> str:
+    """Write one value for people."""
+    if cell is None:
+        return ""
+    if isinstance(cell, float):
+        return f"{cell:.2f}"
+    if isinstance(cell, datetime):
+        return show_time(cell)
+    if isinstance(cell, bool):
+        return "yes" if cell else "no"
+    return cell if isinstance(cell, str) else json.dumps(plain(cell), ensure_ascii=False)
+
+
+def show_time(moment: datetime | None) -> str:
+    """Write a moment in UTC, to the minute."""
+    return "" if moment is None else moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M")
+
+
+def show_age(seconds: float | None) -> str:
+    """Write a duration in its largest unit."""
+    if seconds is None:
+        return ""
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
+
+
+def show_fact(value: Any) -> str:
+    """Write a fact's value: what it says, and of whom."""
+    if isinstance(value, Mapping) and isinstance(value.get("text"), str):
+        subject = value.get("subject")
+        return f"{subject}: {value['text']}" if subject else str(value["text"])
+    return show(value)
+
+
+def _is_short(rows: Sequence[Sequence[Any]], place: int) -> bool:
+    return max(len(show(row[place])) for row in rows) <= 16
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _clip(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[: limit - 1] + "…"

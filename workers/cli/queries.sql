@@ -1,0 +1,81 @@
+-- What the command line asks beyond what the services answer.
+
+-- name: list_owners
+-- Every app and user that has a session, the latest first; at most 100.
+SELECT app_name, user_id, max(created_at) AS latest FROM threads
+GROUP BY app_name, user_id ORDER BY latest DESC LIMIT 100
+
+-- name: turns
+-- threads, sequence numbers, pairwise
+SELECT m.thread_id, m.sequence_num, m.author, m.content, m.occurred_at, t.session_id
+FROM unnest($1::uuid[], $2::bigint[]) AS w (thread_id, sequence_num)
+JOIN messages AS m ON m.thread_id = w.thread_id AND m.sequence_num = w.sequence_num
+JOIN threads AS t ON t.id = m.thread_id
+ORDER BY m.occurred_at, m.sequence_num
+
+-- name: changed_facts
+-- app, user, limit: facts that replaced another value, the latest change first
+SELECT v.value AS before, v.valid_until, f.value AS now
+FROM fact_versions AS v JOIN facts AS f ON f.id = v.fact_id
+WHERE v.app_name = $1 AND v.user_id = $2 AND v.outcome = 'superseded' AND v.value <> f.value
+ORDER BY v.valid_until DESC NULLS LAST, v.fact_id LIMIT $3
+
+-- name: session_names
+-- threads
+SELECT id, session_id FROM threads WHERE id = ANY ($1::uuid[])
+
+-- name: session_counts
+-- threads
+SELECT t.id, t.last_seq AS events, t.fast_upto_seq, t.deep_upto_seq,
+       (SELECT count(*) FROM memories AS m WHERE m.thread_id = t.id) AS memories
+FROM threads AS t WHERE t.id = ANY ($1::uuid[])
+
+-- name: job_counts
+-- app, user or null, since: jobs that were made or ended since then, by status, and the fresh errors among them
+SELECT count(*) FILTER (WHERE j.status IN ('pending', 'running')) AS waiting,
+       count(*) FILTER (WHERE j.status = 'completed') AS completed,
+       count(*) FILTER (WHERE j.status = 'failed') AS failed,
+       count(*) FILTER (WHERE j.status = 'cancelled') AS cancelled,
+       min(j.error) FILTER (WHERE j.status = 'failed') AS error
+FROM consolidation_jobs AS j JOIN threads AS t ON t.id = j.thread_id
+WHERE t.app_name = $1 AND ($2::text IS NULL OR t.user_id = $2)
+  AND (j.status IN ('pending', 'running') OR j.created_at >= $3 OR j.completed_at >= $3)
+
+-- name: now
+SELECT engine_now()
+
+-- name: retry_failed_job
+-- job
+SELECT retry_failed_job($1)
+
+-- name: forecast
+-- app or null, days from now: how many memories there are, and how many would be archived then if nobody used them
+SELECT d.days,
+       count(m.id) AS memories,
+       count(m.id) FILTER (WHERE s.score < s.threshold
+           AND m.created_at <= n + make_interval(secs => 86400 * (d.days - s.min_age_days))) AS weak
+FROM unnest($2::double precision[]) AS d (days)
+CROSS JOIN engine_now() AS n
+LEFT JOIN memories AS m ON $1::text IS NULL OR m.app_name = $1
+LEFT JOIN app_policies AS rest ON rest.app_name = '*'
+LEFT JOIN app_policies AS own ON own.app_name = m.app_name
+CROSS JOIN LATERAL (SELECT
+    retention_score(coalesce(own.retention_curve, rest.retention_curve), m.initial_score, m.access_count,
+                    m.last_accessed_at, coalesce(own.decay_rate, rest.decay_rate),
+                    n + make_interval(secs => 86400 * d.days)) AS score,
+    coalesce(own.cleanup_threshold, rest.cleanup_threshold) AS threshold,
+    coalesce(own.min_age_days, rest.min_age_days) AS min_age_days) AS s
+GROUP BY d.days ORDER BY d.days
+
+-- name: totals
+SELECT (SELECT count(*) FROM threads) AS sessions, (SELECT coalesce(sum(last_seq), 0)::bigint FROM threads) AS events,
+       (SELECT count(*) FROM memories) AS memories, (SELECT count(*) FROM facts) AS facts
+
+-- name: live_processes
+-- Processes that were seen within so many seconds.
+SELECT role, host, port, pid, extract(epoch FROM now() - started_at)::double precision AS up_seconds
+FROM metrics_targets WHERE seen_at > now() - make_interval(secs => $1) ORDER BY role, host, port
+
+-- name: job_states
+SELECT job_type, status, count(*) AS jobs, extract(epoch FROM engine_now() - min(created_at))::double precision AS oldest_seconds
+FROM consolidation_jobs WHERE status IN ('pending', 'running', 'failed') GROUP BY job_type, status ORDER BY 1, 2

@@ -1,0 +1,95 @@
+"""`hippocampus retention`: run, dry-run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+from hippocampus.retention_manager import MemoryRetentionManager, MemoryStats, WeakMemory
+from workers.cli import databases, output
+from workers.cli.owners import QUERIES, json_option
+
+if TYPE_CHECKING:
+    from pulse.database import Pool
+    from workers.settings import Settings
+
+FORECAST_DAYS = (0.0, 7.0, 30.0, 90.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """How many memories would be archived some days from now, if nobody used them."""
+
+    days: float
+    memories: int
+    weak: int
+
+
+@click.group(epilog="Examples:  hippocampus retention dry-run;  hippocampus retention run --app shop")
+def command() -> None:
+    """Archive the memories that became too weak, or say which would go."""
+
+
+@command.command("dry-run", epilog="Example:  hippocampus retention dry-run --threshold 0.6 --min-age-days 0")
+@click.option("--app", help="Only of this app.")
+@click.option("--threshold", type=float, help="In place of the policy's: weaker memories go.")
+@click.option("--min-age-days", type=float, help="In place of the policy's: younger memories stay.")
+@click.option("--limit", default=100, show_default=True, type=click.IntRange(1, 1000), help="How many to list.")
+@json_option
+def dry_run(app: str | None, threshold: float | None, min_age_days: float | None, limit: int, as_json: bool) -> None:
+    """Say which memories a clean-up would archive now, and why; and how many in the weeks to come."""
+
+    async def work(_config: Settings, pool: Pool) -> tuple[MemoryStats, list[WeakMemory], list[Forecast]]:
+        manager = MemoryRetentionManager(pool)
+        stats = await manager.cleanup_low_value_memories(threshold, min_age_days, dry_run=True, app_name=app)
+        weak = await manager.preview(threshold, min_age_days, app, limit=limit)
+        return stats, weak, await forecast(pool, app)
+
+    stats, weak, days = databases.run(work)
+    if as_json:
+        output.write_json({"stats": stats, "would_archive": weak, "forecast": days})
+        return
+    screen = output.console()
+    screen.print(
+        f"A clean-up now would archive {stats.cleaned_count} of {stats.total_memories} memories.", markup=False
+    )
+    if weak:
+        rows = [(each.score, each.threshold, each.memory_type, because(each), each.content) for each in weak]
+        output.write_table(("strength", "threshold", "type", "because", "content"), rows, empty="")
+    screen.print(f"Under the policies, if nothing is used: {outlook(days)}.", markup=False)
+
+
+@command.command("run", epilog="Example:  hippocampus retention run --app shop")
+@click.option("--app", help="Only of this app.")
+@json_option
+def run(app: str | None, as_json: bool) -> None:
+    """Archive what is too weak under each app's policy, in small batches. Nothing is lost: see memories_archive."""
+
+    async def work(_config: Settings, pool: Pool) -> MemoryStats:
+        return await MemoryRetentionManager(pool).cleanup_low_value_memories(app_name=app)
+
+    stats = databases.run(work)
+    if as_json:
+        output.write_json(stats)
+        return
+    click.echo(f"Archived {stats.cleaned_count} memories in {stats.batch_count} batches; {stats.total_memories} stay.")
+
+
+async def forecast(pool: Pool, app: str | None) -> list[Forecast]:
+    """Return how many memories would be archived, at once and in the weeks to come."""
+    return [Forecast(**row) for row in await pool.fetch(QUERIES["forecast"], app, list(FORECAST_DAYS))]
+
+
+def outlook(days: list[Forecast]) -> str:
+    """Write a forecast as one line."""
+    return ", ".join(
+        f"{'now' if each.days == 0 else f'in {each.days:g} days'} {each.weak} of {each.memories}" for each in days
+    )
+
+
+def because(weak: WeakMemory) -> str:
+    """Say why a memory is weak."""
+    used = f"used {weak.access_count} times" if weak.access_count else "never used"
+    return f"began at {weak.initial_score:g}, {used}, idle {weak.idle_days:.1f} days"

@@ -1,0 +1,115 @@
+"""All roles running on one database: how they are started, when they are ready, where they can be reached."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import httpx
+
+from workers import settings
+from workers.cli.owners import QUERIES
+from workers.discovery import SEEN_SECONDS_MAX
+from workers.roles import Listener, Role, RoleSupervisor
+
+if TYPE_CHECKING:
+    from pulse.database import Pool
+    from workers.settings import Settings
+
+START_SECONDS_MAX = 60.0
+#: Unless somebody sets it: so that roles, and then the embedded server, have stopped 5 seconds after a Ctrl-C.
+GRACE_SECONDS = 3.0
+HEALTH_SECONDS_MAX = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """The roles, all ready, and where they can be reached."""
+
+    supervisor: RoleSupervisor
+    api_url: str
+    metrics_urls: dict[str, str]  # by role
+
+
+@contextlib.asynccontextmanager
+async def running(
+    config: Settings,
+    pool: Pool,
+    *,
+    free_port: bool,
+    on_line: Listener | None = None,
+    on_change: Listener | None = None,
+    log_format: str | None = None,
+) -> AsyncIterator[Running]:
+    """Start every role, wait until all can do their work, and stop them at the end.
+
+    Args:
+        free_port: take any port for the API where the configured one is in use.
+        log_format: of the roles' lines, where the settings don't say.
+
+    Raises:
+        RoleFailedError: a role could not start.
+    """
+    port = _choose_port(config.api_host, config.api_port, any_free=free_port)
+    grace_seconds = config.shutdown_grace_seconds
+    if "shutdown_grace_seconds" not in config.model_fields_set:
+        grace_seconds = GRACE_SECONDS
+    changes = {
+        "DATABASE_URL": config.dsn or "",
+        "HIPPOCAMPUS_API_PORT": str(port),
+        "HIPPOCAMPUS_SHUTDOWN_GRACE_SECONDS": str(grace_seconds),
+        "PYTHONUNBUFFERED": "1",
+    }
+    if log_format is not None and "log_format" not in config.model_fields_set:
+        changes["HIPPOCAMPUS_LOG_FORMAT"] = log_format
+    supervisor = RoleSupervisor(
+        settings.child_environment(**changes), grace_seconds=grace_seconds, on_line=on_line, on_change=on_change
+    )
+    api_url = f"http://{_reachable(config.api_host)}:{port}"
+    async with httpx.AsyncClient(base_url=api_url, timeout=HEALTH_SECONDS_MAX) as client, supervisor:
+
+        async def is_ready(role: Role, pid: int) -> bool:
+            if role.name == "writer":
+                return await _is_healthy(client)
+            return any(row["pid"] == pid for row in await _processes(pool))
+
+        await supervisor.wait_until_ready(is_ready, timeout_seconds=START_SECONDS_MAX)
+        ours = set(supervisor.pids.values())
+        metrics = {row["role"]: _metrics_url(row) for row in await _processes(pool) if row["pid"] in ours}
+        yield Running(supervisor, api_url, metrics)
+
+
+async def _processes(pool: Pool) -> list[dict[str, Any]]:
+    return [dict(row) for row in await pool.fetch(QUERIES["live_processes"], SEEN_SECONDS_MAX)]
+
+
+def _metrics_url(row: dict[str, Any]) -> str:
+    return f"http://{row['host']}:{row['port']}/metrics"
+
+
+async def _is_healthy(client: httpx.AsyncClient) -> bool:
+    try:
+        return (await client.get("/health")).status_code == httpx.codes.OK
+    except httpx.TransportError:
+        return False
+
+
+def _choose_port(host: str, port: int, *, any_free: bool) -> int:
+    """Return the port if it is free, or must be taken whatever it is; else one that the kernel gives."""
+    for wanted in (port, 0) if any_free or port == 0 else ():
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with contextlib.suppress(OSError):
+                probe.bind((host, wanted))
+                return int(probe.getsockname()[1])
+    return port
+
+
+def _reachable(host: str) -> str:
+    """Return an address at which this machine reaches a listener."""
+    if host in ("0.0.0.0", "::"):  # noqa: S104 - compared, not bound
+        return "127.0.0.1"
+    return f"[{host}]" if ":" in host else host

@@ -1,0 +1,95 @@
+"""`hippocampus search QUERY`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from hippocampus.search import MatchScores, MemorySearch, SearchFilter, SearchMemoryResponse, SearchMemoryResult
+from workers.cli import databases, output
+from workers.cli.owners import find_owner, json_option, owner_options
+from workers.embedders import make_embedder
+
+if TYPE_CHECKING:
+    from pulse.database import Pool
+    from workers.settings import Settings
+
+TERMS_SHOWN_MAX = 6
+
+
+@click.command(epilog="Example:  hippocampus search 'where does she live' --limit 3")
+@click.argument("query")
+@owner_options
+@click.option("--limit", default=10, show_default=True, type=click.IntRange(1, 1000), help="How many at most.")
+@click.option(
+    "--type", "memory_type", type=click.Choice(["episodic", "semantic", "summary"]), help="Only memories of it."
+)
+@click.option("--session", help="Only what was said in, or drawn from, this session.")
+@json_option
+def command(
+    query: str,
+    app: str | None,
+    user: str | None,
+    limit: int,
+    memory_type: str | None,
+    session: str | None,
+    as_json: bool,
+) -> None:
+    """Search memories, facts, and turns that are not consolidated yet, and say why each matched."""
+
+    async def work(config: Settings, pool: Pool) -> SearchMemoryResponse:
+        owner = await find_owner(pool, app, user)
+        types = None if memory_type is None else (memory_type,)
+        narrow = SearchFilter(memory_types=types, session_id=session)  # type: ignore[arg-type]  # click checked it
+        return await search(config, pool, owner.app, owner.user, query, limit=limit, narrow=narrow)
+
+    response = databases.run(work)
+    if as_json:
+        output.write_json(response)
+        return
+    if response.degraded:
+        click.echo(f"Note: {response.degraded}.", err=True)
+    rows = [(hit.score, kind_of(hit), hit.content, why(hit.why)) for hit in response.memories]
+    output.write_table(("score", "what", "content", "why"), rows, empty="Nothing matches.")
+
+
+async def search(
+    config: Settings, pool: Pool, app: str, user: str, query: str, *, limit: int, narrow: SearchFilter
+) -> SearchMemoryResponse:
+    """Search with the embedder that the settings name."""
+    embedder = make_embedder(config)
+    try:
+        return await MemorySearch(pool, embedder).search(
+            app_name=app, user_id=user, query=query, limit=limit, narrow=narrow
+        )
+    finally:
+        await embedder.close()
+
+
+def kind_of(hit: SearchMemoryResult) -> str:
+    """Name what was found: summary, episodic, semantic, a kind of fact, a turn."""
+    return {"memory": hit.memory_type, "fact": f"fact ({hit.memory_type})", "message": "turn"}[hit.source]
+
+
+def why(scores: MatchScores) -> str:
+    """Say in a few words why a row matched."""
+    reasons = []
+    terms = whole_terms(scores.matched_terms)
+    if terms:
+        reasons.append(f"words {', '.join(terms[:TERMS_SHOWN_MAX])} (text rank {scores.text_rank})")
+    if scores.similarity is not None and scores.vector_rank is not None:
+        reasons.append(f"similarity {scores.similarity:.2f} (vector rank {scores.vector_rank})")
+    if not terms and scores.context_bm25 > 0:
+        reasons.append("words of the turns around it")
+    if scores.author_match:
+        reasons.append("said by who is asked about")
+    return ", ".join(reasons) or "recent"
+
+
+def whole_terms(terms: Sequence[str]) -> list[str]:
+    """Return the terms that say most: no signs, no part of a longer one, no single characters beside words."""
+    words = [term for term in terms if any(character.isalnum() for character in term)]
+    words = [term for term in words if len(term) > 1] or words
+    return [term for term in words if not any(term != other and term in other for other in words)]
