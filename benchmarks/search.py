@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from benchmarks.server import fresh_server
 from hippocampus.context_assembler import ContextAssembler
 from hippocampus.records import EMBEDDING_DIMENSIONS
-from hippocampus.search import MemorySearch, SearchWeights
+from hippocampus.search import MemorySearch, SearchFilter, SearchWeights
 from pulse import database
 from pulse.events import Event
 from pulse.session_service import OpenSessionService
@@ -149,6 +149,7 @@ async def measure(pool: database.Pool, name: str, queries: list[Query]) -> None:
             app_name=APP,
             user_id=query.user,
             query=query.text,
+            narrow=SearchFilter(sources=("memory",)),
             query_embedding=query.vector,
             embedding_model=MODEL,
             record_access=False,
@@ -163,7 +164,10 @@ async def measure(pool: database.Pool, name: str, queries: list[Query]) -> None:
 async def measure_index(pool: database.Pool, name: str, queries: list[Query]) -> None:
     """The index alone: one query after another."""
     took = await timed([lambda q=query: nearest(pool, q) for query in queries])
-    line(f"{name}: ten nearest by the index", took, f"{1000 / statistics.mean(took):.0f} queries/s")
+    hits = sum([len(set(await nearest(pool, q)) & set(await exact(pool, q))) for q in queries[:50]])
+    recall = hits / 10 / min(len(queries), 50)
+    note = f"recall@10 {recall:.3f}; {1000 / statistics.mean(took):.0f} queries/s"
+    line(f"{name}: ten nearest by the index", took, note)
 
 
 async def exact(pool: database.Pool, query: Query) -> list[UUID]:
