@@ -13,17 +13,8 @@ SELECT p.* FROM set_app_policy($1, $2) AS p
 DELETE FROM app_policies WHERE app_name = $1 RETURNING app_name
 
 -- name: record_access
--- Counts one access to each memory of $1 (uuid[]), in the order of their ids, so that two callers cannot wait for each
--- other in a circle. Returns how many there were.
-WITH held AS MATERIALIZED (
-    SELECT m.id FROM memories AS m WHERE m.id = ANY ($1::uuid[]) ORDER BY m.id FOR NO KEY UPDATE
-), touched AS (
-    UPDATE memories AS m
-    SET access_count = least(m.access_count, 2147483646) + 1, last_accessed_at = engine_now()
-    FROM held WHERE m.id = held.id
-    RETURNING m.id
-)
-SELECT count(*) FROM touched
+-- Counts one access to each memory of $1 (uuid[]). Returns how many there were.
+SELECT record_memory_access($1)
 
 -- name: archive_batch
 -- One batch of the clean-up, in its own transaction: app $1 or NULL, limit $2, after the id $3; $4 threshold,

@@ -71,6 +71,7 @@ def test_a_provider_is_never_asked_before_it_said() -> None:
         asyncpg.DeadlockDetectedError("x"),
         asyncpg.AdminShutdownError("x"),
         asyncpg.InterfaceError("x"),
+        asyncpg.InternalClientError("x"),
         WatermarkMovedError("x"),
     ],
 )

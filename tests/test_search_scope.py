@@ -148,12 +148,36 @@ async def test_a_small_scope_in_a_big_table_is_found_by_its_scope(giant: None, c
     assert scans["memories_scope_idx"] > 0
 
 
-async def scans_of(conn: asyncpg.Connection, query: str, *arguments: object) -> dict[str, int]:
-    """How often a query scans the memories from end to end, and each of their indexes."""
+async def test_turns_are_reached_by_their_session(pool: asyncpg.Pool, conn: asyncpg.Connection) -> None:
+    """Among thousands of turns of others, a user's few are found without scanning the rest."""
+    await say(pool, "other", "s", "hello")
+    await conn.execute("SET hippocampus.notify = 'off'")
+    await conn.execute(
+        """WITH said AS (
+               INSERT INTO events (thread_id, sequence_num, id, author, event_type, content, occurred_at)
+               SELECT t.id, n, 'e' || n, 'user', 'user_message', '{}', now()
+               FROM threads AS t, generate_series(2, 6000) AS n RETURNING *)
+           INSERT INTO messages (thread_id, sequence_num, event_id, app_name, user_id, role, author, content,
+                                 token_estimate, occurred_at)
+           SELECT s.thread_id, s.sequence_num, s.id, 'app', 'other', 'user', 'user', 'word ' || s.sequence_num, 2, now()
+           FROM said AS s"""
+    )
+    await say(pool, "mei", "s", "tea with milk", "and sugar")
+    await conn.execute("VACUUM ANALYZE messages, threads")
+    for messages in ("recent", "all"):
+        scans = await scans_of(
+            conn, "SELECT id FROM search_memory('app', 'mei', 'tea', p_messages => $1)", messages, table="messages"
+        )
+        assert scans["messages"] == 0
+        assert scans["messages_thread_id_sequence_num_key"] > 0
+
+
+async def scans_of(conn: asyncpg.Connection, query: str, *arguments: object, table: str = "memories") -> dict[str, int]:
+    """How often a query scans a table from end to end, and each of its indexes."""
     counts = """SELECT relname, pg_stat_get_xact_numscans(oid) AS scans FROM pg_class
-                WHERE relname LIKE 'memories%' AND relkind IN ('r', 'i')"""
+                WHERE relname LIKE $1 || '%' AND relkind IN ('r', 'i')"""
     async with conn.transaction():
-        before = dict(await conn.fetch(counts))
+        before = dict(await conn.fetch(counts, table))
         assert await conn.fetch(query, *arguments)
-        after = dict(await conn.fetch(counts))
+        after = dict(await conn.fetch(counts, table))
     return {name: after[name] - before[name] for name in after}

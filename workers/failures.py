@@ -17,6 +17,8 @@ DATABASE_FAULTS = (
     OSError,
     DatabaseUnreachableError,
     asyncpg.InterfaceError,
+    # What the driver says of a connection that was cut between two messages of its protocol.
+    asyncpg.InternalClientError,
     asyncpg.PostgresConnectionError,
     asyncpg.OperatorInterventionError,
     asyncpg.TransactionRollbackError,
