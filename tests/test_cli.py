@@ -210,7 +210,7 @@ def test_jobs_are_listed_shown_failed_and_run_again(cli: Run, dsn: str) -> None:
     assert "cancelled" in cli("jobs", "cancel", job_id)[1]
     code, _, err = cli("jobs", "retry", str(uuid4()))
     assert code == 1
-    assert "There is no job" in err
+    assert "there is no job" in err
     assert cli("jobs", "show", "not-an-id")[0] == 2
 
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-import asyncpg
 import click
 
 from hippocampus import jobs
-from hippocampus.errors import HippocampusError, JobNotFoundError
 from hippocampus.records import ConsolidationJob, JobStatus
 from workers.cli import databases, output
 from workers.cli.owners import QUERIES, json_option
@@ -17,13 +15,6 @@ from workers.cli.owners import QUERIES, json_option
 if TYPE_CHECKING:
     from pulse.database import Pool
     from workers.settings import Settings
-
-#: SQLSTATEs of `retry_failed_job`.
-_NO_SUCH_JOB, _NOT_FAILED = "HP014", "HP015"
-
-
-class JobNotFailedError(HippocampusError):
-    """Only a failed job can be run again."""
 
 
 @click.group(
@@ -114,8 +105,7 @@ def retry(job_id: UUID, as_json: bool) -> None:
     """Run a failed job again, with all its tries."""
 
     async def work(_config: Settings, pool: Pool) -> ConsolidationJob:
-        await run_again(pool, job_id)
-        return await jobs.get(pool, job_id)
+        return await jobs.retry(pool, job_id)
 
     _write_job(databases.run(work), as_json=as_json)
 
@@ -130,23 +120,6 @@ def cancel(job_id: UUID, as_json: bool) -> None:
         return await jobs.cancel(pool, job_id)
 
     _write_job(databases.run(work), as_json=as_json)
-
-
-async def run_again(pool: Pool, job_id: UUID) -> None:
-    """Enqueue a failed job again.
-
-    Raises:
-        JobNotFoundError: no such job, or it is archived.
-        JobNotFailedError: it has not failed.
-    """
-    try:
-        await pool.execute(QUERIES["retry_failed_job"], job_id)
-    except asyncpg.PostgresError as error:
-        if error.sqlstate == _NO_SUCH_JOB:
-            raise JobNotFoundError(f"There is no job {job_id}: see `hippocampus jobs --failed`.") from error
-        if error.sqlstate == _NOT_FAILED:
-            raise JobNotFailedError(f"{error}.") from error
-        raise
 
 
 def _write_job(job: ConsolidationJob, *, as_json: bool) -> None:
