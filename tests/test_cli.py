@@ -238,6 +238,17 @@ def test_status_names_what_does_not_run(cli: Run) -> None:
     assert json.loads(cli("status", "--json")[1])["totals"]["events"] == 5
 
 
+def test_status_tells_that_the_model_is_not_called(cli: Run, dsn: str) -> None:
+    asyncio.run(execute(dsn, "SELECT report_failure('fast_replay/m', NULL, '503', 1, 60, 600)"))
+    asyncio.run(execute(dsn, "SELECT penalise_limit('m', 600, '429')"))
+    _, out, _ = cli("status")
+    assert "breaker   fast_replay/m is open: 1 calls in a row failed, the last with 503" in out
+    assert "limit     no call of m for 9 min" in out.replace("10 min", "9 min")
+    shown = json.loads(cli("status", "--json")[1])
+    assert [each["state"] for each in shown["breakers"]] == ["open"]
+    assert 500 < shown["limits"][0]["blocked_seconds"] <= 600
+
+
 def test_migrate_says_what_it_applied_and_then_nothing(
     run: Run, empty_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

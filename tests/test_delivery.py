@@ -69,6 +69,21 @@ async def test_tried_again_and_failed(pool: asyncpg.Pool, job: UUID) -> None:
     assert (row["error"], row["error_code"], row["raw_reply"]) == ("bad", "400", "raw")
 
 
+async def test_postponed_is_no_try(pool: asyncpg.Pool, job: UUID) -> None:
+    """The attempt keeps its number, which fences it, but the next one is still the first of the job's tries."""
+    for number in range(3):
+        attempt = await fetch(pool)
+        assert attempt[2] == number
+        await pool.execute("SELECT postpone_job($1, $2, $3, now(), 'no call now', 'limited', NULL)", *attempt)
+    row = await row_of(pool, job)
+    assert (row["status"], row["attempts"], row["error_code"]) == ("pending", 3, "limited")
+    assert await pool.fetchval("SELECT attempts - (args ->> 'tried')::int FROM procrastinate_jobs") == 0
+    attempt = await fetch(pool)
+    assert await pool.fetchval("SELECT cancel_job($1)", job)
+    await pool.execute("SELECT postpone_job($1, $2, $3, now(), 'no call now', 'limited', NULL)", *attempt)
+    assert (await row_of(pool, job))["status"] == "cancelled"
+
+
 async def test_released_untried(pool: asyncpg.Pool, job: UUID) -> None:
     await pool.execute("SELECT release_job($1, $2, $3)", *await fetch(pool))
     assert (await row_of(pool, job))["status"] == "pending"
@@ -119,6 +134,7 @@ async def test_an_unknown_job_is_an_error(pool: asyncpg.Pool, call: str) -> None
         "fence_job($1, $2, $3)",
         "finish_job($1, $2, $3, '{}')",
         "retry_job_at($1, $2, $3, now(), 'x', 'x', NULL)",
+        "postpone_job($1, $2, $3, now(), 'x', 'x', NULL)",
         "release_job($1, $2, $3)",
         "fail_job($1, $2, $3, 'x', 'x', NULL)",
         "abort_job($1, $2, $3)",
@@ -282,7 +298,7 @@ def _in_process(dsn: str, pool: asyncpg.Pool, **replaced: Any) -> tuple[Any, que
     settings = Settings(DATABASE_URL=dsn)
     metrics = Metrics()
     nothing: dict[str, Any] = dict.fromkeys(services.Services.__dataclass_fields__, _nothing)
-    app = make_app(settings, pool, metrics, services.Services(**{**nothing, **replaced}))
+    app = make_app(settings, pool, metrics, services.Services(**{**nothing, "pause_seconds": float, **replaced}))
     guard = liveness.Guard(lambda: database.connect(dsn), metrics)
     fast = WorkerPool("fast_replay", ("fast_replay",))
     return app, queue_worker.QueueWorker(app, fast, guard, metrics, concurrency=4, grace_seconds=1)

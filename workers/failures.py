@@ -6,7 +6,13 @@ from dataclasses import dataclass
 
 import asyncpg
 
-from hippocampus.errors import ProviderError, TransientProviderError, WatermarkMovedError
+from hippocampus.errors import (
+    CallPostponedError,
+    ProviderError,
+    RateLimitedError,
+    TransientProviderError,
+    WatermarkMovedError,
+)
 from pulse.errors import DatabaseUnreachableError
 
 ERROR_CHARACTERS_MAX = 4_000
@@ -39,6 +45,11 @@ class Failure:
 def is_transient(error: BaseException) -> bool:
     """Whether the same attempt may succeed later."""
     return isinstance(error, (TransientProviderError, WatermarkMovedError, *DATABASE_FAULTS))
+
+
+def is_postponed(error: BaseException) -> bool:
+    """Whether the attempt is none of the job's tries: nobody could call the model, or the day's quota is gone."""
+    return isinstance(error, CallPostponedError) or (isinstance(error, RateLimitedError) and error.daily)
 
 
 def describe(error: BaseException) -> Failure:
