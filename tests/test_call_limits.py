@@ -36,6 +36,7 @@ BEGIN
 END $$;
 CREATE TRIGGER note_start AFTER UPDATE OF full_at ON call_limits FOR EACH ROW EXECUTE FUNCTION note_start();
 """
+WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
 OTHER_PROCESS = """
 import asyncio, json, sys
 from tests.test_call_limits import try_calls
@@ -256,6 +257,21 @@ async def test_exactly_one_probe_over_two_processes(dsn: str, pool: asyncpg.Pool
         assert await outcome(gate) == "CallPostponedError breaker_half_open"
     assert await breaker(pool) == "closed"
     assert await in_another_process(dsn, 2) == ["ok", "ok"]
+
+
+async def test_two_who_ask_in_the_same_moment_are_one_probe(pool: asyncpg.Pool, make_gate: MakeGate) -> None:
+    """Both saw that the breaker's time was over; the row's lock decides, and the other is refused."""
+    gate = make_gate(failures_max=1)
+    await outcome(gate, DOWN)
+    await let_time_pass(pool)
+    async with pool.acquire() as holder, holder.transaction():
+        await holder.execute("SELECT FROM call_breakers FOR UPDATE")
+        rivals = [asyncio.create_task(outcome(gate)) for _ in range(2)]
+        async with asyncio.timeout(10):
+            while await pool.fetchval(WAITING) < 2:
+                await asyncio.sleep(0.005)
+    assert sorted(await asyncio.gather(*rivals)) == ["CallPostponedError breaker_half_open", "ok"]
+    assert await pool.fetchval("SELECT probes FROM call_breakers") == 1
 
 
 async def test_a_probe_that_fails_opens_for_twice_as_long(pool: asyncpg.Pool, make_gate: MakeGate) -> None:
