@@ -86,7 +86,7 @@ def test_a_port_in_use_is_an_error_that_says_what_to_do(dsn: str, home: Path) ->
 
 @pytest.mark.parametrize("role", [("writer",), ("worker", "retention")])
 def test_a_role_alone_without_a_database_refuses_and_says_how(home: Path, role: tuple[str, ...]) -> None:
-    done = cli_process.run(home, *role)
+    done = cli_process.run(home, *role, HIPPOCAMPUS_API_PORT="0")
     assert done.returncode == 2
     assert "DATABASE_URL" in done.stderr
     assert "hippocampus up" in done.stderr
