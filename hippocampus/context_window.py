@@ -2,7 +2,8 @@
 
 The budget holds for the written text: headers and blank lines count. A section first fills its own share; what any
 section leaves unspent flows to the history, then to the memories, then to the facts. The history is walked from the
-newest turn backwards and never skips a turn; of memories and facts, one that is too big is skipped.
+newest turn backwards and never skips a turn; where the newest is over the history's share, that share is kept free for
+its beginning. Of memories and facts, one that is too big is skipped.
 """
 
 from __future__ import annotations
@@ -153,6 +154,7 @@ class _Packing:
         self._count = counter
         self._shares = {kind: int(max_tokens * ratios[kind]) for kind in CONTEXT_TYPES}
         self._used: dict[ContextType, int] = dict.fromkeys(CONTEXT_TYPES, 0)
+        self._kept_free = 0  # for the newest turn, while it waits for its place
         self._taken: dict[ContextType, list[ContextItem]] = {kind: [] for kind in CONTEXT_TYPES}
 
     def take_system(self, prompt: str | None) -> None:
@@ -168,6 +170,7 @@ class _Packing:
 
     def take_turns(self, turns: Sequence[ContextItem], *, within_share: bool) -> None:
         """Take turns from the newest backwards until one does not fit; with the whole rest, cut that one."""
+        self._kept_free = 0
         for turn in turns[len(self._taken["history"]) :]:
             room = self._room("history", within_share=within_share)
             if self._cost(turn) <= room:
@@ -177,6 +180,8 @@ class _Packing:
                 cut = self._cut(turn, room)
                 if cut is not None:
                     self._add(cut)
+            elif not self._taken["history"]:
+                self._kept_free = max(room, CUT_TOKENS_MIN)
             return
 
     def take_best(self, kind: ContextType, items: Sequence[ContextItem], *, within_share: bool) -> None:
@@ -218,7 +223,7 @@ class _Packing:
         return self._count(f"{opening}\n{_written(item)}")
 
     def _room(self, kind: ContextType, *, within_share: bool) -> int:
-        rest = self._max - sum(self._used.values())
+        rest = max(self._max - sum(self._used.values()) - self._kept_free, 0)
         return min(rest, self._shares[kind] - self._used[kind]) if within_share else rest
 
     def _add(self, item: ContextItem) -> None:

@@ -114,6 +114,17 @@ def test_the_newest_turn_is_cut_and_says_so_when_it_is_over_the_whole_budget() -
     assert window.total_tokens > 80
 
 
+@pytest.mark.parametrize("budget", [30, 60, 100])
+def test_what_was_just_said_has_its_place_before_anything_remembered(budget: int) -> None:
+    """A newest turn over the history's share is cut to it; memories and facts never push it out altogether."""
+    memories, facts = [f"m{n}" for n in range(40)], [f"f{n}" for n in range(40)]
+    system = "rule " * (budget // 4) if budget > 50 else None
+    window = packed(memories, facts, ["word " * 100], budget, system_prompt=system)
+    (turn,) = [item for item in window.items if item.context_type == "history"]
+    assert turn.content.startswith("word ")
+    assert turn.metadata["truncated"] is True
+
+
 def test_an_item_that_is_too_big_is_skipped_and_the_next_is_taken() -> None:
     window = packed(["big " * 2000, "small memory"], ["huge " * 2000, "small fact"], [], 200)
     assert {item.content for item in window.items} == {"small memory", "small fact"}
