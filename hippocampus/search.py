@@ -17,7 +17,7 @@ from uuid import UUID
 import asyncpg
 
 from hippocampus.errors import EmbeddingDimensionError, ProviderError
-from hippocampus.records import EMBEDDING_DIMENSIONS, MemoryType, Vector
+from hippocampus.records import EMBEDDING_DIMENSIONS, MemoryType, Vector, has_direction
 from pulse.errors import InvalidInputError, from_postgres
 from pulse.json_values import escape_state, unescape
 from pulse.sql import load_queries
@@ -213,7 +213,7 @@ class MemorySearch:
             record_access: count memories that are returned with a relevance of at least `USED_RELEVANCE_MIN` as used.
 
         Raises:
-            InvalidInputError: the query is blank, or an argument is out of its bounds.
+            InvalidInputError: the query is blank, an argument is out of its bounds, or a vector has no direction.
             EmbeddingDimensionError: the given vector has another number of dimensions than the columns.
             SessionNotFoundError: the filter's session is not one of this user and app.
         """
@@ -305,6 +305,9 @@ def _checked(vector: Sequence[float]) -> Vector:
         raise EmbeddingDimensionError(
             f"the query's vector has {len(vector)} dimensions, the stored ones have {EMBEDDING_DIMENSIONS}"
         )
+    # A cosine to such a vector is no number, and one of them would make every score of the search none.
+    if not has_direction(vector):
+        raise InvalidInputError("the query's vector has no direction: it must be finite and not all zeros")
     return list(vector)
 
 

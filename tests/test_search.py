@@ -271,6 +271,17 @@ async def test_a_given_vector_needs_its_model_and_its_dimensions(search: MemoryS
         )
 
 
+@pytest.mark.parametrize("value", [0.0, float("nan"), float("inf")])
+async def test_a_vector_without_a_direction_is_refused(
+    search: MemorySearch, conn: asyncpg.Connection, value: float
+) -> None:
+    """A cosine to it is no number: nothing could be ordered by it."""
+    await add_memory(conn, MEI, "likes green tea")
+    vector = [value] * EMBEDDING_DIMENSIONS
+    with pytest.raises(InvalidInputError, match="direction"):
+        await search.search(app_name=APP, user_id=MEI, query="tea", query_embedding=vector)
+
+
 @pytest.mark.parametrize("query", ["", "   ", "\0", "\n\t"])
 async def test_a_blank_query_is_refused(search: MemorySearch, query: str) -> None:
     with pytest.raises(InvalidInputError, match="blank"):
