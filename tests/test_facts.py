@@ -288,6 +288,17 @@ async def test_what_was_true_when_and_what_was_known_when(pool: asyncpg.Pool, se
     assert await held(DAY_4, DAY_4) == []
 
 
+async def test_a_late_statement_of_the_very_moment_counts_from_then_on(
+    pool: asyncpg.Pool, service: OpenMemoryService
+) -> None:
+    """Lisbon was heard on day 1 and day 3; that Porto was said on day 1 too is learned last."""
+    for value, at in (("Lisbon", DAY_1), ("Lisbon", DAY_3), ("Porto", DAY_1)):
+        await learn(pool, fact(value), at=at)
+    for as_of, expected in ((DAY_1, "Porto"), (DAY_2, "Porto"), (DAY_3, "Lisbon")):
+        (held,) = await service.list_facts(app_name=APP, user_id=USER, as_of=as_of)
+        assert held.value == expected
+
+
 async def test_jobs_of_one_user_take_the_same_keys_in_one_order(pool: asyncpg.Pool, conn: asyncpg.Connection) -> None:
     """Another thread's job holds the first key and wants the next; the order in a model's reply does not matter."""
     await learn(pool, fact("x", key="a"), fact("x", key="b"), at=DAY_1)
