@@ -286,15 +286,20 @@ class MemorySearch:
             raise from_postgres(error) or error from error
 
 
+def is_blank(query: str) -> bool:
+    """Whether a query says nothing: spaces of any script, and NUL."""
+    return not query.replace("\0", " ").strip()
+
+
 def clean_query(query: str) -> str:
     """Return the query as the database can take it.
 
     Raises:
         InvalidInputError: it is blank, or longer than 32,768 characters.
     """
-    text = query.replace("\0", " ").encode("utf-8", "replace").decode("utf-8").strip()
-    if not text:
+    if is_blank(query):
         raise InvalidInputError("the query is blank: say what to search for")
+    text = query.replace("\0", " ").encode("utf-8", "replace").decode("utf-8").strip()
     if len(text) > QUERY_LENGTH_MAX:
         raise InvalidInputError(f"the query has {len(text)} characters, over the limit of {QUERY_LENGTH_MAX}")
     return text
