@@ -161,7 +161,7 @@ async def wait(pool: Pool, job: ConsolidationJob, *, timeout_seconds: float) -> 
 
 
 def _no_job(job_id: UUID) -> JobNotFoundError:
-    return JobNotFoundError(f"there is no job {job_id}; see the jobs of a session with list_jobs")
+    return JobNotFoundError(f"there is no job {job_id}; list the jobs to see those that there are")
 
 
 def from_row(row: asyncpg.Record) -> ConsolidationJob:

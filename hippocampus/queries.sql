@@ -83,6 +83,10 @@ LIMIT $7
 -- job
 SELECT cancel_job($1)
 
+-- name: retry_job
+-- job
+SELECT retry_failed_job($1)
+
 -- name: list_memories
 -- app, user, memory type, session id, said since, said until (each null: any), limit, offset
 SELECT m.id, m.thread_id, m.user_id, m.app_name, m.memory_type, m.content, m.metadata, m.access_count, m.from_seq,

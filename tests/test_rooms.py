@@ -52,3 +52,14 @@ def test_the_lock_names_no_index_and_has_hashes_for_both_architectures() -> None
     assert len(pins) > 50
     for pin in pins:
         assert "--hash=sha256:" in pin, pin.splitlines()[0]
+
+
+@pytest.mark.parametrize("room", ["pulse", "hippocampus", "workers"])
+def test_every_statement_that_is_named_exists_and_every_one_that_exists_is_used(room: str) -> None:
+    """A query file that lost a statement, or keeps one that nobody runs, is found before a user finds it."""
+    folder = ROOT / room
+    kept = {name for path in folder.rglob("*.sql") for name in re.findall(r"^-- name: (\w+)$", path.read_text(), re.M)}
+    source = "\n".join(path.read_text() for path in folder.rglob("*.py"))
+    named = set(re.findall(r"(?:QUERIES|queries)\[\s*\"(\w+)\"\s*\]", source))
+    assert named <= kept
+    assert {name for name in kept if f'"{name}"' not in source} == set()

@@ -153,7 +153,7 @@ async def test_jobs_are_enqueued_listed_cancelled_and_run_again(
     assert (job["job_type"], job["status"], job["error"]) == ("deep_reflection", "pending", None)
 
     waiting = await client.post(f"{user}/jobs/{job_id}/retry")
-    assert waiting.status_code == 409
+    assert waiting.status_code == 409, waiting.text
     assert problem(waiting)["type"] == "/problems/job-not-failed"
 
     # As a worker leaves a job that failed for good.

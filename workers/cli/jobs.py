@@ -5,25 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-import asyncpg
 import click
 
 from hippocampus import jobs
-from hippocampus.errors import HippocampusError, JobNotFoundError
 from hippocampus.records import ConsolidationJob, JobStatus
 from workers.cli import databases, output
 from workers.cli.owners import QUERIES, json_option
+from workers.cli.page import Page
 
 if TYPE_CHECKING:
     from pulse.database import Pool
     from workers.settings import Settings
-
-#: SQLSTATEs of `retry_failed_job`.
-_NO_SUCH_JOB, _NOT_FAILED = "HP014", "HP015"
-
-
-class JobNotFailedError(HippocampusError):
-    """Only a failed job can be run again."""
 
 
 @click.group(
@@ -70,25 +62,32 @@ def list_(
     if as_json:
         output.write_json(found)
         return
-    last = "error" if failed else "result"
+    screen = output.console()
+    if found and screen.is_terminal:
+        _write_items(Page(screen), found, names)
+        return
+    columns = ("job", "type", "status", "tries", "session", "created", "outcome")
     rows = [
-        (
-            str(job.id),
-            str(job.job_type),
-            str(job.status),
-            job.attempts,
-            names.get(job.thread_id, ""),
-            job.created_at,
-            (job.error or "") if failed or job.status is JobStatus.FAILED else said(job),
-        )
+        (str(job.id), str(job.job_type), str(job.status), job.attempts, names.get(job.thread_id, ""), job.created_at,
+         said(job))
         for job in found
-    ]
-    empty = "No job has failed." if failed else "There is no job."
-    output.write_table(("job", "type", "status", "tries", "session", "created", last), rows, empty=empty)
+    ]  # fmt: skip
+    output.write_table(columns, rows, empty="No job has failed." if failed else "There is no job.")
+
+
+def _write_items(page: Page, found: list[ConsolidationJob], names: dict[UUID, str]) -> None:
+    """A job's id is there to be copied: it gets a line of its own, which no table would break."""
+    for job in found:
+        tries = "1 try" if job.attempts == 1 else f"{job.attempts} tries"
+        place = f"{names.get(job.thread_id, 'deleted session')}, {output.show_time(job.created_at)}, {tries}"
+        page.item(str(job.id), f"{job.job_type} {job.status}")
+        page.note(f"{place}{': ' if said(job) else ''}{said(job)}", indent=8)
 
 
 def said(job: ConsolidationJob) -> str:
-    """Say what a job made, in a few words."""
+    """Say what a job made, in a few words, or why it did not."""
+    if job.error:
+        return job.error
     result: dict[str, Any] = dict(job.result)
     parts = [word for key, word in (("summary", "1 summary"), ("episodic", "1 slice")) if key in result]
     parts += [f"{len(result[key])} {key}" for key in ("facts", "insights") if isinstance(result.get(key), list)]
@@ -114,8 +113,7 @@ def retry(job_id: UUID, as_json: bool) -> None:
     """Run a failed job again, with all its tries."""
 
     async def work(_config: Settings, pool: Pool) -> ConsolidationJob:
-        await run_again(pool, job_id)
-        return await jobs.get(pool, job_id)
+        return await jobs.retry(pool, job_id)
 
     _write_job(databases.run(work), as_json=as_json)
 
@@ -130,23 +128,6 @@ def cancel(job_id: UUID, as_json: bool) -> None:
         return await jobs.cancel(pool, job_id)
 
     _write_job(databases.run(work), as_json=as_json)
-
-
-async def run_again(pool: Pool, job_id: UUID) -> None:
-    """Enqueue a failed job again.
-
-    Raises:
-        JobNotFoundError: no such job, or it is archived.
-        JobNotFailedError: it has not failed.
-    """
-    try:
-        await pool.execute(QUERIES["retry_failed_job"], job_id)
-    except asyncpg.PostgresError as error:
-        if error.sqlstate == _NO_SUCH_JOB:
-            raise JobNotFoundError(f"There is no job {job_id}: see `hippocampus jobs --failed`.") from error
-        if error.sqlstate == _NOT_FAILED:
-            raise JobNotFailedError(f"{error}.") from error
-        raise
 
 
 def _write_job(job: ConsolidationJob, *, as_json: bool) -> None:

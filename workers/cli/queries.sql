@@ -44,10 +44,6 @@ WHERE t.app_name = $1 AND ($2::text IS NULL OR t.user_id = $2)
 -- name: now
 SELECT engine_now()
 
--- name: retry_failed_job
--- job
-SELECT retry_failed_job($1)
-
 -- name: forecast
 -- app or null, days from now: how many memories there are, and how many would be archived then if nobody used them
 SELECT d.days,
@@ -75,7 +71,3 @@ SELECT (SELECT count(*) FROM threads) AS sessions, (SELECT coalesce(sum(last_seq
 -- Processes that were seen within so many seconds.
 SELECT role, host, port, pid, extract(epoch FROM now() - started_at)::double precision AS up_seconds
 FROM metrics_targets WHERE seen_at > now() - make_interval(secs => $1) ORDER BY role, host, port
-
--- name: job_states
-SELECT job_type, status, count(*) AS jobs, extract(epoch FROM engine_now() - min(created_at))::double precision AS oldest_seconds
-FROM consolidation_jobs WHERE status IN ('pending', 'running', 'failed') GROUP BY job_type, status ORDER BY 1, 2
