@@ -370,6 +370,15 @@ async def test_a_fact_is_searched_as_a_person_would_say_it(pool: asyncpg.Pool, v
     assert embedder.batches == [[content]]
 
 
+async def test_a_history_is_its_users_own(pool: asyncpg.Pool, service: OpenMemoryService) -> None:
+    """Of equal keys, another user sees neither the current version nor those before."""
+    await learn(pool, fact("Lisbon"), at=DAY_1)
+    await learn(pool, fact("Porto"), at=DAY_2)
+    assert await service.fact_history(app_name=APP, user_id="tom", fact_type="profile", key=KEY) == []
+    assert await service.fact_history(app_name="other", user_id=USER, fact_type="profile", key=KEY) == []
+    assert len(await service.fact_history(app_name=APP, user_id=USER, fact_type="profile", key=KEY)) == 2
+
+
 async def test_deleting_a_session_takes_its_facts_in_the_order_of_every_job(
     pool: asyncpg.Pool, conn: asyncpg.Connection
 ) -> None:
