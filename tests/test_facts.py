@@ -393,3 +393,11 @@ async def test_deleting_a_session_takes_its_facts_in_the_order_of_every_job(
             await conn.execute(LOCK_FACT, key)
     await deleting
     assert await pool.fetchval("SELECT count(*) FROM facts WHERE thread_id IS NULL") == 3
+
+
+async def test_a_statement_dated_ahead_of_the_clock_does_not_outrank_later_ones(pool: asyncpg.Pool) -> None:
+    """It counts as said when it was recorded."""
+    await learn(pool, fact("Lisbon"), at=datetime.now(UTC) + timedelta(days=30_000))
+    assert (await current(pool))["valid_from"] <= datetime.now(UTC)
+    assert await learn(pool, fact("Porto"), at=datetime.now(UTC)) == ["updated"]
+    assert (await current(pool))["value"] == "Porto"

@@ -126,8 +126,9 @@ BEGIN
     fresh.embedding := p_fact.embedding;
     fresh.embedding_model := CASE WHEN p_fact.embedding IS NOT NULL THEN p_origin.embedding_model END;
     fresh.confidence := p_fact.confidence;
-    fresh.valid_from := p_fact.valid_from;
-    fresh.last_said_at := p_fact.valid_from;
+    -- A turn that is dated ahead of the clock must not outrank everything that is said until then.
+    fresh.valid_from := least(p_fact.valid_from, v_now);
+    fresh.last_said_at := fresh.valid_from;
     fresh.recorded_at := v_now;
     fresh.from_seq := p_origin.from_seq;
     fresh.upto_seq := p_origin.upto_seq;
