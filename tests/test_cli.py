@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -15,6 +16,8 @@ import asyncpg
 import pytest
 import structlog
 from click.testing import CliRunner
+from rich.cells import cell_len
+from rich.console import Console
 
 from hippocampus.consolidation_worker import MemoryConsolidationWorker
 from hippocampus.providers.local import LocalEmbedder, LocalGenerator
@@ -369,3 +372,32 @@ def test_a_hit_is_shown_where_it_matched() -> None:
 )
 def test_ages_are_shown_in_their_largest_unit(seconds: float | None, shown: str) -> None:
     assert output.show_age(seconds) == shown
+
+
+@pytest.fixture
+def terminal(cli: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """The same command line in a terminal of 60 columns, without colours."""
+    screen = Console(width=60, force_terminal=True, no_color=True, highlight=False, file=None)
+    monkeypatch.setattr(output, "console", lambda: screen)
+    return cli
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("facts",), ("search", "peanuts"), ("memories",), ("sessions",), ("jobs",), ("status",),
+     ("retention", "dry-run", "--threshold", "0.6", "--min-age-days", "0"), ("sessions", "show", "ada-session-1")],
+    ids=" ".join,
+)  # fmt: skip
+def test_in_a_terminal_no_line_is_wider_than_it(terminal: Run, words: tuple[str, ...]) -> None:
+    code, out, _ = terminal(*words)
+    assert code == 0
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", out).splitlines()
+    assert len(lines) > 2
+    assert max(cell_len(line.rstrip()) for line in lines) <= 60
+
+
+def test_in_a_terminal_a_jobs_id_is_whole(terminal: Run) -> None:
+    """It is there to be copied."""
+    shown = terminal("jobs")[1]
+    for job in json.loads(terminal("jobs", "--json")[1]):
+        assert job["id"] in shown
