@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -223,6 +224,43 @@ async def test_a_user_who_may_not_make_the_extension_is_told(
             await migrate(weak, folder=folder)
     finally:
         admin.execute("DROP ROLE weak")
+
+
+async def test_pgvector_in_a_schema_of_its_own_says_how_to_move_it(empty_dsn: str) -> None:
+    with psycopg.connect(empty_dsn, autocommit=True) as connection:
+        connection.execute("CREATE SCHEMA extensions")
+        connection.execute("CREATE EXTENSION vector SCHEMA extensions")
+        with pytest.raises(SchemaError, match=r"'extensions'.*ALTER EXTENSION vector SET SCHEMA public"):
+            await migrate(empty_dsn)
+        connection.execute("ALTER EXTENSION vector SET SCHEMA public")
+    assert await migrate(empty_dsn)
+
+
+@pytest.mark.parametrize("schema", ["public", "other"])
+async def test_a_plain_role_migrates_what_it_owns_and_nothing_else(empty_dsn: str, schema: str) -> None:
+    """Given pgvector, the database's owner needs to be no superuser; a stranger is told whom to ask."""
+    role = f"plain_{schema}"
+    with psycopg.connect(empty_dsn, autocommit=True) as connection:
+        connection.execute("CREATE EXTENSION vector")
+        connection.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD 'long enough'").format(sql.Identifier(role)))
+        try:
+            theirs = re.sub("//[^@]*@", f"//{role}:long%20enough@", empty_dsn)
+            with pytest.raises(SchemaError, match=r"42501.*Let the owner of"):
+                await migrate(theirs, schema=schema)
+            name = sql.Identifier(connection.info.dbname)
+            connection.execute(sql.SQL("ALTER DATABASE {} OWNER TO {}").format(name, sql.Identifier(role)))
+            assert await migrate(theirs, schema=schema)
+            async with await database.create_pool(theirs, schema=schema) as pool:
+                await pool.execute("SELECT create_session('app', 'user', 's')")
+                await pool.execute("SELECT append_event('app', 'user', 's', 0, 'e', 'user', 'message', '{}')")
+                assert len(await pool.fetch("SELECT finalize_session('app', 'user', 's')")) == 2
+        finally:
+            connection.execute(
+                sql.SQL("ALTER DATABASE {} OWNER TO CURRENT_USER").format(sql.Identifier(connection.info.dbname))
+            )
+            connection.execute(sql.SQL("REASSIGN OWNED BY {} TO CURRENT_USER").format(sql.Identifier(role)))
+            connection.execute(sql.SQL("DROP OWNED BY {}").format(sql.Identifier(role)))
+            connection.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(role)))
 
 
 def test_an_old_pgvector_is_refused() -> None:
