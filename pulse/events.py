@@ -119,11 +119,13 @@ class Appended:
     """The outcome of an append: the stored events in the order given, and the session's version now.
 
     Attributes:
+        last_sequence_num: of the session's newest event now.
         new_events: those of them that were not stored before.
     """
 
     thread_id: uuid.UUID
     version: int
+    last_sequence_num: int
     events: tuple[Event, ...]
     new_events: tuple[Event, ...]
 

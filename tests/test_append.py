@@ -132,6 +132,20 @@ async def test_a_repeated_event_does_not_hide_what_others_appended(
         await sessions.append_event(stale, said("n is still unset here", n=1))
 
 
+async def test_an_event_that_the_session_has_seen_does_not_hide_the_next_one(
+    sessions: OpenSessionService, session: Session
+) -> None:
+    """Sent again after somebody else appended once: the session stays as it was, and stale."""
+    event = said("hello", n=1)
+    await sessions.append_event(session, event)
+    await sessions.append(session.app_name, session.user_id, session.id, [said("by somebody else", n=2)])
+    before = copy.deepcopy(session)
+    await sessions.append_event(session, event)
+    assert session == before
+    with pytest.raises(ConcurrencyConflictError):
+        await sessions.append_event(session, said("n is still 1 here", n=2))
+
+
 @pytest.mark.parametrize(
     "change",
     [
