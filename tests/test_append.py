@@ -146,6 +146,16 @@ async def test_an_event_that_the_session_has_seen_does_not_hide_the_next_one(
         await sessions.append_event(session, said("n is still 1 here", n=2))
 
 
+async def test_a_long_id_of_any_characters_still_wakes_the_listeners(
+    sessions: OpenSessionService, session: Session, conn: asyncpg.Connection
+) -> None:
+    heard: asyncio.Queue[str] = asyncio.Queue()
+    await conn.add_listener("agent_events", lambda *told: heard.put_nowait(told[3]))
+    event = replace(said("hello"), id="\U0001f600" * 512, invocation_id="\U0001f680" * 512)
+    await sessions.append_event(session, event)
+    assert json.loads(await asyncio.wait_for(heard.get(), 5))["event_id"] == event.id
+
+
 @pytest.mark.parametrize(
     "change",
     [
