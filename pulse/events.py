@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal, TypeAlias
 
+from pulse.errors import InvalidInputError
 from pulse.json_values import clean_text
 
 Role: TypeAlias = Literal["user", "assistant", "tool"]
@@ -68,8 +69,15 @@ class Event:
 
     @property
     def occurred_at(self) -> datetime | None:
-        """The timestamp as an aware datetime."""
-        return None if self.timestamp is None else datetime.fromtimestamp(self.timestamp, UTC)
+        """The timestamp as an aware datetime.
+
+        Raises:
+            InvalidInputError: it is no number of seconds within the years 1 to 9999.
+        """
+        try:
+            return None if self.timestamp is None else datetime.fromtimestamp(self.timestamp, UTC)
+        except (ValueError, OverflowError, OSError) as error:
+            raise InvalidInputError(f"timestamp is seconds since 1970, not {self.timestamp!r}: {error}") from error
 
     @property
     def text(self) -> str | None:

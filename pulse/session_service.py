@@ -277,6 +277,12 @@ def _translate(error: asyncpg.PostgresError) -> Exception:
     if isinstance(error, asyncpg.CheckViolationError | asyncpg.StringDataRightTruncationError):
         # Not str(error): its DETAIL quotes the row.
         return InvalidInputError(f"{error.args[0]}; nothing was changed")
+    if isinstance(error, asyncpg.DataError):
+        # Its text may quote the argument.
+        return InvalidInputError(
+            "an argument is nothing that PostgreSQL can hold: a text with U+0000 or a lone surrogate, or a number"
+            " out of range; nothing was changed"
+        )
     return from_postgres(error) or error
 
 

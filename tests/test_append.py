@@ -146,6 +146,29 @@ async def test_an_event_that_the_session_has_seen_does_not_hide_the_next_one(
         await sessions.append_event(session, said("n is still 1 here", n=2))
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"author": "a\0"},
+        {"author": "a\ud800"},
+        {"invocation_id": "\0"},
+        {"event_type": "x\0"},
+        {"id": "\ud800"},
+        {"timestamp": float("nan")},
+        {"timestamp": 1e20},
+        {"content": 10**5000},
+    ],
+    ids=lambda wrong: next(iter(wrong)),
+)
+async def test_what_postgresql_cannot_hold_is_bad_input(
+    sessions: OpenSessionService, session: Session, wrong: dict[str, Any]
+) -> None:
+    """A clear error of ours that quotes no content; nothing was changed."""
+    with pytest.raises(InvalidInputError):
+        await sessions.append_event(session, replace(said("hello"), **wrong))
+    assert session == await fresh(sessions, session)
+
+
 async def test_a_long_id_of_any_characters_still_wakes_the_listeners(
     sessions: OpenSessionService, session: Session, conn: asyncpg.Connection
 ) -> None:
