@@ -186,3 +186,12 @@ async def test_a_running_job_can_be_cancelled(tables: asyncpg.Pool, workers: Wor
         assert await tables.fetchval("SELECT cancel_job($1)", job_id)
         await harness.wait_for_status(tables, job_id, "cancelled", 3.0)
     assert await harness.count(tables, "effects") == 0
+
+
+async def test_what_is_kept_of_a_database_error_quotes_no_row(pool: asyncpg.Pool) -> None:
+    with pytest.raises(asyncpg.CheckViolationError) as caught:
+        await pool.execute("INSERT INTO app_policies (app_name, fast_events) VALUES ('what the user said', 0)")
+    assert "what the user said" in str(caught.value)
+    kept = describe(caught.value)
+    assert "fast_events" in kept.error
+    assert "what the user said" not in kept.error

@@ -112,7 +112,7 @@ def test_a_role_of_the_procfile_ends_with_its_runner(dsn: str, home: Path) -> No
 def test_a_closed_terminal_stops_it(up: Running) -> None:
     ready(up)
     up.process.send_signal(signal.SIGHUP)
-    assert up.end(5)[0] == 0
+    assert up.end(20)[0] == 0
 
 
 def test_under_nohup_a_closed_terminal_is_not_heeded() -> None:

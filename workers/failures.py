@@ -43,7 +43,9 @@ def is_transient(error: BaseException) -> bool:
 
 def describe(error: BaseException) -> Failure:
     """Return what is kept of an exception."""
-    text = _storable(f"{type(error).__name__}: {error}", ERROR_CHARACTERS_MAX)
+    # The whole of a database error quotes the row that it is about; its first line does not.
+    words = error.args[0] if isinstance(error, asyncpg.PostgresError) and error.args else error
+    text = _storable(f"{type(error).__name__}: {words}", ERROR_CHARACTERS_MAX)
     if isinstance(error, ProviderError):
         raw_reply = error.raw_reply
         kept = None if raw_reply is None else _storable(raw_reply, RAW_REPLY_CHARACTERS_MAX)

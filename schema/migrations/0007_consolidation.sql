@@ -128,8 +128,9 @@ BEGIN
     fresh.embedding := p_fact.embedding;
     fresh.embedding_model := CASE WHEN p_fact.embedding IS NOT NULL THEN p_origin.embedding_model END;
     fresh.confidence := p_fact.confidence;
-    fresh.valid_from := p_fact.valid_from;
-    fresh.last_said_at := p_fact.valid_from;
+    -- A turn that is dated ahead of the clock must not outrank everything that is said until then.
+    fresh.valid_from := least(p_fact.valid_from, v_now);
+    fresh.last_said_at := fresh.valid_from;
     fresh.recorded_at := v_now;
     fresh.from_seq := p_origin.from_seq;
     fresh.upto_seq := p_origin.upto_seq;
@@ -343,10 +344,12 @@ AS $$
                     AND s.valid_until <> ALL (array_agg(s.valid_from) OVER (PARTITION BY s.fact_type, s.key)) AS expired
         FROM said AS s
     ), latest AS (
-        -- Of two statements of one moment, the one that stood last.
+        -- Of two statements of one moment, the one that stood last; of two that were replaced at once, the one that
+        -- was not over as it began.
         SELECT DISTINCT ON (e.fact_type, e.key) e.*
         FROM ended AS e WHERE e.recorded_at <= p_known_at AND e.valid_from <= p_as_of
-        ORDER BY e.fact_type, e.key, e.valid_from DESC, e.superseded_at DESC NULLS FIRST
+        ORDER BY e.fact_type, e.key, e.valid_from DESC, e.superseded_at DESC NULLS FIRST,
+                 e.valid_until DESC NULLS FIRST
     )
     SELECT l.id, l.thread_id, l.fact_type, l.key, l.value, l.confidence, l.source_seqs, l.valid_from, l.valid_until,
            l.recorded_at
