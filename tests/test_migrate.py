@@ -20,6 +20,8 @@ from workers import migrate as migrate_module
 from workers.embedded import EmbeddedServer
 from workers.migrate import PROCRASTINATE_SCHEMA, Migration, check_schema, migrate, read_migrations
 
+RECORDED = "SELECT kind, name, sha256 FROM hippocampus_catalogue ORDER BY kind, name"
+
 FIRST = """
 CREATE TABLE notes (id bigint PRIMARY KEY, body text NOT NULL, at vector(3), CHECK (body <> ''));
 CREATE INDEX notes_body ON notes (body);
@@ -321,3 +323,20 @@ async def test_any_name_of_a_database_works(dsn: str, admin: psycopg.Connection,
         await migrate(dsn_of(server, name.replace(" ", "%20")))
     finally:
         admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+async def test_postgresql_16_gets_the_same_schema_as_18(conn: asyncpg.Connection, home: Path) -> None:
+    """To the letter of every definition: a server that was upgraded still passes the check at each start."""
+    older = EmbeddedServer(home, major=16)
+    await asyncio.to_thread(older.__enter__)
+    try:
+        await migrate(older.dsn)
+        async with await database.create_pool(older.dsn, min_size=1) as pool:
+            assert await pool.fetchval("SHOW server_version_num") < "170000"
+            theirs = await pool.fetch(RECORDED)
+            await pool.execute("SELECT create_session('app', 'user', 's')")
+            await pool.execute("SELECT append_event('app', 'user', 's', 0, 'e', 'user', 'message', '{}', 'user', 'hi')")
+            assert len(await pool.fetch("SELECT finalize_session('app', 'user', 's')")) == 2
+    finally:
+        await asyncio.to_thread(older.__exit__, None, None, None)
+    assert theirs == await conn.fetch(RECORDED)
