@@ -21,6 +21,7 @@ from workers.claims import JobClaim
 from workers.metrics import Metrics
 from workers.pools import POOLS, WorkerPool
 from workers.settings import Settings
+from workers.upkeep import Upkeep
 
 ATTEMPT = "SELECT id, worker_id, attempts FROM procrastinate_fetch_job_v2(NULL, $1)"
 MONTHS_AGO = "now() - interval '90 days'"
@@ -374,6 +375,26 @@ async def test_a_failed_thread_is_taken_up_again_only_after_a_fault_of_transport
     await pool.execute("SELECT fail_job($1, $2, $3, 'x', $4, NULL)", *await fetch(pool), code)
     await pool.execute("UPDATE consolidation_jobs SET completed_at = now() - make_interval(hours => $1)", hours)
     assert await pool.fetchval("SELECT reconcile_jobs()") == enqueued
+
+
+async def test_threads_that_wait_for_a_person_hide_no_forgotten_one(pool: asyncpg.Pool, job: UUID) -> None:
+    """However few threads one look takes up."""
+    await pool.execute("SELECT fail_job($1, $2, $3, 'x', '400', NULL)", *await fetch(pool))
+    forgotten = await harness.enqueue(pool, await harness.make_thread(pool, "s2"))
+    await pool.execute("DELETE FROM consolidation_jobs WHERE id = $1", forgotten)
+    assert await pool.fetchval("SELECT reconcile_jobs(1)") == 1
+
+
+async def test_one_run_looks_at_every_idle_timer_that_is_due(pool: asyncpg.Pool) -> None:
+    """Also where thousands of sessions are still talking, whose timers are due first and only pushed on."""
+    await pool.execute(
+        """INSERT INTO threads (app_name, user_id, session_id, last_seq, last_event_at, fast_due_at)
+           SELECT 'app', 'user', n::text, 1, now() - CASE n WHEN 601 THEN interval '1 hour' ELSE interval '0' END,
+                  now() - interval '1 minute' + make_interval(secs => n / 100.0)
+           FROM generate_series(1, 601) AS n"""
+    )
+    await Upkeep(pool, Settings(), Metrics()).enqueue_idle()
+    assert await harness.count(pool, "consolidation_jobs") == 1
 
 
 async def test_the_queue_is_pruned_in_batches(pool: asyncpg.Pool) -> None:

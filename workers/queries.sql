@@ -49,6 +49,11 @@ SELECT queue_name, oldest_seconds FROM queue_ages()
 -- name: enqueue_idle
 SELECT enqueue_idle()
 
+-- name: idle_waits
+-- Whether an idle timer is due that no call has looked at.
+SELECT EXISTS (SELECT FROM threads WHERE fast_due_at <= engine_now())
+    OR EXISTS (SELECT FROM threads WHERE deep_due_at <= engine_now())
+
 -- name: reconcile_jobs
 SELECT reconcile_jobs()
 

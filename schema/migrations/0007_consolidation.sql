@@ -84,14 +84,16 @@ $$;
 -- What the backfill looks for. An entry lives from an append to its fast_replay.
 CREATE INDEX messages_without_vector_idx ON messages (id) WHERE embedding IS NULL;
 
--- Keeps a version of a fact that is not the current one.
+-- Keeps a version of a fact that is not the current one. Its thread may be another than the job's, and the foreign key
+-- locks it; one that is being deleted waits for the very fact that our caller holds, so it is not named any more.
 CREATE FUNCTION keep_fact_version(p_fact facts, p_outcome text, p_valid_until timestamptz) RETURNS void
 LANGUAGE sql SET search_path FROM CURRENT
 AS $$
     INSERT INTO fact_versions (fact_id, thread_id, user_id, app_name, fact_type, key, value, confidence, valid_from,
                                valid_until, recorded_at, outcome, from_seq, upto_seq, source_seqs, job_id, prompt_hash,
                                model)
-    VALUES (p_fact.id, p_fact.thread_id, p_fact.user_id, p_fact.app_name, p_fact.fact_type, p_fact.key, p_fact.value,
+    VALUES (p_fact.id, (SELECT t.id FROM threads AS t WHERE t.id = p_fact.thread_id FOR KEY SHARE SKIP LOCKED),
+            p_fact.user_id, p_fact.app_name, p_fact.fact_type, p_fact.key, p_fact.value,
             p_fact.confidence, p_fact.valid_from, p_valid_until, p_fact.recorded_at, p_outcome, p_fact.from_seq,
             p_fact.upto_seq, p_fact.source_seqs, p_fact.job_id, p_fact.prompt_hash, p_fact.model)
 $$;
