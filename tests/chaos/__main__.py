@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 import random
 import signal
 import sys
@@ -25,6 +26,7 @@ def main() -> int:
     with scene.folder_of_a_run(kept) as folder:
         print(f"chaos: seed {options.seed}, {options.seconds:g} s, logs in {folder}", flush=True)
         kept.append("until all is known to be well")
+        logging.basicConfig(filename=folder / "drill.log", level=logging.INFO)
         outcome = asyncio.run(_bounded(folder, options))
         text = report.render(outcome)
         print(text)

@@ -21,7 +21,7 @@ from workers.embedded import EmbeddedServer
 from workers.migrate import migrate
 
 FAULT_RATE = 0.2
-LATENCY_SECONDS = 0.15
+LATENCY_SECONDS = 0.4
 PROCESSES = {"writer": 1, "fast_replay": 2, "deep_reflection": 2, "retention": 2}
 READY_SECONDS_MAX = 60.0
 DEATH_SECONDS_MAX = 10.0
