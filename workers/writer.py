@@ -24,6 +24,7 @@ from pulse.session_service import OpenSessionService
 from workers import logs, metrics_server, migrate, settings
 from workers.api import build_api
 from workers.embedders import make_embedder
+from workers.failures import DATABASE_FAULTS
 from workers.writer_metrics import WriterMetrics
 
 if TYPE_CHECKING:
@@ -59,6 +60,10 @@ def main_writer(config: settings.Settings) -> int:
         asyncio.run(_run(config))
     except (StartError, DatabaseUnreachableError, SchemaError, metrics_server.NoFreePortError) as error:
         print(f"hippocampus writer: {error}", file=sys.stderr)  # noqa: T201 - for the person who started it
+        return EXIT_REFUSED
+    except DATABASE_FAULTS as error:
+        said = f"it lost the database while it started ({type(error).__name__}): start it again."
+        print(f"hippocampus writer: {said}", file=sys.stderr)  # noqa: T201 - as above
         return EXIT_REFUSED
     return 0
 

@@ -148,3 +148,6 @@ def _judge_ends(findings: Findings, slots: tuple[Slot, ...]) -> None:
     findings.note("roles_ended_unasked", ended, "by the processes")
     untidy = [(slot.name, code) for slot in slots for code in slot.ends.untidy]
     findings.note("roles_ended_untidily", untidy, "by the processes")
+    # 2 is a refusal in words: the database was away just then.
+    crashed = [(slot.name, code) for slot in slots for code in slot.ends.refused if code != 2]
+    findings.note("starts_crashed", crashed, "by the processes")

@@ -35,6 +35,10 @@ SETTINGS = {
     "HIPPOCAMPUS_RETRY_DELAY_SECONDS_MAX": "5",
     "HIPPOCAMPUS_RETENTION_CRON": "* * * * * */15",
     "HIPPOCAMPUS_SLICE_TOKENS": "200",
+    # One process can do the work of both: what is measured is how soon a job goes on, not how long it queues.
+    "HIPPOCAMPUS_FAST_REPLAY_CONCURRENCY": "8",
+    "HIPPOCAMPUS_DEEP_REFLECTION_CONCURRENCY": "8",
+    "HIPPOCAMPUS_DATABASE_POOL_SIZE": "12",
 }
 POLICY = {"fast_events": 5, "fast_idle_seconds": 5, "deep_tokens": 120, "deep_idle_seconds": 10}
 
