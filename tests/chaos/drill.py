@@ -6,7 +6,7 @@ import asyncio
 import collections
 import contextlib
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 #: The idle timers are looked at twice a minute, and a backlog takes its time.
 DRAIN_SECONDS_MAX = 180.0
 POLL_SECONDS = 0.3
+#: After the last fault nothing stands between a writer and its answer.
+ANSWERED_SECONDS_MAX = 60.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -53,7 +55,8 @@ async def run(folder: Path, *, seed: int, seconds: float, kills_min: int) -> Out
     async with scene.set_scene(folder, seed) as stage, await database.create_pool(stage.dsn, max_size=12) as pool:
         await pool.execute(QUERIES["set_policy"], scene.POLICY)
         await writers.open_sessions(pool)
-        await stage.all_ready()
+        if late := await stage.late():
+            raise RuntimeError(f"{', '.join(late)} did not start: see the logs in {folder}")
         observer, ledger = Observer(pool), writers.Ledger()
         judge, recoveries = Judge(observer, ledger), Recoveries(observer)
         injector = faults.Injector(stage.slots, observer, recoveries, stage.restart_database)
@@ -81,12 +84,11 @@ async def run(folder: Path, *, seed: int, seconds: float, kills_min: int) -> Out
 
 
 @contextlib.asynccontextmanager
-async def _going_on(*loops: Any) -> AsyncIterator[None]:
-    """Run loops that end when they are told to, for as long as the block lasts. What breaks one breaks the block."""
+async def _going_on(loop: Callable[[asyncio.Event], Awaitable[None]]) -> AsyncIterator[None]:
+    """Run a loop that ends when it is told to, for as long as the block lasts. What breaks one breaks the other."""
     stop = asyncio.Event()
     async with asyncio.TaskGroup() as group:
-        for loop in loops:
-            group.create_task(loop(stop))
+        group.create_task(loop(stop))
         try:
             yield
         finally:
@@ -103,8 +105,19 @@ async def _writing(stage: scene.Scene, pool: Pool, outcome: Outcome) -> AsyncIte
             writers.Writer(name, outcome.seed, append, outcome.ledger)
             for name, append in {"la": library, "lb": library, "ha": http, "hb": http}.items()
         ]
-        async with _going_on(*(writer.run for writer in made)):
+        stop = asyncio.Event()
+        tasks = {asyncio.create_task(writer.run(stop), name=writer.name) for writer in made}
+        try:
             yield
+            stop.set()
+            done, late = await asyncio.wait(tasks, timeout=ANSWERED_SECONDS_MAX)
+            for task in done:
+                task.result()
+            outcome.findings.note("appends_unanswered", [task.get_name() for task in late], "after the last fault")
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
     await service.close()
 
 
@@ -114,7 +127,7 @@ async def _drain(stage: scene.Scene, pool: Pool, observer: Observer, outcome: Ou
     A job that failed for good is run again as a person would, and counted.
     """
     began = time.monotonic()
-    await stage.all_ready()
+    outcome.findings.note("roles_not_back", await stage.late(), "after the last fault")
     service = OpenSessionService(pool)
     for number in range(0, writers.SESSIONS, 2):
         await service.finalize_session(writers.APP, writers.user(writers.session(number)), writers.session(number))

@@ -71,7 +71,7 @@ class Writer:
     """Appends small batches to random sessions; each batch again and again until it is answered."""
 
     def __init__(self, name: str, seed: int, append: Append, ledger: Ledger) -> None:
-        self._name = name
+        self.name = name
         self._random = random.Random(f"{seed} {name}")
         self._append = append
         self._ledger = ledger
@@ -103,7 +103,7 @@ class Writer:
 
     def _event(self) -> tuple[str, str]:
         self._count += 1
-        event_id = f"{self._name}-{self._count}"
+        event_id = f"{self.name}-{self._count}"
         return event_id, text(event_id)
 
 
