@@ -16,7 +16,7 @@ HIPPOCAMPUS_HOME ?= $(CURDIR)/.home
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo run test test-system check bench lock clean
+.PHONY: help venv demo run test test-system check chaos bench lock clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'
@@ -58,6 +58,9 @@ check: $(STAMP) ## Check style, types, import contracts and the lock file
 	$(BIN)/lint-imports
 	@! grep -nE '(https?|file)://|^--|@ ' requirements.lock \
 	  || { echo "requirements.lock must name no package index: make lock" >&2; exit 1; }
+
+chaos: $(STAMP) ## Kill, stop and cut everything for ten minutes, then count (SEED=… strikes the same way again)
+	$(BIN)/python -m tests.chaos --seconds 600 --kills-min 100 --report chaos-report.txt $(if $(SEED),--seed $(SEED))
 
 bench: $(STAMP) ## Measure, as ratios in one run (FILE=… adds recall on a conversation file)
 	$(BIN)/python -m benchmarks $(if $(FILE),'$(FILE)')

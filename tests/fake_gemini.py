@@ -36,7 +36,7 @@ import contextlib
 import json
 import random
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -56,6 +56,13 @@ RANDOM_KINDS: tuple[dict[str, Any], ...] = (
     {"kind": "cut_body"},
     {"kind": "disconnect"},
     {"kind": "broken_json"},
+)
+
+#: Those, and what costs a caller its patience or its job.
+EVERY_KIND: tuple[dict[str, Any], ...] = (
+    *RANDOM_KINDS,
+    {"kind": "hang"},
+    {"kind": "wrong_schema"},
 )
 
 WRONG_KEY = "wrong-key"
@@ -94,8 +101,16 @@ class Counts:
 class FakeGemini:
     """The server. `script` queues faults, `requests` are those that came, `counts` how many."""
 
-    def __init__(self, *, seed: int = 0, fault_rate: float = 0.0, latency_seconds: float = 0.0) -> None:
+    def __init__(
+        self,
+        *,
+        seed: int = 0,
+        fault_rate: float = 0.0,
+        fault_kinds: Sequence[dict[str, Any]] = RANDOM_KINDS,
+        latency_seconds: float = 0.0,
+    ) -> None:
         self.fault_rate = fault_rate
+        self.fault_kinds = fault_kinds
         self.latency_seconds = latency_seconds
         self.counts = Counts()
         self.requests: collections.deque[Request] = collections.deque(maxlen=REQUESTS_KEPT)
@@ -243,7 +258,7 @@ class FakeGemini:
             if self._scripts[name]:
                 return self._scripts[name].popleft()
         if self._random.random() < self.fault_rate:
-            return self._random.choice(RANDOM_KINDS)
+            return self._random.choice(self.fault_kinds)
         return None
 
     def _refusal(self, call: Request) -> Reply | None:
@@ -367,7 +382,12 @@ def as_json(status: int, value: Any) -> Reply:
 
 
 async def serve(arguments: argparse.Namespace) -> None:
-    gemini = FakeGemini(seed=arguments.seed, fault_rate=arguments.faults, latency_seconds=arguments.latency_seconds)
+    gemini = FakeGemini(
+        seed=arguments.seed,
+        fault_rate=arguments.faults,
+        fault_kinds=EVERY_KIND if arguments.every_kind else RANDOM_KINDS,
+        latency_seconds=arguments.latency_seconds,
+    )
     await gemini.start(arguments.port, arguments.host)
     print(f"listening on {gemini.base_url}", flush=True)
     await asyncio.Event().wait()
@@ -379,6 +399,7 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=0, help="0 takes a free one and prints it")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--faults", type=float, default=0.0, help="rate of random faults, 0 to 1")
+    parser.add_argument("--every-kind", action="store_true", help="random faults that hang and break the form too")
     parser.add_argument("--latency-seconds", type=float, default=0.0)
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(serve(parser.parse_args()))

@@ -1,4 +1,4 @@
-"""A worker outlives its database: an immediate restart in the middle of a job costs nothing and doubles nothing."""
+"""Processes outlive their database: an immediate restart in the middle of a job costs nothing and doubles nothing."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ import signal
 import time
 from pathlib import Path
 
+import httpx
+
 from pulse import database
 from tests import worker_harness as harness
 from tests.conftest import FAST_SETTINGS
 from tests.worker_process import TABLES
+from tests.writer_process import WriterProcess, append, problem, say
 from workers.embedded import EmbeddedServer
 from workers.migrate import migrate
 
@@ -44,5 +47,26 @@ async def test_a_worker_takes_up_its_queues_after_an_immediate_restart(home: Pat
             assert worker.popen.poll() is None
             worker.send(signal.SIGTERM)
             assert await worker.ended() == 0
+    finally:
+        server.stop()
+
+
+async def test_the_writer_says_503_while_its_database_is_away_and_goes_on_after(home: Path, tmp_path: Path) -> None:
+    """A stopped server takes its socket's file away: no such file means no database, not a fault of the program."""
+    server = EmbeddedServer(home, settings=FAST_SETTINGS)
+    dsn = server.start()
+    sessions = "/v1/apps/app/users/user/sessions"
+    try:
+        await migrate(dsn)
+        with WriterProcess(dsn, tmp_path / "writer.log") as writer:
+            async with httpx.AsyncClient(base_url=writer.url, timeout=30) as client:
+                assert (await client.post(sessions, json={"session_id": "s"})).status_code == 201
+                server.stop()
+                for _ in range(3):  # The first may meet a connection that is being cut, the others meet no server.
+                    away = await append(client, f"{sessions}/s", say("hello", id="e1"))
+                    assert problem(away)["type"] == "/problems/database-unreachable"
+                    assert (away.status_code, away.headers["Retry-After"]) == (503, "1")
+                assert server.start() == dsn
+                assert (await append(client, f"{sessions}/s", say("hello", id="e1"))).status_code == 201
     finally:
         server.stop()

@@ -38,7 +38,7 @@ async def serving(registry: CollectorRegistry, *, pool: Pool, role: str, host: s
     """
     with _listening(registry, host, base) as port:
         target = (advertised(host), port, role, os.getpid())
-        await pool.execute(QUERIES["put_metrics_target"], *target)
+        await _make_known(pool, target)
         beat = asyncio.create_task(_keep_known(pool, target))
         _log.info("metrics served", host=host, port=port)
         try:
@@ -82,7 +82,12 @@ def _listening(registry: CollectorRegistry, host: str, base: int) -> Iterator[in
 async def _keep_known(pool: Pool, target: tuple[str, int, str, int]) -> None:
     while True:
         await asyncio.sleep(HEARTBEAT_SECONDS)
-        try:
-            await pool.execute(QUERIES["put_metrics_target"], *target)
-        except DATABASE_FAULTS as error:
-            _log.warning("metrics target not refreshed", error_type=type(error).__name__)
+        await _make_known(pool, target)
+
+
+async def _make_known(pool: Pool, target: tuple[str, int, str, int]) -> None:
+    try:
+        await pool.execute(QUERIES["put_metrics_target"], *target)
+    except DATABASE_FAULTS as error:
+        # It is served all the same, and the next heartbeat tells of it.
+        _log.warning("metrics target not refreshed", error_type=type(error).__name__)

@@ -239,6 +239,12 @@ def main_worker(pool_name: str, *, build_services: services.BuildServices = serv
     except (SettingsError, UnknownPoolError, PulseError, metrics_server.NoFreePortError, ValueError) as error:
         sys.stderr.write(f"{error}\n")
         return EXIT_USAGE
+    except DATABASE_FAULTS as error:
+        # Once it works, it waits for the database; what arrives here was cut before.
+        sys.stderr.write(
+            f"The worker {pool_name} lost the database while it started ({type(error).__name__}): start it again.\n"
+        )
+        return EXIT_USAGE
     return 0
 
 

@@ -25,6 +25,7 @@ from workers import logs, metrics_server, migrate, settings
 from workers.api import build_api
 from workers.call_gate import embedder_gate
 from workers.embedders import make_embedder
+from workers.failures import DATABASE_FAULTS
 from workers.writer_metrics import WriterMetrics
 
 if TYPE_CHECKING:
@@ -60,6 +61,10 @@ def main_writer(config: settings.Settings) -> int:
         asyncio.run(_run(config))
     except (StartError, DatabaseUnreachableError, SchemaError, metrics_server.NoFreePortError) as error:
         print(f"hippocampus writer: {error}", file=sys.stderr)  # noqa: T201 - for the person who started it
+        return EXIT_REFUSED
+    except DATABASE_FAULTS as error:
+        said = f"it lost the database while it started ({type(error).__name__}): start it again."
+        print(f"hippocampus writer: {said}", file=sys.stderr)  # noqa: T201 - as above
         return EXIT_REFUSED
     return 0
 

@@ -109,7 +109,8 @@ _BY_ERROR: dict[type[Exception], Kind] = {
     errors.DatabaseUnreachableError: DATABASE_UNREACHABLE,
     errors.SchemaError: SCHEMA_MISMATCH,
     asyncpg.InterfaceError: DATABASE_UNREACHABLE,
-    ConnectionError: DATABASE_UNREACHABLE,
+    asyncpg.InternalClientError: DATABASE_UNREACHABLE,  # cut between two messages of the protocol
+    OSError: DATABASE_UNREACHABLE,  # refused, reset, no such host; no such file, where a stopped server's socket was
     TimeoutError: TIMED_OUT,
 }
 _BY_STATUS = {400: BAD_REQUEST, 404: NO_SUCH_ROUTE, 405: METHOD_NOT_ALLOWED, 413: BODY_TOO_LARGE, 415: NOT_JSON}

@@ -1,0 +1,135 @@
+"""Which fault strikes when and where, by the seed alone, and the doing of it."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import random
+import signal
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tests.chaos.recovery import Recoveries
+from tests.chaos.roles import Slot
+from tests.chaos.verdict import Observer
+
+STOP_SECONDS = (0.5, 6.0)
+KILLS_PER_SECOND = 1 / 5
+#: Everything begins and ends in peace, but the processes may be starting still.
+FIRST_SECONDS = 1.0
+
+
+class Kind(StrEnum):
+    KILL = "kill -9"
+    STOP = "SIGSTOP, SIGCONT"
+    TERM = "SIGTERM"
+    CUT = "connection cut"
+    RESTART = "immediate restart of PostgreSQL"
+
+
+#: How many of each for every second. kill -9 has its own.
+PER_SECOND = {Kind.STOP: 1 / 12, Kind.TERM: 1 / 15, Kind.CUT: 1 / 2, Kind.RESTART: 1 / 40}
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Fault:
+    """One fault.
+
+    Attributes:
+        at_seconds: since the beginning.
+        target: falls on a slot, or on a connection, by its remainder.
+        lasts_seconds: of a stop.
+    """
+
+    at_seconds: float
+    kind: Kind
+    target: int
+    lasts_seconds: float
+
+
+def schedule(seed: int, seconds: float, kills_min: int) -> list[Fault]:
+    """The faults of a run, in order. The same for the same arguments."""
+    rng = random.Random(f"chaos {seed}")
+    counts = {kind: max(1, round(seconds * rate)) for kind, rate in PER_SECOND.items()}
+    counts[Kind.KILL] = max(kills_min, round(seconds * KILLS_PER_SECOND), 1)
+    return sorted(
+        Fault(rng.uniform(FIRST_SECONDS, seconds), kind, rng.randrange(1 << 30), rng.uniform(*STOP_SECONDS))
+        for kind, count in counts.items()
+        for _ in range(count)
+    )
+
+
+class Injector:
+    """Does the faults of a schedule."""
+
+    def __init__(
+        self,
+        slots: Sequence[Slot],
+        observer: Observer,
+        recoveries: Recoveries,
+        restart_database: Callable[[], Awaitable[None]],
+    ) -> None:
+        self.done: collections.Counter[Kind] = collections.Counter()
+        self.database_down_seconds: list[float] = []
+        self._slots = slots
+        self._observer = observer
+        self._recoveries = recoveries
+        self._restart_database = restart_database
+        self._wakers: set[asyncio.Task[None]] = set()
+
+    async def run(self, faults: Sequence[Fault]) -> None:
+        """Do each fault at its time, or as soon after it as the one before is done; then wake whatever is stopped."""
+        began = time.monotonic()
+        try:
+            for fault in faults:
+                await asyncio.sleep(max(0.0, fault.at_seconds - (time.monotonic() - began)))
+                await self._do(fault)
+        finally:
+            for waker in self._wakers:
+                waker.cancel()
+            for slot in self._slots:
+                slot.send(signal.SIGCONT)
+
+    async def _do(self, fault: Fault) -> None:
+        if fault.kind is Kind.RESTART:
+            await self._restart()
+        elif fault.kind is Kind.CUT:
+            await self._observer.ask("cut_connection", fault.target)
+        else:
+            await self._strike(fault, await self._choose(fault.target))
+        self.done[fault.kind] += 1
+
+    async def _choose(self, target: int) -> Slot:
+        """The slot that the number falls on, or the next one that has a process just now."""
+        while True:
+            for step in range(len(self._slots)):
+                slot = self._slots[(target + step) % len(self._slots)]
+                if slot.is_alive:
+                    return slot
+            await asyncio.sleep(0.05)
+
+    async def _strike(self, fault: Fault, slot: Slot) -> None:
+        if fault.kind is Kind.KILL:
+            await self._recoveries.kill(slot)
+        elif fault.kind is Kind.TERM:
+            slot.send(signal.SIGTERM)
+        else:
+            slot.send(signal.SIGSTOP)
+            waker = asyncio.create_task(_wake(slot, slot.pid, fault.lasts_seconds))
+            self._wakers.add(waker)
+            waker.add_done_callback(self._wakers.discard)
+
+    async def _restart(self) -> None:
+        began = time.monotonic()
+        self._recoveries.disturb()
+        await self._restart_database()
+        self._recoveries.disturb()
+        self.database_down_seconds.append(time.monotonic() - began)
+
+
+async def _wake(slot: Slot, pid: int | None, after_seconds: float) -> None:
+    await asyncio.sleep(after_seconds)
+    if slot.pid == pid:
+        slot.send(signal.SIGCONT)

@@ -1,0 +1,160 @@
+"""The roles of the Procfile as processes that are started again whenever they end, as a process manager does."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent.parent
+RESTART_SECONDS = 0.3
+KILL_SECONDS = 8.0
+#: linux/prctl.h
+_PR_SET_PDEATHSIG = 1
+READY = ('"worker registered"', '"writer started"')
+
+
+def commands() -> dict[str, tuple[str, ...]]:
+    """The words after ``hippocampus`` of each role in the Procfile."""
+    lines = (line.partition(":") for line in (ROOT / "Procfile").read_text().splitlines() if line.strip())
+    return {name: tuple(command.split()[1:]) for name, _, command in lines}
+
+
+def die_with_parent() -> None:
+    """Have the kernel kill this process with the one that started it: a stopped process hears nothing else."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
+
+
+@dataclass(slots=True)
+class Ends:
+    """How the processes of one slot ended."""
+
+    killed: int = 0
+    terminated: int = 0  # in good order, after SIGTERM
+    refused: list[int] = field(default_factory=list)  # exit codes of those that never were ready, unasked
+    by_itself: list[int] = field(default_factory=list)  # exit codes of those that were ready, unasked
+    untidy: list[int] = field(default_factory=list)  # exit codes after SIGTERM other than 0
+    starts: int = 0
+    peak_kilobytes: int = 0
+
+
+class Slot:
+    """One place in which a process of a role runs, one after the other."""
+
+    def __init__(
+        self, name: str, role: str, words: tuple[str, ...], environment: Mapping[str, str], folder: Path
+    ) -> None:
+        self.name = name
+        self.role = role
+        self.log = folder / f"{name}.log"
+        self.ends = Ends()
+        self._command = [sys.executable, "-P", "-m", "workers", *words, "--with-parent"]
+        self._environment = dict(environment)
+        self._process: asyncio.subprocess.Process | None = None
+        self._asked: set[signal.Signals] = set()
+        self._log_start = 0
+        self._is_over = False
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process is not None and self._process.returncode is None
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._process is None else self._process.pid
+
+    @property
+    def is_ready(self) -> bool:
+        return self.is_alive and any(word in self._said() for word in READY)
+
+    @property
+    def worker_id(self) -> int | None:
+        """The id under which the process that runs now took up its queues last."""
+        lines = [line for line in self._said().splitlines() if '"worker registered"' in line]
+        return None if not lines else int(json.loads(lines[-1])["worker_id"])
+
+    async def keep(self) -> None:
+        """Run a process, and another one when it ends, until `end`."""
+        while not self._is_over:
+            await self._run()
+            await asyncio.sleep(RESTART_SECONDS)
+
+    def send(self, number: signal.Signals) -> bool:
+        """Send a signal to the process; false where none runs just now."""
+        if not self.is_alive:
+            return False
+        assert self._process is not None
+        self._asked.add(number)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, number)
+        return True
+
+    async def end(self) -> None:
+        """End the process in good order, or by force where it takes too long; no other is started."""
+        self._is_over = True
+        self.send(signal.SIGCONT)
+        self.send(signal.SIGTERM)
+        deadline = time.monotonic() + KILL_SECONDS
+        while self.is_alive and time.monotonic() < deadline:
+            await asyncio.sleep(0.05)
+        if self.send(signal.SIGKILL):
+            self.ends.untidy.append(-signal.SIGKILL)
+
+    def kill(self) -> None:
+        """Leave nothing, whatever happened."""
+        self._is_over = True
+        self.send(signal.SIGKILL)
+
+    async def _run(self) -> None:
+        self._asked = set()
+        self._log_start = self.log.stat().st_size if self.log.exists() else 0
+        with self.log.open("ab") as sink:
+            self._process = await asyncio.create_subprocess_exec(
+                *self._command,
+                env=self._environment,
+                cwd=ROOT,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=sink,
+                stderr=sink,
+                preexec_fn=die_with_parent,
+                start_new_session=True,
+            )
+        self.ends.starts += 1
+        if self._is_over:
+            self.kill()
+        code = await self._wait(self._process)
+        self._note(code, was_ready=any(word in self._said() for word in READY))
+
+    async def _wait(self, process: asyncio.subprocess.Process) -> int:
+        status = Path("/proc") / str(process.pid) / "status"
+        while True:
+            with contextlib.suppress(OSError, StopIteration):
+                line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
+                self.ends.peak_kilobytes = max(self.ends.peak_kilobytes, int(line.split()[1]))
+            with contextlib.suppress(TimeoutError):
+                return await asyncio.wait_for(process.wait(), 1.0)
+
+    def _note(self, code: int, *, was_ready: bool) -> None:
+        if signal.SIGKILL in self._asked:
+            self.ends.killed += 1
+        elif signal.SIGTERM in self._asked:
+            self.ends.terminated += 1
+            if was_ready and code != 0:
+                self.ends.untidy.append(code)
+        elif was_ready:
+            self.ends.by_itself.append(code)
+        else:
+            self.ends.refused.append(code)
+
+    def _said(self) -> str:
+        with self.log.open("rb") as file:
+            file.seek(self._log_start)
+            return file.read().decode("utf-8", "replace")
