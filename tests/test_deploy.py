@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import shlex
 import subprocess
 import sys
@@ -147,3 +148,10 @@ def test_the_wheel_carries_the_migrations(tmp_path: Path) -> None:
     folder, *names = subprocess.run(ask, check=True, capture_output=True, text=True, cwd="/").stdout.split()
     assert folder == str(installed / "hippocampus" / "_schema" / "migrations")
     assert names == sorted(path.name for path in (ROOT / "schema" / "migrations").glob("*.sql"))
+
+
+def test_ci_runs_what_the_makefile_has() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
+    called = re.findall(r"^make ([a-z-]+)$", (ROOT / ".ci" / "run").read_text(), re.M)
+    assert called == ["check", "test", "test-system"]
+    assert {"demo", "run", "bench", *called} <= targets

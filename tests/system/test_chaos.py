@@ -14,9 +14,21 @@ ROOT = Path(__file__).parent.parent.parent
 @pytest.mark.system
 @pytest.mark.timeout(540)
 def test_a_minute_of_kills_and_cuts_loses_nothing_and_doubles_nothing(tmp_path: Path) -> None:
-    """Each run draws a seed, which the report names: the same seed strikes the same way again."""
+    """One seed, so that a failure is a failure of the change; `make chaos` draws another each time."""
     report = tmp_path / "report.txt"
-    command = [sys.executable, "-m", "tests.chaos", "--seconds", "60", "--kills-min", "12", "--report", str(report)]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.chaos",
+        "--seconds",
+        "60",
+        "--seed",
+        "7",
+        "--kills-min",
+        "12",
+        "--report",
+        str(report),
+    ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=500, check=False)
     assert done.returncode == 0, done.stdout[-10_000:] + done.stderr[-5_000:]
     assert "nothing lost, nothing twice" in report.read_text()
