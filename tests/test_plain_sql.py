@@ -68,6 +68,8 @@ async def test_a_session_by_psql_is_stored_and_queued(dsn: str, conn: asyncpg.Co
         ("append_event('app', 'mei', 's', 2, 'e', NULL, 'm', '{}')", "23502"),
         ("append_event('app', 'mei', 's', 2, 'e', 'u', 'm', NULL)", "23502"),
         ("append_event('app', 'mei', 's', 2, 'e', 'u', 'm', '{}', 'narrator', 'x')", "23514"),
+        ("append_event('app', 'mei', 's', 2, 'e', 'u', 'm', '{}', p_occurred_at => 'infinity')", "23514"),
+        ("append_event('app', 'mei', 's', 2, 'e', 'u', 'm', '{}', 'user', repeat('x', 9000000))", "HP005"),
         ("append_event('app', 'mei', 's', 2, 'e', 'u', 'm', '{}', NULL, NULL, '[1]')", "23514"),
         ("enqueue_consolidation((SELECT id FROM threads), 'dreaming')", "HP012"),
         ("enqueue_consolidation(gen_random_uuid(), 'fast_replay')", "HP001"),

@@ -101,6 +101,7 @@ CREATE TABLE app_policies (
     min_age_days        double precision NOT NULL DEFAULT 7   CHECK (min_age_days >= 0 AND min_age_days <= 36500),
     updated_at          timestamptz NOT NULL DEFAULT now()
 );
+COMMENT ON COLUMN app_policies.consolidate IS 'Appends and idle timers enqueue jobs; asking for one always does.';
 COMMENT ON COLUMN app_policies.fast_events IS 'fast_replay is enqueued after this many new events.';
 COMMENT ON COLUMN app_policies.fast_tokens IS 'fast_replay is enqueued after this many new tokens of text.';
 COMMENT ON COLUMN app_policies.deep_tokens IS 'deep_reflection is enqueued after this many new tokens of text.';

@@ -59,7 +59,7 @@ CREATE TABLE events (
     event_type      text NOT NULL CHECK (char_length(event_type) BETWEEN 1 AND 64),
     content         json NOT NULL,
     actions         json NOT NULL DEFAULT '{}',
-    occurred_at     timestamptz NOT NULL,
+    occurred_at     timestamptz NOT NULL CHECK (isfinite(occurred_at)),
     created_at      timestamptz NOT NULL DEFAULT engine_now(),
     PRIMARY KEY (thread_id, sequence_num),
     UNIQUE (thread_id, id)

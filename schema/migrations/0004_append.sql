@@ -127,7 +127,9 @@ BEGIN
             USING ERRCODE = 'HP001';
     END IF;
 
-    SELECT count(e.id), count(DISTINCT i.id), max(octet_length(i.content::text) + coalesce(octet_length(i.actions::text), 0)),
+    SELECT count(e.id), count(DISTINCT i.id),
+           max(greatest(octet_length(i.content::text) + coalesce(octet_length(i.actions::text), 0),
+                        octet_length(i.message))),
            count(*) FILTER (WHERE e.id IS NOT NULL AND (
                (e.author, e.event_type, e.invocation_id, e.content::text, e.actions::text)
                IS DISTINCT FROM
