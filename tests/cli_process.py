@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -42,6 +43,8 @@ class Running:
 
     def __init__(self, home: Path, *arguments: str, **settings: str) -> None:
         self.lines: list[str] = []
+        # As from a terminal, also where the suite itself runs under nohup.
+        inherited = signal.signal(signal.SIGHUP, signal.SIG_DFL)
         self.process = subprocess.Popen(
             command(*arguments),
             env=environment(home, **settings),
@@ -50,6 +53,7 @@ class Running:
             stderr=subprocess.STDOUT,
             text=True,
         )
+        signal.signal(signal.SIGHUP, inherited)
 
     def read_until(self, wanted: str) -> str:
         """Return the next line that holds a text."""
