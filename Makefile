@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-COVERAGE_MIN ?= 0
+COVERAGE_MIN ?= 90
 # name of a program : Debian's package that has it
 SYSTEM_TOOLS := sh:dash $(if $(filter 0,$(shell id -u)),useradd:passwd)
 

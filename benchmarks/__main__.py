@@ -14,6 +14,7 @@ MEASUREMENTS = {
     "Jobs": ["benchmarks.enqueue_to_start"],
     "Consolidation": ["benchmarks.consolidation"],
     "Search and context": ["benchmarks.search"],
+    "Limit of model calls": ["benchmarks.limiter"],
     "Forgetting": ["benchmarks.retention"],
 }
 

@@ -18,7 +18,7 @@ from workers.worker import main_worker
 RECORDS_STARTS = not os.environ.get("BENCH_QUIET")
 
 
-def build(settings: Settings, pool: asyncpg.Pool, metrics: Metrics) -> services.Services:
+def build(settings: Settings, pool: asyncpg.Pool, metrics: Metrics, role: str) -> services.Services:
     async def consolidate(job_id: UUID, claim: JobClaim) -> None:
         if RECORDS_STARTS:
             await pool.execute("INSERT INTO bench_starts VALUES ($1, statement_timestamp())", job_id)
@@ -29,7 +29,7 @@ def build(settings: Settings, pool: asyncpg.Pool, metrics: Metrics) -> services.
             await connection.execute("UPDATE threads SET fast_upto_seq = last_seq WHERE id = $1", thread)
             await claim.finish(connection, {})
 
-    return dataclasses.replace(services.build(settings, pool, metrics), consolidate=consolidate)
+    return dataclasses.replace(services.build(settings, pool, metrics, role), consolidate=consolidate)
 
 
 if __name__ == "__main__":

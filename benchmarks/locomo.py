@@ -159,13 +159,12 @@ class GivenVectors:
 
     model = "given"
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, vectors: Path) -> None:
         import numpy as np
 
-        given = np.load(path)
-        conversations = json.loads((path.parent / "locomo_dev.json").read_text(encoding="utf-8"))
+        given = np.load(vectors)
+        conversations = json.loads(path.read_text(encoding="utf-8"))
         self._by_text: dict[str, Vector] = {}
-        self._given = given
         turns = dict(zip(given["turn_ids"].tolist(), given["turns"].astype(float).tolist(), strict=True))
         asked = dict(zip(given["question_ids"].tolist(), given["questions"].astype(float).tolist(), strict=True))
         for conversation in conversations:
@@ -191,7 +190,7 @@ class GivenVectors:
 def embedder_of(provider: str, path: Path, vectors: Path | None) -> Embedder | None:
     """The embedder that a provider's name means."""
     if provider == "minilm":
-        return GivenVectors(vectors or path.with_name(path.stem + "_minilm.npz"))
+        return GivenVectors(path, vectors or path.with_name(path.stem + "_minilm.npz"))
     if provider == "local":
         from hippocampus.providers.local_embedding import LocalEmbedder
 

@@ -22,7 +22,7 @@ from hippocampus.context_window import (
     format_items,
     pack,
 )
-from hippocampus.search import MemorySearch, clean_query
+from hippocampus.search import MemorySearch, clean_query, is_blank
 from hippocampus.tokens import TokenCounter, estimate_tokens
 from pulse.errors import InvalidInputError, from_postgres
 from pulse.sql import load_queries
@@ -115,7 +115,7 @@ class ContextAssembler:
         model = embedding_model or self._model
         if query_embedding is not None and model is None:
             raise InvalidInputError("a query_embedding needs embedding_model: two models are never mixed in one search")
-        text = clean_query(query) if query.strip(" \t\r\n\0") else ""
+        text = clean_query(query) if not is_blank(query) else ""
         vector, degraded = await self._search.embed_query(text, query_embedding) if text else (None, None)
         candidates = await self._candidates(app_name, user_id, session_id, text, vector, model)
         window = pack(

@@ -2,11 +2,13 @@
 
 The budget holds for the written text: headers and blank lines count. A section first fills its own share; what any
 section leaves unspent flows to the history, then to the memories, then to the facts. The history is walked from the
-newest turn backwards and never skips a turn; of memories and facts, one that is too big is skipped.
+newest turn backwards and never skips a turn; where the newest is over the history's share, that share is kept free for
+its beginning. Of memories and facts, one that is too big is skipped.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
@@ -29,13 +31,18 @@ HEADERS: Mapping[Language, Mapping[ContextType, str]] = {
 CUT_MARK = " […]"
 CUT_TOKENS_MIN = 16
 
+#: What may begin a line before a continuation of an item. Without it a speaker could write a header, or a turn of
+#: somebody else, into the window.
+_INDENT = "  "
+_LINE_BREAK = re.compile("\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextItem:
     """One piece of a context window.
 
     Attributes:
-        content: as it is written, without the section's header.
+        content: as it is written, without the section's header and without what `format_items` puts before lines.
         relevance_score: 0 to 1.
         token_estimate: of the content, by the assembler's counter.
         metadata: ``memory_id``, ``fact_id`` or ``message_id``, the ``source``, its turns; ``truncated`` where the end
@@ -82,16 +89,27 @@ class ContextWindow:
 
 
 def format_items(items: Iterable[ContextItem], language: Language = "zh") -> str:
-    """Write items: the system prompt, then each section under its header; blank lines between."""
+    """Write items: the system prompt, then each section under its header; blank lines between.
+
+    Whatever an item says, only its own first line begins at the margin: nothing in it can pass for a header, for
+    another turn or for another item.
+    """
     by_type: dict[ContextType, list[str]] = {kind: [] for kind in CONTEXT_TYPES}
     for item in items:
-        by_type[item.context_type].append(item.content)
+        by_type[item.context_type].append(_written(item))
     parts = list(by_type["system"])
     for kind in CONTEXT_TYPES[1:]:
         if by_type[kind]:
-            bullet = "" if kind == "history" else "- "
-            parts.append("\n".join([HEADERS[language][kind], *(bullet + line for line in by_type[kind])]))
+            parts.append("\n".join([HEADERS[language][kind], *by_type[kind]]))
     return "\n\n".join(parts)
+
+
+def _written(item: ContextItem) -> str:
+    """Return an item's lines: the system prompt as it is; any other with its bullet, its continuations indented."""
+    if item.context_type == "system":
+        return item.content
+    bullet = "" if item.context_type == "history" else "- "
+    return bullet + _LINE_BREAK.sub("\n" + _INDENT, item.content)
 
 
 def pack(
@@ -136,6 +154,7 @@ class _Packing:
         self._count = counter
         self._shares = {kind: int(max_tokens * ratios[kind]) for kind in CONTEXT_TYPES}
         self._used: dict[ContextType, int] = dict.fromkeys(CONTEXT_TYPES, 0)
+        self._kept_free = 0  # for the newest turn, while it waits for its place
         self._taken: dict[ContextType, list[ContextItem]] = {kind: [] for kind in CONTEXT_TYPES}
 
     def take_system(self, prompt: str | None) -> None:
@@ -151,6 +170,7 @@ class _Packing:
 
     def take_turns(self, turns: Sequence[ContextItem], *, within_share: bool) -> None:
         """Take turns from the newest backwards until one does not fit; with the whole rest, cut that one."""
+        self._kept_free = 0
         for turn in turns[len(self._taken["history"]) :]:
             room = self._room("history", within_share=within_share)
             if self._cost(turn) <= room:
@@ -160,6 +180,8 @@ class _Packing:
                 cut = self._cut(turn, room)
                 if cut is not None:
                     self._add(cut)
+            elif not self._taken["history"]:
+                self._kept_free = max(room, CUT_TOKENS_MIN)
             return
 
     def take_best(self, kind: ContextType, items: Sequence[ContextItem], *, within_share: bool) -> None:
@@ -187,7 +209,7 @@ class _Packing:
             for kind in CONTEXT_TYPES
         )
         return ContextWindow(
-            items=tuple(self._written()),
+            items=tuple(self._items_in_order()),
             total_tokens=total,
             budget_used=total / self._max if self._max else 0.0,
             max_tokens=self._max,
@@ -198,11 +220,10 @@ class _Packing:
     def _cost(self, item: ContextItem) -> int:
         """What an item adds: its line with its bullet and break and, for a section's first, header and blank line."""
         opening = "" if self._taken[item.context_type] else f"\n\n{HEADERS[self._language][item.context_type]}"
-        bullet = "" if item.context_type == "history" else "- "
-        return self._count(f"{opening}\n{bullet}{item.content}")
+        return self._count(f"{opening}\n{_written(item)}")
 
     def _room(self, kind: ContextType, *, within_share: bool) -> int:
-        rest = self._max - sum(self._used.values())
+        rest = max(self._max - sum(self._used.values()) - self._kept_free, 0)
         return min(rest, self._shares[kind] - self._used[kind]) if within_share else rest
 
     def _add(self, item: ContextItem) -> None:
@@ -250,7 +271,7 @@ class _Packing:
                 return
         raise ContextBudgetError("the system prompt alone is over the budget: shorten it or raise max_tokens")
 
-    def _written(self) -> list[ContextItem]:
+    def _items_in_order(self) -> list[ContextItem]:
         return [
             item
             for kind in CONTEXT_TYPES
@@ -258,4 +279,4 @@ class _Packing:
         ]
 
     def _text(self) -> str:
-        return format_items(self._written(), self._language)
+        return format_items(self._items_in_order(), self._language)

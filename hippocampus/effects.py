@@ -16,6 +16,7 @@ from hippocampus.records import (
     Importance,
     Origin,
     Vector,
+    has_direction,
 )
 from hippocampus.slices import Slice, format_conversation
 from pulse.json_values import clean_text, escape_state
@@ -97,7 +98,7 @@ def check_vectors(vectors: Sequence[Vector], texts: Sequence[str], model: str) -
 
     Raises:
         EmbeddingDimensionError: a vector has another number of dimensions than the columns.
-        MalformedReplyError: there are more or fewer vectors than texts.
+        MalformedReplyError: there are more or fewer vectors than texts, or one cannot be compared with any other.
     """
     for vector in vectors:
         if len(vector) != EMBEDDING_DIMENSIONS:
@@ -107,6 +108,8 @@ def check_vectors(vectors: Sequence[Vector], texts: Sequence[str], model: str) -
             )
     if len(vectors) != len(texts):
         raise MalformedReplyError(f"{model} gave {len(vectors)} vectors for {len(texts)} texts")
+    if not all(map(has_direction, vectors)):
+        raise MalformedReplyError(f"{model} gave a vector that is all zeros or not finite")
 
 
 def summary_result(summary: str, memory_id: Any) -> dict[str, Any]:

@@ -12,6 +12,7 @@ HippocampusError
 └── ProviderError              a model could not answer
     ├── TransientProviderError     transport: try again later (5xx, time-out, connection, cut body)
     │   └── RateLimitedError       429: try again after `retry_after_seconds`; `daily` says that the day's quota is gone
+    │       └── CallPostponedError     our own gate: nobody may call now, or the provider is down; no fault of the job's
     └── PermanentProviderError     meaning: trying again as it is will not help (bad key, unknown model, bad request)
         ├── BlockedReplyError      the provider refused the content
         └── MalformedReplyError    the reply is not what was asked for, after one repair try; `raw_reply` keeps it
@@ -110,6 +111,29 @@ class RateLimitedError(TransientProviderError):
     ) -> None:
         super().__init__(message, code="429", raw_reply=raw_reply, retry_after_seconds=retry_after_seconds)
         self.daily = daily
+
+
+class CallPostponedError(RateLimitedError):
+    """Our own gate holds calls back: the shared limit is busy, or the provider is down.
+
+    Whatever wanted the call is not to blame: run it again after `retry_after_seconds`, without counting the attempt.
+
+    Attributes:
+        was_sent: the call was made and failed like others before it, so that the provider is taken for down.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str,
+        retry_after_seconds: float,
+        was_sent: bool = False,
+        raw_reply: str | None = None,
+    ) -> None:
+        super().__init__(message, raw_reply=raw_reply, retry_after_seconds=retry_after_seconds)
+        self.code = code
+        self.was_sent = was_sent
 
 
 class PermanentProviderError(ProviderError):

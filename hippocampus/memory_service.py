@@ -5,10 +5,10 @@ It enqueues and reads; the workers consolidate. Every reading method is one roun
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, get_args
 from uuid import UUID
 
 from hippocampus import jobs
@@ -64,7 +64,8 @@ class OpenMemoryService:
     """Gives sessions to the memory, searches it, lists what it holds, and looks after its jobs.
 
     Raises, from every listing:
-        InvalidInputError: `limit` is not 1 to 1,000, or `offset` is negative.
+        InvalidInputError: `limit` is not 1 to 1,000, `offset` is negative, there is no such type or status, or a time
+            has no zone.
     """
 
     def __init__(self, pool: Pool, embedder: Embedder | None, *, max_search_results: int = 10) -> None:
@@ -172,6 +173,8 @@ class OpenMemoryService:
             since, until: when the last of its turns was said, `until` exclusive.
         """
         _check_page(limit, offset)
+        _check_word("memory_type", memory_type, get_args(MemoryType))
+        _check_zones(since=since, until=until)
         rows = await self._pool.fetch(
             self._queries["list_memories"],
             app_name,
@@ -204,6 +207,8 @@ class OpenMemoryService:
             known_at: as it was recorded by then; None: by now.
         """
         _check_page(limit, offset)
+        _check_word("fact_type", fact_type, get_args(FactType))
+        _check_zones(as_of=as_of, known_at=known_at)
         rows = await self._pool.fetch(
             self._queries["list_facts"], app_name, user_id, fact_type, key, as_of, known_at, limit, offset
         )
@@ -211,6 +216,7 @@ class OpenMemoryService:
 
     async def fact_history(self, *, app_name: str, user_id: str, fact_type: FactType, key: str) -> list[FactVersion]:
         """List every statement about one key: the current one, then the others by when they stood, newest first."""
+        _check_word("fact_type", fact_type, get_args(FactType))
         rows = await self._pool.fetch(self._queries["fact_history"], app_name, user_id, fact_type, key)
         return [_version(row) for row in rows]
 
@@ -233,6 +239,8 @@ class OpenMemoryService:
     ) -> list[ConsolidationJob]:
         """List jobs, the newest first; `before` is the id of the last job of the page before."""
         _check_page(limit, 0)
+        _check_word("status", status, tuple(JobStatus))
+        _check_word("job_type", job_type, tuple(JobType))
         return await jobs.list_jobs(
             self._pool,
             app_name=app_name,
@@ -260,6 +268,18 @@ class OpenMemoryService:
 def _check_page(limit: int, offset: int) -> None:
     if not 1 <= limit <= PAGE_SIZE_MAX or offset < 0:
         raise InvalidInputError(f"limit is 1 to {PAGE_SIZE_MAX} and offset counts from 0, not {limit} and {offset}")
+
+
+def _check_word(what: str, word: str | None, allowed: Collection[str]) -> None:
+    """Refuse a word that no row can have: its list would be empty, and look like an answer."""
+    if word is not None and word not in allowed:
+        raise InvalidInputError(f"{what} is one of {', '.join(allowed)}, not {word!r:.80}")
+
+
+def _check_zones(**moments: datetime | None) -> None:
+    for what, moment in moments.items():
+        if moment is not None and moment.tzinfo is None:
+            raise InvalidInputError(f"{what} needs a time zone, such as datetime.now(timezone.utc)")
 
 
 def _memory(row: asyncpg.Record) -> Memory:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, TypeAlias
@@ -14,6 +15,12 @@ EMBEDDING_DIMENSIONS = 1536
 
 #: A vector of EMBEDDING_DIMENSIONS floats, L2-normalised.
 Vector: TypeAlias = list[float]
+
+
+def has_direction(vector: Sequence[float]) -> bool:
+    """Whether a vector can be compared by its angle: finite, and not all zeros."""
+    return any(vector) and all(map(math.isfinite, vector))
+
 
 FactType: TypeAlias = Literal["preference", "rule", "profile", "custom"]
 MemoryType: TypeAlias = Literal["episodic", "semantic", "summary"]

@@ -17,7 +17,7 @@ from uuid import UUID
 import asyncpg
 
 from hippocampus.errors import EmbeddingDimensionError, ProviderError
-from hippocampus.records import EMBEDDING_DIMENSIONS, MemoryType, Vector
+from hippocampus.records import EMBEDDING_DIMENSIONS, MemoryType, Vector, has_direction
 from pulse.errors import InvalidInputError, from_postgres
 from pulse.json_values import escape_state, unescape
 from pulse.sql import load_queries
@@ -213,7 +213,7 @@ class MemorySearch:
             record_access: count memories that are returned with a relevance of at least `USED_RELEVANCE_MIN` as used.
 
         Raises:
-            InvalidInputError: the query is blank, or an argument is out of its bounds.
+            InvalidInputError: the query is blank, an argument is out of its bounds, or a vector has no direction.
             EmbeddingDimensionError: the given vector has another number of dimensions than the columns.
             SessionNotFoundError: the filter's session is not one of this user and app.
         """
@@ -286,15 +286,20 @@ class MemorySearch:
             raise from_postgres(error) or error from error
 
 
+def is_blank(query: str) -> bool:
+    """Whether a query says nothing: spaces of any script, and NUL."""
+    return not query.replace("\0", " ").strip()
+
+
 def clean_query(query: str) -> str:
     """Return the query as the database can take it.
 
     Raises:
         InvalidInputError: it is blank, or longer than 32,768 characters.
     """
-    text = query.replace("\0", " ").encode("utf-8", "replace").decode("utf-8").strip()
-    if not text:
+    if is_blank(query):
         raise InvalidInputError("the query is blank: say what to search for")
+    text = query.replace("\0", " ").encode("utf-8", "replace").decode("utf-8").strip()
     if len(text) > QUERY_LENGTH_MAX:
         raise InvalidInputError(f"the query has {len(text)} characters, over the limit of {QUERY_LENGTH_MAX}")
     return text
@@ -305,6 +310,9 @@ def _checked(vector: Sequence[float]) -> Vector:
         raise EmbeddingDimensionError(
             f"the query's vector has {len(vector)} dimensions, the stored ones have {EMBEDDING_DIMENSIONS}"
         )
+    # A cosine to such a vector is no number, and one of them would make every score of the search none.
+    if not has_direction(vector):
+        raise InvalidInputError("the query's vector has no direction: it must be finite and not all zeros")
     return list(vector)
 
 

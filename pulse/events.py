@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal, TypeAlias
 
+from pulse.errors import InvalidInputError
 from pulse.json_values import clean_text
 
 Role: TypeAlias = Literal["user", "assistant", "tool"]
@@ -68,8 +69,15 @@ class Event:
 
     @property
     def occurred_at(self) -> datetime | None:
-        """The timestamp as an aware datetime."""
-        return None if self.timestamp is None else datetime.fromtimestamp(self.timestamp, UTC)
+        """The timestamp as an aware datetime.
+
+        Raises:
+            InvalidInputError: it is no number of seconds within the years 1 to 9999.
+        """
+        try:
+            return None if self.timestamp is None else datetime.fromtimestamp(self.timestamp, UTC)
+        except (ValueError, OverflowError, OSError) as error:
+            raise InvalidInputError(f"timestamp is seconds since 1970, not {self.timestamp!r}: {error}") from error
 
     @property
     def text(self) -> str | None:
@@ -119,11 +127,13 @@ class Appended:
     """The outcome of an append: the stored events in the order given, and the session's version now.
 
     Attributes:
+        last_sequence_num: of the session's newest event now.
         new_events: those of them that were not stored before.
     """
 
     thread_id: uuid.UUID
     version: int
+    last_sequence_num: int
     events: tuple[Event, ...]
     new_events: tuple[Event, ...]
 

@@ -23,6 +23,7 @@ from pulse.errors import InvalidInputError
 MARK = "$hippocampus"
 _REFUSED_TEXT = re.compile("[\x00\ud800-\udfff]")
 _DEPTH_MAX = 200
+_INTEGER_BITS_MAX = 14_000  # 4,215 digits; Python refuses to write or read more than 4,300
 
 
 def escape_state(value: Any, *, where: str = "state") -> Any:
@@ -104,6 +105,8 @@ def _escape(value: Any, where: str, depth: int, *, stored_as_text: bool) -> Any:
     if depth > _DEPTH_MAX:
         raise InvalidInputError(f"{where[:200]}: nested more than {_DEPTH_MAX} deep; flatten it")
     if value is None or isinstance(value, bool | int):
+        if isinstance(value, int) and value.bit_length() > _INTEGER_BITS_MAX:
+            raise InvalidInputError(f"{where[:200]}: an integer of more than 4,200 digits; give it as a string")
         return value
     if isinstance(value, str):
         return _escape_text(value, stored_as_text=stored_as_text)

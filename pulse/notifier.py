@@ -47,7 +47,8 @@ class Notifier:
                 "event_id": newest.id,
                 "run_id": newest.invocation_id,
                 "event_type": newest.event_type,
-            }
+            },
+            ensure_ascii=False,  # a payload holds 8,000 bytes, and an escape of a character is thrice its bytes
         )
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._send_soon())

@@ -39,7 +39,7 @@ WHERE t.app_name = $1 AND t.user_id = $2 AND t.session_id = $3
 
 -- name: append_events
 -- app, user, session id, expected version or null, events; the notifier wakes the listeners afterwards
-SELECT event_id, sequence_num, occurred_at, created_at, appended, thread_id, version
+SELECT event_id, sequence_num, occurred_at, created_at, appended, thread_id, version, last_seq
 FROM append_events($1, $2, $3, $4, $5::event_input[], false)
 
 -- name: finalize_session

@@ -214,6 +214,7 @@ class OpenSessionService:
         outcome = Appended(
             thread_id=rows[0]["thread_id"],
             version=rows[0]["version"],
+            last_sequence_num=rows[0]["last_seq"],
             events=stored,
             new_events=tuple(event for event, row in zip(stored, rows, strict=True) if row["appended"]),
         )
@@ -258,9 +259,11 @@ def _move_on(session: Session, outcome: Appended) -> None:
     """Bring a session up to an append that was made through it.
 
     Where every event was stored already, the append of an earlier try whose answer was lost is told from one that
-    others followed by the version: only the first may move the session, or it would hide what it has not seen.
+    others followed by the version and by the last number: only the first may move the session, or it would hide what it
+    has not seen.
     """
-    if outcome.version != session.version + 1:
+    is_last = any(event.sequence_num == outcome.last_sequence_num for event in outcome.events)
+    if outcome.version != session.version + 1 or not is_last:
         return
     session.version = outcome.version
     for event in outcome.new_events or outcome.events:
@@ -274,6 +277,12 @@ def _translate(error: asyncpg.PostgresError) -> Exception:
     if isinstance(error, asyncpg.CheckViolationError | asyncpg.StringDataRightTruncationError):
         # Not str(error): its DETAIL quotes the row.
         return InvalidInputError(f"{error.args[0]}; nothing was changed")
+    if isinstance(error, asyncpg.DataError):
+        # Its text may quote the argument.
+        return InvalidInputError(
+            "an argument is nothing that PostgreSQL can hold: a text with U+0000 or a lone surrogate, or a number"
+            " out of range; nothing was changed"
+        )
     return from_postgres(error) or error
 
 

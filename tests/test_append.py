@@ -132,6 +132,53 @@ async def test_a_repeated_event_does_not_hide_what_others_appended(
         await sessions.append_event(stale, said("n is still unset here", n=1))
 
 
+async def test_an_event_that_the_session_has_seen_does_not_hide_the_next_one(
+    sessions: OpenSessionService, session: Session
+) -> None:
+    """Sent again after somebody else appended once: the session stays as it was, and stale."""
+    event = said("hello", n=1)
+    await sessions.append_event(session, event)
+    await sessions.append(session.app_name, session.user_id, session.id, [said("by somebody else", n=2)])
+    before = copy.deepcopy(session)
+    await sessions.append_event(session, event)
+    assert session == before
+    with pytest.raises(ConcurrencyConflictError):
+        await sessions.append_event(session, said("n is still 1 here", n=2))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"author": "a\0"},
+        {"author": "a\ud800"},
+        {"invocation_id": "\0"},
+        {"event_type": "x\0"},
+        {"id": "\ud800"},
+        {"timestamp": float("nan")},
+        {"timestamp": 1e20},
+        {"content": 10**5000},
+    ],
+    ids=lambda wrong: next(iter(wrong)),
+)
+async def test_what_postgresql_cannot_hold_is_bad_input(
+    sessions: OpenSessionService, session: Session, wrong: dict[str, Any]
+) -> None:
+    """A clear error of ours that quotes no content; nothing was changed."""
+    with pytest.raises(InvalidInputError):
+        await sessions.append_event(session, replace(said("hello"), **wrong))
+    assert session == await fresh(sessions, session)
+
+
+async def test_a_long_id_of_any_characters_still_wakes_the_listeners(
+    sessions: OpenSessionService, session: Session, conn: asyncpg.Connection
+) -> None:
+    heard: asyncio.Queue[str] = asyncio.Queue()
+    await conn.add_listener("agent_events", lambda *told: heard.put_nowait(told[3]))
+    event = replace(said("hello"), id="\U0001f600" * 512, invocation_id="\U0001f680" * 512)
+    await sessions.append_event(session, event)
+    assert json.loads(await asyncio.wait_for(heard.get(), 5))["event_id"] == event.id
+
+
 @pytest.mark.parametrize(
     "change",
     [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -15,6 +16,8 @@ import asyncpg
 import pytest
 import structlog
 from click.testing import CliRunner
+from rich.cells import cell_len
+from rich.console import Console
 
 from hippocampus.consolidation_worker import MemoryConsolidationWorker
 from hippocampus.providers.local import LocalEmbedder, LocalGenerator
@@ -238,6 +241,17 @@ def test_status_names_what_does_not_run(cli: Run) -> None:
     assert json.loads(cli("status", "--json")[1])["totals"]["events"] == 5
 
 
+def test_status_tells_that_the_model_is_not_called(cli: Run, dsn: str) -> None:
+    asyncio.run(execute(dsn, "SELECT report_failure('fast_replay/m', NULL, '503', 1, 60, 600)"))
+    asyncio.run(execute(dsn, "SELECT penalise_limit('m', 600, '429')"))
+    _, out, _ = cli("status")
+    assert "breaker   fast_replay/m is open: 1 calls in a row failed, the last with 503" in out
+    assert "limit     no call of m for 9 min" in out.replace("10 min", "9 min")
+    shown = json.loads(cli("status", "--json")[1])
+    assert [each["state"] for each in shown["breakers"]] == ["open"]
+    assert 500 < shown["limits"][0]["blocked_seconds"] <= 600
+
+
 def test_migrate_says_what_it_applied_and_then_nothing(
     run: Run, empty_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -358,3 +372,32 @@ def test_a_hit_is_shown_where_it_matched() -> None:
 )
 def test_ages_are_shown_in_their_largest_unit(seconds: float | None, shown: str) -> None:
     assert output.show_age(seconds) == shown
+
+
+@pytest.fixture
+def terminal(cli: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """The same command line in a terminal of 60 columns, without colours."""
+    screen = Console(width=60, force_terminal=True, no_color=True, highlight=False, file=None)
+    monkeypatch.setattr(output, "console", lambda: screen)
+    return cli
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("facts",), ("search", "peanuts"), ("memories",), ("sessions",), ("jobs",), ("status",),
+     ("retention", "dry-run", "--threshold", "0.6", "--min-age-days", "0"), ("sessions", "show", "ada-session-1")],
+    ids=" ".join,
+)  # fmt: skip
+def test_in_a_terminal_no_line_is_wider_than_it(terminal: Run, words: tuple[str, ...]) -> None:
+    code, out, _ = terminal(*words)
+    assert code == 0
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", out).splitlines()
+    assert len(lines) > 2
+    assert max(cell_len(line.rstrip()) for line in lines) <= 60
+
+
+def test_in_a_terminal_a_jobs_id_is_whole(terminal: Run) -> None:
+    """It is there to be copied."""
+    shown = terminal("jobs")[1]
+    for job in json.loads(terminal("jobs", "--json")[1]):
+        assert job["id"] in shown

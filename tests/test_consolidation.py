@@ -23,7 +23,7 @@ from hippocampus.errors import (
 )
 from hippocampus.providers.gemini import GeminiConnection, GeminiEmbedder, GeminiGenerator
 from hippocampus.providers.local import LocalEmbedder, LocalGenerator
-from hippocampus.records import ExtractedFact, ExtractedInsight, JobStatus, JobType
+from hippocampus.records import EMBEDDING_DIMENSIONS, ExtractedFact, ExtractedInsight, JobStatus, JobType
 from hippocampus.retention_manager import MemoryRetentionManager
 from hippocampus.slices import SLICE_TURNS_MAX
 from pulse import database
@@ -632,6 +632,22 @@ async def test_an_embedder_that_loses_a_text_is_a_failed_embedding(pool: asyncpg
     await worker.consolidate(thread_id, JobType.FAST_REPLAY, wait=False)
     await work_off(pool, worker)
     assert await counts(pool) == {**NOTHING, "memories": 2, "fast": 1}
+
+
+@pytest.mark.parametrize("value", [0.0, float("nan")])
+async def test_a_vector_that_cannot_be_compared_is_a_failed_embedding(pool: asyncpg.Pool, value: float) -> None:
+    """One stored vector of zeros would make every score of its user's searches no number."""
+    thread_id = await talk(pool, said("user", "hello"))
+
+    class Broken(ScriptedEmbedder):
+        async def embed(self, texts: Sequence[str], task: object) -> list[list[float]]:
+            return [[value] * EMBEDDING_DIMENSIONS for _ in texts]
+
+    worker = MemoryConsolidationWorker(pool, ScriptedGenerator(), Broken())
+    await worker.consolidate(thread_id, JobType.FAST_REPLAY, wait=False)
+    await work_off(pool, worker)
+    assert await counts(pool) == {**NOTHING, "memories": 2, "fast": 1}
+    assert await pool.fetchval("SELECT count(*) FROM memories WHERE embedding IS NOT NULL") == 0
 
 
 async def test_a_malformed_reply_fails_the_job_and_keeps_the_slice_for_the_next_try(pool: asyncpg.Pool) -> None:

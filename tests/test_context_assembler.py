@@ -83,8 +83,11 @@ async def test_another_user_and_another_app_see_nothing(known: None, assembler: 
             await assembler.assemble(user, app, "s-2", "cat")
 
 
-async def test_a_blank_query_gives_what_is_known_without_a_search(known: None, assembler: ContextAssembler) -> None:
-    window = await assembler.assemble(MEI, APP, "s-2", " ")
+@pytest.mark.parametrize("blank", ["", " ", "\u3000", "\0\n"])
+async def test_a_blank_query_gives_what_is_known_without_a_search(
+    known: None, assembler: ContextAssembler, blank: str
+) -> None:
+    window = await assembler.assemble(MEI, APP, "s-2", blank)
     assert [(item.context_type, item.content) for item in window.items][:3] == [
         ("fact", "[profile] city: Lisbon"),
         ("fact", '[preference] cat: {"name": "Miso"}'),

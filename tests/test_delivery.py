@@ -21,6 +21,7 @@ from workers.claims import JobClaim
 from workers.metrics import Metrics
 from workers.pools import POOLS, WorkerPool
 from workers.settings import Settings
+from workers.upkeep import Upkeep
 
 ATTEMPT = "SELECT id, worker_id, attempts FROM procrastinate_fetch_job_v2(NULL, $1)"
 MONTHS_AGO = "now() - interval '90 days'"
@@ -67,6 +68,21 @@ async def test_tried_again_and_failed(pool: asyncpg.Pool, job: UUID) -> None:
     row = await row_of(pool, job)
     assert (row["status"], row["attempts"]) == ("failed", 2)
     assert (row["error"], row["error_code"], row["raw_reply"]) == ("bad", "400", "raw")
+
+
+async def test_postponed_is_no_try(pool: asyncpg.Pool, job: UUID) -> None:
+    """The attempt keeps its number, which fences it, but the next one is still the first of the job's tries."""
+    for number in range(3):
+        attempt = await fetch(pool)
+        assert attempt[2] == number
+        await pool.execute("SELECT postpone_job($1, $2, $3, now(), 'no call now', 'limited', NULL)", *attempt)
+    row = await row_of(pool, job)
+    assert (row["status"], row["attempts"], row["error_code"]) == ("pending", 3, "limited")
+    assert await pool.fetchval("SELECT attempts - (args ->> 'tried')::int FROM procrastinate_jobs") == 0
+    attempt = await fetch(pool)
+    assert await pool.fetchval("SELECT cancel_job($1)", job)
+    await pool.execute("SELECT postpone_job($1, $2, $3, now(), 'no call now', 'limited', NULL)", *attempt)
+    assert (await row_of(pool, job))["status"] == "cancelled"
 
 
 async def test_released_untried(pool: asyncpg.Pool, job: UUID) -> None:
@@ -119,6 +135,7 @@ async def test_an_unknown_job_is_an_error(pool: asyncpg.Pool, call: str) -> None
         "fence_job($1, $2, $3)",
         "finish_job($1, $2, $3, '{}')",
         "retry_job_at($1, $2, $3, now(), 'x', 'x', NULL)",
+        "postpone_job($1, $2, $3, now(), 'x', 'x', NULL)",
         "release_job($1, $2, $3)",
         "fail_job($1, $2, $3, 'x', 'x', NULL)",
         "abort_job($1, $2, $3)",
@@ -282,7 +299,7 @@ def _in_process(dsn: str, pool: asyncpg.Pool, **replaced: Any) -> tuple[Any, que
     settings = Settings(DATABASE_URL=dsn)
     metrics = Metrics()
     nothing: dict[str, Any] = dict.fromkeys(services.Services.__dataclass_fields__, _nothing)
-    app = make_app(settings, pool, metrics, services.Services(**{**nothing, **replaced}))
+    app = make_app(settings, pool, metrics, services.Services(**{**nothing, "pause_seconds": float, **replaced}))
     guard = liveness.Guard(lambda: database.connect(dsn), metrics)
     fast = WorkerPool("fast_replay", ("fast_replay",))
     return app, queue_worker.QueueWorker(app, fast, guard, metrics, concurrency=4, grace_seconds=1)
@@ -358,6 +375,26 @@ async def test_a_failed_thread_is_taken_up_again_only_after_a_fault_of_transport
     await pool.execute("SELECT fail_job($1, $2, $3, 'x', $4, NULL)", *await fetch(pool), code)
     await pool.execute("UPDATE consolidation_jobs SET completed_at = now() - make_interval(hours => $1)", hours)
     assert await pool.fetchval("SELECT reconcile_jobs()") == enqueued
+
+
+async def test_threads_that_wait_for_a_person_hide_no_forgotten_one(pool: asyncpg.Pool, job: UUID) -> None:
+    """However few threads one look takes up."""
+    await pool.execute("SELECT fail_job($1, $2, $3, 'x', '400', NULL)", *await fetch(pool))
+    forgotten = await harness.enqueue(pool, await harness.make_thread(pool, "s2"))
+    await pool.execute("DELETE FROM consolidation_jobs WHERE id = $1", forgotten)
+    assert await pool.fetchval("SELECT reconcile_jobs(1)") == 1
+
+
+async def test_one_run_looks_at_every_idle_timer_that_is_due(pool: asyncpg.Pool) -> None:
+    """Also where thousands of sessions are still talking, whose timers are due first and only pushed on."""
+    await pool.execute(
+        """INSERT INTO threads (app_name, user_id, session_id, last_seq, last_event_at, fast_due_at)
+           SELECT 'app', 'user', n::text, 1, now() - CASE n WHEN 601 THEN interval '1 hour' ELSE interval '0' END,
+                  now() - interval '1 minute' + make_interval(secs => n / 100.0)
+           FROM generate_series(1, 601) AS n"""
+    )
+    await Upkeep(pool, Settings(), Metrics()).enqueue_idle()
+    assert await harness.count(pool, "consolidation_jobs") == 1
 
 
 async def test_the_queue_is_pruned_in_batches(pool: asyncpg.Pool) -> None:

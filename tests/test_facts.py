@@ -288,6 +288,17 @@ async def test_what_was_true_when_and_what_was_known_when(pool: asyncpg.Pool, se
     assert await held(DAY_4, DAY_4) == []
 
 
+async def test_a_late_statement_of_the_very_moment_counts_from_then_on(
+    pool: asyncpg.Pool, service: OpenMemoryService
+) -> None:
+    """Lisbon was heard on day 1 and day 3; that Porto was said on day 1 too is learned last."""
+    for value, at in (("Lisbon", DAY_1), ("Lisbon", DAY_3), ("Porto", DAY_1)):
+        await learn(pool, fact(value), at=at)
+    for as_of, expected in ((DAY_1, "Porto"), (DAY_2, "Porto"), (DAY_3, "Lisbon")):
+        (held,) = await service.list_facts(app_name=APP, user_id=USER, as_of=as_of)
+        assert held.value == expected
+
+
 async def test_jobs_of_one_user_take_the_same_keys_in_one_order(pool: asyncpg.Pool, conn: asyncpg.Connection) -> None:
     """Another thread's job holds the first key and wants the next; the order in a model's reply does not matter."""
     await learn(pool, fact("x", key="a"), fact("x", key="b"), at=DAY_1)
@@ -359,6 +370,15 @@ async def test_a_fact_is_searched_as_a_person_would_say_it(pool: asyncpg.Pool, v
     assert embedder.batches == [[content]]
 
 
+async def test_a_history_is_its_users_own(pool: asyncpg.Pool, service: OpenMemoryService) -> None:
+    """Of equal keys, another user sees neither the current version nor those before."""
+    await learn(pool, fact("Lisbon"), at=DAY_1)
+    await learn(pool, fact("Porto"), at=DAY_2)
+    assert await service.fact_history(app_name=APP, user_id="tom", fact_type="profile", key=KEY) == []
+    assert await service.fact_history(app_name="other", user_id=USER, fact_type="profile", key=KEY) == []
+    assert len(await service.fact_history(app_name=APP, user_id=USER, fact_type="profile", key=KEY)) == 2
+
+
 async def test_deleting_a_session_takes_its_facts_in_the_order_of_every_job(
     pool: asyncpg.Pool, conn: asyncpg.Connection
 ) -> None:
@@ -373,3 +393,11 @@ async def test_deleting_a_session_takes_its_facts_in_the_order_of_every_job(
             await conn.execute(LOCK_FACT, key)
     await deleting
     assert await pool.fetchval("SELECT count(*) FROM facts WHERE thread_id IS NULL") == 3
+
+
+async def test_a_statement_dated_ahead_of_the_clock_does_not_outrank_later_ones(pool: asyncpg.Pool) -> None:
+    """It counts as said when it was recorded."""
+    await learn(pool, fact("Lisbon"), at=datetime.now(UTC) + timedelta(days=30_000))
+    assert (await current(pool))["valid_from"] <= datetime.now(UTC)
+    assert await learn(pool, fact("Porto"), at=datetime.now(UTC)) == ["updated"]
+    assert (await current(pool))["value"] == "Porto"

@@ -11,6 +11,8 @@ from uuid import uuid4
 import asyncpg
 
 from pulse import database
+from tests import worker_harness as harness
+from tests.lock_gates import until_one_waits_for_a_lock
 from workers import liveness
 from workers.claims import QUERIES
 
@@ -18,6 +20,12 @@ SECONDS = 4.0
 SESSIONS = 5
 AGES = datetime.timedelta(0)
 REFUSALS = {"HP001", "HP006", "HP010", "HP014", "HP015"}
+
+STORE_NAME = """
+SELECT cardinality(s.fact_ids)
+FROM store_slice($1, 'fast', 1, ROW(new_id(), 1, 1, 'hash', 'model', 'model')::slice_origin, '{}', '{}',
+    ARRAY[ROW('profile', 'name', to_jsonb($2::text), 'name', NULL, 0.9, '{1}', now())::fact_input], NULL, false) AS s
+"""
 
 DISAGREEING = """
 SELECT count(*) FROM consolidation_jobs AS c JOIN procrastinate_jobs AS q ON q.id = c.procrastinate_job_id
@@ -51,6 +59,22 @@ async def test_append_consolidate_delete_and_clean_up_never_deadlock(dsn: str) -
 
         await asyncio.gather(*(act() for _ in range(8)), check(pool, deadline))
     assert all(counts[each.__name__] >= 5 for each in acts), counts
+
+
+async def test_a_fact_learned_anew_while_its_first_session_is_deleted(pool: asyncpg.Pool) -> None:
+    """The job holds the fact and keeps its old version; the deletion holds the session and waits for the fact."""
+    threads = {name: await harness.make_thread(pool, name) for name in ("first", "second")}
+    await pool.execute(STORE_NAME, threads["first"], "Bo")
+    async with pool.acquire() as connection:
+        async with connection.transaction():
+            await connection.execute("SELECT FROM threads WHERE id = $1 FOR NO KEY UPDATE", threads["second"])
+            await connection.execute("SELECT FROM facts FOR UPDATE")
+            deletion = asyncio.create_task(pool.fetchval("SELECT delete_session('app', 'user', 'first')"))
+            await until_one_waits_for_a_lock(pool)
+            await connection.execute(STORE_NAME, threads["second"], "Al")
+        assert await deletion
+    assert await pool.fetchval("SELECT value FROM facts WHERE thread_id = $1", threads["second"]) == "Al"
+    assert await pool.fetchval("SELECT value FROM fact_versions WHERE thread_id IS NULL") == "Bo"
 
 
 async def check(pool: asyncpg.Pool, deadline: float) -> None:

@@ -6,10 +6,12 @@ import json
 from pathlib import Path
 
 import asyncpg
+import numpy as np
 import pytest
 from memory_rows import WordEmbedder
 
-from benchmarks.locomo import evaluate, measure
+from benchmarks.locomo import embedder_of, evaluate, measure
+from hippocampus.records import EMBEDDING_DIMENSIONS
 
 CONVERSATION = {
     "sample_id": "talk-1",
@@ -49,3 +51,21 @@ async def test_evidence_is_found_by_category(pool: asyncpg.Pool, tmp_path: Path,
 def test_the_measures_by_hand() -> None:
     ranked = [("s", place) for place in range(1, 21)]
     assert measure(ranked, frozenset({("s", 2), ("s", 7), ("s", 30), ("t", 1)})) == (0.25, 0.5, 0.5, 0.5)
+
+
+async def test_given_vectors_belong_to_the_file_they_were_made_for(tmp_path: Path) -> None:
+    """Whatever the conversations' file and the vectors' file are called."""
+    path, vectors = tmp_path / "talk.json", tmp_path / "elsewhere.npz"
+    path.write_text(json.dumps([CONVERSATION]))
+    turns, questions = ("D1:1", "D1:2", "D2:1"), len(CONVERSATION["qa"])
+    np.savez(
+        vectors,
+        turn_ids=[f"talk-1/{turn}" for turn in turns],
+        turns=np.eye(3, 384),
+        question_ids=[f"talk-1/q{place}" for place in range(questions)],
+        questions=np.eye(questions, 384),
+    )
+    embedder = embedder_of("minilm", path, vectors)
+    assert embedder is not None
+    (turn, question) = await embedder.embed(["Bo: My sister sells tulips.", "What about zeppelins?"], "document")
+    assert turn == question == [0.0, 0.0, 1.0, *[0.0] * (EMBEDDING_DIMENSIONS - 3)]

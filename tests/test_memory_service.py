@@ -241,3 +241,26 @@ async def test_clean_up_archives_what_is_weak(pool: asyncpg.Pool, service: OpenM
     stats = await service.cleanup_memories()
     assert (stats.total_memories, stats.cleaned_count) == (1, 1)
     assert await pool.fetchval("SELECT content FROM memories") == "strong"
+
+
+@pytest.mark.parametrize(
+    ("listing", "asked"),
+    [
+        ("list_memories", {"memory_type": "sumary"}),
+        ("list_memories", {"since": DAY_1.replace(tzinfo=None)}),
+        ("list_memories", {"until": DAY_1.replace(tzinfo=None)}),
+        ("list_facts", {"fact_type": "hobby"}),
+        ("list_facts", {"as_of": DAY_1.replace(tzinfo=None)}),
+        ("list_facts", {"known_at": DAY_1.replace(tzinfo=None)}),
+        ("fact_history", {"fact_type": "hobby", "key": "tea"}),
+        ("list_jobs", {"status": "done"}),
+        ("list_jobs", {"job_type": "replay"}),
+    ],
+)
+async def test_what_no_row_can_match_is_refused_and_not_answered_with_nothing(
+    service: OpenMemoryService, listing: str, asked: dict[str, object]
+) -> None:
+    """A misspelt type looks like a user without memories otherwise, and a time without a zone is a guess."""
+    name = next(name for name in asked if name != "key")
+    with pytest.raises(InvalidInputError, match=name):
+        await getattr(service, listing)(app_name="app", user_id="mei", **asked)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +19,8 @@ from pulse.errors import DatabaseUnreachableError, SchemaError
 from workers import migrate as migrate_module
 from workers.embedded import EmbeddedServer
 from workers.migrate import PROCRASTINATE_SCHEMA, Migration, check_schema, migrate, read_migrations
+
+RECORDED = "SELECT kind, name, sha256 FROM hippocampus_catalogue ORDER BY kind, name"
 
 FIRST = """
 CREATE TABLE notes (id bigint PRIMARY KEY, body text NOT NULL, at vector(3), CHECK (body <> ''));
@@ -225,6 +228,43 @@ async def test_a_user_who_may_not_make_the_extension_is_told(
         admin.execute("DROP ROLE weak")
 
 
+async def test_pgvector_in_a_schema_of_its_own_says_how_to_move_it(empty_dsn: str) -> None:
+    with psycopg.connect(empty_dsn, autocommit=True) as connection:
+        connection.execute("CREATE SCHEMA extensions")
+        connection.execute("CREATE EXTENSION vector SCHEMA extensions")
+        with pytest.raises(SchemaError, match=r"'extensions'.*ALTER EXTENSION vector SET SCHEMA public"):
+            await migrate(empty_dsn)
+        connection.execute("ALTER EXTENSION vector SET SCHEMA public")
+    assert await migrate(empty_dsn)
+
+
+@pytest.mark.parametrize("schema", ["public", "other"])
+async def test_a_plain_role_migrates_what_it_owns_and_nothing_else(empty_dsn: str, schema: str) -> None:
+    """Given pgvector, the database's owner needs to be no superuser; a stranger is told whom to ask."""
+    role = f"plain_{schema}"
+    with psycopg.connect(empty_dsn, autocommit=True) as connection:
+        connection.execute("CREATE EXTENSION vector")
+        connection.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD 'long enough'").format(sql.Identifier(role)))
+        try:
+            theirs = re.sub("//[^@]*@", f"//{role}:long%20enough@", empty_dsn)
+            with pytest.raises(SchemaError, match=r"42501.*Let the owner of"):
+                await migrate(theirs, schema=schema)
+            name = sql.Identifier(connection.info.dbname)
+            connection.execute(sql.SQL("ALTER DATABASE {} OWNER TO {}").format(name, sql.Identifier(role)))
+            assert await migrate(theirs, schema=schema)
+            async with await database.create_pool(theirs, schema=schema) as pool:
+                await pool.execute("SELECT create_session('app', 'user', 's')")
+                await pool.execute("SELECT append_event('app', 'user', 's', 0, 'e', 'user', 'message', '{}')")
+                assert len(await pool.fetch("SELECT finalize_session('app', 'user', 's')")) == 2
+        finally:
+            connection.execute(
+                sql.SQL("ALTER DATABASE {} OWNER TO CURRENT_USER").format(sql.Identifier(connection.info.dbname))
+            )
+            connection.execute(sql.SQL("REASSIGN OWNED BY {} TO CURRENT_USER").format(sql.Identifier(role)))
+            connection.execute(sql.SQL("DROP OWNED BY {}").format(sql.Identifier(role)))
+            connection.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(role)))
+
+
 def test_an_old_pgvector_is_refused() -> None:
     with pytest.raises(SchemaError, match=r"pgvector is 0\.7\.4; 0\.8\.0 or newer"):
         migrate_module.require_supported_pgvector("0.7.4")
@@ -283,3 +323,20 @@ async def test_any_name_of_a_database_works(dsn: str, admin: psycopg.Connection,
         await migrate(dsn_of(server, name.replace(" ", "%20")))
     finally:
         admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+async def test_postgresql_16_gets_the_same_schema_as_18(conn: asyncpg.Connection, home: Path) -> None:
+    """To the letter of every definition: a server that was upgraded still passes the check at each start."""
+    older = EmbeddedServer(home, major=16)
+    await asyncio.to_thread(older.__enter__)
+    try:
+        await migrate(older.dsn)
+        async with await database.create_pool(older.dsn, min_size=1) as pool:
+            assert await pool.fetchval("SHOW server_version_num") < "170000"
+            theirs = await pool.fetch(RECORDED)
+            await pool.execute("SELECT create_session('app', 'user', 's')")
+            await pool.execute("SELECT append_event('app', 'user', 's', 0, 'e', 'user', 'message', '{}', 'user', 'hi')")
+            assert len(await pool.fetch("SELECT finalize_session('app', 'user', 's')")) == 2
+    finally:
+        await asyncio.to_thread(older.__exit__, None, None, None)
+    assert theirs == await conn.fetch(RECORDED)

@@ -57,6 +57,10 @@ async def test_a_session_by_psql_is_stored_and_queued(dsn: str, conn: asyncpg.Co
             "HP004",
         ),
         ("append_event('app', 'mei', 's', 2, 'e', 'u', 'm', to_json(repeat('x', 9000000)))", "HP005"),
+        (
+            "append_event('app', 'mei', 's', 2, 'e', 'u', 'm', to_json(repeat('x', 9000000)), p_actions => NULL)",
+            "HP005",
+        ),
         ("create_session('app', 'mei', 's')", "HP006"),
         ("append_events('app', 'mei', 's', 2, '{}')", "HP007"),
         ("append_events('app', 'mei', 's', 2, NULL)", "HP007"),

@@ -13,6 +13,7 @@ from procrastinate.exceptions import JobAborted
 from procrastinate.jobs import Job
 
 from hippocampus.errors import (
+    CallPostponedError,
     MalformedReplyError,
     PermanentProviderError,
     RateLimitedError,
@@ -87,6 +88,20 @@ def test_faults_of_transport_are_tried_again_so_often(error: Exception) -> None:
 )
 def test_faults_of_meaning_are_not_tried_again(error: Exception) -> None:
     assert delay(error) is None
+
+
+@pytest.mark.parametrize(
+    "error", [CallPostponedError("x", code="limited", retry_after_seconds=7), RateLimitedError("x", daily=True)]
+)
+def test_what_nobody_could_call_for_is_no_try(error: RateLimitedError) -> None:
+    """However often a job was postponed, it never fails for it, and its waits do not grow."""
+    assert delay(error, attempts=99) == pytest.approx(delay(error, attempts=0), abs=0.1)
+
+
+def test_a_job_whose_probe_failed_leaves_the_next_one_to_others() -> None:
+    """It may be what breaks the provider: its waits grow, and still it does not fail."""
+    error = CallPostponedError("x", code="503", retry_after_seconds=5, was_sent=True)
+    assert [delay(error, attempts) for attempts in (0, 2, 99)] == pytest.approx([7, 13, 65], abs=0.1)
 
 
 def test_a_moved_watermark_is_looked_at_again_soon() -> None:
@@ -186,3 +201,12 @@ async def test_a_running_job_can_be_cancelled(tables: asyncpg.Pool, workers: Wor
         assert await tables.fetchval("SELECT cancel_job($1)", job_id)
         await harness.wait_for_status(tables, job_id, "cancelled", 3.0)
     assert await harness.count(tables, "effects") == 0
+
+
+async def test_what_is_kept_of_a_database_error_quotes_no_row(pool: asyncpg.Pool) -> None:
+    with pytest.raises(asyncpg.CheckViolationError) as caught:
+        await pool.execute("INSERT INTO app_policies (app_name, fast_events) VALUES ('what the user said', 0)")
+    assert "what the user said" in str(caught.value)
+    kept = describe(caught.value)
+    assert "fast_events" in kept.error
+    assert "what the user said" not in kept.error

@@ -261,6 +261,18 @@ async def test_vectors_of_two_models_are_never_compared(search: MemorySearch, co
     assert found["alpha gamma"] is not None
 
 
+async def test_facts_and_turns_of_another_model_have_no_similarity(
+    search: MemorySearch, pool: asyncpg.Pool, conn: asyncpg.Connection
+) -> None:
+    """They are judged by their words, like rows without a vector."""
+    await add_fact(conn, MEI, "drink", "tea", embedding_model="words-0")
+    await say(pool, MEI, "s", "tea please")
+    vector = (await WordEmbedder().embed(["tea please"], "document"))[0]
+    await conn.execute("UPDATE messages SET embedding = $1, embedding_model = 'words-0'", vector)
+    found = await find(search, "tea")
+    assert {result.source: result.why.similarity for result in found.memories} == {"fact": None, "message": None}
+
+
 async def test_a_given_vector_needs_its_model_and_its_dimensions(search: MemorySearch, pool: asyncpg.Pool) -> None:
     for size in (768, EMBEDDING_DIMENSIONS + 1):
         with pytest.raises(EmbeddingDimensionError, match=str(size)):
@@ -269,6 +281,17 @@ async def test_a_given_vector_needs_its_model_and_its_dimensions(search: MemoryS
         await MemorySearch(pool).search(
             app_name=APP, user_id=MEI, query="tea", query_embedding=[0.1] * EMBEDDING_DIMENSIONS
         )
+
+
+@pytest.mark.parametrize("value", [0.0, float("nan"), float("inf")])
+async def test_a_vector_without_a_direction_is_refused(
+    search: MemorySearch, conn: asyncpg.Connection, value: float
+) -> None:
+    """A cosine to it is no number: nothing could be ordered by it."""
+    await add_memory(conn, MEI, "likes green tea")
+    vector = [value] * EMBEDDING_DIMENSIONS
+    with pytest.raises(InvalidInputError, match="direction"):
+        await search.search(app_name=APP, user_id=MEI, query="tea", query_embedding=vector)
 
 
 @pytest.mark.parametrize("query", ["", "   ", "\0", "\n\t"])

@@ -86,7 +86,7 @@ def test_a_port_in_use_is_an_error_that_says_what_to_do(dsn: str, home: Path) ->
 
 @pytest.mark.parametrize("role", [("writer",), ("worker", "retention")])
 def test_a_role_alone_without_a_database_refuses_and_says_how(home: Path, role: tuple[str, ...]) -> None:
-    done = cli_process.run(home, *role)
+    done = cli_process.run(home, *role, HIPPOCAMPUS_API_PORT="0")
     assert done.returncode == 2
     assert "DATABASE_URL" in done.stderr
     assert "hippocampus up" in done.stderr
@@ -109,20 +109,15 @@ def test_a_role_of_the_procfile_ends_with_its_runner(dsn: str, home: Path) -> No
         assert worker.wait(10) == 0
 
 
-def test_a_closed_terminal_stops_it_unless_it_was_started_to_outlive_it(dsn: str, home: Path) -> None:
-    with Running(home, "up", DATABASE_URL=dsn, HIPPOCAMPUS_API_PORT="0") as up:
-        ready(up)
-        up.process.send_signal(signal.SIGHUP)
-        assert up.end(5)[0] == 0
-    assert interrupts_under_nohup() == "heeds SIGINT, SIGTERM"
+def test_a_closed_terminal_stops_it(up: Running) -> None:
+    ready(up)
+    up.process.send_signal(signal.SIGHUP)
+    assert up.end(20)[0] == 0
 
 
-def interrupts_under_nohup() -> str:
-    script = (
-        "from workers.cli import interrupts;"
-        "print('heeds', ', '.join(each.name for each in interrupts._heeded()), end='')"
-    )
+def test_under_nohup_a_closed_terminal_is_not_heeded() -> None:
+    script = "from workers.cli import interrupts; print(*(each.name for each in interrupts._heeded()))"
     done = subprocess.run(
         ["nohup", sys.executable, "-c", script], cwd=cli_process.ROOT, capture_output=True, text=True, check=True
     )
-    return done.stdout
+    assert done.stdout == "SIGINT SIGTERM\n"

@@ -38,7 +38,7 @@ FAULTS = {
 }
 
 
-def build(settings: Settings, pool: asyncpg.Pool, metrics: Metrics) -> services.Services:
+def build(settings: Settings, pool: asyncpg.Pool, metrics: Metrics, role: str) -> services.Services:
     async def consolidate(job_id: UUID, claim: JobClaim) -> None:
         await pool.execute("INSERT INTO attempts_made VALUES ($1, $2)", job_id, os.getpid())
         fault = await pool.fetchval("DELETE FROM scripted WHERE id = (SELECT min(id) FROM scripted) RETURNING fault")
@@ -61,7 +61,7 @@ def build(settings: Settings, pool: asyncpg.Pool, metrics: Metrics) -> services.
     async def retention() -> None:
         await note("retention")
 
-    base = services.build(settings, pool, metrics)
+    base = services.build(settings, pool, metrics, role)
     return dataclasses.replace(base, consolidate=consolidate, backfill=backfill, retention=retention)
 
 

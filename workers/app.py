@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -31,9 +32,11 @@ class JobApp(App):
 
     job_manager: FencedJobManager
 
-    def __init__(self, connector: PsycopgConnector, pool: Pool, metrics: Metrics) -> None:
+    def __init__(
+        self, connector: PsycopgConnector, pool: Pool, metrics: Metrics, pause_seconds: Callable[[], float]
+    ) -> None:
         super().__init__(connector=connector, periodic_defaults={"max_delay": CATCH_UP_SECONDS})
-        self.job_manager = FencedJobManager(connector, pool, metrics)
+        self.job_manager = FencedJobManager(connector, pool, metrics, pause_seconds)
 
 
 def make_app(settings: Settings, pool: Pool, metrics: Metrics, services: Services) -> JobApp:
@@ -42,7 +45,7 @@ def make_app(settings: Settings, pool: Pool, metrics: Metrics, services: Service
     Raises:
         ValueError: a setting of the schedule is wrong.
     """
-    app = JobApp(make_connector(settings), pool, metrics)
+    app = JobApp(make_connector(settings), pool, metrics, services.pause_seconds)
     retry = JobRetry(
         tries_max=settings.job_tries_max,
         base_seconds=settings.retry_base_seconds,

@@ -26,6 +26,24 @@ class CallMetrics:
         )
         self._tokens = Counter("gemini_tokens_total", "Tokens in and out.", ("operation", "kind"), registry=registry)
 
+        self._waits = Histogram(
+            "gemini_rate_limit_wait_seconds",
+            "How long calls waited for their turn.",
+            ("operation",),
+            buckets=_BUCKETS_SECONDS,
+            registry=registry,
+        )
+        self.postponed = Counter(
+            "gemini_calls_postponed_total",
+            "Calls that nobody could make, or that met a provider that is down.",
+            ("operation", "reason"),
+            registry=registry,
+        )
+
+    def observe_wait(self, operation: str, seconds: float) -> None:
+        """Count how long a call waited before it was let through."""
+        self._waits.labels(operation).observe(seconds)
+
     def observe(self, record: CallRecord) -> None:
         """Count one call."""
         self._calls.labels(record.operation, record.code).inc()

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from hippocampus.providers.local_embedding import LocalEmbedder
 
 if TYPE_CHECKING:
-    from hippocampus.providers.calls import CallObserver
+    from hippocampus.providers.calls import CallGate, CallObserver
     from hippocampus.providers.protocols import Embedder
     from workers.settings import Settings
 
 
-def make_embedder(settings: Settings, on_call: CallObserver | None = None) -> Embedder:
+def make_embedder(settings: Settings, on_call: CallObserver | None = None, gate: CallGate | None = None) -> Embedder:
     """Return the embedder of the active provider; the caller closes it."""
     if settings.active_provider == "local" or settings.google_api_key is None:
         return LocalEmbedder()
@@ -25,4 +25,4 @@ def make_embedder(settings: Settings, on_call: CallObserver | None = None) -> Em
         timeout_seconds=settings.embed_timeout_seconds,
         attempts=settings.provider_tries_max,
     )
-    return gemini.GeminiEmbedder(connection, model=settings.embedding_model, on_call=on_call)
+    return gemini.GeminiEmbedder(connection, model=settings.embedding_model, on_call=on_call, gate=gate)

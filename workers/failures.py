@@ -6,7 +6,13 @@ from dataclasses import dataclass
 
 import asyncpg
 
-from hippocampus.errors import ProviderError, TransientProviderError, WatermarkMovedError
+from hippocampus.errors import (
+    CallPostponedError,
+    ProviderError,
+    RateLimitedError,
+    TransientProviderError,
+    WatermarkMovedError,
+)
 from pulse.errors import DatabaseUnreachableError
 
 ERROR_CHARACTERS_MAX = 4_000
@@ -41,9 +47,16 @@ def is_transient(error: BaseException) -> bool:
     return isinstance(error, (TransientProviderError, WatermarkMovedError, *DATABASE_FAULTS))
 
 
+def is_postponed(error: BaseException) -> bool:
+    """Whether the attempt is none of the job's tries: nobody could call the model, or the day's quota is gone."""
+    return isinstance(error, CallPostponedError) or (isinstance(error, RateLimitedError) and error.daily)
+
+
 def describe(error: BaseException) -> Failure:
     """Return what is kept of an exception."""
-    text = _storable(f"{type(error).__name__}: {error}", ERROR_CHARACTERS_MAX)
+    # The whole of a database error quotes the row that it is about; its first line does not.
+    words = error.args[0] if isinstance(error, asyncpg.PostgresError) and error.args else error
+    text = _storable(f"{type(error).__name__}: {words}", ERROR_CHARACTERS_MAX)
     if isinstance(error, ProviderError):
         raw_reply = error.raw_reply
         kept = None if raw_reply is None else _storable(raw_reply, RAW_REPLY_CHARACTERS_MAX)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -35,8 +35,12 @@ class FencedJobManager(manager.JobManager):
     and counted. A job that its own transaction finished is not written a second time.
     """
 
-    def __init__(self, connector: BaseConnector, pool: Pool, metrics: Metrics) -> None:
+    def __init__(
+        self, connector: BaseConnector, pool: Pool, metrics: Metrics, pause_seconds: Callable[[], float] = lambda: 0.0
+    ) -> None:
+        """`pause_seconds` says for how long no job could be done; none is fetched meanwhile."""
         super().__init__(connector)
+        self._pause_seconds = pause_seconds
         self._pool = pool
         self._metrics = metrics
         self._over: set[int] = set()
@@ -57,7 +61,10 @@ class FencedJobManager(manager.JobManager):
         self._errors[_id(job)] = error
 
     async def fetch_job(self, queues: Iterable[str] | None, worker_id: int) -> Job | None:
-        """Take the next job of these queues for a worker; None where none is ready."""
+        """Take the next job of these queues for a worker; None where none is ready, or none could be done."""
+        if self._pause_seconds() > 0:
+            # It stays where it is, untouched; the worker asks again at its next poll.
+            return None
         try:
             return await super().fetch_job(queues, worker_id)
         except UniqueViolation:
@@ -95,7 +102,8 @@ class FencedJobManager(manager.JobManager):
         kept = failures.describe(error)
         self._metrics.retries.labels(job.task_name, kept.error_code).inc()
         when = retry_at or utils.utcnow()
-        await self._end(job, "retried", "retry_job_at", when, kept.error, kept.error_code, kept.raw_reply, error=error)
+        outcome, query = ("postponed", "postpone_job") if failures.is_postponed(error) else ("retried", "retry_job_at")
+        await self._end(job, outcome, query, when, kept.error, kept.error_code, kept.raw_reply, error=error)
 
     async def _end(
         self, job: Job, outcome: str, query: str, *arguments: Any, error: BaseException | None = None

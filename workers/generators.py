@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from hippocampus.providers.local import LocalGenerator
 
 if TYPE_CHECKING:
-    from hippocampus.providers.calls import CallObserver
+    from hippocampus.providers.calls import CallGate, CallObserver
     from hippocampus.providers.protocols import Generator
     from workers.settings import Settings
 
 
-def make_generator(settings: Settings, on_call: CallObserver | None = None) -> Generator:
+def make_generator(settings: Settings, on_call: CallObserver | None = None, gate: CallGate | None = None) -> Generator:
     """Return the generator of the active provider; the caller closes it."""
     if settings.active_provider == "local" or settings.google_api_key is None:
         return LocalGenerator()
@@ -25,4 +25,4 @@ def make_generator(settings: Settings, on_call: CallObserver | None = None) -> G
         timeout_seconds=settings.generate_timeout_seconds,
         attempts=settings.provider_tries_max,
     )
-    return gemini.GeminiGenerator(connection, model=settings.generation_model, on_call=on_call)
+    return gemini.GeminiGenerator(connection, model=settings.generation_model, on_call=on_call, gate=gate)

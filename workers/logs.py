@@ -18,7 +18,16 @@ from structlog.typing import EventDict, Processor
 FRAMES_MAX = 12
 
 # Libraries that write arguments, addresses or results at lower levels.
-_QUIET_LOGGERS = ("procrastinate", "httpx", "httpcore", "google_genai", "psycopg", "asyncio", "uvicorn.access")
+_QUIET_LOGGERS = (
+    "procrastinate",
+    "httpx",
+    "httpcore",
+    "google_genai",
+    "psycopg",
+    "asyncio",
+    "uvicorn.access",
+    "uvicorn.error",
+)
 
 
 def configure(level: str = "info", log_format: str = "json") -> None:

@@ -2,7 +2,7 @@
 
 | metric | labels | tells |
 | --- | --- | --- |
-| worker_jobs_total | queue, task, outcome | ended attempts: succeeded, failed, retried, released, aborted, fenced |
+| worker_jobs_total | queue, task, outcome | ended attempts, by their outcome (see below) |
 | worker_job_duration_seconds | queue, task | how long attempts ran |
 | worker_job_queue_latency_seconds | queue | from a consolidation job's enqueue to its first start |
 | worker_jobs_in_progress | queue | attempts that run now |
@@ -13,11 +13,17 @@
 | gemini_requests_total | operation, code | calls of the model; timeout, connection, cancelled count as codes |
 | gemini_request_duration_seconds | operation | how long calls took |
 | gemini_tokens_total | operation, kind | tokens in (prompt) and out (output) |
+| gemini_rate_limit_wait_seconds | operation | how long calls waited for their turn |
+| gemini_calls_postponed_total | operation, reason | calls held back: limited, breaker_open, breaker_half_open, down |
 | retention_memories_deleted_total | | memories that the clean-up archived |
 | retention_batch_duration_seconds | | one transaction of the clean-up |
 | retention_memories | strength | memories left by this process's last clean-up: high, medium, low |
 | queue_jobs | queue, status | jobs that wait, run, or have failed (one process exports it) |
 | queue_oldest_job_age_seconds | queue | how long the oldest job waits that could run (one process exports it) |
+| gemini_breaker_state | breaker, state | 1 for the state that each breaker has (one process exports it) |
+| gemini_limit_blocked_seconds | limit | how long nobody may call a model, by its own word (one process exports it) |
+
+Outcomes: succeeded, failed, retried, postponed (none of the job's tries), released, aborted, fenced.
 """
 
 from __future__ import annotations
@@ -42,6 +48,8 @@ from workers.call_metrics import CallMetrics
 if TYPE_CHECKING:
     from hippocampus.providers.calls import CallRecord
 
+BREAKER_STATES = ("closed", "open", "half_open")
+
 _FAST = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60, 300)
 _SLOW = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 
@@ -52,18 +60,24 @@ class QueueGauges(Collector):
     def __init__(self) -> None:
         self._depths: Mapping[tuple[str, str], int] = {}
         self._ages: Mapping[str, float] = {}
+        self._breakers: Mapping[str, str] = {}
+        self._limits: Mapping[str, float] = {}
         self._is_shown = False
 
     def show(self, depths: Mapping[tuple[str, str], int], ages: Mapping[str, float]) -> None:
         """Export these numbers: jobs by (queue, status), ages in seconds by queue."""
         self._depths, self._ages, self._is_shown = depths, ages, True
 
+    def show_gates(self, breakers: Mapping[str, str], limits: Mapping[str, float]) -> None:
+        """Export these too: each breaker's state, the seconds for which each limit is blocked."""
+        self._breakers, self._limits = breakers, limits
+
     def hide(self) -> None:
         """Export nothing."""
         self._is_shown = False
 
     def collect(self) -> Iterable[Metric]:
-        """Yield both families."""
+        """Yield every family."""
         if not self._is_shown:
             return
         depths = GaugeMetricFamily("queue_jobs", "Jobs by queue and status.", labels=("queue", "status"))
@@ -76,6 +90,15 @@ class QueueGauges(Collector):
         for queue, seconds in self._ages.items():
             ages.add_metric((queue,), seconds)
         yield ages
+        states = GaugeMetricFamily("gemini_breaker_state", "Breakers by state.", labels=("breaker", "state"))
+        for breaker, now in self._breakers.items():
+            for state in BREAKER_STATES:
+                states.add_metric((breaker, state), float(state == now))
+        yield states
+        blocked = GaugeMetricFamily("gemini_limit_blocked_seconds", "Seconds without calls.", labels=("limit",))
+        for limit, seconds in self._limits.items():
+            blocked.add_metric((limit,), seconds)
+        yield blocked
 
 
 class Metrics:

@@ -44,6 +44,7 @@ CREATE TABLE IF NOT EXISTS hippocampus_catalogue (
     PRIMARY KEY (kind, name)
 );
 """
+_EXTENSION_HOME = "SELECT extnamespace::regnamespace::text FROM pg_extension WHERE extname = 'vector'"
 _RECORD = """
 INSERT INTO hippocampus_migrations (name, sha256) VALUES ($1, $2)
 ON CONFLICT (name) DO UPDATE SET sha256 = EXCLUDED.sha256, applied_at = clock_timestamp()
@@ -91,6 +92,11 @@ async def migrate(dsn: str, *, schema: str = "public", folder: Path | None = Non
         await _make_schema(connection, schema)
         await connection.execute(_RECORDS)
         return await _apply_all(connection, schema, migrations)
+    except asyncpg.InsufficientPrivilegeError as error:
+        raise SchemaError(
+            f"This user may not make the schema {schema!r} or tables in it (SQLSTATE {error.sqlstate}: {error})."
+            " Let the owner of the database run `hippocampus migrate`, or GRANT CREATE ON DATABASE to this user."
+        ) from error
     finally:
         # Closing ends the session, and with it the advisory lock.
         await connection.close()
@@ -176,6 +182,12 @@ async def _make_extension(connection: Connection) -> None:
             ) from error
         version = await connection.fetchval("SELECT extversion FROM pg_extension WHERE extname = 'vector'")
     require_supported_pgvector(str(version))
+    if not await connection.fetchval("SELECT to_regtype('vector') IS NOT NULL"):
+        home = await connection.fetchval(_EXTENSION_HOME)
+        raise SchemaError(
+            f"pgvector is in the schema {home!r} of this database, where our functions don't look. Let its owner run"
+            " ALTER EXTENSION vector SET SCHEMA public, then run `hippocampus migrate` again."
+        )
 
 
 def require_supported_pgvector(version: str) -> None:

@@ -10,6 +10,10 @@ SELECT finish_job($1, $2, $3, $4)
 -- An attempt, when, error, its code, the raw reply.
 SELECT retry_job_at($1, $2, $3, $4, $5, $6, $7)
 
+-- name: postpone_job
+-- An attempt that was none of the job's tries: when, error, its code, the raw reply.
+SELECT postpone_job($1, $2, $3, $4, $5, $6, $7)
+
 -- name: release_job
 SELECT release_job($1, $2, $3)
 
@@ -44,6 +48,11 @@ SELECT queue_name, oldest_seconds FROM queue_ages()
 
 -- name: enqueue_idle
 SELECT enqueue_idle()
+
+-- name: idle_waits
+-- Whether an idle timer is due that no call has looked at.
+SELECT EXISTS (SELECT FROM threads WHERE fast_due_at <= engine_now())
+    OR EXISTS (SELECT FROM threads WHERE deep_due_at <= engine_now())
 
 -- name: reconcile_jobs
 SELECT reconcile_jobs()
@@ -81,3 +90,33 @@ WHERE (host = $1 AND port = $2 AND pid = $3) OR seen_at < now() - interval '1 da
 SELECT host, port, role FROM metrics_targets
 WHERE seen_at > now() - make_interval(secs => $1)
 ORDER BY role, host, port
+
+-- name: admit_call
+-- Limit, breaker, calls a second, burst, the longest wait, the longest time of a probe.
+SELECT wait_seconds, refusal, probe, failures FROM admit_call($1, $2, $3, $4, $5, $6)
+
+-- name: blocked_seconds
+-- A limit.
+SELECT blocked_seconds($1)
+
+-- name: penalise_limit
+-- A limit, seconds, why.
+SELECT penalise_limit($1, $2, $3)
+
+-- name: report_success
+-- A breaker, the probe's number or NULL.
+SELECT report_success($1, $2)
+
+-- name: report_failure
+-- A breaker, the probe's number or NULL, how it failed, failures that open, within seconds, seconds open.
+SELECT report_failure($1, $2, $3, $4, $5, $6)
+
+-- name: release_probe
+-- A breaker, the probe's number.
+SELECT release_probe($1, $2)
+
+-- name: limit_states
+SELECT name, blocked_seconds, reason FROM call_limit_states()
+
+-- name: breaker_states
+SELECT name, state, reason, probe_seconds, since_seconds FROM call_breaker_states()

@@ -63,5 +63,10 @@ async def _export_by(connection: Connection, gauges: QueueGauges) -> None:
         ages = dict.fromkeys(_QUEUES, 0.0)
         for row in await connection.fetch(QUERIES["queue_ages"], timeout=STATEMENT_SECONDS_MAX):
             ages[row["queue_name"]] = row["oldest_seconds"]
+        breakers = await connection.fetch(QUERIES["breaker_states"], timeout=STATEMENT_SECONDS_MAX)
+        limits = await connection.fetch(QUERIES["limit_states"], timeout=STATEMENT_SECONDS_MAX)
+        gauges.show_gates(
+            {row["name"]: row["state"] for row in breakers}, {row["name"]: row["blocked_seconds"] for row in limits}
+        )
         gauges.show(depths, ages)
         await asyncio.sleep(READ_SECONDS)

@@ -11,7 +11,7 @@ from procrastinate.exceptions import JobAborted
 from procrastinate.jobs import Job
 
 from hippocampus import backoff
-from hippocampus.errors import WatermarkMovedError
+from hippocampus.errors import CallPostponedError, WatermarkMovedError
 from workers import failures
 
 #: Somebody else just consolidated this thread: what is left can be read at once.
@@ -41,12 +41,19 @@ class JobRetry(BaseRetryStrategy):
         if isinstance(exception, asyncio.CancelledError | JobAborted):
             # Only a stopping worker asks this: the job goes back untried.
             return RetryDecision()
+        if failures.is_postponed(exception):
+            return _after(self._postponed_seconds(exception, job))
         before = job.task_kwargs.get("tried")
         tried = job.attempts - (before if isinstance(before, int) else 0)
         if not failures.is_transient(exception) or tried + 1 >= self._tries_max:
             return None
-        delay = datetime.timedelta(seconds=self._delay_seconds(exception, tried))
-        return RetryDecision(retry_at=utils.utcnow() + delay)
+        return _after(self._delay_seconds(exception, tried))
+
+    def _postponed_seconds(self, error: BaseException, job: Job) -> float:
+        # A job that was a probe and failed comes back later each time: it may be what breaks the provider, and the next
+        # probe should be another's.
+        was_sent = isinstance(error, CallPostponedError) and error.was_sent
+        return self._delay_seconds(error, job.attempts if was_sent else 0)
 
     def _delay_seconds(self, error: BaseException, tried: int) -> float:
         if isinstance(error, WatermarkMovedError):
@@ -54,3 +61,7 @@ class JobRetry(BaseRetryStrategy):
         return backoff.delay_seconds(
             tried, error, base_seconds=self._base_seconds, cap_seconds=self._cap_seconds, rng=self._rng
         )
+
+
+def _after(seconds: float) -> RetryDecision:
+    return RetryDecision(retry_at=utils.utcnow() + datetime.timedelta(seconds=seconds))

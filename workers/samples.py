@@ -9,7 +9,7 @@ from workers.settings import SettingsError
 
 SAMPLE = "mei.json"
 #: What to ask of it: in English, in Chinese, in both.
-SAMPLE_QUERIES = ("Which days must stay free of meetings?", "外婆的膝盖怎么样了？", "Mei 最喜欢的 tea 是什么")
+SAMPLE_QUERIES = ("What is Mei allergic to?", "外婆的膝盖怎么样了？", "Mei 最喜欢的 tea 是什么")
 SAMPLE_CONTEXT_QUERY = "Can we have a meeting on Friday, before 9, over coffee?"
 
 

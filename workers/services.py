@@ -12,6 +12,7 @@ import structlog
 from hippocampus.backfill import backfill_embeddings
 from hippocampus.consolidation_worker import MemoryConsolidationWorker
 from hippocampus.retention_manager import Batch, MemoryRetentionManager
+from workers.call_gate import embedder_gate, generator_gate
 from workers.claims import JobClaim
 from workers.embedders import make_embedder
 from workers.generators import make_generator
@@ -32,7 +33,10 @@ Work = Callable[[], Awaitable[None]]
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
-    """One coroutine function per kind of job."""
+    """One coroutine function per kind of job.
+
+    `pause_seconds` says for how long no job can be done, because none could call its model.
+    """
 
     consolidate: Callable[[UUID, JobClaim], Awaitable[object]]
     backfill: Work
@@ -43,15 +47,18 @@ class Services:
     archive_jobs: Work
     retention: Work
     close: Work
+    pause_seconds: Callable[[], float]
 
 
-BuildServices = Callable[[Settings, "Pool", Metrics], Services]
+#: The settings, the process's pool and metrics, and its role: the name of its worker pool.
+BuildServices = Callable[[Settings, "Pool", Metrics, str], Services]
 
 
-def build(settings: Settings, pool: Pool, metrics: Metrics) -> Services:
+def build(settings: Settings, pool: Pool, metrics: Metrics, role: str) -> Services:
     """Return the services of this program, with the provider that the settings name."""
-    generator = make_generator(settings, metrics.observe_call)
-    embedder = make_embedder(settings, metrics.observe_call)
+    gate = generator_gate(settings, pool, metrics.model_calls, role)
+    generator = make_generator(settings, metrics.observe_call, gate)
+    embedder = make_embedder(settings, metrics.observe_call, embedder_gate(settings, pool, metrics.model_calls, role))
     upkeep = Upkeep(pool, settings, metrics)
 
     async def backfill() -> None:
@@ -77,6 +84,8 @@ def build(settings: Settings, pool: Pool, metrics: Metrics) -> Services:
         archive_jobs=upkeep.archive_jobs,
         retention=retention,
         close=close,
+        # Without vectors a job is done as well: the backfill brings them.
+        pause_seconds=gate.pause_seconds,
     )
 
 

@@ -125,6 +125,42 @@ class Settings(BaseSettings):
         le=10,
         description="How often one job calls the model, within seconds, when the transport fails.",
     )
+    generate_calls_per_second: float = Field(
+        default=0.0,
+        ge=0,
+        le=100_000,
+        description="How many calls for text all processes together start in a second; 0 sets no limit.",
+    )
+    generate_calls_burst: int = Field(
+        default=5, ge=1, le=100_000, description="How many calls for text may start at once after a quiet while."
+    )
+    embed_calls_per_second: float = Field(
+        default=0.0,
+        ge=0,
+        le=100_000,
+        description="How many calls for vectors all processes together start in a second; 0 sets no limit.",
+    )
+    embed_calls_burst: int = Field(
+        default=5, ge=1, le=100_000, description="How many calls for vectors may start at once after a quiet while."
+    )
+    limit_wait_seconds_max: float = Field(
+        default=5.0,
+        ge=0,
+        le=60,
+        description="How long a running job waits for its turn to call; for longer waits it goes back to the queue.",
+    )
+    breaker_failures: int = Field(
+        default=5,
+        ge=0,
+        le=1000,
+        description="After how many calls in a row that failed in transport a pool stops calling a model; 0: never.",
+    )
+    breaker_open_seconds: float = Field(
+        default=5.0,
+        gt=0,
+        le=3600,
+        description="How long a pool then waits before it tries one call; twice as long after each that fails.",
+    )
 
     # Jobs
     fast_replay_concurrency: int = Field(

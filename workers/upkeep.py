@@ -18,6 +18,8 @@ _log = structlog.get_logger("workers.upkeep")
 
 #: Rows in one transaction of pruning or archiving.
 BATCH_ROWS = 1000
+#: Batches of 500 due timers in one run; what is left, or was held by a writer, is looked at by the next run.
+IDLE_BATCHES_MAX = 100
 
 
 class Upkeep:
@@ -32,7 +34,12 @@ class Upkeep:
 
     async def enqueue_idle(self) -> None:
         """Enqueue what the idle timers say is due."""
-        self._tell("idle sessions enqueued", await self._pool.fetchval(QUERIES["enqueue_idle"]))
+        total = 0
+        for _ in range(IDLE_BATCHES_MAX):
+            total += await self._pool.fetchval(QUERIES["enqueue_idle"])
+            if not await self._pool.fetchval(QUERIES["idle_waits"]):
+                break
+        self._tell("idle sessions enqueued", total)
 
     async def reconcile(self) -> None:
         """Enqueue what ought to be in the queue and is not."""

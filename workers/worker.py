@@ -166,7 +166,7 @@ async def run_worker(
     structlog.contextvars.bind_contextvars(role=pool.name, pid=os.getpid())
     metrics = Metrics()
     async with _open_pool(settings, pool) as connections:
-        made = build_services(settings, connections, metrics)
+        made = build_services(settings, connections, metrics, pool.name)
         try:
             supervisor = Supervisor(make_app(settings, connections, metrics, made), pool, metrics, settings)
             async with _serving(settings, pool, connections, metrics), _signals(supervisor):

@@ -23,6 +23,7 @@ from pulse.errors import DatabaseUnreachableError, SchemaError
 from pulse.session_service import OpenSessionService
 from workers import logs, metrics_server, migrate, settings
 from workers.api import build_api
+from workers.call_gate import embedder_gate
 from workers.embedders import make_embedder
 from workers.failures import DATABASE_FAULTS
 from workers.writer_metrics import WriterMetrics
@@ -75,7 +76,7 @@ async def _run(config: settings.Settings) -> None:
         pool = await stack.enter_async_context(_open_pool(config))
         sessions = OpenSessionService(pool)
         stack.push_async_callback(sessions.close)
-        embedder = make_embedder(config, metrics.calls.observe)
+        embedder = make_embedder(config, metrics.calls.observe, embedder_gate(config, pool, metrics.calls, "writer"))
         stack.push_async_callback(embedder.close)
         api = build_api(config, pool, sessions, embedder, metrics)
         role = "writer"

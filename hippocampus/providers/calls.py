@@ -1,12 +1,13 @@
-"""How a provider makes its calls: tried again for seconds, each one reported, several at once."""
+"""How a provider makes its calls: through a gate, tried again for seconds, each one reported, several at once."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
-from typing import TypeAlias, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
 import tenacity
 
@@ -43,15 +44,42 @@ CallObserver: TypeAlias = Callable[[CallRecord], None]
 Sleep: TypeAlias = Callable[[float], Awaitable[None]]
 
 
+class CallGate(Protocol):
+    """Decides when a call may be made, and learns how it ended. Shared, as a rule, by many processes."""
+
+    def admit(self, operation: str) -> AbstractAsyncContextManager[None]:
+        """Surround one HTTP call: wait until it may start; see its error, or that it came to an end without one.
+
+        Raises:
+            CallPostponedError: on entry, nobody may call for longer than is worth waiting, and nothing was sent; on
+                exit, in place of the call's own error, the provider is taken for down.
+        """
+
+
+class OpenGate:
+    """Lets every call through at once."""
+
+    def admit(self, operation: str) -> AbstractAsyncContextManager[None]:
+        """Do nothing."""
+        return nullcontext()
+
+
 class Caller:
     """Makes calls of one model, tries again after a short fault of transport, and reports each call."""
 
     def __init__(
-        self, model: str, *, attempts: int, on_call: CallObserver | None = None, sleep: Sleep = asyncio.sleep
+        self,
+        model: str,
+        *,
+        attempts: int,
+        on_call: CallObserver | None = None,
+        gate: CallGate | None = None,
+        sleep: Sleep = asyncio.sleep,
     ) -> None:
         self._model = model
         self._attempts = attempts
         self._on_call = on_call
+        self._gate = gate or OpenGate()
         self._sleep = sleep
 
     async def call(
@@ -75,8 +103,9 @@ class Caller:
         async for attempt in retrying:
             with attempt:
                 retried = attempt.retry_state.attempt_number > 1
-                return await self._once(operation, send, usage_of, retried=retried)
-        raise AssertionError("tenacity either returns or raises")
+                async with self._gate.admit(operation):
+                    return await self._once(operation, send, usage_of, retried=retried)
+        raise AssertionError("tenacity returns or raises, and no gate swallows an error")
 
     async def _once(
         self,

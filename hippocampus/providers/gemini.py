@@ -32,7 +32,7 @@ from hippocampus.errors import (
     TransientProviderError,
 )
 from hippocampus.providers import chunking, gemini_faults
-from hippocampus.providers.calls import Caller, CallObserver, Sleep, gather_bounded
+from hippocampus.providers.calls import Caller, CallGate, CallObserver, Sleep, gather_bounded
 from hippocampus.providers.protocols import EmbeddingTask
 from hippocampus.records import (
     EMBEDDING_DIMENSIONS,
@@ -95,10 +95,11 @@ class GeminiGenerator:
         model: str = GENERATION_MODEL,
         output_tokens_max: int = 8192,
         on_call: CallObserver | None = None,
+        gate: CallGate | None = None,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
         self._client = _Client(connection)
-        self._caller = Caller(model, attempts=connection.attempts, on_call=on_call, sleep=sleep)
+        self._caller = Caller(model, attempts=connection.attempts, on_call=on_call, gate=gate, sleep=sleep)
         self._concurrency = connection.concurrency
         self._model = model
         self._output_tokens_max = output_tokens_max
@@ -191,10 +192,11 @@ class GeminiEmbedder:
         *,
         model: str = EMBEDDING_MODEL,
         on_call: CallObserver | None = None,
+        gate: CallGate | None = None,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
         self._client = _Client(connection)
-        self._caller = Caller(model, attempts=connection.attempts, on_call=on_call, sleep=sleep)
+        self._caller = Caller(model, attempts=connection.attempts, on_call=on_call, gate=gate, sleep=sleep)
         self._concurrency = connection.concurrency
         self._model = model
 

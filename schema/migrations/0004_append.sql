@@ -89,7 +89,7 @@ CREATE FUNCTION append_events(
     p_app_name text, p_user_id text, p_session_id text, p_expected_version integer,
     p_events event_input[], p_notify boolean DEFAULT true)
 RETURNS TABLE (event_id text, sequence_num bigint, occurred_at timestamptz, created_at timestamptz,
-               appended boolean, thread_id uuid, version integer)
+               appended boolean, thread_id uuid, version integer, last_seq bigint)
 LANGUAGE plpgsql SET search_path FROM CURRENT
 -- Planning anew for each array would take as long as the work itself. The look-ups are lateral, each with its limit:
 -- a plan that was made while the tables were empty must not join them whole when they are full.
@@ -127,7 +127,7 @@ BEGIN
             USING ERRCODE = 'HP001';
     END IF;
 
-    SELECT count(e.id), count(DISTINCT i.id), max(octet_length(i.content::text) + octet_length(i.actions::text)),
+    SELECT count(e.id), count(DISTINCT i.id), max(octet_length(i.content::text) + coalesce(octet_length(i.actions::text), 0)),
            count(*) FILTER (WHERE e.id IS NOT NULL AND (
                (e.author, e.event_type, e.invocation_id, e.content::text, e.actions::text)
                IS DISTINCT FROM
@@ -224,7 +224,8 @@ BEGIN
     END IF;
 
     RETURN QUERY
-        SELECT e.id, e.sequence_num, e.occurred_at, e.created_at, e.id <> ALL (v_known_ids), t.id, t.version
+        SELECT e.id, e.sequence_num, e.occurred_at, e.created_at, e.id <> ALL (v_known_ids), t.id, t.version,
+               t.last_seq
         FROM unnest(p_events) WITH ORDINALITY AS g (id, author, event_type, invocation_id, content, actions,
              session_delta, user_delta, app_delta, role, message, occurred_at, place),
              LATERAL (SELECT * FROM events WHERE events.thread_id = t.id AND events.id = g.id LIMIT 1) AS e
@@ -240,7 +241,7 @@ CREATE FUNCTION append_event(
     p_user_delta jsonb DEFAULT NULL, p_app_delta jsonb DEFAULT NULL, p_actions json DEFAULT '{}',
     p_invocation_id text DEFAULT '', p_occurred_at timestamptz DEFAULT NULL, p_notify boolean DEFAULT true)
 RETURNS TABLE (event_id text, sequence_num bigint, occurred_at timestamptz, created_at timestamptz,
-               appended boolean, thread_id uuid, version integer)
+               appended boolean, thread_id uuid, version integer, last_seq bigint)
 LANGUAGE sql SET search_path FROM CURRENT
 AS $$
     SELECT * FROM append_events(p_app_name, p_user_id, p_session_id, p_expected_version, ARRAY[ROW(

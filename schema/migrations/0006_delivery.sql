@@ -271,6 +271,16 @@ BEGIN
 END
 $$;
 
+-- Whether a thread whose last job this was may be enqueued by itself: there is none, it ended without an error, or it
+-- failed for transport p_failed_seconds ago.
+CREATE FUNCTION may_run_again(p_last consolidation_jobs, p_failed_seconds double precision) RETURNS boolean
+LANGUAGE sql STABLE SET search_path FROM CURRENT
+AS $$
+    SELECT p_last.id IS NULL OR p_last.status IN ('completed', 'cancelled')
+        OR (p_last.status = 'failed' AND p_last.completed_at <= engine_now() - make_interval(secs => p_failed_seconds)
+            AND p_last.error_code ~ '^(408|429|5\d\d|timeout|connection|unreadable|database|worker_died)$')
+$$;
+
 -- Enqueues what ought to be and is not: threads behind their queued mark without a live job. One whose last job
 -- failed for its meaning waits for a person or for its next events; one whose last job failed for transport is
 -- taken up again after p_failed_seconds. Returns how many it enqueued.
@@ -292,6 +302,11 @@ BEGIN
           AND NOT EXISTS (SELECT FROM consolidation_jobs AS j
                           WHERE j.thread_id = h.id AND j.job_type IN (k.job_type, 'full_consolidation')
                             AND j.status IN ('pending', 'running'))
+          -- Before the limit: those that wait for a person must not hide the others.
+          AND may_run_again((
+              SELECT j FROM consolidation_jobs AS j
+              WHERE j.thread_id = h.id AND j.job_type IN (k.job_type, 'full_consolidation')
+              ORDER BY j.completed_at DESC NULLS LAST LIMIT 1), p_failed_seconds)
         ORDER BY h.id, k.job_type LIMIT p_limit
     LOOP
         -- A writer at this thread: it is not forgotten, and the next look comes.
@@ -303,10 +318,7 @@ BEGIN
         SELECT * INTO v_last FROM consolidation_jobs AS j
         WHERE j.thread_id = t.id AND j.job_type IN (t.job_type, 'full_consolidation')
         ORDER BY j.status IN ('pending', 'running') DESC, j.completed_at DESC NULLS LAST LIMIT 1;
-        IF v_last.id IS NULL OR v_last.status IN ('completed', 'cancelled')
-           OR (v_last.status = 'failed' AND v_last.completed_at <= engine_now() - make_interval(secs => p_failed_seconds)
-               AND v_last.error_code ~ '^(408|429|5\d\d|timeout|connection|unreadable|database|worker_died)$')
-        THEN
+        IF may_run_again(v_last, p_failed_seconds) THEN
             PERFORM enqueue_consolidation(t.id, t.job_type);
             v_count := v_count + 1;
         END IF;

@@ -84,14 +84,16 @@ $$;
 -- What the backfill looks for. An entry lives from an append to its fast_replay.
 CREATE INDEX messages_without_vector_idx ON messages (id) WHERE embedding IS NULL;
 
--- Keeps a version of a fact that is not the current one.
+-- Keeps a version of a fact that is not the current one. Its thread may be another than the job's, and the foreign key
+-- locks it; one that is being deleted waits for the very fact that our caller holds, so it is not named any more.
 CREATE FUNCTION keep_fact_version(p_fact facts, p_outcome text, p_valid_until timestamptz) RETURNS void
 LANGUAGE sql SET search_path FROM CURRENT
 AS $$
     INSERT INTO fact_versions (fact_id, thread_id, user_id, app_name, fact_type, key, value, confidence, valid_from,
                                valid_until, recorded_at, outcome, from_seq, upto_seq, source_seqs, job_id, prompt_hash,
                                model)
-    VALUES (p_fact.id, p_fact.thread_id, p_fact.user_id, p_fact.app_name, p_fact.fact_type, p_fact.key, p_fact.value,
+    VALUES (p_fact.id, (SELECT t.id FROM threads AS t WHERE t.id = p_fact.thread_id FOR KEY SHARE SKIP LOCKED),
+            p_fact.user_id, p_fact.app_name, p_fact.fact_type, p_fact.key, p_fact.value,
             p_fact.confidence, p_fact.valid_from, p_valid_until, p_fact.recorded_at, p_outcome, p_fact.from_seq,
             p_fact.upto_seq, p_fact.source_seqs, p_fact.job_id, p_fact.prompt_hash, p_fact.model)
 $$;
@@ -126,8 +128,9 @@ BEGIN
     fresh.embedding := p_fact.embedding;
     fresh.embedding_model := CASE WHEN p_fact.embedding IS NOT NULL THEN p_origin.embedding_model END;
     fresh.confidence := p_fact.confidence;
-    fresh.valid_from := p_fact.valid_from;
-    fresh.last_said_at := p_fact.valid_from;
+    -- A turn that is dated ahead of the clock must not outrank everything that is said until then.
+    fresh.valid_from := least(p_fact.valid_from, v_now);
+    fresh.last_said_at := fresh.valid_from;
     fresh.recorded_at := v_now;
     fresh.from_seq := p_origin.from_seq;
     fresh.upto_seq := p_origin.upto_seq;
@@ -341,10 +344,12 @@ AS $$
                     AND s.valid_until <> ALL (array_agg(s.valid_from) OVER (PARTITION BY s.fact_type, s.key)) AS expired
         FROM said AS s
     ), latest AS (
-        -- Of two statements of one moment, the one that stood last.
+        -- Of two statements of one moment, the one that stood last; of two that were replaced at once, the one that
+        -- was not over as it began.
         SELECT DISTINCT ON (e.fact_type, e.key) e.*
         FROM ended AS e WHERE e.recorded_at <= p_known_at AND e.valid_from <= p_as_of
-        ORDER BY e.fact_type, e.key, e.valid_from DESC, e.superseded_at DESC NULLS FIRST
+        ORDER BY e.fact_type, e.key, e.valid_from DESC, e.superseded_at DESC NULLS FIRST,
+                 e.valid_until DESC NULLS FIRST
     )
     SELECT l.id, l.thread_id, l.fact_type, l.key, l.value, l.confidence, l.source_seqs, l.valid_from, l.valid_until,
            l.recorded_at

@@ -73,6 +73,8 @@ async def assemble(
 def account(window: ContextWindow) -> list[str]:
     """Say what the budget was spent on, as lines."""
     lines = [f"tokens   {window.total_tokens} of {window.max_tokens} ({window.budget_used:.0%})"]
+    if window.account:
+        lines.append("         of it, each item rounded up; what a section leaves of its share is lent to others:")
     for part in window.account:
         left_out = f", {part.left_out} left out" if part.left_out else ""
         lines.append(f"{part.context_type:<8} {part.used} (share {part.share}): {part.items} items{left_out}")

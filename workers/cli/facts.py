@@ -15,6 +15,7 @@ from hippocampus.records import Fact, FactVersion
 from pulse.errors import InvalidInputError
 from workers.cli import databases, output
 from workers.cli.owners import QUERIES, find_owner, json_option, owner_options
+from workers.cli.page import Item, write_items
 
 if TYPE_CHECKING:
     from pulse.database import Pool
@@ -74,25 +75,26 @@ def command(
     if as_json:
         output.write_json([{**output.plain(each), "said": quotes(each, turns)} for each in found])
     elif history is None:
-        rows = [
-            (each.fact_type, each.key, output.show_fact(each.value), each.confidence, shown(quotes(each, turns)))
-            for each in found
-            if isinstance(each, Fact)
-        ]
-        output.write_table(("type", "key", "fact", "confidence", "said in"), rows, empty="Nothing is known yet.")
+        items = [_item(each, turns) for each in found if isinstance(each, Fact)]
+        write_items(("type", "key", "fact", "confidence", "said in"), items, empty="Nothing is known yet.")
     else:
-        _write_history(found, turns)
+        items = [_history_item(each, turns) for each in found if isinstance(each, FactVersion)]
+        write_items(("standing", "fact", "confidence", "from", "until", "said in"), items, empty="")
 
 
-def _write_history(found: Sequence[Fact | FactVersion], turns: Turns) -> None:
-    rows = [
-        (each.outcome, output.show_fact(each.value), each.confidence, each.valid_from, each.valid_until,
-         shown(quotes(each, turns)))
-        for each in found
-        if isinstance(each, FactVersion)
-    ]  # fmt: skip
-    output.write_table(
-        ("standing", "fact", "confidence", "from", "until", "said in"), rows, empty="Nothing is known yet."
+def _item(fact: Fact, turns: Turns) -> Item:
+    said = [shown(turn) for turn in quotes(fact, turns)]
+    row = (fact.fact_type, fact.key, output.show_fact(fact.value), fact.confidence, " ".join(said))
+    return Item(row, f"{fact.confidence:.2f}", output.show_fact(fact.value), (f"{fact.fact_type}, {fact.key}", *said))
+
+
+def _history_item(version: FactVersion, turns: Turns) -> Item:
+    said = [shown(turn) for turn in quotes(version, turns)]
+    begin, end = output.show_time(version.valid_from), output.show_time(version.valid_until)
+    text = output.show_fact(version.value)
+    row = (version.outcome, text, version.confidence, begin, end, " ".join(said))
+    return Item(
+        row, f"{version.confidence:.2f}", text, (f"{version.outcome}, from {begin} until {end or 'now'}", *said)
     )
 
 
@@ -115,6 +117,6 @@ def quotes(fact: Fact | FactVersion, turns: Turns) -> list[SaidTurn]:
     return [turns[fact.thread_id, seq] for seq in fact.source_seqs if (fact.thread_id, seq) in turns]
 
 
-def shown(said: Sequence[SaidTurn]) -> str:
-    """Write turns in one cell: where, and what was said."""
-    return "\n".join(f"{turn.session_id} #{turn.sequence_num} {turn.author}: “{turn.text}”" for turn in said)
+def shown(turn: SaidTurn) -> str:
+    """Write a turn in one line: where, and what was said."""
+    return f"{turn.session_id} #{turn.sequence_num} {turn.author}: “{turn.text}”"

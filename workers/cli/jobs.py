@@ -11,6 +11,7 @@ from hippocampus import jobs
 from hippocampus.records import ConsolidationJob, JobStatus
 from workers.cli import databases, output
 from workers.cli.owners import QUERIES, json_option
+from workers.cli.page import Page
 
 if TYPE_CHECKING:
     from pulse.database import Pool
@@ -61,25 +62,32 @@ def list_(
     if as_json:
         output.write_json(found)
         return
-    last = "error" if failed else "result"
+    screen = output.console()
+    if found and screen.is_terminal:
+        _write_items(Page(screen), found, names)
+        return
+    columns = ("job", "type", "status", "tries", "session", "created", "outcome")
     rows = [
-        (
-            str(job.id),
-            str(job.job_type),
-            str(job.status),
-            job.attempts,
-            names.get(job.thread_id, ""),
-            job.created_at,
-            (job.error or "") if failed or job.status is JobStatus.FAILED else said(job),
-        )
+        (str(job.id), str(job.job_type), str(job.status), job.attempts, names.get(job.thread_id, ""), job.created_at,
+         said(job))
         for job in found
-    ]
-    empty = "No job has failed." if failed else "There is no job."
-    output.write_table(("job", "type", "status", "tries", "session", "created", last), rows, empty=empty)
+    ]  # fmt: skip
+    output.write_table(columns, rows, empty="No job has failed." if failed else "There is no job.")
+
+
+def _write_items(page: Page, found: list[ConsolidationJob], names: dict[UUID, str]) -> None:
+    """A job's id is there to be copied: it gets a line of its own, which no table would break."""
+    for job in found:
+        tries = "1 try" if job.attempts == 1 else f"{job.attempts} tries"
+        place = f"{names.get(job.thread_id, 'deleted session')}, {output.show_time(job.created_at)}, {tries}"
+        page.item(str(job.id), f"{job.job_type} {job.status}")
+        page.note(f"{place}{': ' if said(job) else ''}{said(job)}", indent=8)
 
 
 def said(job: ConsolidationJob) -> str:
-    """Say what a job made, in a few words."""
+    """Say what a job made, in a few words, or why it did not."""
+    if job.error:
+        return job.error
     result: dict[str, Any] = dict(job.result)
     parts = [word for key, word in (("summary", "1 summary"), ("episodic", "1 slice")) if key in result]
     parts += [f"{len(result[key])} {key}" for key in ("facts", "insights") if isinstance(result.get(key), list)]

@@ -10,10 +10,13 @@ from hippocampus.memory_service import OpenMemoryService
 from hippocampus.records import Memory
 from workers.cli import databases, output
 from workers.cli.owners import find_owner, json_option, owner_options
+from workers.cli.page import Item, clip, write_items
 
 if TYPE_CHECKING:
     from pulse.database import Pool
     from workers.settings import Settings
+
+CONTENT_CELLS_MAX = 400
 
 
 @click.command(epilog="Example:  hippocampus memories --type summary")
@@ -43,7 +46,14 @@ def command(
     if as_json:
         output.write_json(memories)
         return
-    rows = [(each.retention_score, each.memory_type, each.occurred_at, each.content) for each in memories]
-    output.write_table(
-        ("strength", "type", "said", "content"), rows, empty="Nothing is remembered yet: see `hippocampus jobs`."
-    )
+    items = [
+        Item(
+            (each.retention_score, each.memory_type, each.occurred_at, each.content),
+            f"{each.retention_score:.2f}",
+            clip(" ".join(each.content.split()), CONTENT_CELLS_MAX),
+            (f"{each.memory_type}, {output.show_time(each.occurred_at)}",),
+        )
+        for each in memories
+    ]
+    empty = "Nothing is remembered yet: see `hippocampus jobs`."
+    write_items(("strength", "type", "said", "content"), items, empty=empty)

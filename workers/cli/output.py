@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 #: Of a text in a table, for people; pipes and JSON get it whole.
-CELL_CHARS_MAX = 400
+CELL_CHARS_MAX = 200
 
 
 def console() -> Console:
@@ -109,4 +109,4 @@ def _one_line(text: str) -> str:
 
 
 def _clip(text: str, limit: int) -> str:
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    return text if len(text) <= limit else _one_line(text)[: limit - 1] + "…"

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.rule import Rule
 from rich.text import Text
+
+from workers.cli import output
 
 #: Wider lines are hard to read, however wide the terminal is.
 LINE_CELLS_MAX = 110
@@ -47,9 +51,9 @@ class Page:
         for note in notes:
             self._write("", note, indent=_INDENT + max(len(mark), 4) + 2, style="dim")
 
-    def note(self, text: str, *, style: str = "dim") -> None:
+    def note(self, text: str, *, style: str = "dim", indent: int = _INDENT) -> None:
         """Write a line that is less important, or in another style."""
-        self._write("", text, style=style)
+        self._write("", text, style=style, indent=indent)
 
     def block(self, text: str) -> None:
         """Write a text as it is, line by line."""
@@ -62,6 +66,27 @@ class Page:
             head = f"{' ' * indent}{mark}  " if mark and place == 0 else " " * margin
             row = Text.assemble((head, mark_style), (line, style))
             self.screen.print(row, no_wrap=True, overflow="ignore", crop=False, soft_wrap=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A line for people with a mark before it, and notes below it; and the same as a row of a table for pipes."""
+
+    row: tuple[Any, ...]
+    mark: str
+    text: str
+    notes: tuple[str, ...] = ()
+
+
+def write_items(columns: Sequence[str], items: Sequence[Item], *, empty: str) -> None:
+    """Print items for people: texts and keys need more room than a table's columns have. Pipes get the rows."""
+    screen = output.console()
+    if not items or not screen.is_terminal:
+        output.write_table(columns, [item.row for item in items], empty=empty)
+        return
+    page = Page(screen)
+    for item in items:
+        page.item(item.mark, item.text, *item.notes)
 
 
 def wrap(text: str, cells: int) -> Iterator[str]:

@@ -14,10 +14,14 @@ JOIN threads AS t ON t.id = m.thread_id
 ORDER BY m.occurred_at, m.sequence_num
 
 -- name: changed_facts
--- app, user, limit: facts that replaced another value, the latest change first
-SELECT v.value AS before, v.valid_until, f.value AS now
+-- app, user, limit: values of facts and what replaced each, the latest change first
+SELECT v.value AS before, v.valid_until, coalesce(next.value, f.value) AS now
 FROM fact_versions AS v JOIN facts AS f ON f.id = v.fact_id
-WHERE v.app_name = $1 AND v.user_id = $2 AND v.outcome = 'superseded' AND v.value <> f.value
+LEFT JOIN LATERAL (
+    SELECT n.value FROM fact_versions AS n
+    WHERE n.fact_id = v.fact_id AND n.outcome = 'superseded' AND n.id <> v.id AND n.valid_from >= v.valid_until
+    ORDER BY n.valid_from LIMIT 1) AS next ON true
+WHERE v.app_name = $1 AND v.user_id = $2 AND v.outcome = 'superseded' AND v.value <> coalesce(next.value, f.value)
 ORDER BY v.valid_until DESC NULLS LAST, v.fact_id LIMIT $3
 
 -- name: session_names

@@ -10,11 +10,13 @@ import click
 from hippocampus.retention_manager import MemoryRetentionManager, MemoryStats, WeakMemory
 from workers.cli import databases, output
 from workers.cli.owners import QUERIES, json_option
+from workers.cli.page import Item, clip, write_items
 
 if TYPE_CHECKING:
     from pulse.database import Pool
     from workers.settings import Settings
 
+CONTENT_CELLS_MAX = 200
 FORECAST_DAYS = (0.0, 7.0, 30.0, 90.0)
 
 
@@ -56,8 +58,16 @@ def dry_run(app: str | None, threshold: float | None, min_age_days: float | None
         f"A clean-up now would archive {stats.cleaned_count} of {stats.total_memories} memories.", markup=False
     )
     if weak:
-        rows = [(each.score, each.threshold, each.memory_type, because(each), each.content) for each in weak]
-        output.write_table(("strength", "threshold", "type", "because", "content"), rows, empty="")
+        items = [
+            Item(
+                (each.score, each.threshold, each.memory_type, because(each), each.content),
+                f"{each.score:.2f}",
+                clip(" ".join(each.content.split()), CONTENT_CELLS_MAX),
+                (f"{each.memory_type}, threshold {each.threshold:g}; why: {because(each)}",),
+            )
+            for each in weak
+        ]
+        write_items(("strength", "threshold", "type", "because", "content"), items, empty="")
     screen.print(f"Under the policies, if nothing is used: {outlook(days)}.", markup=False)
 
 

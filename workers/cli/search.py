@@ -10,6 +10,7 @@ import click
 from hippocampus.search import MatchScores, MemorySearch, SearchFilter, SearchMemoryResponse, SearchMemoryResult
 from workers.cli import databases, output
 from workers.cli.owners import find_owner, json_option, owner_options
+from workers.cli.page import Item, passage, write_items
 from workers.embedders import make_embedder
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from workers.settings import Settings
 
 TERMS_SHOWN_MAX = 6
+HIT_CELLS_MAX = 400
 
 
 @click.command(epilog="Example:  hippocampus search 'where does she live' --limit 3")
@@ -51,8 +53,16 @@ def command(
         return
     if response.degraded:
         click.echo(f"Note: {response.degraded}.", err=True)
-    rows = [(hit.score, kind_of(hit), hit.content, why(hit.why)) for hit in response.memories]
-    output.write_table(("score", "what", "content", "why"), rows, empty="Nothing matches.")
+    items = [
+        Item(
+            (hit.score, kind_of(hit), hit.content, why(hit.why)),
+            f"{hit.score:.2f}",
+            passage(hit.content, whole_terms(hit.why.matched_terms), HIT_CELLS_MAX),
+            (f"{kind_of(hit)}; why: {why(hit.why)}",),
+        )
+        for hit in response.memories
+    ]
+    write_items(("score", "what", "content", "why"), items, empty="Nothing matches.")
 
 
 async def search(

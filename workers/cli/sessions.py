@@ -45,7 +45,7 @@ def list_(app: str | None = None, user: str | None = None, limit: int = 100, as_
     if as_json:
         output.write_json(sessions)
         return
-    columns = ("session", "events", "replayed", "reflected", "memories", "finalized", "created")
+    columns = ("session", "events", "replayed", "reflected", "memories", "created")
     rows = [tuple(each[name] for name in columns) for each in sessions]
     output.write_table(columns, rows, empty="There is no session yet.")
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @click.command(epilog="Example:  hippocampus status --json")
 @json_option
 def command(as_json: bool) -> None:
-    """Show which roles run, what waits in the queues and for how long, and what failed."""
+    """Show which roles run, what waits in the queues and for how long, what failed, and whether the model answers."""
     found = {"database": databases.name_of(settings.load()), **databases.run(read)}
     if as_json:
         output.write_json(found)
@@ -47,6 +47,14 @@ def command(as_json: bool) -> None:
             for each in found["processes"]
         ]
         output.write_table(("role", "pid", "metrics", "up"), processes, empty="")
+    for breaker in found["breakers"]:
+        if breaker["state"] != "closed":
+            state = breaker["state"].replace("_", " ")
+            screen.print(f"breaker   {breaker['name']} is {state}: {breaker['reason']}", markup=False)
+    for limit in found["limits"]:
+        if limit["blocked_seconds"] > 0:
+            seconds = output.show_age(limit["blocked_seconds"])
+            screen.print(f"limit     no call of {limit['name']} for {seconds}: {limit['reason']}", markup=False)
     rows = [
         (each["queue"], each["waiting"], each["running"], each["failed"], output.show_age(each["oldest_seconds"]))
         for each in found["queues"]
@@ -65,6 +73,8 @@ async def read(_config: Settings, pool: Pool) -> dict[str, Any]:
     return {
         "totals": dict(totals or {}),
         "processes": [dict(row) for row in await pool.fetch(QUERIES["live_processes"], SEEN_SECONDS_MAX)],
+        "breakers": [dict(row) for row in await pool.fetch(QUEUE_QUERIES["breaker_states"])],
+        "limits": [dict(row) for row in await pool.fetch(QUEUE_QUERIES["limit_states"])],
         "queues": [
             {
                 "queue": queue,
