@@ -58,7 +58,7 @@ async def run(folder: Path, *, seed: int, seconds: float, kills_min: int) -> Out
         if late := await stage.late():
             raise RuntimeError(f"{', '.join(late)} did not start: see the logs in {folder}")
         observer, ledger = Observer(pool), writers.Ledger()
-        judge, recoveries = Judge(observer, ledger), Recoveries(observer)
+        judge, recoveries = Judge(observer, ledger), Recoveries(observer, stage.slots)
         injector = faults.Injector(stage.slots, observer, recoveries, stage.restart_database)
         outcome = Outcome(
             seed=seed,

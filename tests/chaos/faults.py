@@ -113,7 +113,9 @@ class Injector:
     async def _strike(self, fault: Fault, slot: Slot) -> None:
         if fault.kind is Kind.KILL:
             await self._recoveries.kill(slot)
-        elif fault.kind is Kind.TERM:
+            return
+        self._recoveries.disturb(slot.role)
+        if fault.kind is Kind.TERM:
             slot.send(signal.SIGTERM)
         else:
             slot.send(signal.SIGSTOP)
@@ -123,9 +125,10 @@ class Injector:
 
     async def _restart(self) -> None:
         began = time.monotonic()
-        self._recoveries.disturb()
+        everybody = {slot.role for slot in self._slots}
+        self._recoveries.disturb(*everybody)
         await self._restart_database()
-        self._recoveries.disturb()
+        self._recoveries.disturb(*everybody)
         self.database_down_seconds.append(time.monotonic() - began)
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import collections
 import datetime
 import signal
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tests.chaos.roles import Slot
@@ -23,7 +25,7 @@ class Recovery:
         jobs: how many it ran.
         given_back_seconds: until none of them was its own any more; None: not within a minute.
         taken_up_seconds: until each of them was started by another, or over.
-        is_disturbed: the database was restarted meanwhile.
+        is_disturbed: no other process of the role was at work, or the next fault struck the role meanwhile.
     """
 
     jobs: int
@@ -35,23 +37,27 @@ class Recovery:
 class Recoveries:
     """Kills workers and watches what becomes of their jobs."""
 
-    def __init__(self, observer: Observer) -> None:
+    def __init__(self, observer: Observer, slots: Sequence[Slot]) -> None:
         self.seen: list[Recovery] = []
         self._observer = observer
+        self._slots = slots
         self._watches: set[asyncio.Task[None]] = set()
-        self._disturbances = 0
+        self._disturbances: collections.Counter[str] = collections.Counter()
 
-    def disturb(self) -> None:
-        """The database is restarted: what is being measured has another cause as well."""
-        self._disturbances += 1
+    def disturb(self, *roles: str) -> None:
+        """A fault strikes these roles: what is being measured of them has another cause as well."""
+        self._disturbances.update(roles)
 
     async def kill(self, slot: Slot) -> None:
         """Kill a process, and watch its jobs from now on."""
         worker = slot.worker_id
         now = await self._observer.value("now")
+        peers = [each for each in self._slots if each.role == slot.role and each is not slot]
+        is_alone = not all(peer.is_at_work for peer in peers)
         slot.send(signal.SIGKILL)
+        self.disturb(slot.role)
         if worker is not None:
-            watch = asyncio.create_task(self._watch(worker, now, time.monotonic(), self._disturbances))
+            watch = asyncio.create_task(self._watch(slot.role, worker, now, is_disturbed=is_alone))
             self._watches.add(watch)
             watch.add_done_callback(self._watches.discard)
 
@@ -59,13 +65,15 @@ class Recoveries:
         """Wait for the watches that are under way."""
         await asyncio.gather(*self._watches)
 
-    async def _watch(self, worker: int, since: datetime.datetime, began: float, disturbances: int) -> None:
+    async def _watch(self, role: str, worker: int, since: datetime.datetime, *, is_disturbed: bool) -> None:
+        began, disturbances = time.monotonic(), self._disturbances[role]
         jobs = [row["id"] for row in await self._observer.ask("attempts_of", worker)]
         if not jobs:
             return
         given_back = await self._until_gone(began, "still_held", worker, jobs)
         taken_up = await self._until_all(began, jobs, since)
-        self.seen.append(Recovery(len(jobs), given_back, taken_up, self._disturbances != disturbances))
+        is_disturbed = is_disturbed or self._disturbances[role] != disturbances
+        self.seen.append(Recovery(len(jobs), given_back, taken_up, is_disturbed))
 
     async def _until_gone(self, began: float, name: str, worker: int, jobs: list[int]) -> float | None:
         while time.monotonic() - began < GIVEN_UP_SECONDS:

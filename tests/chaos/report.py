@@ -69,7 +69,7 @@ def _recoveries(outcome: Outcome) -> Iterator[str]:
         ("taken up again", [each.taken_up_seconds for each in seen], [each.taken_up_seconds for each in clean]),
     ):
         yield f"  {name:<36} {_spread(all_)}"
-        yield f"  {'  without a restart of PostgreSQL':<36} {_spread(undisturbed)}"
+        yield f"  {'  with a peer at work, no next fault':<36} {_spread(undisturbed)}"
 
 
 def _rules(outcome: Outcome) -> Iterator[str]:

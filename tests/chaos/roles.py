@@ -60,6 +60,7 @@ class Slot:
         self._environment = dict(environment)
         self._process: asyncio.subprocess.Process | None = None
         self._asked: set[signal.Signals] = set()
+        self._is_stopped = False
         self._log_start = 0
         self._is_over = False
 
@@ -74,6 +75,11 @@ class Slot:
     @property
     def is_ready(self) -> bool:
         return self.is_alive and any(word in self._said() for word in READY)
+
+    @property
+    def is_at_work(self) -> bool:
+        """Ready, and not stopped."""
+        return self.is_ready and not self._is_stopped
 
     @property
     def worker_id(self) -> int | None:
@@ -93,6 +99,7 @@ class Slot:
             return False
         assert self._process is not None
         self._asked.add(number)
+        self._is_stopped = number == signal.SIGSTOP or (self._is_stopped and number == signal.SIGTERM)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, number)
         return True
@@ -114,7 +121,7 @@ class Slot:
         self.send(signal.SIGKILL)
 
     async def _run(self) -> None:
-        self._asked = set()
+        self._asked, self._is_stopped = set(), False
         self._log_start = self.log.stat().st_size if self.log.exists() else 0
         with self.log.open("ab") as sink:
             self._process = await asyncio.create_subprocess_exec(

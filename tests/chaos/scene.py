@@ -35,6 +35,8 @@ SETTINGS = {
     "HIPPOCAMPUS_RETRY_DELAY_SECONDS_MAX": "5",
     "HIPPOCAMPUS_RETENTION_CRON": "* * * * * */15",
     "HIPPOCAMPUS_SLICE_TOKENS": "200",
+    "HIPPOCAMPUS_GENERATE_CALLS_PER_SECOND": "50",
+    "HIPPOCAMPUS_EMBED_CALLS_PER_SECOND": "50",
     # One process can do the work of both: what is measured is how soon a job goes on, not how long it queues.
     "HIPPOCAMPUS_FAST_REPLAY_CONCURRENCY": "8",
     "HIPPOCAMPUS_DEEP_REFLECTION_CONCURRENCY": "8",
