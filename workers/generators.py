@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hippocampus.providers.local import LocalGenerator
+from workers import gemini_connection
 
 if TYPE_CHECKING:
     from hippocampus.providers.calls import CallGate, CallObserver
@@ -16,13 +17,8 @@ def make_generator(settings: Settings, on_call: CallObserver | None = None, gate
     """Return the generator of the active provider; the caller closes it."""
     if settings.active_provider == "local" or settings.google_api_key is None:
         return LocalGenerator()
-    # Only here: google-genai takes a second to import, which the local provider need not wait for.
+    connection = gemini_connection.connect(settings, settings.google_api_key, settings.generate_timeout_seconds)
+    # Imported by the connection already, and only where it is needed.
     from hippocampus.providers import gemini
 
-    connection = gemini.GeminiConnection(
-        api_key=settings.google_api_key.get_secret_value(),
-        base_url=settings.gemini_base_url or gemini.BASE_URL,
-        timeout_seconds=settings.generate_timeout_seconds,
-        attempts=settings.provider_tries_max,
-    )
     return gemini.GeminiGenerator(connection, model=settings.generation_model, on_call=on_call, gate=gate)
