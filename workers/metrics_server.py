@@ -23,6 +23,8 @@ _log = structlog.get_logger("workers.metrics")
 
 PORTS_TRIED_MAX = 100
 HEARTBEAT_SECONDS = 10.0
+#: A database that does not answer holds up neither the start nor the end of a process.
+STATEMENT_SECONDS_MAX = 2.0
 
 
 class NoFreePortError(OSError):
@@ -87,7 +89,7 @@ async def _keep_known(pool: Pool, target: tuple[str, int, str, int]) -> None:
 
 async def _make_known(pool: Pool, target: tuple[str, int, str, int]) -> None:
     try:
-        await pool.execute(QUERIES["put_metrics_target"], *target)
+        await pool.execute(QUERIES["put_metrics_target"], *target, timeout=STATEMENT_SECONDS_MAX)
     except DATABASE_FAULTS as error:
         # It is served all the same, and the next heartbeat tells of it.
         _log.warning("metrics target not refreshed", error_type=type(error).__name__)

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import os
 import random
-import signal
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -22,7 +21,7 @@ from procrastinate.exceptions import ConnectorException
 
 from pulse import database
 from pulse.errors import PulseError
-from workers import logs, metrics_server, services
+from workers import logs, metrics_server, services, signals
 from workers.app import JobApp, make_app
 from workers.failures import DATABASE_FAULTS
 from workers.liveness import Guard
@@ -163,13 +162,15 @@ async def run_worker(
             f"The worker {pool_name} needs a database: set DATABASE_URL. (`hippocampus up` starts an embedded"
             " PostgreSQL and every process.)"
         )
+    signals.stop_cancels_start()
     structlog.contextvars.bind_contextvars(role=pool.name, pid=os.getpid())
     metrics = Metrics()
     async with _open_pool(settings, pool) as connections:
         made = build_services(settings, connections, metrics, pool.name)
         try:
             supervisor = Supervisor(make_app(settings, connections, metrics, made), pool, metrics, settings)
-            async with _serving(settings, pool, connections, metrics), _signals(supervisor):
+            signals.on_stop(supervisor.on_signal)
+            async with _serving(settings, pool, connections, metrics):
                 _log.info("worker started", queues=list(pool.queues), concurrency=settings.concurrency(pool.name))
                 await supervisor.run()
         finally:
@@ -217,19 +218,6 @@ async def _serving(settings: Settings, pool: WorkerPool, connections: Pool, metr
         yield
 
 
-@contextlib.asynccontextmanager
-async def _signals(supervisor: Supervisor) -> AsyncIterator[None]:
-    loop = asyncio.get_running_loop()
-    numbers = (signal.SIGTERM, signal.SIGINT)
-    for number in numbers:
-        loop.add_signal_handler(number, supervisor.on_signal, number)
-    try:
-        yield
-    finally:
-        for number in numbers:
-            loop.remove_signal_handler(number)
-
-
 def main_worker(pool_name: str, *, build_services: services.BuildServices = services.build) -> int:
     """Run a worker process by the environment's settings, and return its exit code."""
     try:
@@ -239,6 +227,8 @@ def main_worker(pool_name: str, *, build_services: services.BuildServices = serv
     except (SettingsError, UnknownPoolError, PulseError, metrics_server.NoFreePortError, ValueError) as error:
         sys.stderr.write(f"{error}\n")
         return EXIT_USAGE
+    except asyncio.CancelledError:
+        _log.info("worker stopped while it started")
     except DATABASE_FAULTS as error:
         # Once it works, it waits for the database; what arrives here was cut before.
         sys.stderr.write(

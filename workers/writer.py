@@ -21,7 +21,7 @@ import uvicorn
 from pulse import database
 from pulse.errors import DatabaseUnreachableError, SchemaError
 from pulse.session_service import OpenSessionService
-from workers import logs, metrics_server, migrate, settings
+from workers import logs, metrics_server, migrate, settings, signals
 from workers.api import build_api
 from workers.call_gate import embedder_gate
 from workers.embedders import make_embedder
@@ -62,6 +62,8 @@ def main_writer(config: settings.Settings) -> int:
     except (StartError, DatabaseUnreachableError, SchemaError, metrics_server.NoFreePortError) as error:
         print(f"hippocampus writer: {error}", file=sys.stderr)  # noqa: T201 - for the person who started it
         return EXIT_REFUSED
+    except asyncio.CancelledError:
+        _log.info("writer stopped while it started")
     except DATABASE_FAULTS as error:
         said = f"it lost the database while it started ({type(error).__name__}): start it again."
         print(f"hippocampus writer: {said}", file=sys.stderr)  # noqa: T201 - as above
@@ -70,6 +72,7 @@ def main_writer(config: settings.Settings) -> int:
 
 
 async def _run(config: settings.Settings) -> None:
+    signals.stop_cancels_start()
     metrics = WriterMetrics()
     async with contextlib.AsyncExitStack() as stack:
         listener = stack.enter_context(contextlib.closing(_listen(config)))
@@ -79,14 +82,14 @@ async def _run(config: settings.Settings) -> None:
         embedder = make_embedder(config, metrics.calls.observe, embedder_gate(config, pool, metrics.calls, "writer"))
         stack.push_async_callback(embedder.close)
         api = build_api(config, pool, sessions, embedder, metrics)
+        server = _Server(_server_config(api, config.shutdown_grace_seconds))
+        _stop_on_signals(server)
         role = "writer"
         await stack.enter_async_context(
             metrics_server.serving(
                 metrics.registry, pool=pool, role=role, host=config.metrics_host, base=config.metrics_port(role)
             )
         )
-        server = _Server(_server_config(api, config.shutdown_grace_seconds))
-        _stop_on_signals(server)
         host, port = listener.getsockname()[:2]
         _log.info("writer started", host=host, port=port)
         await server.serve([listener])
@@ -113,8 +116,7 @@ def _stop_on_signals(server: uvicorn.Server) -> None:
         server.force_exit = server.should_exit and number == signal.SIGINT
         server.should_exit = True
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop, number)
+    signals.on_stop(stop)
 
 
 def _listen(config: settings.Settings) -> socket.socket:
