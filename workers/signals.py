@@ -23,4 +23,8 @@ def stop_cancels_start() -> None:
     """Have such a signal cancel this task, until `on_stop` names the handler of the process that has started."""
     task = asyncio.current_task()
     assert task is not None  # noqa: S101 - called from a coroutine
-    on_stop(lambda _number: task.cancel())
+
+    def cancel(_number: int) -> None:
+        task.cancel()
+
+    on_stop(cancel)
