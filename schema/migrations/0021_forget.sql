@@ -1,0 +1,320 @@
+-- Forgetting on request: a user, a session, events, a memory, a fact, and everything that was drawn from them.
+--
+-- `data_catalogue` names every table and says which of its rows are a user's, a session's or an event's; the functions
+-- here go by it, so that a new table is one more row there and nothing else. A session, the events of one session, a
+-- memory, a fact: each is one transaction. A user is worked off by `advance_erasure`, a session or a bounded batch of
+-- rows per call, and the row of `erasures` remembers that there is more to do, whoever dies meanwhile.
+--
+-- What keeps it forgotten: `threads.erasures` is compared when a slice is stored that was read before; a tombstone
+-- holds its event's id, so that a repeated append brings nothing back; `memory_tombstones` holds what replays and late
+-- jobs must not draw again.
+
+CREATE TABLE data_catalogue (
+    place        integer PRIMARY KEY,   -- the order in which rows are locked and go
+    table_name   text NOT NULL UNIQUE,
+    -- Conditions over the table's own columns. NULL: no row is concerned.
+    user_rows    text,                  -- $1 app, $2 user
+    thread_rows  text,                  -- $1 thread
+    event_rows   text,                  -- $1 thread, $2 sequence numbers
+    event_change text,                  -- what SET does to event_rows, with the same arguments; NULL: they go
+    cascades     boolean NOT NULL DEFAULT false,  -- with its session: counted, not deleted by itself
+    export_kind  text UNIQUE,           -- as the lines of an export name its rows; NULL: not exported
+    export_rows  text,                  -- $1 app, $2 user
+    note         text NOT NULL,
+    CHECK ((export_kind IS NULL) = (export_rows IS NULL)),
+    CHECK (event_change IS NULL OR event_rows IS NOT NULL)
+);
+COMMENT ON TABLE data_catalogue IS 'What each table holds of a user. Whoever adds a table adds a row here.';
+
+-- One request to forget. It holds ids and counts, never content.
+CREATE TABLE erasures (
+    id            uuid PRIMARY KEY DEFAULT new_id(),
+    scope         text NOT NULL CHECK (scope IN ('user', 'session', 'events', 'memory', 'fact')),
+    app_name      varchar(255) NOT NULL,
+    user_id       varchar(255) NOT NULL,
+    thread_id     uuid,
+    sequence_nums bigint[],
+    target_id     uuid,                 -- of the memory or the fact
+    counts        jsonb NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(counts) = 'object'),   -- rows by table
+    requested_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    finished_at   timestamptz           -- NULL: there is more to do
+);
+CREATE INDEX erasures_unfinished_idx ON erasures (id) WHERE finished_at IS NULL;
+CREATE INDEX erasures_user_idx ON erasures (app_name, user_id);
+
+-- What was forgotten by itself, and must not be drawn again from what was said before: no text, only where it stood.
+CREATE TABLE memory_tombstones (
+    id           uuid PRIMARY KEY,      -- of the memory or the fact
+    app_name     varchar(255) NOT NULL,
+    user_id      varchar(255) NOT NULL,
+    memory_type  text,                  -- of a memory; NULL: it is a fact
+    fact_hash    text,                  -- of a fact: see fact_hash()
+    thread_id    uuid,
+    from_seq     bigint,
+    upto_seq     bigint,
+    source_seqs  bigint[] NOT NULL DEFAULT '{}',
+    forgotten_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    CHECK ((memory_type IS NULL) <> (fact_hash IS NULL))
+);
+CREATE INDEX memory_tombstones_fact_idx ON memory_tombstones (app_name, user_id, fact_hash) WHERE fact_hash IS NOT NULL;
+CREATE INDEX memory_tombstones_thread_idx ON memory_tombstones (thread_id);
+
+-- Slices to be drawn anew because something in them was erased: 'fast' leaves a summary and the slice, 'deep' insights
+-- and facts, 'facts' facts alone.
+CREATE TABLE slice_redraws (
+    id         uuid PRIMARY KEY DEFAULT new_id(),
+    thread_id  uuid NOT NULL REFERENCES threads ON DELETE CASCADE,
+    stage      text NOT NULL CHECK (stage IN ('fast', 'deep', 'facts')),
+    from_seq   bigint NOT NULL,
+    upto_seq   bigint NOT NULL CHECK (upto_seq >= from_seq),
+    created_at timestamptz NOT NULL DEFAULT engine_now(),
+    UNIQUE (thread_id, stage, from_seq)
+);
+
+CREATE FUNCTION fact_hash(p_fact_type text, p_key text) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN encode(sha256(convert_to(p_fact_type || E'\n' || lower(p_key), 'UTF8')), 'hex');
+
+-- Whether somebody had this key forgotten after all the turns that say it now were recorded. A turn that came later
+-- may teach it anew. Every function that stores a fact asks this.
+CREATE FUNCTION is_forgotten_fact(p_thread threads, p_fact fact_input) RETURNS boolean
+LANGUAGE sql STABLE SET search_path FROM CURRENT
+AS $$
+    SELECT EXISTS (
+        SELECT FROM memory_tombstones AS x
+        WHERE x.app_name = p_thread.app_name AND x.user_id = p_thread.user_id
+          AND x.fact_hash = fact_hash(p_fact.fact_type, p_fact.key)
+          AND NOT EXISTS (SELECT FROM events AS e
+                          WHERE e.thread_id = p_thread.id AND e.sequence_num = ANY (p_fact.source_seqs)
+                            AND e.created_at > x.forgotten_at))
+$$;
+
+-- Whether a memory of this kind over these turns was forgotten by itself: a summary or a slice by its range, an insight
+-- by any turn that it rests on. Whoever draws a slice anew asks this.
+CREATE FUNCTION is_forgotten_memory(
+    p_thread_id uuid, p_memory_type text, p_from_seq bigint, p_upto_seq bigint, p_source_seqs bigint[])
+RETURNS boolean
+LANGUAGE sql STABLE SET search_path FROM CURRENT
+AS $$
+    SELECT EXISTS (
+        SELECT FROM memory_tombstones AS x
+        WHERE x.thread_id = p_thread_id AND x.memory_type = p_memory_type
+          AND CASE p_memory_type WHEN 'semantic' THEN x.source_seqs && p_source_seqs
+                                 ELSE x.from_seq <= p_upto_seq AND p_from_seq <= x.upto_seq END)
+$$;
+
+-- What an event set in the state, by full key; NULL where nothing. Escapes that JSON may hold and PostgreSQL cannot
+-- read stand as U+FFFD.
+CREATE FUNCTION event_delta(p_actions json) RETURNS json
+LANGUAGE plpgsql IMMUTABLE SET search_path FROM CURRENT
+AS $$
+DECLARE
+    v_delta json;
+BEGIN
+    BEGIN
+        v_delta := p_actions -> 'state_delta';
+        PERFORM FROM json_each(v_delta);
+    EXCEPTION WHEN untranslatable_character OR invalid_text_representation THEN
+        v_delta := regexp_replace(p_actions::text, '(?<!\\)((?:\\\\)*)\\u(?:0000|[dD][89a-fA-F][0-9a-fA-F]{2})',
+                                  '\1\\ufffd', 'g')::json -> 'state_delta';
+    END;
+    RETURN CASE json_typeof(v_delta) WHEN 'object' THEN v_delta END;
+END
+$$;
+
+-- A value of a delta as the state stores it.
+CREATE FUNCTION state_value(p_value json) RETURNS jsonb
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN json_typeof(p_value) = 'number' AND p_value::text ~ '(e\+|^-0\.0$)'
+            THEN jsonb_build_object('$hippocampus', jsonb_build_array('float', p_value::text))
+            ELSE p_value::jsonb END;
+
+-- A state as it would be without some events of a thread. Each key that they set gets what the latest other event set
+-- it to; none did: the key goes, since what a session began with is not kept.
+-- p_scope: 'session' (keys without a prefix), 'user', 'app' (keys stored without theirs), or 'snapshot' (every key as
+-- it is written). p_upto_seq: of a snapshot. A user's keys are looked for in all of the user's threads.
+CREATE FUNCTION rebase_state(
+    p_state jsonb, p_scope text, p_thread_id uuid, p_seqs bigint[], p_upto_seq bigint DEFAULT NULL)
+RETURNS jsonb
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
+AS $$
+DECLARE
+    k       record;
+    v_last  record;
+    v_name  text;
+    v_wide  boolean := p_scope = 'user';
+BEGIN
+    FOR k IN
+        SELECT d.key AS full_key, max(e.sequence_num) AS seq, max(e.created_at) AS at
+        FROM events AS e CROSS JOIN LATERAL json_each(event_delta(e.actions)) AS d
+        WHERE e.thread_id = p_thread_id AND e.sequence_num = ANY (p_seqs)
+          AND (p_upto_seq IS NULL OR e.sequence_num <= p_upto_seq)
+          AND CASE p_scope WHEN 'session' THEN d.key !~ '^(user|app|temp):' WHEN 'snapshot' THEN true
+                           ELSE d.key LIKE p_scope || ':%' END
+        GROUP BY d.key
+    LOOP
+        v_name := CASE WHEN p_scope IN ('user', 'app') THEN substr(k.full_key, length(p_scope) + 2) ELSE k.full_key END;
+        SELECT e.thread_id, e.sequence_num, e.created_at, event_delta(e.actions) -> k.full_key AS value INTO v_last
+        FROM events AS e
+        WHERE (e.thread_id = p_thread_id
+               OR (v_wide AND e.thread_id IN (
+                   SELECT o.id FROM threads AS o JOIN threads AS t ON t.id = p_thread_id
+                   WHERE o.app_name = t.app_name AND o.user_id = t.user_id)))
+          AND NOT (e.thread_id = p_thread_id AND e.sequence_num = ANY (p_seqs)) AND e.erased_at IS NULL
+          AND (p_upto_seq IS NULL OR e.sequence_num <= p_upto_seq)
+          -- Before a delta is taken apart.
+          AND strpos(e.actions::text, '"state_delta"') > 0 AND event_delta(e.actions) -> k.full_key IS NOT NULL
+        ORDER BY e.created_at DESC, e.sequence_num DESC LIMIT 1;
+        IF NOT FOUND THEN
+            p_state := p_state - v_name;
+        ELSIF (v_last.created_at, v_last.sequence_num) < (k.at, k.seq) THEN
+            p_state := jsonb_set(p_state, ARRAY[v_name], state_value(v_last.value));
+        END IF;
+    END LOOP;
+    RETURN p_state;
+END
+$$;
+
+-- Whether a statement rests on any of some turns: it cites one; it cites none, and its slice holds one; or its slice
+-- holds one that says the value itself.
+CREATE FUNCTION rests_on(p_from_seq bigint, p_upto_seq bigint, p_source_seqs bigint[], p_value jsonb,
+                         p_thread_id uuid, p_seqs bigint[]) RETURNS boolean
+LANGUAGE sql STABLE SET search_path FROM CURRENT
+AS $$
+    SELECT p_source_seqs && p_seqs
+        OR (EXISTS (SELECT FROM unnest(p_seqs) AS s WHERE s BETWEEN p_from_seq AND p_upto_seq)
+            AND (p_source_seqs = '{}' OR EXISTS (
+                SELECT FROM messages AS m
+                WHERE m.thread_id = p_thread_id AND m.sequence_num = ANY (p_seqs)
+                  AND m.sequence_num BETWEEN p_from_seq AND p_upto_seq
+                  AND strpos(lower(m.content), lower(coalesce(p_value ->> 'text', p_value #>> '{}'))) > 0)))
+$$;
+
+-- What a job's result may say after something of its thread was erased: ids.
+CREATE FUNCTION redact_result(p_result jsonb) RETURNS jsonb
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN jsonb_strip_nulls(jsonb_build_object(
+    'message', 'Something of this session was forgotten since',
+    'summary', CASE WHEN p_result ? 'summary'
+                    THEN jsonb_build_object('memory_id', p_result #> '{summary,memory_id}') END,
+    'episodic', p_result -> 'episodic', 'insights', p_result -> 'insights', 'follow_up', p_result -> 'follow_up'));
+
+-- A fact as it is embedded and searched.
+CREATE FUNCTION fact_text(p_key text, p_value jsonb) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN p_key || ': ' || CASE jsonb_typeof(p_value -> 'text') WHEN 'string'
+    THEN CASE coalesce(p_value ->> 'subject', 'user') WHEN 'user' THEN '' ELSE (p_value ->> 'subject') || ' ' END
+         || (p_value ->> 'text')
+    ELSE p_value #>> '{}' END;
+
+-- Mends a key of which statements at these times went: what had ended with one of them holds on until the next that is
+-- left; where the current one went, the one before it is current again, without a vector until the backfill.
+CREATE FUNCTION mend_fact(p_app_name text, p_user_id text, p_fact_type text, p_key text, p_gone timestamptz[])
+RETURNS void
+LANGUAGE plpgsql SET search_path FROM CURRENT
+AS $$
+DECLARE
+    v fact_versions;
+BEGIN
+    UPDATE fact_versions AS f SET valid_until = (
+        SELECT min(n.valid_from) FROM (
+            SELECT o.valid_from FROM fact_versions AS o
+            WHERE (o.app_name, o.user_id, o.fact_type, o.key) = (p_app_name, p_user_id, p_fact_type, p_key)
+              AND o.outcome <> 'less_sure'
+            UNION ALL
+            SELECT c.valid_from FROM facts AS c
+            WHERE (c.app_name, c.user_id, c.fact_type, c.key) = (p_app_name, p_user_id, p_fact_type, p_key)) AS n
+        WHERE n.valid_from > f.valid_from)
+    WHERE (f.app_name, f.user_id, f.fact_type, f.key) = (p_app_name, p_user_id, p_fact_type, p_key)
+      AND f.valid_until = ANY (p_gone);
+    IF EXISTS (SELECT FROM facts AS f
+               WHERE (f.app_name, f.user_id, f.fact_type, f.key) = (p_app_name, p_user_id, p_fact_type, p_key)) THEN
+        RETURN;
+    END IF;
+    DELETE FROM fact_versions WHERE id = (
+        SELECT id FROM fact_versions AS f
+        WHERE (f.app_name, f.user_id, f.fact_type, f.key) = (p_app_name, p_user_id, p_fact_type, p_key)
+        ORDER BY f.outcome = 'less_sure', f.valid_from DESC, f.superseded_at DESC LIMIT 1)
+    RETURNING * INTO v;
+    IF v.id IS NOT NULL THEN
+        INSERT INTO facts (id, thread_id, user_id, app_name, fact_type, key, value, content, confidence, valid_from,
+                           valid_until, recorded_at, from_seq, upto_seq, source_seqs, job_id, prompt_hash, model)
+        VALUES (v.fact_id, v.thread_id, v.user_id, v.app_name, v.fact_type, v.key, v.value, fact_text(v.key, v.value),
+                v.confidence, v.valid_from, CASE WHEN v.valid_until > v.valid_from THEN v.valid_until END,
+                v.recorded_at, v.from_seq, v.upto_seq, v.source_seqs, v.job_id, v.prompt_hash, v.model);
+    END IF;
+END
+$$;
+
+-- Asks for slices to be drawn anew, unless a run waits already.
+CREATE FUNCTION enqueue_redraws() RETURNS void
+LANGUAGE plpgsql SET search_path FROM CURRENT
+AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock(hashtextextended('slice_redraws of ' || current_schema(), 0));
+    IF EXISTS (SELECT FROM slice_redraws)
+       AND NOT EXISTS (SELECT FROM procrastinate_jobs WHERE lock = 'redraw_slices' AND status = 'todo') THEN
+        PERFORM procrastinate_defer_jobs_v1(ARRAY[ROW(
+            'deep_reflection', 'redraw_slices', 0, 'redraw_slices', NULL, '{}', NULL)::procrastinate_job_to_defer_v1]);
+    END IF;
+END
+$$;
+
+INSERT INTO data_catalogue (place, table_name, user_rows, thread_rows, event_rows, event_change, cascades,
+                            export_kind, export_rows, note) VALUES
+(100, 'snapshots', 'thread_id IN (SELECT id FROM threads WHERE app_name = $1 AND user_id = $2)', 'thread_id = $1',
+ 'thread_id = $1 AND sequence_num >= (SELECT min(s) FROM unnest($2) AS s)',
+ 'state = rebase_state(state, ''snapshot'', $1, $2, sequence_num), events_summary = ''{}''', true, NULL, NULL,
+ 'states of a session; after an event is erased, as if it had never been'),
+(110, 'app_states', NULL, NULL,
+ 'app_name = (SELECT app_name FROM threads WHERE id = $1) AND state <> rebase_state(state, ''app'', $1, $2)',
+ 'state = rebase_state(state, ''app'', $1, $2)', false, NULL, NULL,
+ 'the app''s own; what an erased event set in it goes'),
+(120, 'user_states', 'app_name = $1 AND user_id = $2', NULL,
+ '(app_name, user_id) = (SELECT app_name, user_id FROM threads WHERE id = $1) AND state <> rebase_state(state, ''user'', $1, $2)',
+ 'state = rebase_state(state, ''user'', $1, $2)', false, NULL, NULL,
+ 'the user''s state in an app; stays when one session is forgotten'),
+(200, 'facts', 'app_name = $1 AND user_id = $2', 'thread_id = $1',
+ 'thread_id = $1 AND rests_on(from_seq, upto_seq, source_seqs, value, $1, $2)', NULL, false,
+ 'fact', 'app_name = $1 AND user_id = $2', 'current facts'),
+(210, 'fact_versions', 'app_name = $1 AND user_id = $2', 'thread_id = $1',
+ 'thread_id = $1 AND rests_on(from_seq, upto_seq, source_seqs, value, $1, $2)', NULL, false,
+ 'fact_version', 'app_name = $1 AND user_id = $2', 'facts that do not hold any more, or never did'),
+(300, 'consolidation_jobs', 'thread_id IN (SELECT id FROM threads WHERE app_name = $1 AND user_id = $2)',
+ 'thread_id = $1', 'thread_id = $1 AND (result <> ''{}'' OR error IS NOT NULL OR raw_reply IS NOT NULL)',
+ 'result = redact_result(result), error = NULL, raw_reply = NULL', true, NULL, NULL,
+ 'results, errors and raw replies quote what was said'),
+(310, 'consolidation_jobs_archive', 'app_name = $1 AND user_id = $2', 'thread_id = $1',
+ 'thread_id = $1 AND (result <> ''{}'' OR error IS NOT NULL OR raw_reply IS NOT NULL)',
+ 'result = redact_result(result), error = NULL, raw_reply = NULL', false, NULL, NULL, 'as consolidation_jobs'),
+(400, 'memories', 'app_name = $1 AND user_id = $2', 'thread_id = $1',
+ 'thread_id = $1 AND EXISTS (SELECT FROM unnest($2) AS s WHERE s BETWEEN from_seq AND upto_seq OR s = ANY (source_seqs))',
+ NULL, false, 'memory', 'app_name = $1 AND user_id = $2', 'summaries, slices, insights'),
+(410, 'memories_archive', 'app_name = $1 AND user_id = $2', 'thread_id = $1',
+ 'thread_id = $1 AND EXISTS (SELECT FROM unnest($2) AS s WHERE s BETWEEN from_seq AND upto_seq OR s = ANY (source_seqs))',
+ NULL, false, 'archived_memory', 'app_name = $1 AND user_id = $2', 'memories that became too weak'),
+(420, 'memory_tombstones', 'app_name = $1 AND user_id = $2', 'thread_id = $1', NULL, NULL, false, NULL, NULL,
+ 'what was forgotten by itself, without its text'),
+(430, 'slice_redraws', 'thread_id IN (SELECT id FROM threads WHERE app_name = $1 AND user_id = $2)', 'thread_id = $1',
+ NULL, NULL, true, NULL, NULL, 'slices to be drawn anew'),
+(500, 'messages', 'app_name = $1 AND user_id = $2', 'thread_id = $1', 'thread_id = $1 AND sequence_num = ANY ($2)',
+ NULL, true, NULL, NULL, 'what was said'),
+(510, 'runs', 'thread_id IN (SELECT id FROM threads WHERE app_name = $1 AND user_id = $2)', 'thread_id = $1',
+ 'thread_id = $1 AND run_id IN (SELECT e.invocation_id FROM events AS e WHERE e.thread_id = $1 AND e.sequence_num = ANY ($2) AND e.invocation_id <> '''')',
+ 'thinking_steps = ''[]'', tool_calls = ''[]'', error = NULL', true, NULL, NULL,
+ 'what an agent thought and called on the way'),
+(900, 'threads', 'app_name = $1 AND user_id = $2', 'id = $1', 'id = $1',
+ 'state = rebase_state(state, ''session'', $1, $2), version = version + 1, erasures = erasures + 1', false, NULL, NULL,
+ 'sessions; one whose event is erased moves to its next version'),
+(910, 'events', 'thread_id IN (SELECT id FROM threads WHERE app_name = $1 AND user_id = $2)', 'thread_id = $1',
+ 'thread_id = $1 AND sequence_num = ANY ($2) AND erased_at IS NULL',
+ 'author = ''erased'', event_type = ''erased'', invocation_id = '''', content = ''{"erased": true}'', actions = ''{}'', erased_at = clock_timestamp()',
+ true, NULL, NULL, 'an erased event leaves a tombstone'),
+(1000, 'instructions', NULL, NULL, NULL, NULL, false, 'instruction', 'app_name = $1', 'an app''s own: no user''s'),
+(1010, 'erasures', NULL, NULL, NULL, NULL, false, NULL, NULL, 'that something was forgotten, without what'),
+(1020, 'app_policies', NULL, NULL, NULL, NULL, false, NULL, NULL, 'set by people who run the app'),
+(1030, 'engine_settings', NULL, NULL, NULL, NULL, false, NULL, NULL, 'facts about the database'),
+(1040, 'data_catalogue', NULL, NULL, NULL, NULL, false, NULL, NULL, 'this table'),
+(1050, 'metrics_targets', NULL, NULL, NULL, NULL, false, NULL, NULL, 'addresses of processes'),
+(1060, 'call_limits', NULL, NULL, NULL, NULL, false, NULL, NULL, 'a provider''s reasons, by model'),
+(1070, 'call_breakers', NULL, NULL, NULL, NULL, false, NULL, NULL, 'kinds of errors, by pool and model');
