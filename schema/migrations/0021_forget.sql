@@ -16,6 +16,7 @@ CREATE TABLE data_catalogue (
     user_rows    text,                  -- $1 app, $2 user
     thread_rows  text,                  -- $1 thread
     event_rows   text,                  -- $1 thread, $2 sequence numbers
+    target_rows  text,                  -- $1 id of a memory or a fact that is forgotten by itself
     event_change text,                  -- what SET does to event_rows, with the same arguments; NULL: they go
     cascades     boolean NOT NULL DEFAULT false,  -- with its session: counted, not deleted by itself
     export_kind  text UNIQUE,           -- as the lines of an export name its rows; NULL: not exported
@@ -36,7 +37,7 @@ CREATE TABLE erasures (
     sequence_nums bigint[],
     target_id     uuid,                 -- of the memory or the fact
     counts        jsonb NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(counts) = 'object'),   -- rows by table
-    requested_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    requested_at  timestamptz NOT NULL DEFAULT engine_now(),
     finished_at   timestamptz           -- NULL: there is more to do
 );
 CREATE INDEX erasures_unfinished_idx ON erasures (id) WHERE finished_at IS NULL;
@@ -281,11 +282,11 @@ INSERT INTO data_catalogue (place, table_name, user_rows, thread_rows, event_row
  'thread_id = $1 AND rests_on(from_seq, upto_seq, source_seqs, value, $1, $2)', NULL, false,
  'fact_version', 'app_name = $1 AND user_id = $2', 'facts that do not hold any more, or never did'),
 (300, 'consolidation_jobs', 'thread_id IN (SELECT id FROM threads WHERE app_name = $1 AND user_id = $2)',
- 'thread_id = $1', 'thread_id = $1 AND (result <> ''{}'' OR error IS NOT NULL OR raw_reply IS NOT NULL)',
+ 'thread_id = $1', 'thread_id = $1 AND (result - ''message'' <> redact_result(result) - ''message'' OR error IS NOT NULL OR raw_reply IS NOT NULL)',
  'result = redact_result(result), error = NULL, raw_reply = NULL', true, NULL, NULL,
  'results, errors and raw replies quote what was said'),
 (310, 'consolidation_jobs_archive', 'app_name = $1 AND user_id = $2', 'thread_id = $1',
- 'thread_id = $1 AND (result <> ''{}'' OR error IS NOT NULL OR raw_reply IS NOT NULL)',
+ 'thread_id = $1 AND (result - ''message'' <> redact_result(result) - ''message'' OR error IS NOT NULL OR raw_reply IS NOT NULL)',
  'result = redact_result(result), error = NULL, raw_reply = NULL', false, NULL, NULL, 'as consolidation_jobs'),
 (400, 'memories', 'app_name = $1 AND user_id = $2', 'thread_id = $1',
  'thread_id = $1 AND EXISTS (SELECT FROM unnest($2) AS s WHERE s BETWEEN from_seq AND upto_seq OR s = ANY (source_seqs))',
@@ -318,3 +319,362 @@ INSERT INTO data_catalogue (place, table_name, user_rows, thread_rows, event_row
 (1050, 'metrics_targets', NULL, NULL, NULL, NULL, false, NULL, NULL, 'addresses of processes'),
 (1060, 'call_limits', NULL, NULL, NULL, NULL, false, NULL, NULL, 'a provider''s reasons, by model'),
 (1070, 'call_breakers', NULL, NULL, NULL, NULL, false, NULL, NULL, 'kinds of errors, by pool and model');
+
+UPDATE data_catalogue SET target_rows = CASE table_name WHEN 'fact_versions' THEN 'fact_id = $1' ELSE 'id = $1' END
+WHERE table_name IN ('facts', 'fact_versions', 'memories', 'memories_archive');
+
+-- The condition on a table's rows that a scope of `erasures` reaches: $1 app, $2 user, $3 thread, $4 sequence numbers,
+-- $5 target, $6 when it was asked for. A user's sessions that began after that are a new life, and stay.
+CREATE FUNCTION erasure_condition(c data_catalogue, p_scope text) RETURNS text
+LANGUAGE sql STABLE SET search_path FROM CURRENT
+AS $$
+    SELECT CASE p_scope
+        WHEN 'user' THEN c.user_rows || CASE
+            WHEN c.table_name = 'threads' THEN ' AND created_at <= $6'
+            WHEN c.thread_rows LIKE 'thread_id%' AND c.user_rows IS NOT NULL
+            THEN ' AND NOT EXISTS (SELECT FROM threads AS young WHERE young.id = thread_id AND young.created_at > $6)'
+            ELSE '' END
+        WHEN 'session' THEN replace(c.thread_rows, '$1', '$3')
+        WHEN 'events' THEN replace(replace(c.event_rows, '$2', '$4'), '$1', '$3')
+        ELSE replace(c.target_rows, '$1', '$5') || ' AND app_name = $1 AND user_id = $2' END
+$$;
+
+-- What a request reaches, or still finds: rows by table, and the first p_limit of each without their vectors.
+CREATE FUNCTION erasure_rows(e erasures, p_limit integer DEFAULT 0)
+RETURNS TABLE (table_name text, found bigint, sample jsonb[])
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
+AS $$
+#variable_conflict use_column
+DECLARE
+    c       data_catalogue;
+    v_where text;
+BEGIN
+    FOR c IN SELECT * FROM data_catalogue ORDER BY place LOOP
+        v_where := erasure_condition(c, e.scope);
+        CONTINUE WHEN v_where IS NULL;
+        table_name := c.table_name;
+        EXECUTE format('SELECT count(*) FROM %I WHERE %s', c.table_name, v_where) INTO found
+        USING e.app_name, e.user_id, e.thread_id, e.sequence_nums, e.target_id, e.requested_at;
+        CONTINUE WHEN found = 0;
+        EXECUTE format($f$SELECT array_agg(to_jsonb(x) - 'embedding' - 'search')
+                          FROM (SELECT * FROM %I WHERE %s LIMIT $7) AS x$f$, c.table_name, v_where) INTO sample
+        USING e.app_name, e.user_id, e.thread_id, e.sequence_nums, e.target_id, e.requested_at, p_limit;
+        RETURN NEXT;
+    END LOOP;
+END
+$$;
+
+-- Erases what a request of one session, of events, of a memory or of a fact reaches, by the catalogue and in its order.
+-- The caller holds the session's lock. Returns rows by table.
+CREATE FUNCTION erase_rows(e erasures) RETURNS jsonb
+LANGUAGE plpgsql SET search_path FROM CURRENT
+AS $$
+DECLARE
+    c        data_catalogue;
+    v_where  text;
+    v_rows   bigint;
+    v_counts jsonb := '{}';
+BEGIN
+    PERFORM set_config('hippocampus.erasing', coalesce(e.thread_id::text, ''), true);
+    FOR c IN SELECT * FROM data_catalogue ORDER BY place LOOP
+        v_where := erasure_condition(c, e.scope);
+        CONTINUE WHEN v_where IS NULL;
+        IF e.scope = 'session' AND c.cascades THEN
+            EXECUTE format('SELECT count(*) FROM %I WHERE %s', c.table_name, v_where) INTO v_rows
+            USING e.app_name, e.user_id, e.thread_id;
+        ELSIF e.scope = 'events' AND c.event_change IS NOT NULL THEN
+            EXECUTE format('UPDATE %I SET %s WHERE %s', c.table_name,
+                           replace(replace(c.event_change, '$2', '$4'), '$1', '$3'), v_where)
+            USING e.app_name, e.user_id, e.thread_id, e.sequence_nums;
+            GET DIAGNOSTICS v_rows = ROW_COUNT;
+        ELSE
+            EXECUTE format('DELETE FROM %I WHERE %s', c.table_name, v_where)
+            USING e.app_name, e.user_id, e.thread_id, e.sequence_nums, e.target_id;
+            GET DIAGNOSTICS v_rows = ROW_COUNT;
+        END IF;
+        IF v_rows > 0 THEN
+            v_counts := v_counts || jsonb_build_object(c.table_name, v_rows);
+        END IF;
+    END LOOP;
+    PERFORM set_config('hippocampus.erasing', '', true);
+    RETURN v_counts;
+END
+$$;
+
+-- As erase_rows, for what is drawn from a thread: the keys of which a statement goes are mended afterwards.
+CREATE FUNCTION erase_drawn(e erasures) RETURNS jsonb
+LANGUAGE plpgsql SET search_path FROM CURRENT
+AS $$
+DECLARE
+    k        record;
+    v_keys   jsonb[];
+    v_counts jsonb;
+BEGIN
+    -- In the order in which the jobs of the user's other threads lock them, and accesses lock theirs.
+    PERFORM FROM facts WHERE thread_id = e.thread_id ORDER BY fact_type, key FOR UPDATE;
+    PERFORM FROM memories WHERE thread_id = e.thread_id ORDER BY id FOR UPDATE;
+    SELECT array_agg(DISTINCT s.statement) INTO v_keys
+    FROM (SELECT f.fact_type, f.key, f.valid_from, f.from_seq, f.upto_seq, f.source_seqs, f.value FROM facts AS f
+          WHERE f.thread_id = e.thread_id
+          UNION ALL
+          SELECT v.fact_type, v.key, v.valid_from, v.from_seq, v.upto_seq, v.source_seqs, v.value FROM fact_versions AS v
+          WHERE v.thread_id = e.thread_id) AS g
+    CROSS JOIN LATERAL (SELECT jsonb_build_object('type', g.fact_type, 'key', g.key, 'from', g.valid_from)) AS s (statement)
+    WHERE e.scope = 'session' OR rests_on(g.from_seq, g.upto_seq, g.source_seqs, g.value, e.thread_id, e.sequence_nums);
+    v_counts := erase_rows(e);
+    FOR k IN SELECT s ->> 'type' AS fact_type, s ->> 'key' AS key, array_agg((s ->> 'from')::timestamptz) AS gone
+             FROM unnest(v_keys) AS s GROUP BY 1, 2 ORDER BY 1, 2 LOOP
+        PERFORM mend_fact(e.app_name, e.user_id, k.fact_type, k.key, k.gone);
+    END LOOP;
+    IF v_keys IS NOT NULL THEN
+        PERFORM enqueue_embedding_backfill();
+    END IF;
+    RETURN v_counts;
+END
+$$;
+
+-- Forgets a session with everything that was said and drawn in it. delete_session keeps what was drawn; this does not.
+-- Errors: HP001.
+CREATE FUNCTION erase_session(p_app_name text, p_user_id text, p_session_id text) RETURNS erasures
+LANGUAGE plpgsql SET search_path FROM CURRENT
+AS $$
+DECLARE
+    e erasures;
+BEGIN
+    SELECT id INTO e.thread_id FROM threads
+    WHERE app_name = p_app_name AND user_id = p_user_id AND session_id = p_session_id;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'there is no session % for app % and user %',
+            quote_nullable(p_session_id), quote_nullable(p_app_name), quote_nullable(p_user_id) USING ERRCODE = 'HP001';
+    END IF;
+    INSERT INTO erasures (scope, app_name, user_id, thread_id, finished_at)
+    VALUES ('session', p_app_name, p_user_id, e.thread_id, clock_timestamp()) RETURNING * INTO e;
+    UPDATE erasures SET counts = erase_thread(e) WHERE id = e.id RETURNING * INTO e;
+    RETURN e;
+END
+$$;
+
+-- One thread, whole. Whoever reads or writes it waits, and finds it gone.
+CREATE FUNCTION erase_thread(e erasures) RETURNS jsonb
+LANGUAGE plpgsql SET search_path FROM CURRENT
+AS $$
+BEGIN
+    PERFORM FROM threads WHERE id = e.thread_id FOR UPDATE;
+    UPDATE procrastinate_jobs SET status = 'cancelled'
+    WHERE status = 'todo' AND id IN (
+        SELECT procrastinate_job_id FROM consolidation_jobs WHERE thread_id = e.thread_id AND status = 'pending');
+    e.scope := 'session';
+    RETURN erase_drawn(e);
+END
+$$;
+
+-- Forgets events of a session: each leaves a tombstone with its number, id and time. State and snapshots become what
+-- they would be without them; what rests on them goes, and slices that lose something are drawn anew from what is left
+-- of them. Privileged: it changes history. Events that are erased already are passed over.
+-- Errors: HP001; HP007 none or over 1,000 were named; HP046 one of them does not exist, and nothing was changed.
+CREATE FUNCTION erase_events(p_app_name text, p_user_id text, p_session_id text, p_seqs bigint[], p_event_ids text[])
+RETURNS erasures
+LANGUAGE plpgsql SET search_path FROM CURRENT
+AS $$
+DECLARE
+    e       erasures;
+    v_wrong text;
+BEGIN
+    e.sequence_nums := event_numbers(p_app_name, p_user_id, p_session_id, p_seqs, p_event_ids);
+    SELECT id INTO STRICT e.thread_id FROM threads
+    WHERE app_name = p_app_name AND user_id = p_user_id AND session_id = p_session_id FOR NO KEY UPDATE;
+    INSERT INTO erasures (scope, app_name, user_id, thread_id, sequence_nums, finished_at)
+    VALUES ('events', p_app_name, p_user_id, e.thread_id, e.sequence_nums, clock_timestamp()) RETURNING * INTO e;
+
+    WITH lost AS (
+        SELECT CASE m.memory_type WHEN 'semantic' THEN 'deep' ELSE 'fast' END AS stage, m.from_seq, m.upto_seq
+        FROM memories AS m
+        WHERE m.thread_id = e.thread_id
+          AND EXISTS (SELECT FROM unnest(e.sequence_nums) AS s WHERE s BETWEEN m.from_seq AND m.upto_seq)
+        UNION
+        SELECT 'facts', f.from_seq, f.upto_seq
+        FROM (SELECT thread_id, from_seq, upto_seq, source_seqs, value FROM facts
+              UNION ALL SELECT thread_id, from_seq, upto_seq, source_seqs, value FROM fact_versions) AS f
+        WHERE f.thread_id = e.thread_id AND f.from_seq IS NOT NULL
+          AND rests_on(f.from_seq, f.upto_seq, f.source_seqs, f.value, e.thread_id, e.sequence_nums)
+    )
+    INSERT INTO slice_redraws AS r (thread_id, stage, from_seq, upto_seq)
+    SELECT e.thread_id, l.stage, l.from_seq, max(l.upto_seq) FROM lost AS l
+    WHERE EXISTS (SELECT FROM messages AS m
+                  WHERE m.thread_id = e.thread_id AND m.sequence_num BETWEEN l.from_seq AND l.upto_seq
+                    AND m.sequence_num <> ALL (e.sequence_nums) AND m.content ~ '\S')
+      AND NOT (l.stage = 'facts' AND EXISTS (
+          SELECT FROM lost AS d WHERE d.stage = 'deep' AND d.from_seq <= l.from_seq AND d.upto_seq >= l.upto_seq))
+    GROUP BY l.stage, l.from_seq
+    ON CONFLICT (thread_id, stage, from_seq) DO UPDATE SET upto_seq = greatest(r.upto_seq, EXCLUDED.upto_seq);
+
+    UPDATE erasures SET counts = erase_drawn(e) WHERE id = e.id RETURNING * INTO e;
+    PERFORM enqueue_redraws();
+    RETURN e;
+END
+$$;
+REVOKE EXECUTE ON FUNCTION erase_events(text, text, text, bigint[], text[]) FROM PUBLIC;
+
+-- The numbers of events that were named by number or id, each once, in order. Errors as erase_events.
+CREATE FUNCTION event_numbers(p_app_name text, p_user_id text, p_session_id text, p_seqs bigint[], p_event_ids text[])
+RETURNS bigint[]
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
+AS $$
+DECLARE
+    v_thread  uuid;
+    v_found   bigint[];
+    v_missing text;
+BEGIN
+    SELECT id INTO v_thread FROM threads
+    WHERE app_name = p_app_name AND user_id = p_user_id AND session_id = p_session_id;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'there is no session % for app % and user %',
+            quote_nullable(p_session_id), quote_nullable(p_app_name), quote_nullable(p_user_id) USING ERRCODE = 'HP001';
+    ELSIF coalesce(cardinality(p_seqs), 0) + coalesce(cardinality(p_event_ids), 0) NOT BETWEEN 1 AND 1000 THEN
+        RAISE EXCEPTION 'name 1 to 1000 events, by number or by id' USING ERRCODE = 'HP007';
+    END IF;
+    SELECT string_agg(w.name, ', ') INTO v_missing
+    FROM (SELECT '#' || s FROM unnest(p_seqs) AS s
+          WHERE NOT EXISTS (SELECT FROM events WHERE thread_id = v_thread AND sequence_num = s)
+          UNION ALL
+          SELECT quote_nullable(i) FROM unnest(p_event_ids) AS i
+          WHERE NOT EXISTS (SELECT FROM events WHERE thread_id = v_thread AND id = i)
+          LIMIT 10) AS w (name);
+    IF v_missing IS NOT NULL THEN
+        RAISE EXCEPTION 'session % has no event %', quote_literal(p_session_id), v_missing USING ERRCODE = 'HP046';
+    END IF;
+    SELECT array_agg(DISTINCT sequence_num ORDER BY sequence_num) INTO v_found FROM events
+    WHERE thread_id = v_thread AND (sequence_num = ANY (p_seqs) OR id = ANY (p_event_ids));
+    RETURN v_found;
+END
+$$;
+
+-- Forgets one memory, kept or archived, or one fact with all its versions, and leaves a tombstone so that nothing draws
+-- it again from what was said until now. The turns themselves stay: see erase_events. Errors: HP046.
+CREATE FUNCTION erase_memory(p_app_name text, p_user_id text, p_id uuid) RETURNS erasures
+LANGUAGE plpgsql SET search_path FROM CURRENT
+AS $$
+DECLARE
+    e      erasures;
+    v_jobs uuid[];
+BEGIN
+    e := find_target(p_app_name, p_user_id, p_id);
+    UPDATE threads SET erasures = erasures + 1 WHERE id = e.thread_id;
+    INSERT INTO erasures (scope, app_name, user_id, thread_id, target_id, finished_at)
+    VALUES (e.scope, p_app_name, p_user_id, e.thread_id, p_id, clock_timestamp()) RETURNING * INTO e;
+    PERFORM FROM facts WHERE id = p_id FOR UPDATE;
+    INSERT INTO memory_tombstones (id, app_name, user_id, memory_type, fact_hash, thread_id, from_seq, upto_seq,
+                                   source_seqs)
+    SELECT p_id, p_app_name, p_user_id, s.memory_type, s.hash, s.thread_id, s.from_seq, s.upto_seq, s.source_seqs
+    FROM (SELECT memory_type, NULL AS hash, thread_id, from_seq, upto_seq, source_seqs FROM memories WHERE id = p_id
+          UNION ALL
+          SELECT memory_type, NULL, thread_id, from_seq, upto_seq, source_seqs FROM memories_archive WHERE id = p_id
+          UNION ALL
+          SELECT NULL, fact_hash(fact_type, key), thread_id, from_seq, upto_seq, source_seqs FROM facts
+          WHERE id = p_id) AS s
+    ON CONFLICT (id) DO UPDATE SET forgotten_at = clock_timestamp();
+    SELECT array_agg(s.job_id) INTO v_jobs
+    FROM (SELECT job_id FROM memories WHERE id = p_id UNION SELECT job_id FROM memories_archive WHERE id = p_id
+          UNION SELECT job_id FROM facts WHERE id = p_id UNION SELECT job_id FROM fact_versions WHERE fact_id = p_id) AS s;
+    UPDATE consolidation_jobs SET result = redact_result(result), error = NULL, raw_reply = NULL WHERE id = ANY (v_jobs);
+    UPDATE consolidation_jobs_archive SET result = redact_result(result), error = NULL, raw_reply = NULL
+    WHERE id = ANY (v_jobs);
+    UPDATE erasures SET counts = erase_rows(e) WHERE id = e.id RETURNING * INTO e;
+    RETURN e;
+END
+$$;
+
+-- A request, not stored, for a memory or a fact of a user. Errors: HP046.
+CREATE FUNCTION find_target(p_app_name text, p_user_id text, p_id uuid) RETURNS erasures
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
+AS $$
+DECLARE
+    e erasures;
+BEGIN
+    SELECT s.scope, s.thread_id INTO e.scope, e.thread_id
+    FROM (SELECT 'memory' AS scope, id, app_name, user_id, thread_id FROM memories
+          UNION ALL SELECT 'memory', id, app_name, user_id, thread_id FROM memories_archive
+          UNION ALL SELECT 'fact', id, app_name, user_id, thread_id FROM facts) AS s
+    WHERE s.id = p_id AND s.app_name = p_app_name AND s.user_id = p_user_id;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'there is no memory and no fact % of app % and user %',
+            p_id, quote_nullable(p_app_name), quote_nullable(p_user_id) USING ERRCODE = 'HP046';
+    END IF;
+    e.app_name := p_app_name;
+    e.user_id := p_user_id;
+    e.target_id := p_id;
+    RETURN e;
+END
+$$;
+
+-- Asks for a user to be forgotten, and returns the request; the one that is being worked off where there is one.
+CREATE FUNCTION request_user_erasure(p_app_name text, p_user_id text) RETURNS erasures
+LANGUAGE plpgsql SET search_path FROM CURRENT
+AS $$
+DECLARE
+    e erasures;
+BEGIN
+    IF coalesce(p_app_name, '') = '' OR coalesce(p_user_id, '') = '' THEN
+        RAISE EXCEPTION 'name the app and the user to forget' USING ERRCODE = 'HP007';
+    END IF;
+    PERFORM pg_advisory_xact_lock(hashtextextended(concat_ws(' ', 'erasure of', current_schema(), p_app_name, p_user_id), 0));
+    SELECT * INTO e FROM erasures
+    WHERE app_name = p_app_name AND user_id = p_user_id AND scope = 'user' AND finished_at IS NULL;
+    IF NOT FOUND THEN
+        INSERT INTO erasures (scope, app_name, user_id) VALUES ('user', p_app_name, p_user_id) RETURNING * INTO e;
+    END IF;
+    RETURN e;
+END
+$$;
+
+-- One step of forgetting a user: a session, whole; or, when none is left, at most p_rows rows that hang on none. Returns
+-- the request; finished_at says whether that was all. Call it again, each time in a transaction of its own; anybody may,
+-- at any time, after any crash. Rows that somebody holds are left for the next step. Errors: HP046.
+CREATE FUNCTION advance_erasure(p_id uuid, p_rows integer DEFAULT 1000) RETURNS erasures
+LANGUAGE plpgsql SET search_path FROM CURRENT
+AS $$
+DECLARE
+    e        erasures;
+    step     erasures;
+    c        data_catalogue;
+    v_rows   bigint := 0;
+    v_counts jsonb := '{}';
+BEGIN
+    SELECT * INTO e FROM erasures WHERE id = p_id FOR NO KEY UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'there is no erasure %', p_id USING ERRCODE = 'HP046';
+    ELSIF e.finished_at IS NOT NULL THEN
+        RETURN e;
+    END IF;
+    step := e;
+    SELECT id INTO step.thread_id FROM threads
+    WHERE app_name = e.app_name AND user_id = e.user_id AND created_at <= e.requested_at ORDER BY id LIMIT 1;
+    IF FOUND THEN
+        v_counts := erase_thread(step);
+    ELSE
+        FOR c IN SELECT * FROM data_catalogue WHERE user_rows IS NOT NULL AND NOT cascades AND table_name <> 'threads'
+                 ORDER BY place LOOP
+            EXECUTE format('DELETE FROM %1$I WHERE ctid = ANY (ARRAY('
+                           'SELECT ctid FROM %1$I WHERE %2$s LIMIT $7 FOR UPDATE SKIP LOCKED))',
+                           c.table_name, erasure_condition(c, 'user'))
+            USING e.app_name, e.user_id, e.thread_id, e.sequence_nums, e.target_id, e.requested_at, p_rows;
+            GET DIAGNOSTICS v_rows = ROW_COUNT;
+            IF v_rows > 0 THEN
+                v_counts := jsonb_build_object(c.table_name, v_rows);
+                EXIT;
+            END IF;
+        END LOOP;
+        IF v_rows = 0 AND NOT EXISTS (SELECT FROM erasure_rows(e)) THEN
+            e.finished_at := clock_timestamp();
+        END IF;
+    END IF;
+    UPDATE erasures SET
+        finished_at = e.finished_at,
+        counts = (SELECT coalesce(jsonb_object_agg(s.key, s.rows), '{}')
+                  FROM (SELECT j.key, sum(j.value::bigint) AS rows
+                        FROM (SELECT * FROM jsonb_each_text(e.counts) UNION ALL SELECT * FROM jsonb_each_text(v_counts)) AS j
+                        GROUP BY j.key) AS s)
+    WHERE id = e.id RETURNING * INTO e;
+    RETURN e;
+END
+$$;
