@@ -108,7 +108,7 @@ async def set_policy(
         InvalidInputError: an unknown preset or field, or a value out of its range. Nothing was changed.
     """
     check_app_name(app_name)
-    changes = _preset(preset) | {name: check_field(name, value) for name, value in fields.items()}
+    changes = check_preset(preset) | {name: check_field(name, value) for name, value in fields.items()}
     if not changes:
         raise InvalidInputError(f"name at least one field of the policy to set: {', '.join(_FIELDS)}")
     try:
@@ -164,7 +164,8 @@ def check_number(name: str, value: Any, lowest: float, highest: float) -> float:
     return float(value)
 
 
-def _preset(name: str | None) -> dict[str, Any]:
+def check_preset(name: str | None) -> dict[str, Any]:
+    """Return the fields of a preset, none for None, or raise InvalidInputError for an unknown one."""
     if name is None:
         return {}
     if name not in PRESETS:
