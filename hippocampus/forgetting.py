@@ -175,7 +175,7 @@ class Forgetting:
             scope, thread = "session", await self._thread(*who, session_id)
         rows = await self._call("preview", scope, *who, thread, seqs, memory_id, limit)
         return [
-            TablePreview(table_name=row["table_name"], rows=row["found"], sample=tuple(row["sample"] or ()))
+            TablePreview(table_name=row["table_name"], rows=row["row_count"], sample=tuple(row["sample"] or ()))
             for row in rows
         ]
 
@@ -210,7 +210,7 @@ class Forgetting:
     async def _proved(self, row: asyncpg.Record) -> Erasure:
         found = await self._call("remaining", row["id"])
         fields = {**row, "sequence_nums": tuple(row["sequence_nums"] or ())}
-        return Erasure(**fields, remaining={each["table_name"]: each["found"] for each in found})
+        return Erasure(**fields, remaining={each["table_name"]: each["row_count"] for each in found})
 
     async def _thread(self, app_name: str, user_id: str, session_id: str | None) -> UUID:
         rows = await self._call("find_thread", app_name, user_id, session_id)

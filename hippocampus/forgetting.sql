@@ -30,7 +30,7 @@ SELECT e.id FROM erasures AS e WHERE e.finished_at IS NULL ORDER BY e.id LIMIT $
 
 -- name: remaining
 -- request: what it still finds, by table
-SELECT r.table_name, r.found FROM erasures AS e CROSS JOIN LATERAL erasure_rows(e) AS r WHERE e.id = $1
+SELECT r.table_name, r.row_count FROM erasures AS e CROSS JOIN LATERAL erasure_rows(e) AS r WHERE e.id = $1
 
 -- name: preview
 -- scope, app, user, thread, sequence numbers, memory or fact, rows of each table at most

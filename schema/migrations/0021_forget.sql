@@ -155,6 +155,7 @@ BEGIN
         GROUP BY d.key
     LOOP
         v_name := CASE WHEN p_scope IN ('user', 'app') THEN substr(k.full_key, length(p_scope) + 2) ELSE k.full_key END;
+        CONTINUE WHEN NOT p_state ? v_name;
         SELECT e.thread_id, e.sequence_num, e.created_at, event_delta(e.actions) -> k.full_key AS value INTO v_last
         FROM events AS e
         WHERE (e.thread_id = p_thread_id
@@ -264,7 +265,7 @@ $$;
 INSERT INTO data_catalogue (place, table_name, user_rows, thread_rows, event_rows, event_change, cascades,
                             export_kind, export_rows, note) VALUES
 (100, 'snapshots', 'thread_id IN (SELECT id FROM threads WHERE app_name = $1 AND user_id = $2)', 'thread_id = $1',
- 'thread_id = $1 AND sequence_num >= (SELECT min(s) FROM unnest($2) AS s)',
+ 'thread_id = $1 AND sequence_num >= (SELECT min(s) FROM unnest($2) AS s) AND (events_summary <> ''{}'' OR state <> rebase_state(state, ''snapshot'', $1, $2, sequence_num))',
  'state = rebase_state(state, ''snapshot'', $1, $2, sequence_num), events_summary = ''{}''', true, NULL, NULL,
  'states of a session; after an event is erased, as if it had never been'),
 (110, 'app_states', NULL, NULL,
@@ -289,10 +290,10 @@ INSERT INTO data_catalogue (place, table_name, user_rows, thread_rows, event_row
  'thread_id = $1 AND (result - ''message'' <> redact_result(result) - ''message'' OR error IS NOT NULL OR raw_reply IS NOT NULL)',
  'result = redact_result(result), error = NULL, raw_reply = NULL', false, NULL, NULL, 'as consolidation_jobs'),
 (400, 'memories', 'app_name = $1 AND user_id = $2', 'thread_id = $1',
- 'thread_id = $1 AND EXISTS (SELECT FROM unnest($2) AS s WHERE s BETWEEN from_seq AND upto_seq OR s = ANY (source_seqs))',
+ 'thread_id = $1 AND created_at <= $6 AND EXISTS (SELECT FROM unnest($2) AS s WHERE s BETWEEN from_seq AND upto_seq OR s = ANY (source_seqs))',
  NULL, false, 'memory', 'app_name = $1 AND user_id = $2', 'summaries, slices, insights'),
 (410, 'memories_archive', 'app_name = $1 AND user_id = $2', 'thread_id = $1',
- 'thread_id = $1 AND EXISTS (SELECT FROM unnest($2) AS s WHERE s BETWEEN from_seq AND upto_seq OR s = ANY (source_seqs))',
+ 'thread_id = $1 AND created_at <= $6 AND EXISTS (SELECT FROM unnest($2) AS s WHERE s BETWEEN from_seq AND upto_seq OR s = ANY (source_seqs))',
  NULL, false, 'archived_memory', 'app_name = $1 AND user_id = $2', 'memories that became too weak'),
 (420, 'memory_tombstones', 'app_name = $1 AND user_id = $2', 'thread_id = $1', NULL, NULL, false, NULL, NULL,
  'what was forgotten by itself, without its text'),
@@ -304,7 +305,8 @@ INSERT INTO data_catalogue (place, table_name, user_rows, thread_rows, event_row
  'thread_id = $1 AND run_id IN (SELECT e.invocation_id FROM events AS e WHERE e.thread_id = $1 AND e.sequence_num = ANY ($2) AND e.invocation_id <> '''')',
  'thinking_steps = ''[]'', tool_calls = ''[]'', error = NULL', true, NULL, NULL,
  'what an agent thought and called on the way'),
-(900, 'threads', 'app_name = $1 AND user_id = $2', 'id = $1', 'id = $1',
+(900, 'threads', 'app_name = $1 AND user_id = $2', 'id = $1',
+ 'id = $1 AND EXISTS (SELECT FROM events AS e WHERE e.thread_id = $1 AND e.sequence_num = ANY ($2) AND e.erased_at IS NULL)',
  'state = rebase_state(state, ''session'', $1, $2), version = version + 1, erasures = erasures + 1', false, NULL, NULL,
  'sessions; one whose event is erased moves to its next version'),
 (910, 'events', 'thread_id IN (SELECT id FROM threads WHERE app_name = $1 AND user_id = $2)', 'thread_id = $1',
@@ -324,7 +326,8 @@ UPDATE data_catalogue SET target_rows = CASE table_name WHEN 'fact_versions' THE
 WHERE table_name IN ('facts', 'fact_versions', 'memories', 'memories_archive');
 
 -- The condition on a table's rows that a scope of `erasures` reaches: $1 app, $2 user, $3 thread, $4 sequence numbers,
--- $5 target, $6 when it was asked for. A user's sessions that began after that are a new life, and stay.
+-- $5 target, $6 the moment up to which it reaches. A user's sessions that began after it are a new life, and stay; so
+-- does what is drawn anew from a slice after an event of it was erased.
 CREATE FUNCTION erasure_condition(c data_catalogue, p_scope text) RETURNS text
 LANGUAGE sql STABLE SET search_path FROM CURRENT
 AS $$
@@ -339,10 +342,15 @@ AS $$
         ELSE replace(c.target_rows, '$1', '$5') || ' AND app_name = $1 AND user_id = $2' END
 $$;
 
+-- A user: when it was asked for. All else: when it was done, under the session's lock.
+CREATE FUNCTION erasure_moment(e erasures) RETURNS timestamptz
+LANGUAGE sql VOLATILE SET search_path FROM CURRENT
+AS $$ SELECT CASE e.scope WHEN 'user' THEN e.requested_at ELSE coalesce(e.finished_at, clock_timestamp()) END $$;
+
 -- What a request reaches, or still finds: rows by table, and the first p_limit of each without their vectors.
 CREATE FUNCTION erasure_rows(e erasures, p_limit integer DEFAULT 0)
-RETURNS TABLE (table_name text, found bigint, sample jsonb[])
-LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
+RETURNS TABLE (table_name text, row_count bigint, sample jsonb[])
+LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -353,12 +361,12 @@ BEGIN
         v_where := erasure_condition(c, e.scope);
         CONTINUE WHEN v_where IS NULL;
         table_name := c.table_name;
-        EXECUTE format('SELECT count(*) FROM %I WHERE %s', c.table_name, v_where) INTO found
-        USING e.app_name, e.user_id, e.thread_id, e.sequence_nums, e.target_id, e.requested_at;
-        CONTINUE WHEN found = 0;
+        EXECUTE format('SELECT count(*) FROM %I WHERE %s', c.table_name, v_where) INTO row_count
+        USING e.app_name, e.user_id, e.thread_id, e.sequence_nums, e.target_id, erasure_moment(e);
+        CONTINUE WHEN row_count = 0;
         EXECUTE format($f$SELECT array_agg(to_jsonb(x) - 'embedding' - 'search')
                           FROM (SELECT * FROM %I WHERE %s LIMIT $7) AS x$f$, c.table_name, v_where) INTO sample
-        USING e.app_name, e.user_id, e.thread_id, e.sequence_nums, e.target_id, e.requested_at, p_limit;
+        USING e.app_name, e.user_id, e.thread_id, e.sequence_nums, e.target_id, erasure_moment(e), p_limit;
         RETURN NEXT;
     END LOOP;
 END
@@ -376,7 +384,8 @@ DECLARE
     v_counts jsonb := '{}';
 BEGIN
     PERFORM set_config('hippocampus.erasing', coalesce(e.thread_id::text, ''), true);
-    FOR c IN SELECT * FROM data_catalogue ORDER BY place LOOP
+    -- What goes with its session is counted while it is there.
+    FOR c IN SELECT * FROM data_catalogue ORDER BY e.scope = 'session' AND NOT cascades, place LOOP
         v_where := erasure_condition(c, e.scope);
         CONTINUE WHEN v_where IS NULL;
         IF e.scope = 'session' AND c.cascades THEN
@@ -389,7 +398,7 @@ BEGIN
             GET DIAGNOSTICS v_rows = ROW_COUNT;
         ELSE
             EXECUTE format('DELETE FROM %I WHERE %s', c.table_name, v_where)
-            USING e.app_name, e.user_id, e.thread_id, e.sequence_nums, e.target_id;
+            USING e.app_name, e.user_id, e.thread_id, e.sequence_nums, e.target_id, erasure_moment(e);
             GET DIAGNOSTICS v_rows = ROW_COUNT;
         END IF;
         IF v_rows > 0 THEN
@@ -515,7 +524,7 @@ END
 $$;
 REVOKE EXECUTE ON FUNCTION erase_events(text, text, text, bigint[], text[]) FROM PUBLIC;
 
--- The numbers of events that were named by number or id, each once, in order. Errors as erase_events.
+-- The numbers of events that were named by number or id and stand, each once, in order. Errors as erase_events.
 CREATE FUNCTION event_numbers(p_app_name text, p_user_id text, p_session_id text, p_seqs bigint[], p_event_ids text[])
 RETURNS bigint[]
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
@@ -543,8 +552,8 @@ BEGIN
     IF v_missing IS NOT NULL THEN
         RAISE EXCEPTION 'session % has no event %', quote_literal(p_session_id), v_missing USING ERRCODE = 'HP046';
     END IF;
-    SELECT array_agg(DISTINCT sequence_num ORDER BY sequence_num) INTO v_found FROM events
-    WHERE thread_id = v_thread AND (sequence_num = ANY (p_seqs) OR id = ANY (p_event_ids));
+    SELECT coalesce(array_agg(sequence_num ORDER BY sequence_num), '{}') INTO v_found FROM events
+    WHERE thread_id = v_thread AND erased_at IS NULL AND (sequence_num = ANY (p_seqs) OR id = ANY (p_event_ids));
     RETURN v_found;
 END
 $$;
@@ -657,7 +666,7 @@ BEGIN
             EXECUTE format('DELETE FROM %1$I WHERE ctid = ANY (ARRAY('
                            'SELECT ctid FROM %1$I WHERE %2$s LIMIT $7 FOR UPDATE SKIP LOCKED))',
                            c.table_name, erasure_condition(c, 'user'))
-            USING e.app_name, e.user_id, e.thread_id, e.sequence_nums, e.target_id, e.requested_at, p_rows;
+            USING e.app_name, e.user_id, e.thread_id, e.sequence_nums, e.target_id, erasure_moment(e), p_rows;
             GET DIAGNOSTICS v_rows = ROW_COUNT;
             IF v_rows > 0 THEN
                 v_counts := jsonb_build_object(c.table_name, v_rows);
