@@ -28,7 +28,9 @@ async def scan(conn: asyncpg.Connection | asyncpg.Pool, secret: str = SECRET) ->
     """How many rows of each table hold the secret in any column; tables without one are left out."""
     found = {}
     for row in await conn.fetch(TABLES):
-        count = await conn.fetchval(f"SELECT count(*) FROM {row['name']} AS t WHERE strpos(lower(t::text), $1) > 0", secret)
+        count = await conn.fetchval(
+            f"SELECT count(*) FROM {row['name']} AS t WHERE strpos(lower(t::text), $1) > 0", secret
+        )
         if count:
             found[row["name"]] = count
     return found

@@ -58,11 +58,14 @@ async def fill(pool: asyncpg.Pool, user: str = "ana", session: str = "s1") -> UU
         thread, user, APP, SECRET,
     )  # fmt: skip
     await pool.execute("SELECT archive_weak_memories($1, 1000, p_threshold => 1, p_min_age_days => 0)", APP)
-    await pool.execute("SELECT restore_memories($1, $2, ARRAY[(SELECT min(id::text)::uuid FROM memories_archive)])", APP, user)
+    await pool.execute(
+        "SELECT restore_memories($1, $2, ARRAY[(SELECT min(id::text)::uuid FROM memories_archive)])", APP, user
+    )
     await pool.execute(
         """INSERT INTO fact_versions (fact_id, thread_id, user_id, app_name, fact_type, key, value, confidence, valid_from,
                recorded_at, outcome, source_seqs, from_seq, upto_seq)
-           VALUES (new_id(), $1, $2, $3, 'profile', 'nickname', to_jsonb($4::text), 0.4, now(), now(), 'less_sure', '{1}', 1, 4)""",
+           VALUES (new_id(), $1, $2, $3, 'profile', 'nickname', to_jsonb($4::text), 0.4, now(), now(),
+                   'less_sure', '{1}', 1, 4)""",
         thread, user, APP, SECRET,
     )  # fmt: skip
     return thread
@@ -122,7 +125,9 @@ async def test_a_user_is_forgotten_everywhere_and_another_is_not(pool: asyncpg.P
     assert await scan(pool) == {}
     assert await hits(pool) == 0
     assert await forgetting.get(APP, "ana", report.id) == report
-    assert {table: await pool.fetchval(f"SELECT count(*) FROM {table} WHERE user_id = 'ben'") for table in OWNED} == before
+    assert {
+        table: await pool.fetchval(f"SELECT count(*) FROM {table} WHERE user_id = 'ben'") for table in OWNED
+    } == before
     with pytest.raises(MemoryNotFoundError):
         await forgetting.get(APP, "ben", report.id)
 
@@ -187,7 +192,9 @@ async def test_an_event_leaves_a_tombstone_and_its_slice_is_drawn_anew(
     assert report.sequence_nums == (1, 3, 4)
     assert await scan(pool) == {}
     assert await hits(pool) == 0
-    after = await pool.fetch("SELECT id, sequence_num, occurred_at, event_type, content::text, erased_at FROM events ORDER BY 2")
+    after = await pool.fetch(
+        "SELECT id, sequence_num, occurred_at, event_type, content::text, erased_at FROM events ORDER BY 2"
+    )
     assert [(row[0], row[1], row[2]) for row in after] == [tuple(row) for row in events]
     assert [row["event_type"] for row in after] == ["erased", "user_message", "erased", "erased"]
     assert {row["content"] for row in after if row["erased_at"]} == {'{"erased": true}'}
@@ -210,7 +217,9 @@ async def test_state_and_snapshots_are_as_if_an_erased_event_had_never_been(
 ) -> None:
     """A key falls back to the newest other event that set it, in its own scope; one that only it set goes."""
     await say(pool, "ana", "s", "a", colour="red", user__lang="nl", depth=1)
-    await say(pool, "ana", "s", "b", colour="blue", user__lang="fr", only="here", user__only=1, app__x=SECRET, kept=1e22)
+    await say(
+        pool, "ana", "s", "b", colour="blue", user__lang="fr", only="here", user__only=1, app__x=SECRET, kept=1e22
+    )
     await say(pool, "ana", "s", "c", depth=3)
     await say(pool, "ana", "other", "d", user__late="stays")
     thread = await thread_of(pool, "ana", "s")
@@ -241,9 +250,11 @@ async def test_an_erased_event_does_not_come_back_by_its_id(pool: asyncpg.Pool, 
     )
     assert again.new_events == ()
     assert await scan(pool) == {}
+    [kept] = await say(pool, "ana", "s", "kept")
     with pytest.raises(EventConflictError):
-        [kept] = await say(pool, "ana", "s", "kept")
-        await OpenSessionService(pool).append(APP, "ana", "s", [Event(id=kept.id, author="user", content={"text": "x"})])
+        await OpenSessionService(pool).append(
+            APP, "ana", "s", [Event(id=kept.id, author="user", content={"text": "x"})]
+        )
 
 
 async def test_history_changes_only_by_the_privileged_function(pool: asyncpg.Pool) -> None:
@@ -259,7 +270,7 @@ async def test_history_changes_only_by_the_privileged_function(pool: asyncpg.Poo
 
 
 async def test_a_job_that_read_what_was_erased_stores_nothing(pool: asyncpg.Pool, forgetting: Forgetting) -> None:
-    """The model's call is under way when the event is erased: what it says is dropped, the next try has what is left."""
+    """The model's call is under way when the event is erased: what it says is dropped, the next try has the rest."""
     await say(pool, "ana", "s", *SAID)
     thread = await thread_of(pool, "ana", "s")
 
@@ -320,7 +331,9 @@ async def test_a_memory_or_a_fact_is_forgotten_by_itself(pool: asyncpg.Pool, for
     assert not await pool.fetchval("SELECT count(*) FROM consolidation_jobs WHERE result::text LIKE '%Bruges%'")
 
     for stage in ("fast", "deep"):
-        await pool.execute("INSERT INTO slice_redraws (thread_id, stage, from_seq, upto_seq) VALUES ($1, $2, 1, 4)", thread, stage)
+        await pool.execute(
+            "INSERT INTO slice_redraws (thread_id, stage, from_seq, upto_seq) VALUES ($1, $2, 1, 4)", thread, stage
+        )
     await pool.execute("DELETE FROM memories")
     await redraw_slices(pool, LocalGenerator(), LocalEmbedder())
     assert await pool.fetchval("SELECT array_agg(memory_type::text ORDER BY 1) FROM memories") == ["episodic"]
