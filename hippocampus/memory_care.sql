@@ -60,17 +60,18 @@ WHERE d.app_name = $1 AND d.user_id = $2 AND d.id = $3
 ORDER BY d.source, d.recorded_at DESC, d.row_id
 
 -- name: source_events
--- threads, first and last numbers, cited numbers (jsonb arrays), pairwise; events of each row at most
+-- threads, first and last numbers, cited numbers (JSON arrays as text), pairwise; events of each row at most
 -- The events that each row cites; where it cites none, those of its slice.
 SELECT w.place - 1 AS place, e.*
-FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::jsonb[]) WITH ORDINALITY
-     AS w (thread_id, from_seq, upto_seq, cited, place)
+FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::text[]) WITH ORDINALITY
+     AS w (thread_id, from_seq, upto_seq, cites, place)
+CROSS JOIN LATERAL (SELECT w.cites::jsonb) AS c (cited)
 CROSS JOIN LATERAL (
     SELECT e.id, e.sequence_num, e.event_type, e.author, m.content AS text, e.occurred_at, e.erased_at
     FROM events AS e LEFT JOIN messages AS m ON m.thread_id = e.thread_id AND m.sequence_num = e.sequence_num
     WHERE e.thread_id = w.thread_id
-      AND CASE WHEN jsonb_array_length(w.cited) > 0
-               THEN e.sequence_num IN (SELECT value::bigint FROM jsonb_array_elements_text(w.cited))
+      AND CASE WHEN jsonb_array_length(c.cited) > 0
+               THEN e.sequence_num IN (SELECT value::bigint FROM jsonb_array_elements_text(c.cited))
                ELSE e.sequence_num BETWEEN w.from_seq AND w.upto_seq END
     ORDER BY e.sequence_num LIMIT $5) AS e
 ORDER BY w.place, e.sequence_num

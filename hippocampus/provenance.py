@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -104,7 +105,7 @@ async def provenance(pool: Pool, app_name: str, user_id: str, drawn_id: UUID) ->
         [each.thread_id for each in found],
         [each.from_seq for each in found],
         [each.upto_seq for each in found],
-        [list(each.source_seqs) for each in found],
+        [json.dumps(each.source_seqs) for each in found],
         EVENTS_MAX,
     ):
         events[row["place"]].append(_event(row))

@@ -42,13 +42,14 @@ async def fill(pool: asyncpg.Pool, user: str = "ana", session: str = "s1") -> UU
     )  # fmt: skip
     await pool.execute(
         """INSERT INTO snapshots (thread_id, version, sequence_num, state, events_summary)
-           VALUES ($1, 1, 4, jsonb_build_object('secret', $2::text, 'plain', 1), jsonb_build_object('said', $2::text))""",
+           VALUES ($1, 1, 4, jsonb_build_object('secret', $2::text, 'plain', 1),
+                   jsonb_build_object('said', $2::text))""",
         thread, SECRET,
     )  # fmt: skip
     await pool.execute("UPDATE consolidation_jobs SET raw_reply = $1, error = $1 WHERE thread_id = $2", SECRET, thread)
     await pool.execute(
-        """INSERT INTO consolidation_jobs_archive (id, thread_id, job_type, status, attempts, upto_seq, result, raw_reply,
-               created_at, app_name, user_id)
+        """INSERT INTO consolidation_jobs_archive (id, thread_id, job_type, status, attempts, upto_seq, result,
+               raw_reply, created_at, app_name, user_id)
            VALUES (new_id(), $1, 'fast_replay', 'failed', 1, 4, '{}', $2, now(), $3, $4)""",
         thread, SECRET, APP, user,
     )  # fmt: skip
@@ -62,8 +63,8 @@ async def fill(pool: asyncpg.Pool, user: str = "ana", session: str = "s1") -> UU
         "SELECT restore_memories($1, $2, ARRAY[(SELECT min(id::text)::uuid FROM memories_archive)])", APP, user
     )
     await pool.execute(
-        """INSERT INTO fact_versions (fact_id, thread_id, user_id, app_name, fact_type, key, value, confidence, valid_from,
-               recorded_at, outcome, source_seqs, from_seq, upto_seq)
+        """INSERT INTO fact_versions (fact_id, thread_id, user_id, app_name, fact_type, key, value, confidence,
+               valid_from, recorded_at, outcome, source_seqs, from_seq, upto_seq)
            VALUES (new_id(), $1, $2, $3, 'profile', 'nickname', to_jsonb($4::text), 0.4, now(), now(),
                    'less_sure', '{1}', 1, 4)""",
         thread, user, APP, SECRET,

@@ -11,13 +11,15 @@ from pydantic import BaseModel, ConfigDict, Field
 from hippocampus.forgetting import EVENTS_MAX, SAMPLE_ROWS_MAX
 from pulse.http.schemas import Body, Id, JsonObject
 
+Number = Annotated[int, Field(ge=1, le=2**63 - 1)]
+
 
 class ForgetInput(Body):
     """What to forget: name one of the fields, or none for the user."""
 
     session_id: Annotated[Id | None, Field(description="A session; with numbers or ids, those events of it.")] = None
-    sequence_nums: Annotated[list[Annotated[int, Field(ge=1, le=2**63 - 1)]], Field(max_length=EVENTS_MAX)] = []
-    event_ids: Annotated[list[Id], Field(max_length=EVENTS_MAX)] = []
+    sequence_nums: Annotated[tuple[Number, ...], Field(strict=False, max_length=EVENTS_MAX)] = ()
+    event_ids: Annotated[tuple[Id, ...], Field(strict=False, max_length=EVENTS_MAX)] = ()
     memory_id: Annotated[uuid.UUID | None, Field(strict=False, description="A memory or a fact.")] = None
     whole_user: Annotated[bool, Field(description="Say so, to forget everything of the user.")] = False
     dry_run: Annotated[bool, Field(description="Say what would go, and change nothing.")] = False
