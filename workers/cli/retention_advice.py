@@ -117,13 +117,18 @@ def compare(
 
 @click.command("purge", epilog="Example:  hippocampus retention purge --app shop")
 @click.option("--app", help="Only of this app.")
-def purge(app: str | None) -> None:
+@json_option
+def purge(app: str | None, as_json: bool) -> None:
     """Delete for good what is archived for longer than its app's policy says."""
 
     async def work(_config: Settings, pool: Pool) -> int:
         return await MemoryArchive(pool).purge(app)
 
-    click.echo(f"Purged {databases.run(work)} archived memories.")
+    count = databases.run(work)
+    if as_json:
+        output.write_json({"purged": count})
+    else:
+        click.echo(f"Purged {count} archived memories.")
 
 
 def _end(found: RetentionExplanation) -> str:
