@@ -89,8 +89,7 @@ def test_forgetting_shows_asks_and_proves(cli: Run, monkeypatch: pytest.MonkeyPa
 
     code, out, _ = cli("forget", "memory", memories[0]["id"], "--yes")
     assert (code, "Done; nothing is left" in out) == (0, True)
-    sessions = json.loads(cli("sessions", "--json")[1])
-    name = (sessions["sessions"] if isinstance(sessions, dict) else sessions)[0]["id"]
+    name = json.loads(cli("sessions", "list", "--json")[1])[0]["session"]
     assert cli("forget", "events", name)[0] == 2
     done = json.loads(cli("forget", "events", name, "1", "--yes", "--json")[1])
     assert (done["scope"], done["remaining"]) == ("events", {})
