@@ -20,6 +20,7 @@ from pulse.session_service import OpenSessionService
 from tests import forgetting_scene as scene
 from tests.forgetting_scene import APP, SECRET, consolidate, say, scan, thread_of
 from tests.lock_gates import until_one_waits_for_a_lock
+from tests.worker_harness import Workers, until
 
 SAID = (
     f"My name is {SECRET} and I live in Bruges.",
@@ -432,4 +433,20 @@ async def test_an_append_that_waits_for_an_erasure_finds_the_session_gone(
     assert (await erasing).is_complete
     with pytest.raises(SessionNotFoundError):
         await appending
+    assert await scan(pool) == {}
+
+
+async def test_a_worker_draws_the_slices_anew(pool: asyncpg.Pool, forgetting: Forgetting, workers: Workers) -> None:
+    """What an erasure enqueues has a consumer: a real worker of the pool that knows the models."""
+    await say(pool, "ana", "s", *SAID)
+    await consolidate(pool, await thread_of(pool, "ana", "s"))
+    await forgetting.forget_events(APP, "ana", "s", sequence_nums=[1, 3])
+    assert await pool.fetchval("SELECT count(*) FROM memories") == 0
+    await workers.start("deep_reflection", module="workers.worker")
+
+    async def drawn() -> bool:
+        return not await pool.fetchval("SELECT count(*) FROM slice_redraws")
+
+    await until(drawn)
+    assert await pool.fetchval("SELECT count(*) FROM memories WHERE content LIKE '%plum jam%'") == 2
     assert await scan(pool) == {}

@@ -131,7 +131,7 @@ RETURN CASE WHEN json_typeof(p_value) = 'number' AND p_value::text ~ '(e\+|^-0\.
             ELSE p_value::jsonb END;
 
 -- A state as it would be without some events of a thread. Each key that they set gets what the latest other event set
--- it to; none did: the key goes, since what a session began with is not kept.
+-- it to; none did: what the session was created with, where that is kept; else the key goes.
 -- p_scope: 'session' (keys without a prefix), 'user', 'app' (keys stored without theirs), or 'snapshot' (every key as
 -- it is written). p_upto_seq: of a snapshot. A user's keys are looked for in all of the user's threads.
 CREATE FUNCTION rebase_state(
@@ -169,6 +169,12 @@ BEGIN
         ORDER BY e.created_at DESC, e.sequence_num DESC LIMIT 1;
         IF NOT FOUND THEN
             p_state := p_state - v_name;
+            -- What a session was created with, in a schema that keeps it.
+            IF p_scope IN ('session', 'snapshot') AND to_regclass('initial_states') IS NOT NULL THEN
+                p_state := p_state || coalesce((
+                    SELECT jsonb_build_object(v_name, i.session_state -> v_name) FROM initial_states AS i
+                    WHERE i.thread_id = p_thread_id AND i.session_state ? v_name), '{}');
+            END IF;
         ELSIF (v_last.created_at, v_last.sequence_num) < (k.at, k.seq) THEN
             p_state := jsonb_set(p_state, ARRAY[v_name], state_value(v_last.value));
         END IF;
@@ -489,9 +495,10 @@ DECLARE
     e       erasures;
     v_wrong text;
 BEGIN
-    e.sequence_nums := event_numbers(p_app_name, p_user_id, p_session_id, p_seqs, p_event_ids);
-    SELECT id INTO STRICT e.thread_id FROM threads
+    -- First of all: what is named must still be what is erased.
+    SELECT id INTO e.thread_id FROM threads
     WHERE app_name = p_app_name AND user_id = p_user_id AND session_id = p_session_id FOR NO KEY UPDATE;
+    e.sequence_nums := event_numbers(p_app_name, p_user_id, p_session_id, p_seqs, p_event_ids);
     INSERT INTO erasures (scope, app_name, user_id, thread_id, sequence_nums, finished_at)
     VALUES ('events', p_app_name, p_user_id, e.thread_id, e.sequence_nums, clock_timestamp()) RETURNING * INTO e;
 
