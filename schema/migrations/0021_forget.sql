@@ -529,7 +529,6 @@ BEGIN
     RETURN e;
 END
 $$;
-REVOKE EXECUTE ON FUNCTION erase_events(text, text, text, bigint[], text[]) FROM PUBLIC;
 
 -- The numbers of events that were named by number or id and stand, each once, in order. Errors as erase_events.
 CREATE FUNCTION event_numbers(p_app_name text, p_user_id text, p_session_id text, p_seqs bigint[], p_event_ids text[])
@@ -744,3 +743,8 @@ BEGIN
     RETURN true;
 END
 $$;
+
+-- Whoever may erase is said by a GRANT; the owner may.
+REVOKE EXECUTE ON FUNCTION erase_events(text, text, text, bigint[], text[]), erase_session(text, text, text),
+    erase_memory(text, text, uuid), request_user_erasure(text, text), advance_erasure(uuid, integer),
+    erase_rows(erasures), erase_drawn(erasures), erase_thread(erasures) FROM PUBLIC;
