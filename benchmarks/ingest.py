@@ -58,7 +58,12 @@ async def main() -> None:
                 await pool.copy_records_to_table("bare", records=rows)
                 copied = TURNS / (time.perf_counter() - began)
                 rate = TURNS / seconds
-                row(f"sessions of {turns_per_session} turns", f"{rate:,.0f} turns/s", f"{rate / copied:.3f} of COPY", "3,000")
+                row(
+                    f"sessions of {turns_per_session} turns",
+                    f"{rate:,.0f} turns/s",
+                    f"{rate / copied:.3f} of COPY",
+                    "3,000",
+                )
                 row("  memory", f"{megabytes:.0f} MB", f"file {path.stat().st_size / 2**20:.0f} MB")
 
 

@@ -113,7 +113,7 @@ def test_every_command_has_help_with_an_example(words: tuple[str, ...]) -> None:
     assert shown.exit_code == 0
     assert "Example" in shown.output
     assert f"hippocampus {' '.join(words)}" in " ".join(shown.output.split())
-    roles_and_bars = ("demo", "up", "writer", "worker")
+    roles_and_bars = ("demo", "up", "writer", "worker", "export")
     if words[0] not in roles_and_bars and words not in (("retention",), ("sessions",)):
         assert "--json" in shown.output
 

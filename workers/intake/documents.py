@@ -25,10 +25,11 @@ class TooLargeError(BadRecordError):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One JSON value of a file, and the line that it starts on."""
+    """One JSON value of a file, the line that it starts on, and the line itself where it is one."""
 
     line: int
     value: Any
+    text: str = ""
 
 
 def read_lines(source: Source) -> Iterator[Record | Rejected]:
@@ -46,7 +47,8 @@ def _read_line(number: int, line: bytes | BadRecordError) -> Record | Rejected:
     if isinstance(line, BadRecordError):
         return Rejected(line=number, error=str(line))
     try:
-        return Record(number, json.loads(text_of(line)))
+        text = text_of(line)
+        return Record(number, json.loads(text), text)
     except BadRecordError as error:
         return Rejected(line=number, error=str(error), record=line[:SHOWN_CHARACTERS_MAX].decode("latin-1"))
     except (ValueError, RecursionError) as error:
