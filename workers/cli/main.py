@@ -44,6 +44,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "jobs": "List, show, retry and cancel consolidation jobs.",
         "retention": "Archive what became too weak, or say what would go.",
         "status": "Show what runs, what waits, and what failed.",
+        "doctor": "Check the installation, and say what to mend.",
         "migrate": "Bring the database to this program's schema.",
         "writer": "Run the session writer: the HTTP API.",
         "worker": "Run a worker of a pool.",
