@@ -217,13 +217,19 @@ RETURN p_key || ': ' || CASE jsonb_typeof(p_value -> 'text') WHEN 'string'
 
 -- Mends a key of which statements at these times went: what had ended with one of them holds on until the next that is
 -- left; where the current one went, the one before it is current again, without a vector until the backfill.
-CREATE FUNCTION mend_fact(p_app_name text, p_user_id text, p_fact_type text, p_key text, p_gone timestamptz[])
+CREATE FUNCTION mend_fact(
+    p_app_name text, p_user_id text, p_fact_id uuid, p_fact_type text, p_key text, p_gone timestamptz[])
 RETURNS void
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
 DECLARE
     v fact_versions;
 BEGIN
+    -- A schema that keeps facts as a ledger makes the row anew from what is left of it.
+    IF to_regproc('rebuild_fact') IS NOT NULL THEN
+        PERFORM rebuild_fact(p_fact_id);
+        RETURN;
+    END IF;
     UPDATE fact_versions AS f SET valid_until = (
         SELECT min(n.valid_from) FROM (
             SELECT o.valid_from FROM fact_versions AS o
@@ -425,21 +431,26 @@ DECLARE
     v_keys   jsonb[];
     v_counts jsonb;
 BEGIN
+    IF to_regproc('lock_user_memory') IS NOT NULL THEN
+        PERFORM lock_user_memory(e.app_name, e.user_id);
+    END IF;
     -- In the order in which the jobs of the user's other threads lock them, and accesses lock theirs.
     PERFORM FROM facts WHERE thread_id = e.thread_id ORDER BY fact_type, key FOR UPDATE;
     PERFORM FROM memories WHERE thread_id = e.thread_id ORDER BY id FOR UPDATE;
     SELECT array_agg(DISTINCT s.statement) INTO v_keys
-    FROM (SELECT f.fact_type, f.key, f.valid_from, f.from_seq, f.upto_seq, f.source_seqs, f.value FROM facts AS f
+    FROM (SELECT f.id AS fact_id, f.fact_type, f.key, f.valid_from, f.from_seq, f.upto_seq, f.source_seqs, f.value FROM facts AS f
           WHERE f.thread_id = e.thread_id
           UNION ALL
-          SELECT v.fact_type, v.key, v.valid_from, v.from_seq, v.upto_seq, v.source_seqs, v.value FROM fact_versions AS v
+          SELECT v.fact_id, v.fact_type, v.key, v.valid_from, v.from_seq, v.upto_seq, v.source_seqs, v.value FROM fact_versions AS v
           WHERE v.thread_id = e.thread_id) AS g
-    CROSS JOIN LATERAL (SELECT jsonb_build_object('type', g.fact_type, 'key', g.key, 'from', g.valid_from)) AS s (statement)
+    CROSS JOIN LATERAL (SELECT jsonb_build_object('id', g.fact_id, 'type', g.fact_type, 'key', g.key,
+                                                  'from', g.valid_from)) AS s (statement)
     WHERE e.scope = 'session' OR rests_on(g.from_seq, g.upto_seq, g.source_seqs, g.value, e.thread_id, e.sequence_nums);
     v_counts := erase_rows(e);
-    FOR k IN SELECT s ->> 'type' AS fact_type, s ->> 'key' AS key, array_agg((s ->> 'from')::timestamptz) AS gone
-             FROM unnest(v_keys) AS s GROUP BY 1, 2 ORDER BY 1, 2 LOOP
-        PERFORM mend_fact(e.app_name, e.user_id, k.fact_type, k.key, k.gone);
+    FOR k IN SELECT s ->> 'type' AS fact_type, s ->> 'key' AS key, (s ->> 'id')::uuid AS fact_id,
+                    array_agg((s ->> 'from')::timestamptz) AS gone
+             FROM unnest(v_keys) AS s GROUP BY 1, 2, 3 ORDER BY 1, 2, 3 LOOP
+        PERFORM mend_fact(e.app_name, e.user_id, k.fact_id, k.fact_type, k.key, k.gone);
     END LOOP;
     IF v_keys IS NOT NULL THEN
         PERFORM enqueue_embedding_backfill();
@@ -577,6 +588,9 @@ BEGIN
     UPDATE threads SET erasures = erasures + 1 WHERE id = e.thread_id;
     INSERT INTO erasures (scope, app_name, user_id, thread_id, target_id, finished_at)
     VALUES (e.scope, p_app_name, p_user_id, e.thread_id, p_id, clock_timestamp()) RETURNING * INTO e;
+    IF to_regproc('lock_user_memory') IS NOT NULL THEN
+        PERFORM lock_user_memory(p_app_name, p_user_id);
+    END IF;
     PERFORM FROM facts WHERE id = p_id FOR UPDATE;
     INSERT INTO memory_tombstones (id, app_name, user_id, memory_type, fact_hash, thread_id, from_seq, upto_seq,
                                    source_seqs)
@@ -720,6 +734,7 @@ BEGIN
                  WHERE d.source IN ('fact', 'fact_version') AND d.thread_id = t.id AND d.source_seqs && g.source_seqs
                    AND d.app_name = t.app_name AND d.user_id = t.user_id AND d.kind = g.fact_type
                    AND d.content = g.content)
+               AND NOT is_forgotten_fact(t, g)
              ORDER BY g.fact_type, g.key LOOP
         PERFORM record_fact(t, p_origin, f);
     END LOOP;

@@ -128,7 +128,7 @@ CREATE VIEW drawn AS
            f.from_seq, f.upto_seq, f.source_seqs, f.job_id, f.prompt_hash, f.model, f.recorded_at
     FROM facts AS f
     UNION ALL
-    SELECT 'fact_version', v.fact_id, v.id, v.fact_type, fact_text(v.key, v.value), v.app_name, v.user_id, v.thread_id,
+    SELECT 'fact_version', v.fact_id, v.id, v.fact_type, coalesce(fact_text(v.key, v.value), v.key), v.app_name, v.user_id, v.thread_id,
            v.from_seq, v.upto_seq, v.source_seqs, v.job_id, v.prompt_hash, v.model, v.recorded_at
     FROM fact_versions AS v;
 
