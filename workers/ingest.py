@@ -218,17 +218,11 @@ class Ingest:
             self._on_progress(len(events))
 
     async def _finalize(self) -> None:
-        made = [session for session in self._sessions.values() if session.is_made]
-        lanes = [made[lane::LANES] for lane in range(LANES)]
-
-        async def end(sessions: Sequence[_Open]) -> None:
-            for session in sessions:
+        # In the file's order, which is that of their jobs: what was said first is consolidated first.
+        for session in self._sessions.values():
+            if session.is_made:
                 jobs = await self._service.finalize_session(self._app_name, session.user_id, session.head.session_id)
                 self._count(jobs_enqueued=len(jobs))
-
-        async with asyncio.TaskGroup() as group:
-            for lane in lanes:
-                group.create_task(end(lane))
 
     def _reject(self, rejected: Rejected) -> None:
         self._count(rejected=1)
