@@ -66,8 +66,8 @@ async def fill(pool: asyncpg.Pool, user: str = "ana", session: str = "s1") -> UU
     version = {
         "id": str(uuid4()), "fact_id": str(uuid4()), "thread_id": str(thread), "user_id": user, "app_name": APP,
         "fact_type": "profile", "key": "nickname", "value": SECRET, "content": SECRET, "confidence": 0.4,
-        "valid_from": "2024-01-01Z", "recorded_at": "2024-01-02Z", "superseded_at": "2024-01-02Z", "outcome": "less_sure",
-        "source_seqs": [1], "from_seq": 1, "upto_seq": 4,
+        "valid_from": "2024-01-01Z", "recorded_at": "2024-01-02Z", "superseded_at": "2024-01-02Z",
+        "outcome": "less_sure", "source_seqs": [1], "from_seq": 1, "upto_seq": 4,
     }  # fmt: skip
     await pool.execute("INSERT INTO fact_versions SELECT (jsonb_populate_record(NULL::fact_versions, $1)).*", version)
     return thread
