@@ -3,10 +3,12 @@
     PulseError
     ├── InvalidInputError          the call itself is wrong; mend the named argument (also a ValueError)
     │   ├── EventTooLargeError     the event is over the policy's limit; store the payload elsewhere, append a reference
+    │   ├── StreamTooLongError     an open message is over the carrier's limit; end it and begin another
     │   └── StateTooLargeError     the merged state would be over the policy's limit; remove keys or split it
     ├── SessionNotFoundError       no such session for this app and user (also a LookupError)
     ├── SessionExistsError         create_session with an id that is taken
     ├── ConcurrencyConflictError   the session moved on since it was read; read it again, recompute, append again
+    ├── StreamLostError            the text so far of an open message is gone; go on, and append the whole message
     ├── EventConflictError         the event id is taken by an event with other content; use a new id
     ├── DatabaseUnreachableError   no server, no such database, wrong password (also a ConnectionError)
     └── SchemaError                the database is not at this program's schema; the message names the command to run
@@ -35,6 +37,10 @@ class StateTooLargeError(InvalidInputError):
     """The state after the delta would be over ``max_state_bytes``. Nothing was changed."""
 
 
+class StreamTooLongError(InvalidInputError):
+    """An open message would be longer than its carrier takes. End it and begin another."""
+
+
 class SessionNotFoundError(PulseError, LookupError):
     """There is no such session for this app and this user. Create it first, or check the three names."""
 
@@ -49,6 +55,10 @@ class ConcurrencyConflictError(PulseError):
 
 class EventConflictError(PulseError):
     """The event id belongs to a stored event with other content. An id is for one event: use a new one."""
+
+
+class StreamLostError(PulseError):
+    """The text so far of an open message is gone. Nothing is lost for good: append the message when it is complete."""
 
 
 class DatabaseUnreachableError(PulseError, ConnectionError):
@@ -67,6 +77,8 @@ _BY_SQLSTATE: dict[str, type[PulseError]] = {
     "HP005": EventTooLargeError,
     "HP006": SessionExistsError,
     "HP007": InvalidInputError,
+    "HP030": StreamLostError,
+    "HP031": StreamTooLongError,
 }
 
 

@@ -146,7 +146,7 @@ class OpenSessionService:
         row = await self._fetchrow("list_events", app_name, user_id, session_id.strip(), after_sequence, limit)
         if row is None:
             raise SessionNotFoundError(f"there is no session {session_id!r} for app {app_name!r} and user {user_id!r}")
-        return [_event(*fields) for fields in row["events"] or ()]
+        return [stored_event(*fields) for fields in row["events"] or ()]
 
     async def append_event(self, session: Session, event: Event) -> Event:
         """Append one event through a session that was read before; see `append_events`."""
@@ -335,7 +335,7 @@ def _session(row: asyncpg.Record, app_name: str, user_id: str) -> Session:
         app_name=app_name,
         user_id=user_id,
         state=merge_state(unescape(row["state"]), unescape(row["user_state"]), unescape(row["app_state"])),
-        events=[_event(*fields) for fields in row["events"] or ()],
+        events=[stored_event(*fields) for fields in row["events"] or ()],
         last_update_time=row["updated_at"].timestamp(),
         version=row["version"],
         thread_id=row["thread_id"],
@@ -345,7 +345,7 @@ def _session(row: asyncpg.Record, app_name: str, user_id: str) -> Session:
     )
 
 
-def _event(
+def stored_event(
     event_id: str,
     sequence_num: int,
     author: str,
@@ -356,6 +356,7 @@ def _event(
     occurred_at: Any,
     created_at: Any,
 ) -> Event:
+    """Read an event from the nine columns in which every statement selects it."""
     other = decode_body(actions)
     return Event(
         id=event_id,

@@ -1,0 +1,37 @@
+-- What the live streams run: listening, reading past a cursor, the text of open messages, tickets.
+
+-- name: keep_listener_alive
+SELECT set_config('tcp_keepalives_idle', '15', false), set_config('tcp_keepalives_interval', '5', false),
+       set_config('tcp_keepalives_count', '3', false)
+
+-- name: listening_channels
+SELECT channel FROM pg_listening_channels() AS channel
+
+-- name: new_events
+-- threads, the sequence number after which to read in each, at most this many of each
+SELECT w.thread_id, e.id, e.sequence_num, e.author, e.event_type, e.invocation_id, e.content::text, e.actions::text,
+       e.occurred_at, e.created_at
+FROM unnest($1::uuid[], $2::bigint[]) AS w (thread_id, after_seq)
+CROSS JOIN LATERAL (
+    SELECT * FROM events WHERE thread_id = w.thread_id AND sequence_num > w.after_seq
+    ORDER BY sequence_num LIMIT $3) AS e
+ORDER BY w.thread_id, e.sequence_num
+
+-- name: push_live_text
+-- thread, run, message, kind, offset in characters, piece
+SELECT push_live_text($1, $2, $3, $4, $5, $6)
+
+-- name: drop_live_texts
+-- thread, run, messages
+DELETE FROM live_messages WHERE thread_id = $1 AND run_id = $2 AND message_id = ANY ($3::text[])
+
+-- name: live_texts
+-- threads and runs that are watched; threads, runs, messages and offsets in characters that are known
+SELECT m.thread_id, m.run_id, m.message_id, m.kind, m.after_seq, coalesce(k.known, 0) AS known,
+       substr(m.body, coalesce(k.known, 0) + 1) AS text
+FROM unnest($1::uuid[], $2::text[]) AS w (thread_id, run_id)
+JOIN live_messages AS m USING (thread_id, run_id)
+LEFT JOIN unnest($3::uuid[], $4::text[], $5::text[], $6::integer[]) AS k (thread_id, run_id, message_id, known)
+    USING (thread_id, run_id, message_id)
+WHERE k.known IS NULL OR char_length(m.body) > k.known
+ORDER BY m.opened_at, m.message_id
