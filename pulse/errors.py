@@ -8,6 +8,10 @@
     ├── SessionExistsError         create_session with an id that is taken
     ├── ConcurrencyConflictError   the session moved on since it was read; read it again, recompute, append again
     ├── EventConflictError         the event id is taken by an event with other content; use a new id
+    ├── RunNotFoundError           no such run for this app and user (also a LookupError)
+    ├── RunConflictError           the run id is taken by another session; use a new id
+    ├── RunEndedError              the run ended already, perhaps by somebody else; stop working on it
+    ├── RunFencedError             another process holds the run; stop working on it
     ├── DatabaseUnreachableError   no server, no such database, wrong password (also a ConnectionError)
     └── SchemaError                the database is not at this program's schema; the message names the command to run
 
@@ -51,6 +55,22 @@ class EventConflictError(PulseError):
     """The event id belongs to a stored event with other content. An id is for one event: use a new one."""
 
 
+class RunNotFoundError(PulseError, LookupError):
+    """There is no such run for this app and this user, or its session was deleted. Start it first."""
+
+
+class RunConflictError(PulseError):
+    """The run id belongs to another session of the app. An id is for one run: use a new one."""
+
+
+class RunEndedError(PulseError):
+    """The run ended already, by its owner or because its lease ran out. Stop working on it; nothing was changed."""
+
+
+class RunFencedError(PulseError):
+    """Another process executes the run. Stop working on it; nothing was changed."""
+
+
 class DatabaseUnreachableError(PulseError, ConnectionError):
     """PostgreSQL could not be reached. Check that it runs and what DATABASE_URL says; then try again."""
 
@@ -67,6 +87,10 @@ _BY_SQLSTATE: dict[str, type[PulseError]] = {
     "HP005": EventTooLargeError,
     "HP006": SessionExistsError,
     "HP007": InvalidInputError,
+    "HP020": RunNotFoundError,
+    "HP021": RunConflictError,
+    "HP022": RunEndedError,
+    "HP023": RunFencedError,
 }
 
 
