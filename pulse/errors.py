@@ -10,6 +10,12 @@
     ├── ConcurrencyConflictError   the session moved on since it was read; read it again, recompute, append again
     ├── StreamLostError            the text so far of an open message is gone; go on, and append the whole message
     ├── EventConflictError         the event id is taken by an event with other content; use a new id
+    ├── RunNotFoundError           no such run for this app and user (also a LookupError)
+    ├── RunConflictError           the run id is taken by another session; use a new id
+    ├── RunEndedError              the run ended already, perhaps by somebody else; stop working on it
+    ├── RunPrunedError             the run's events are not kept any more; there is nothing to stream
+    ├── StreamsClosedError         this process ends; come back with the id of the last frame
+    ├── RunFencedError             another process holds the run; stop working on it
     ├── DatabaseUnreachableError   no server, no such database, wrong password (also a ConnectionError)
     └── SchemaError                the database is not at this program's schema; the message names the command to run
 
@@ -61,6 +67,30 @@ class StreamLostError(PulseError):
     """The text so far of an open message is gone. Nothing is lost for good: append the message when it is complete."""
 
 
+class RunNotFoundError(PulseError, LookupError):
+    """There is no such run for this app and this user, or its session was deleted. Start it first."""
+
+
+class RunConflictError(PulseError):
+    """The run id belongs to another session of the app. An id is for one run: use a new one."""
+
+
+class RunEndedError(PulseError):
+    """The run ended already, by its owner or because its lease ran out. Stop working on it; nothing was changed."""
+
+
+class RunFencedError(PulseError):
+    """Another process executes the run. Stop working on it; nothing was changed."""
+
+
+class RunPrunedError(PulseError):
+    """The events of the run are not kept any more. Read the conversation as it is now instead."""
+
+
+class StreamsClosedError(PulseError):
+    """This process ends. Connect again, with the id of the last frame that you received."""
+
+
 class DatabaseUnreachableError(PulseError, ConnectionError):
     """PostgreSQL could not be reached. Check that it runs and what DATABASE_URL says; then try again."""
 
@@ -77,6 +107,10 @@ _BY_SQLSTATE: dict[str, type[PulseError]] = {
     "HP005": EventTooLargeError,
     "HP006": SessionExistsError,
     "HP007": InvalidInputError,
+    "HP020": RunNotFoundError,
+    "HP021": RunConflictError,
+    "HP022": RunEndedError,
+    "HP023": RunFencedError,
     "HP030": StreamLostError,
     "HP031": StreamTooLongError,
 }

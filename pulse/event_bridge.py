@@ -12,9 +12,9 @@
     work_plan and kin               CUSTOM hippocampus:work_plan
     any other                       RAW
 
-A piece of an open message becomes TEXT_MESSAGE_START once, and TEXT_MESSAGE_CONTENT for what is new. A message ends on the
-wire when it is stored: what a client has seen ended is history. Where a stored text does not go on as what was sent
-began, MESSAGES_SNAPSHOT sets it right.
+A piece of an open message becomes TEXT_MESSAGE_START once, and TEXT_MESSAGE_CONTENT for what is new. A message ends on
+the wire when it is stored: what a client has seen ended is history. Where a stored text does not go on as what was sent
+began, MESSAGES_SNAPSHOT sets it right. `result.interrupts` of a run that completes asks for what the next one needs.
 
 The translation depends on the events and on the cursor alone. So any process can go on where another one was cut.
 """
@@ -56,27 +56,26 @@ from ag_ui.core import (
 from pydantic import ValidationError
 
 from pulse.agui import messages, patches
-from pulse.agui.cursor import Cursor, Sent, digest
+from pulse.agui.cursor import OPEN_MAX, Cursor, Sent, key_of, name_of
 from pulse.agui.frames import Frame
+from pulse.event_types import RUN_STARTED, STATE_UPDATE, TERMINAL_EVENT_TYPES
 from pulse.events import Event
 from pulse.json_values import clean_text, escape_state
 from pulse.stream import Kind, LiveMessage
 
-#: Events that end a run.
-TERMINAL_TYPES = frozenset({"complete", "error", "cancelled"})
 _CUSTOM_TYPES = frozenset(
     {"work_plan", "pattern_match", "skill_matched", "skill_execution_start", "skill_execution_complete"}
 )
-_SILENT_TYPES = frozenset({"run_started", "state_update"})
+_SILENT_TYPES = frozenset({RUN_STARTED, STATE_UPDATE})
 
 
 @dataclass(slots=True)
 class _Open:
     """A message that was begun on the wire and is not stored yet."""
 
-    message_id: str
-    kind: Kind
+    message_id: str | None  # None: a cursor told of it, by a digest
     sent: Sent
+    is_sure: bool = True  # False: a cursor told of it, and its text was not seen yet
     is_torn: bool = False  # what was sent is not how its text begins
 
 
@@ -115,11 +114,11 @@ class EventBridge:
         self._with_history = with_history
         self._came_with = cursor
         self._resumes_after = cursor.sequence if cursor is not None and cursor.sequence >= first_sequence else 0
+        # RUN_STARTED, the messages for joiners, the state: a client that had these has a state of its own.
+        begun = cursor is not None and cursor.sequence == first_sequence - 1 and cursor.frames >= 2 + with_history
+        self._has_state = begun or self._resumes_after > 0
         self._state = dict(state or {})
-        self._state_sequence = (
-            max(state_sequence, self._resumes_after) if not self._resumes_after else self._resumes_after
-        )
-        self._claimed = dict(cursor.open) if cursor is not None and self._resumes_after else {}
+        self._state_sequence = cursor.sequence if cursor is not None and self._has_state else state_sequence
         self._open: dict[str, _Open] = {}
         self._said: set[str] = set()
         self._steps: list[str] = []
@@ -128,7 +127,7 @@ class EventBridge:
     @property
     def cursor(self) -> Cursor:
         """Where a client is that got every frame so far."""
-        return Cursor(self.sequence, 0, self._claimed | {key: each.sent for key, each in self._open.items()})
+        return Cursor(self.sequence, 0, {key: each.sent for key, each in self._open.items()})
 
     @property
     def state(self) -> Mapping[str, Any]:
@@ -137,7 +136,11 @@ class EventBridge:
 
     def offsets(self) -> dict[str, int]:
         """How much of each open message was sent."""
-        return {each.message_id: each.sent.length for each in self._open.values()}
+        return {each.message_id: each.sent.length for each in self._open.values() if each.message_id is not None}
+
+    def has_said(self, message_id: str) -> bool:
+        """Whether a message is stored, as far as the events go that were translated."""
+        return clean_text(message_id) in self._said
 
     def store(self, event: Event) -> list[Frame]:
         """Translate the thread's next event, in sequence; one that was seen before is nothing."""
@@ -149,13 +152,15 @@ class EventBridge:
         self.sequence = number
         if number <= self._resumes_after:
             # Sent before. What is open by now, the cursor knows; what was said and called, only the events do.
-            self._open.clear()
+            self._open = self._opened_before() if number == self._resumes_after else {}
             return []
         for place, frame in enumerate(frames, 1):
             frame.id = str(Cursor(number - 1, place, before.open) if place < len(frames) else self.cursor)
             frame.event.timestamp = _millis(event)
         came = self._came_with
-        return frames[came.frames :] if came is not None and came.sequence == number - 1 else frames
+        if came is None or came.sequence != number - 1:
+            return frames
+        return frames[came.frames :] or frames[-1:]
 
     def live(self, message: LiveMessage) -> list[Frame]:
         """Translate what is new of an open message.
@@ -167,25 +172,31 @@ class EventBridge:
         name = clean_text(message.message_id)
         if name in self._said:
             return []
-        key = digest(name)
-        if key in self._claimed:
-            sent = self._claimed.pop(key)
-            is_whole = message.offset == sent.length or (message.offset == 0 and sent.begins(message.text))
-            self._open[key] = _Open(name, message.kind, sent, is_torn=not is_whole)
+        key = key_of(name)
+        opened = self._open.get(key)
         frames = []
-        if key not in self._open:
-            if message.offset:
+        if opened is None:
+            if message.offset or len(self._open) >= OPEN_MAX:
                 return []
-            self._open[key] = _Open(name, message.kind, Sent())
+            opened = self._open[key] = _Open(name, Sent(message.kind))
             frames.append(Frame(str(self.cursor), _begin(name, message.kind)))
-        return [*frames, *self._go_on(self._open[key], message)]
+        return [*frames, *self._go_on(opened, name, message)]
 
-    def _go_on(self, opened: _Open, message: LiveMessage) -> Iterator[Frame]:
+    def _go_on(self, opened: _Open, name: str, message: LiveMessage) -> Iterator[Frame]:
         begins_at = opened.sent.length - message.offset
+        if not opened.is_sure:
+            opened.message_id, opened.is_sure = name, True
+            opened.is_torn = begins_at != 0 and not (message.offset == 0 and opened.sent.begins(message.text))
         text = message.text[begins_at:] if begins_at >= 0 and not opened.is_torn else ""
         if text:
             opened.sent = opened.sent.and_then(text)
-            yield Frame(str(self.cursor), _content(opened.message_id, opened.kind, text))
+            yield Frame(str(self.cursor), _content(name, opened.sent.kind, text))
+
+    def _opened_before(self) -> dict[str, _Open]:
+        """Return the messages that the cursor calls open, but for those that are stored."""
+        claimed = {} if self._came_with is None else self._came_with.open
+        stored = {key_of(name) for name in self._said}
+        return {key: _Open(name_of(key), sent, is_sure=False) for key, sent in claimed.items() if key not in stored}
 
     def _translate(self, event: Event, number: int) -> Iterator[Frame]:
         if number == self._first:
@@ -205,14 +216,16 @@ class EventBridge:
         yield _frame(StateSnapshotEvent(snapshot=dict(self._state)))
 
     def _change_state(self, event: Event, number: int) -> Iterator[Frame]:
-        if number <= self._state_sequence or not event.actions.state_delta:
+        if not event.actions.state_delta:
             return
-        delta = escape_state(event.actions.state_delta)
-        # A client that came back has a state that only whole values fit for sure.
-        operations = patches.patch_of(delta, None if self._resumes_after else self._state)
-        self._state.update(delta)
-        if operations:
-            yield _frame(StateDeltaEvent.model_validate({"delta": operations}))
+        operations: list[dict[str, Any]] = []
+        # What is known is said all the same, as nothing: a cursor counts the frames of an event.
+        if number > self._state_sequence:
+            delta = escape_state(event.actions.state_delta)
+            # A client that came back has a state that only whole values fit for sure.
+            operations = patches.patch_of(delta, None if self._has_state else self._state)
+            self._state.update(delta)
+        yield _frame(StateDeltaEvent.model_validate({"delta": operations}))
 
     def _translate_own(self, event: Event, number: int) -> Iterator[Frame]:
         kind = event.event_type
@@ -229,7 +242,7 @@ class EventBridge:
             )
         elif kind in ("step_start", "step_end"):
             yield from self._step(event)
-        elif kind in TERMINAL_TYPES:
+        elif kind in TERMINAL_EVENT_TYPES.values():
             yield from self._end(event)
         elif kind in _CUSTOM_TYPES:
             yield _frame(CustomEvent(name=f"hippocampus:{kind}", value=escape_state(event.content)))
@@ -241,20 +254,17 @@ class EventBridge:
         """Say a stored message: whole, or what is not sent of it."""
         kind: Kind = "thought" if event.event_type == "thought" else "text"
         text = messages.text_of(event)
-        key = digest(messages.message_id(event))
-        opened = self._open.pop(key, None)
-        if key in self._claimed:
-            opened = _Open(messages.message_id(event), kind, self._claimed.pop(key))
+        opened = self._open.pop(key_of(messages.message_id(event)), None)
         if opened is None and not text:
             return
         own = self._claim_id(event)
         role = "user" if event.role == "user" else "assistant"
+        sent = Sent(kind) if opened is None else opened.sent
         frames = [_begin(own, kind, role)] if opened is None else []
-        sent = Sent() if opened is None else opened.sent
         is_whole = sent.begins(text) and not (opened and opened.is_torn)
         if is_whole and text[sent.length :]:
-            frames.append(_content(own, kind, text[sent.length :]))
-        frames.append(_close(own, kind if opened is None else opened.kind))
+            frames.append(_content(own, sent.kind, text[sent.length :]))
+        frames.append(_close(own, sent.kind))
         yield from (Frame("", each, for_input=own if role == "user" else None) for each in frames)
         if not is_whole:
             yield from self._correct(number)
@@ -291,13 +301,17 @@ class EventBridge:
             finished.outcome = RunFinishedCancelledOutcome(type="cancelled")
             yield from self._finish(finished, RunErrorEvent(message="the run was cancelled", code="cancelled"))
         else:
-            finished.outcome = _outcome(content, self._calls.unanswered)
-            if content.get("result") is not None:
-                finished.result = escape_state(content["result"])
+            result = content.get("result")
+            finished.outcome = _outcome(result, self._calls.unanswered)
+            if result is not None and not isinstance(finished.outcome, RunFinishedInterruptOutcome):
+                finished.result = escape_state(result)
             yield from self._finish(finished)
 
     def _finish(self, last: BaseEvent, legacy: BaseEvent | None = None) -> Iterator[Frame]:
         """Close what is open, then say the last event."""
+        if any(each.message_id is None for each in self._open.values()):
+            # What has no name cannot be closed, and only an error may leave it open.
+            last, legacy = RunErrorEvent(message="a message was cut off; read the conversation again", code="cut"), None
         yield from self._close_messages()
         for name in reversed(self._steps):
             yield _frame(StepFinishedEvent(step_name=name))
@@ -306,11 +320,10 @@ class EventBridge:
         yield Frame("", last, is_terminal=True, legacy=legacy)
 
     def _close_messages(self) -> Iterator[Frame]:
-        # What only the cursor knows cannot be named. Its message is not stored: there is nothing more to say of it.
         for each in self._open.values():
-            yield _frame(_close(each.message_id, each.kind))
+            if each.message_id is not None:
+                yield _frame(_close(each.message_id, each.sent.kind))
         self._open.clear()
-        self._claimed.clear()
 
     def _claim_id(self, event: Event) -> str:
         own = messages.unique_id(event, self._said)
@@ -348,10 +361,8 @@ def _run_error(content: Mapping[str, Any]) -> RunErrorEvent:
     )
 
 
-def _outcome(
-    content: Mapping[str, Any], unanswered: list[str]
-) -> RunFinishedInterruptOutcome | RunFinishedSuccessOutcome | None:
-    asked = content.get("interrupts")
+def _outcome(result: Any, unanswered: list[str]) -> RunFinishedInterruptOutcome | RunFinishedSuccessOutcome | None:
+    asked = result.get("interrupts") if isinstance(result, Mapping) else None
     if isinstance(asked, list) and asked:
         try:
             interrupts = [Interrupt.model_validate(escape_state(each)) for each in asked]

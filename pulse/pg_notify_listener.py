@@ -1,8 +1,8 @@
 """Committed events, delivered to whoever watches their thread: in sequence, each once, from one connection a process.
 
 A notification only says 'look': it may be lost, doubled or late. What is delivered is read from the table, past each
-subscription's cursor, for all threads that were named since the last look in one statement. So a lost notification costs
-time, never an event: every connect looks at every subscribed thread, and so does a slow poll.
+subscription's cursor, for all threads that were named since the last look in one statement. So a lost notification
+costs time, never an event: every connect looks at every subscribed thread, and so does a slow poll.
 
     writer commits, then NOTIFY agent_events {thread_id, sequence_num, …}
         -> the thread is marked -> one SELECT for all marked threads -> subscriptions, in sequence
@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING
 import asyncpg
 import structlog
 
+from pulse.event_rows import read_event
 from pulse.events import Event
 from pulse.notify_connection import ListenerTiming, NotifyConnection, OnPayload
-from pulse.session_service import stored_event
 from pulse.sql import load_queries
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ class PgNotifyListener:
         rows = await self._pool.fetch(self._queries["new_events"], watched, cursors, _EVENTS_AT_ONCE)
         found: dict[uuid.UUID, list[Event]] = {}
         for thread, *fields in rows:
-            found.setdefault(thread, []).append(stored_event(*fields))
+            found.setdefault(thread, []).append(read_event(*fields))
         for thread, events in found.items():
             if len(events) == _EVENTS_AT_ONCE:
                 self._mark((thread,))
@@ -199,6 +199,6 @@ class PgNotifyListener:
         subscription.cursor = new[-1].sequence_num or 0
         try:
             subscription.deliver(new)
-        except Exception:  # one watcher's fault must not make the others deaf: it is cut off, and logged whole
+        except Exception:  # noqa: BLE001 - one watcher's fault must not make the others deaf: it is cut off and logged
             _log.exception("watcher_failed", thread=str(subscription.thread_id))
             subscription.close()

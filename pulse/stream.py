@@ -1,9 +1,10 @@
 """Messages while they are being written: pieces pushed live, the text so far for whoever joins late.
 
-A piece (``text_start``, ``text_delta``, ``text_end``, and their kin of a thought) is never an event. A `LiveText` gathers
-what a model says for some tens of milliseconds and gives it to a `DeltaCarrier`, which keeps one text per open message
-and tells watchers that it grew. A watcher asks for what is past its offset; so nothing can be said to it twice, and a
-lost notification costs it time alone. When the message is complete it is appended as an event, and its text is dropped.
+A piece (``text_start``, ``text_delta``, ``text_end``, and their kin of a thought) is never an event. A `LiveText`
+gathers what a model says for some tens of milliseconds and gives it to a `DeltaCarrier`, which keeps one text per open
+message and tells watchers that it grew. A watcher asks for what is past its offset; so nothing can be said to it twice,
+and a lost notification costs it time alone. When the message is complete it is appended as an event, and its text is
+dropped.
 
 Offsets and lengths count Unicode characters.
 """

@@ -35,3 +35,31 @@ LEFT JOIN unnest($3::uuid[], $4::text[], $5::text[], $6::integer[]) AS k (thread
     USING (thread_id, run_id, message_id)
 WHERE k.known IS NULL OR char_length(m.body) > k.known
 ORDER BY m.opened_at, m.message_id
+
+-- name: run_events
+-- thread, after this sequence number, at most this many
+SELECT e.id, e.sequence_num, e.author, e.event_type, e.invocation_id, e.content::text, e.actions::text,
+       e.occurred_at, e.created_at
+FROM events AS e WHERE e.thread_id = $1 AND e.sequence_num > $2 ORDER BY e.sequence_num LIMIT $3
+
+-- name: conversation
+-- thread, up to this sequence number, types, a run and its first number, at most this many, the newest first; what
+-- others say while the run lasts is not part of its stream
+SELECT e.id, e.sequence_num, e.author, e.event_type, e.invocation_id, e.content::text, e.actions::text,
+       e.occurred_at, e.created_at
+FROM events AS e WHERE e.thread_id = $1 AND e.sequence_num <= $2 AND e.event_type = ANY ($3::text[])
+  AND (e.sequence_num < $5 OR e.invocation_id = $4)
+ORDER BY e.sequence_num DESC LIMIT $6
+
+-- name: thread_state
+-- thread; its scopes as they are stored, and the newest event in them
+SELECT t.state, coalesce(u.state, '{}') AS user_state, coalesce(a.state, '{}') AS app_state, t.last_seq
+FROM threads AS t
+LEFT JOIN user_states AS u ON u.app_name = t.app_name AND u.user_id = t.user_id
+LEFT JOIN app_states AS a ON a.app_name = t.app_name
+WHERE t.id = $1
+
+-- name: gone_threads
+-- threads
+SELECT w.id AS thread_id FROM unnest($1::uuid[]) AS w (id)
+WHERE NOT EXISTS (SELECT FROM threads AS t WHERE t.id = w.id)

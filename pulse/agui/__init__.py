@@ -1,1 +1,1 @@
-"""AG-UI: cursors, frames, messages and patches, as `pulse.event_bridge` puts them together. Needs the extra ``[http]``."""
+"""AG-UI: cursors, frames, messages, patches; `pulse.event_bridge` joins them. Needs the extra ``[http]``."""

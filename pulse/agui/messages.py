@@ -16,7 +16,7 @@ from ag_ui.core import (
     UserMessage,
 )
 
-from pulse.events import Event
+from pulse.events import Event, message_text
 from pulse.json_values import clean_text, escape_state
 
 #: Events that become messages.
@@ -36,8 +36,8 @@ def message_id(event: Event) -> str:
 
 def text_of(event: Event) -> str:
     """Return what an event says; '' where it says nothing."""
-    said = content_of(event).get("content")
-    return event.text or (clean_text(said) if isinstance(said, str) else "")
+    thought = content_of(event).get("thought") if event.event_type == "thought" else None
+    return clean_text(thought) if isinstance(thought, str) and thought else message_text(event.content) or ""
 
 
 def as_text(value: Any) -> str:
@@ -139,7 +139,7 @@ def _add_text(messages: dict[str, Message], event: Event, text: str) -> None:
     own = unique_id(event, messages)
     if event.event_type == "thought":
         messages[own] = ReasoningMessage(id=own, content=text)
+    elif event.role == "user":
+        messages[own] = UserMessage(id=own, content=text)
     else:
-        messages[own] = (
-            UserMessage(id=own, content=text) if event.role == "user" else AssistantMessage(id=own, content=text)
-        )
+        messages[own] = AssistantMessage(id=own, content=text)

@@ -1,8 +1,8 @@
 """Changes of state as JSON Patch (RFC 6902).
 
-A stored delta sets whole values of top-level keys. Where the value before is known and belongs to the session alone, the
-patch holds only what differs within it; else it sets the key, which `add` does whether it was there or not, so that a
-patch can always be applied.
+A stored delta sets whole values of top-level keys. Where the value before is known and belongs to the session alone,
+the patch holds only what differs within it; else it sets the key, which `add` does whether it was there or not, so that
+a patch can always be applied.
 """
 
 from __future__ import annotations
