@@ -49,6 +49,18 @@ def event_input(event: Event) -> tuple[Any, ...]:
     )
 
 
+def stored_keys(keys: Sequence[str] | None) -> tuple[list[str] | None, list[str] | None, list[str] | None]:
+    """Return state keys as they are stored, by scope: session, user, app; three times None for None.
+
+    Raises:
+        InvalidInputError: a key is not a string.
+    """
+    if keys is None:
+        return None, None, None
+    delta = split_delta(dict.fromkeys(keys))
+    return list(escape_state(delta.session)), list(escape_state(delta.user)), list(escape_state(delta.app))
+
+
 def read_event(
     event_id: str,
     sequence_num: int,

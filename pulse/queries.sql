@@ -6,9 +6,11 @@ SELECT thread_id, version, user_state, app_state, created_at, user_version, app_
 FROM create_session($1, $2, $3, $4, $5, $6, $7)
 
 -- name: get_session
--- app, user, session id, after this sequence number, at most this many newest events (null: all)
-SELECT t.id AS thread_id, t.session_id, t.state, t.version, t.metadata, t.created_at, t.updated_at, t.finalized_at,
-       coalesce(u.state, '{}') AS user_state, coalesce(a.state, '{}') AS app_state,
+-- app, user, session id, after this sequence number, at most this many newest events (null: all), keys of the session's,
+-- the user's and the app's state (null: all)
+SELECT t.id AS thread_id, t.session_id, pick_keys(t.state, $6) AS state, t.version, t.metadata, t.created_at,
+       t.updated_at, t.finalized_at, coalesce(pick_keys(u.state, $7), '{}') AS user_state,
+       coalesce(pick_keys(a.state, $8), '{}') AS app_state,
        coalesce(u.version, 0) AS user_version, coalesce(a.version, 0) AS app_version,
        (SELECT array_agg(ROW(e.id, e.sequence_num, e.author, e.event_type, e.invocation_id, e.content::text,
                              e.actions::text, e.occurred_at, e.created_at) ORDER BY e.sequence_num)

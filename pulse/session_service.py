@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 
 from pulse.errors import InvalidInputError, SessionNotFoundError
-from pulse.event_rows import ID_LENGTH_MAX, event_input, read_appended, read_event, translate
+from pulse.event_rows import ID_LENGTH_MAX, event_input, read_appended, read_event, stored_keys, translate
 from pulse.events import Appended, Event, Session, SessionPage
 from pulse.json_values import escape_state, unescape
 from pulse.notifier import Notifier
@@ -100,17 +100,25 @@ class OpenSessionService:
         *,
         after_sequence: int = 0,
         num_recent_events: int | None = None,
+        state_keys: Sequence[str] | None = None,
     ) -> Session | None:
         """Read a session in one snapshot; None where this user has no such session in this app.
 
         Args:
             after_sequence: only events past this number.
             num_recent_events: at most this many, the newest; None for all, 0 for none.
+            state_keys: only these keys of the state, with their prefixes; None for all, () for none.
         """
         if after_sequence < 0 or (num_recent_events or 0) < 0:
             raise InvalidInputError("after_sequence and num_recent_events count from 0")
         row = await self._fetchrow(
-            "get_session", app_name, user_id, session_id.strip(), after_sequence, num_recent_events
+            "get_session",
+            app_name,
+            user_id,
+            session_id.strip(),
+            after_sequence,
+            num_recent_events,
+            *stored_keys(state_keys),
         )
         return None if row is None else _session(row, app_name, user_id)
 
@@ -149,22 +157,36 @@ class OpenSessionService:
             raise SessionNotFoundError(f"there is no session {session_id!r} for app {app_name!r} and user {user_id!r}")
         return [read_event(*fields) for fields in row["events"] or ()]
 
-    async def append_event(self, session: Session, event: Event) -> Event:
+    async def append_event(self, session: Session, event: Event, *, guard_shared: bool = False) -> Event:
         """Append one event through a session that was read before; see `append_events`."""
-        (stored,) = await self.append_events(session, [event])
+        (stored,) = await self.append_events(session, [event], guard_shared=guard_shared)
         return stored
 
-    async def append_events(self, session: Session, events: Sequence[Event]) -> tuple[Event, ...]:
+    async def append_events(
+        self, session: Session, events: Sequence[Event], *, guard_shared: bool = False
+    ) -> tuple[Event, ...]:
         """Append events in order, all or none, if nobody appended since the session was read.
 
         On success the session is moved on: version, state, events. On any error it is as it was.
+
+        Args:
+            session: as it was read.
+            events: 1 to 1,000.
+            guard_shared: for ``user:`` and ``app:`` values that were computed from the session's: refuse them also
+                where another session changed that scope since.
 
         Raises:
             ConcurrencyConflictError: somebody did; read the session again, recompute, append again.
             others: as `append`.
         """
         outcome = await self.append(
-            session.app_name, session.user_id, session.id, events, expected_version=session.version
+            session.app_name,
+            session.user_id,
+            session.id,
+            events,
+            expected_version=session.version,
+            expected_user_version=session.user_version if guard_shared else None,
+            expected_app_version=session.app_version if guard_shared else None,
         )
         _move_on(session, outcome)
         return outcome.events

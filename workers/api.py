@@ -15,9 +15,12 @@ from hippocampus.http import context, jobs, memory
 from hippocampus.memory_service import OpenMemoryService
 from hippocampus.retention_manager import MemoryRetentionManager
 from hippocampus.search import MemorySearch
-from pulse.http import edge, problems, sessions
+from pulse.http import edge, problems, sessions, state, timeline
 from pulse.http.bodies import Admission, ExactRoute, reply
 from pulse.session_service import OpenSessionService
+from pulse.state_debug import StateDebugService
+from pulse.state_history import StateHistory
+from pulse.timeline import TimelineService
 from workers.api_document import DocumentedApi, render_page
 from workers.discovery import list_targets
 from workers.health import HealthCheck
@@ -69,6 +72,9 @@ def build_api(
     app.state.telemetry = metrics
     app.state.admission = Admission(at_once=4 * settings.database_pool_size)
     app.state.sessions = service
+    app.state.state_debug = StateDebugService(pool, service)
+    app.state.state_history = StateHistory(pool)
+    app.state.timeline = TimelineService(pool)
     app.state.memory = OpenMemoryService(pool, embedder)
     app.state.search = MemorySearch(pool, embedder, on_degraded=metrics.degraded)
     app.state.assemblers = {
@@ -76,7 +82,8 @@ def build_api(
         for language in HEADERS
     }
     app.state.retention = MemoryRetentionManager(pool)
-    for router in (sessions.router, memory.router, memory.apps_router, context.router, jobs.router):
+    session_routers = (sessions.router, state.router, state.short_router, timeline.router, timeline.short_router)
+    for router in (*session_routers, memory.router, memory.apps_router, context.router, jobs.router):
         app.include_router(router)
     _add_operation(app, pool, HealthCheck(settings.dsn or "", settings.schema_name))
     _add_pages(app)

@@ -45,6 +45,8 @@ class Services:
     find_vectorless: Work
     prune: Work
     archive_jobs: Work
+    reap_runs: Work
+    prune_snapshots: Work
     retention: Work
     close: Work
     pause_seconds: Callable[[], float]
@@ -82,6 +84,8 @@ def build(settings: Settings, pool: Pool, metrics: Metrics, role: str) -> Servic
         find_vectorless=upkeep.find_vectorless,
         prune=upkeep.prune,
         archive_jobs=upkeep.archive_jobs,
+        reap_runs=upkeep.reap_runs,
+        prune_snapshots=upkeep.prune_snapshots,
         retention=retention,
         close=close,
         # Without vectors a job is done as well: the backfill brings them.

@@ -199,6 +199,9 @@ class Settings(BaseSettings):
     jobs_keep_days: float = Field(
         default=7.0, ge=0, description="How long completed and cancelled jobs stay before they are archived."
     )
+    snapshots_keep_days: float = Field(
+        default=7.0, ge=0, description="How long a snapshot of a session's state stays once there is a newer one."
+    )
     failed_jobs_keep_days: float = Field(
         default=30.0, ge=0, description="How long a failed job can be run again by hand before it is archived."
     )

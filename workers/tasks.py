@@ -31,6 +31,8 @@ MAINTENANCE_CRONS = {
     "find_vectorless": "*/5 * * * *",
     "prune": "*/10 * * * *",
     "archive_jobs": "17 * * * *",
+    "reap_runs": "* * * * * */15",
+    "prune_snapshots": "37 * * * *",
 }
 
 Upkeep = Callable[[], Awaitable[None]]

@@ -54,6 +54,7 @@ NO_SUCH_ROUTE = Kind("no-such-route", 404, "There is nothing at this path", "GET
 SESSION_NOT_FOUND = Kind(
     "session-not-found", 404, "There is no such session", "Create it first, or check app, user and session."
 )
+RUN_NOT_FOUND = Kind("run-not-found", 404, "There is no such run", "Start it first, or check app, user and run.")
 NOT_FOUND = Kind("not-found", 404, "There is no such thing", "Check the app, the user and the id.")
 METHOD_NOT_ALLOWED = Kind(
     "method-not-allowed", 405, "This path has no such method", "The header Allow names the methods that it has."
@@ -63,6 +64,11 @@ VERSION_CONFLICT = Kind(
     "version-conflict", 409, "The session moved on", "Read the session again, recompute the change, append again."
 )
 EVENT_CONFLICT = Kind("event-conflict", 409, "The event id is taken by other content", "Use a new id for a new event.")
+RUN_CONFLICT = Kind(
+    "run-conflict", 409, "The run id is another session's", "Use a new id for a new run; it is unique within the app."
+)
+RUN_ENDED = Kind("run-ended", 409, "The run ended already", "Read it; start a new one to go on.")
+RUN_FENCED = Kind("run-fenced", 409, "Another process executes the run", "Follow it; do not execute it.")
 BODY_TOO_LARGE = Kind(
     "body-too-large", 413, "The body is too large", "Send smaller batches, or raise HIPPOCAMPUS_MAX_BODY_BYTES."
 )
@@ -106,6 +112,10 @@ _BY_ERROR: dict[type[Exception], Kind] = {
     errors.SessionExistsError: SESSION_EXISTS,
     errors.ConcurrencyConflictError: VERSION_CONFLICT,
     errors.EventConflictError: EVENT_CONFLICT,
+    errors.RunNotFoundError: RUN_NOT_FOUND,
+    errors.RunConflictError: RUN_CONFLICT,
+    errors.RunEndedError: RUN_ENDED,
+    errors.RunFencedError: RUN_FENCED,
     errors.DatabaseUnreachableError: DATABASE_UNREACHABLE,
     errors.SchemaError: SCHEMA_MISMATCH,
     asyncpg.InterfaceError: DATABASE_UNREACHABLE,

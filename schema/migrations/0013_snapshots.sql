@@ -3,6 +3,12 @@
 -- Sets the keys of many deltas, in order.
 CREATE AGGREGATE fold_deltas (jsonb) (SFUNC = jsonb_concat, STYPE = jsonb, INITCOND = '{}');
 
+-- Some keys of a state, so that a reader of one key is not sent all of them; NULL: all.
+CREATE FUNCTION pick_keys(p_state jsonb, p_keys text[]) RETURNS jsonb
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN p_keys IS NULL OR p_state IS NULL THEN p_state ELSE (
+    SELECT coalesce(jsonb_object_agg(s.key, s.value), '{}') FROM jsonb_each(p_state) AS s WHERE s.key = ANY (p_keys)) END;
+
 -- Keeps a session's state as it is now, unless it has not changed since the newest snapshot. The thread is locked by
 -- the caller, or by this. Returns whether there is a new one.
 CREATE FUNCTION take_snapshot(p_thread_id uuid) RETURNS boolean
