@@ -11,6 +11,7 @@
     ├── StreamLostError            the text so far of an open message is gone; go on, and append the whole message
     ├── EventConflictError         the event id is taken by an event with other content; use a new id
     ├── RunNotFoundError           no such run for this app and user (also a LookupError)
+    ├── InterruptOpenError         the run before asks for answers; send them with the next one
     ├── RunConflictError           the run id is taken by another session; use a new id
     ├── RunEndedError              the run ended already, perhaps by somebody else; stop working on it
     ├── RunPrunedError             the run's events are not kept any more; there is nothing to stream
@@ -73,6 +74,10 @@ class RunNotFoundError(PulseError, LookupError):
 
 class RunConflictError(PulseError):
     """The run id belongs to another session of the app. An id is for one run: use a new one."""
+
+
+class InterruptOpenError(PulseError):
+    """The session's last run ended with interrupts. Answer each of them with the next run; nothing was changed."""
 
 
 class RunEndedError(PulseError):

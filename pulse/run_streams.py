@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import uuid
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -73,6 +74,11 @@ class RunStreams:
         self.let_go = 0
 
     @property
+    def is_closed(self) -> bool:
+        """Whether this process ends."""
+        return self._is_closed
+
+    @property
     def followers(self) -> int:
         """How many follow a run now."""
         return sum(len(hub.followers) for hub in self._hubs.values())
@@ -94,6 +100,13 @@ class RunStreams:
         if self._sweeper is not None:
             self._sweeper.cancel()
             await asyncio.gather(self._sweeper, return_exceptions=True)
+
+    def tell(self, session_id: str | None, run_id: str | None, frame: Frame) -> None:
+        """Send a frame of no place to whoever follows a run, or any run of a session, live."""
+        for hub in self._hubs.values():
+            for follower in list(hub.followers):
+                if follower.follows(session_id, run_id):
+                    follower.interject(frame)
 
     @asynccontextmanager
     async def follow(
@@ -137,17 +150,17 @@ class RunStreams:
         rows = await self._pool.fetch(self._queries["run_events"], run.thread_id, after_sequence, _PAGE_EVENTS)
         return [read_event(*row) for row in rows]
 
-    async def fill(self, run: Run, frame: Frame) -> None:
-        """Put the conversation into a snapshot of messages that has none yet."""
+    async def fill(self, thread_id: uuid.UUID, run_id: str, first_sequence: int, frame: Frame) -> None:
+        """Put the conversation into a snapshot of messages that has none yet, without what other runs say meanwhile."""
         if frame.history_until is None or not isinstance(frame.event, MessagesSnapshotEvent):
             return
         rows = await self._pool.fetch(
             self._queries["conversation"],
-            run.thread_id,
+            thread_id,
             frame.history_until,
             sorted(MESSAGE_TYPES),
-            run.run_id,
-            run.first_sequence_num,
+            run_id,
+            first_sequence,
             HISTORY_MESSAGES_MAX,
         )
         frame.event.messages = messages_of(read_event(*row) for row in reversed(rows))
@@ -326,7 +339,11 @@ class _Hub:
 
 
 class RunFollower:
-    """One reader of a run. Take frames from it until there are no more."""
+    """One reader of a run. Take frames from it until there are no more.
+
+    Attributes:
+        has_ended: the run's last frame was taken; a follower that is over without it was cut off.
+    """
 
     def __init__(
         self,
@@ -354,6 +371,7 @@ class RunFollower:
         )
         self._is_live = False
         self._is_over = False
+        self.has_ended = False
         self._queue: deque[Frame] = deque()
         self._ready = asyncio.Event()
 
@@ -371,8 +389,9 @@ class RunFollower:
         """Return the next frames; none where none came in time, or there will be no more: see `is_over`."""
         frames = await (self._take_live(timeout_seconds) if self._is_live else self._catch_up())
         for frame in frames:
+            self.has_ended = self.has_ended or frame.is_terminal
             if frame.history_until is not None:
-                await self._streams.fill(self._run, frame)
+                await self._streams.fill(self._run.thread_id, self._run.run_id, self._run.first_sequence_num, frame)
         return frames
 
     def push(self, frames: Sequence[Frame], news: Event | LiveMessage) -> None:
@@ -383,6 +402,15 @@ class RunFollower:
             frames = self._bridge.store(news) if isinstance(news, Event) else self._bridge.live(news)
             self._join_hub()
         self._add(frames)
+
+    def follows(self, session_id: str | None, run_id: str | None) -> bool:
+        """Whether this is a follower of a run, or of a run of a session."""
+        return run_id == self._run.run_id if run_id is not None else session_id == self._run.session_id
+
+    def interject(self, frame: Frame) -> None:
+        """Add a frame of no place to what is sent next, where the run has begun and goes on."""
+        if self._is_live and not self._is_over:
+            self._add([frame])
 
     async def _catch_up(self) -> list[Frame]:
         """Return the frames of the next page of events; at the hub's place, those of the open texts, and go live."""
@@ -400,8 +428,9 @@ class RunFollower:
                 # The session was deleted meanwhile.
                 self._is_over = True
                 return []
-        if bridge.is_ended or self._hub.is_over:
-            self._is_over = True
+        if bridge.is_ended:
+            # Of a run that is over, the client had the last frame already.
+            self._is_over = self.has_ended = True
             return []
         self._is_live = True
         frames = [frame for text in self._hub.texts() for frame in bridge.live(text)]

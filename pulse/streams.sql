@@ -63,3 +63,45 @@ WHERE t.id = $1
 -- threads
 SELECT w.id AS thread_id FROM unnest($1::uuid[]) AS w (id)
 WHERE NOT EXISTS (SELECT FROM threads AS t WHERE t.id = w.id)
+
+-- name: current_run
+-- thread, whether to begin at the newest run where none runs; the number before the first of what is to be told
+SELECT coalesce((SELECT min(r.first_seq) - 1 FROM runs AS r WHERE r.thread_id = $1 AND r.status = 'running'),
+                (SELECT max(r.first_seq) - 1 FROM runs AS r WHERE r.thread_id = $1 AND $2),
+                (SELECT t.last_seq FROM threads AS t WHERE t.id = $1), 0)
+
+-- name: next_run
+-- thread, began after this number
+SELECT r AS run FROM runs AS r WHERE r.thread_id = $1 AND r.first_seq > $2 ORDER BY r.first_seq LIMIT 1
+
+-- name: next_lone_event
+-- thread, after this number, before this one or null: the first event of no run
+SELECT e.id, e.sequence_num, e.author, e.event_type, e.invocation_id, e.content::text, e.actions::text,
+       e.occurred_at, e.created_at
+FROM events AS e
+WHERE e.thread_id = $1 AND e.sequence_num > $2 AND ($3::bigint IS NULL OR e.sequence_num < $3)
+  AND NOT EXISTS (SELECT FROM runs AS r WHERE r.thread_id = e.thread_id AND r.run_id = e.invocation_id)
+ORDER BY e.sequence_num LIMIT 1
+
+-- name: last_event_of_run
+-- thread; of the run that began last
+SELECT e.content::text AS content FROM runs AS r
+JOIN events AS e ON e.thread_id = r.thread_id AND e.sequence_num = r.last_seq
+WHERE r.thread_id = $1 AND r.status = 'completed'
+  AND r.first_seq = (SELECT max(o.first_seq) FROM runs AS o WHERE o.thread_id = $1)
+
+-- name: known_events
+-- thread, ids
+SELECT e.id FROM events AS e WHERE e.thread_id = $1 AND e.id = ANY ($2::text[])
+
+-- name: issue_ticket
+-- hash, app, user, session, run or null, seconds
+SELECT issue_ticket($1, $2, $3, $4, $5, $6)
+
+-- name: redeem_ticket
+-- hash
+SELECT app_name, user_id, session_id, run_id FROM redeem_ticket($1)
+
+-- name: notify_test
+-- channel, payload
+SELECT pg_notify($1, $2)

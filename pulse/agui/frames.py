@@ -17,7 +17,7 @@ class Frame:
     """One event on the wire.
 
     Attributes:
-        id: the cursor after it.
+        id: the cursor after it; '' for one that has no place in the stream.
         history_until: this event is a snapshot of messages, to be filled with the thread's up to this number.
         for_input: the id of the user's message that it repeats, for whoever sent that message himself.
         is_terminal: the run is over after it.
@@ -38,7 +38,7 @@ class Frame:
 
     def sse(self, *, legacy: bool = False) -> bytes:
         """Return the frame as Server-Sent Events want it; never with `event:`, which hides it from `onmessage`."""
-        return b"id: %s\n%s" % (self.id.encode(), self._data(legacy))
+        return b"id: %s\n%s" % (self.id.encode(), self._data(legacy)) if self.id else self._data(legacy)
 
     def _data(self, legacy: bool) -> bytes:
         use_legacy = legacy and self.legacy is not None
