@@ -132,9 +132,8 @@ def _event(message: UserMessage | ToolMessage) -> Event:
             "tool_call_id": message.tool_call_id,
             "observation": _plain(message.content),
             "message_id": message.id,
+            "is_error": message.error is not None,
         }
-        if message.error is not None:
-            content["is_error"] = True
         return Event(author="tool", event_type="observe", content=content, id=message.id)
     said = _plain(message.content)
     key = "content" if isinstance(said, str) else "parts"

@@ -92,11 +92,15 @@ class RunStreams:
         """Begin to look, now and then, for runs whose session was deleted."""
         self._sweeper = asyncio.create_task(self._sweep(), name="stream sweeper")
 
-    async def stop(self) -> None:
-        """End every stream, without a last event: the clients come back with their cursors. Idempotent."""
+    def begin_stop(self) -> None:
+        """End every stream, without a last event: the clients come back with their cursors. Takes no further ones."""
         self._is_closed = True
         for hub in list(self._hubs.values()):
             hub.end()
+
+    async def stop(self) -> None:
+        """End every stream and what looks after them. Idempotent."""
+        self.begin_stop()
         if self._sweeper is not None:
             self._sweeper.cancel()
             await asyncio.gather(self._sweeper, return_exceptions=True)

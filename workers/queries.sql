@@ -128,3 +128,11 @@ SELECT name, blocked_seconds, reason FROM call_limit_states()
 
 -- name: breaker_states
 SELECT name, state, reason, probe_seconds, since_seconds FROM call_breaker_states()
+
+-- name: prune_live_messages
+-- How long to keep, rows at most.
+SELECT prune_live_messages($1, $2)
+
+-- name: prune_tickets
+-- Rows at most.
+SELECT prune_tickets($1)

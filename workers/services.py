@@ -47,6 +47,7 @@ class Services:
     archive_jobs: Work
     reap_runs: Work
     prune_snapshots: Work
+    prune_streams: Work
     retention: Work
     close: Work
     pause_seconds: Callable[[], float]
@@ -86,6 +87,7 @@ def build(settings: Settings, pool: Pool, metrics: Metrics, role: str) -> Servic
         archive_jobs=upkeep.archive_jobs,
         reap_runs=upkeep.reap_runs,
         prune_snapshots=upkeep.prune_snapshots,
+        prune_streams=upkeep.prune_streams,
         retention=retention,
         close=close,
         # Without vectors a job is done as well: the backfill brings them.

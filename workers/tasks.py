@@ -33,6 +33,7 @@ MAINTENANCE_CRONS = {
     "archive_jobs": "17 * * * *",
     "reap_runs": "* * * * * */15",
     "prune_snapshots": "37 * * * *",
+    "prune_streams": "*/2 * * * *",
 }
 
 Upkeep = Callable[[], Awaitable[None]]

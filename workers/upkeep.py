@@ -33,6 +33,7 @@ class Upkeep:
         self._queue_keep = datetime.timedelta(hours=settings.queue_keep_hours)
         self._jobs_keep = datetime.timedelta(days=settings.jobs_keep_days)
         self._snapshots_keep = datetime.timedelta(days=settings.snapshots_keep_days)
+        self._live_texts_keep = datetime.timedelta(seconds=settings.live_texts_keep_seconds)
         self._failed_jobs_keep = datetime.timedelta(days=settings.failed_jobs_keep_days)
 
     async def enqueue_idle(self) -> None:
@@ -68,6 +69,11 @@ class Upkeep:
     async def prune_snapshots(self) -> None:
         """Delete snapshots of sessions' states that newer ones superseded long ago."""
         self._tell("snapshots pruned", await self._in_batches("prune_snapshots", self._snapshots_keep))
+
+    async def prune_streams(self) -> None:
+        """Delete the texts of messages that were never finished, and tickets that nobody used."""
+        self._tell("live texts pruned", await self._in_batches("prune_live_messages", self._live_texts_keep))
+        self._tell("tickets pruned", await self._in_batches("prune_tickets"))
 
     async def _in_batches(self, query: str, *keep: datetime.timedelta, batch: int = BATCH_ROWS) -> int:
         total = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request
 from pydantic import BaseModel, BeforeValidator, Field
@@ -39,8 +39,15 @@ Offset = Annotated[
     ),
 ]
 LastEventId = Annotated[str | None, Header(max_length=LAST_EVENT_ID_LENGTH_MAX)]
-STREAM = {200: {"description": "The run's AG-UI events, as they come.", "content": {"text/event-stream": {}}}}
-OVER = {204: {"description": "The client has the run's last frame: there will be no more. Do not come back."}}
+Frames = Annotated[
+    Literal["agui", "custom"], Query(description="custom: the first frame and the heartbeats are CUSTOM events.")
+]
+STREAM: dict[int | str, dict[str, Any]] = {
+    200: {"description": "The run's AG-UI events, as they come.", "content": {"text/event-stream": {}}}
+}
+OVER: dict[int | str, dict[str, Any]] = {
+    204: {"description": "The client has the run's last frame: there will be no more. Do not come back."}
+}
 
 
 class RunView(BaseModel):
@@ -109,12 +116,11 @@ def is_past_the_end(run: Run, cursor: Cursor | None) -> bool:
 
 
 async def stream(
-    request: Request, run: Run, cursor: Cursor | None, *, custom: bool = False, **options: Any
+    request: Request, run: Run, cursor: Cursor | None, *, custom: bool = False, legacy: bool = False, **options: Any
 ) -> Response:
     """Follow a run in a response; what is wrong is raised before it begins."""
     if is_past_the_end(run, cursor):
         return Response(status_code=204)
-    legacy = options.pop("legacy", False)
     streams: RunStreams = request.app.state.run_streams
     release = AsyncExitStack()
     follower = await release.enter_async_context(streams.follow(run, cursor, **options))
@@ -145,9 +151,7 @@ async def follow_run(
     access: Annotated[Access, Depends(access_of)],
     offset: Offset = None,
     last_event_id: LastEventId = None,
-    frames: Annotated[
-        str, Query(pattern="^(agui|custom)$", description="custom: CUSTOM connected, heartbeat.")
-    ] = "agui",
+    frames: Frames = "agui",
     ticket: Annotated[str | None, Query(max_length=200, description="In the place of the key; for one use.")] = None,
 ) -> Response:
     """Stream a run as AG-UI events over SSE, from its start or after the frame that is named, to its last event.

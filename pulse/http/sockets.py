@@ -1,7 +1,7 @@
 """``WS /ws/events/{thread_id}``: the events of a thread, or of one run of it, one AG-UI event a message.
 
-A message is the event alone; with ``?frames=envelope`` it is ``{"id": …, "chunk": event}``, and the id is what ``offset``
-takes to go on. The heartbeat is the protocol's own ping.
+A message is the event alone; with ``?frames=envelope`` it is ``{"id": …, "chunk": event}``, and the id is what
+``offset`` takes to go on. The heartbeat is the protocol's own ping.
 
     closes with 1000    the run that was asked for is over: its last event was sent
                 1008    the offset is no place in this stream

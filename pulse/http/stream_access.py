@@ -1,7 +1,7 @@
 """Who may follow a stream: the holder of the key, in the name of a user, or the holder of a ticket.
 
-A browser's EventSource and WebSocket send no headers of their choice, so they bring a ticket in the query. It is used up
-by the connection that it opens; to come back, a client gets another one and names its last frame in ``offset``.
+A browser's EventSource and WebSocket send no headers of their choice, so they bring a ticket in the query. It is used
+up by the connection that it opens; to come back, a client gets another one and names its last frame in ``offset``.
 """
 
 from __future__ import annotations
