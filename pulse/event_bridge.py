@@ -305,7 +305,9 @@ class EventBridge:
             finished.outcome = _outcome(result, self._calls.unanswered)
             if result is not None and not isinstance(finished.outcome, RunFinishedInterruptOutcome):
                 finished.result = escape_state(result)
-            yield from self._finish(finished)
+            # Clients before 1.0 know nothing of calls that wait for them, and refuse the field.
+            waits = isinstance(finished.outcome, RunFinishedSuccessOutcome)
+            yield from self._finish(finished, finished.model_copy(update={"outcome": None}) if waits else None)
 
     def _finish(self, last: BaseEvent, legacy: BaseEvent | None = None) -> Iterator[Frame]:
         """Close what is open, then say the last event."""

@@ -124,9 +124,7 @@ class NotifyConnection:
                     await connection.add_listener(channel, self._hear)
             self._hears = True
             self.connects += 1
-            _log.info(
-                "PgNotifyListener started" if self.connects == 1 else "listener_connected", channels=self.connects
-            )
+            _log.info("PgNotifyListener started" if self.connects == 1 else "listener_connected", times=self.connects)
             self._on_connect()
             await self._watch(connection, lost)
         finally:
@@ -144,7 +142,7 @@ class NotifyConnection:
                 pass
             async with asyncio.timeout(self._timing.answer_seconds):
                 heard = await connection.fetch(self._queries["listening_channels"])
-            if {row["channel"] for row in heard} < self._channels.keys():
+            if not self._channels.keys() <= {row["channel"] for row in heard}:
                 raise ConnectionResetError("the listener's session forgot its channels")
 
     def _hear(self, _connection: Any, _pid: int, channel: str, payload: object) -> None:

@@ -7,6 +7,7 @@ import contextlib
 import json
 import uuid
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -75,11 +76,7 @@ class PgDeltaCarrier:
     async def read(self, watchers: Sequence[Watcher]) -> list[LiveMessage]:
         """Return what is past the watchers' offsets, for all of them in one statement."""
         runs = {watcher.run: None for watcher in watchers}
-        known = [
-            (watcher.run, message_id, offset)
-            for watcher in watchers
-            for message_id, offset in watcher.offsets().items()
-        ]
+        known = [(run, name, offset) for run in runs for name, offset in _known_by_all(run, watchers).items()]
         rows = await self._execute(
             "live_texts",
             [run.thread_id for run in runs],
@@ -153,8 +150,10 @@ class PgDeltaCarrier:
         for message in await self.read(watchers):
             by_run.setdefault(message.run, []).append(message)
         for watcher in watchers:
-            if found := by_run.get(watcher.run):
-                watcher.hear(found)
+            known = watcher.offsets()
+            found = [_past(each, known.get(each.message_id, 0)) for each in by_run.get(watcher.run, ())]
+            if new := [each for each in found if each.text or not each.offset]:
+                watcher.hear(new)
 
     async def _execute(self, name: str, *arguments: Any) -> list[asyncpg.Record]:
         try:
@@ -163,3 +162,15 @@ class PgDeltaCarrier:
             raise from_postgres(error) or DatabaseUnreachableError(str(error)) from error
         except asyncpg.InterfaceError as error:
             raise DatabaseUnreachableError(str(error)) from error
+
+
+def _known_by_all(run: RunKey, watchers: Sequence[Watcher]) -> dict[str, int]:
+    """Return the smallest of the watchers' offsets in each message; what one of them does not know, none does."""
+    each = [watcher.offsets() for watcher in watchers if watcher.run == run]
+    return {name: min(offsets[name] for offsets in each) for name in each[0] if all(name in other for other in each)}
+
+
+def _past(message: LiveMessage, offset: int) -> LiveMessage:
+    if offset <= message.offset:
+        return message
+    return replace(message, offset=offset, text=message.text[offset - message.offset :])

@@ -185,11 +185,16 @@ class PgNotifyListener:
         found: dict[uuid.UUID, list[Event]] = {}
         for thread, *fields in rows:
             found.setdefault(thread, []).append(read_event(*fields))
+        read_after = dict(zip(watched, cursors, strict=True))
         for thread, events in found.items():
             if len(events) == _EVENTS_AT_ONCE:
                 self._mark((thread,))
             for subscription in list(self._subscriptions.get(thread, ())):
-                self._hand_on(subscription, events)
+                if subscription.cursor < read_after[thread]:
+                    # It came while we read, and wants what lies before as well.
+                    self._mark((thread,))
+                else:
+                    self._hand_on(subscription, events)
 
     @staticmethod
     def _hand_on(subscription: Subscription, events: Sequence[Event]) -> None:
