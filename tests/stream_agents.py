@@ -77,6 +77,34 @@ async def long(run: RunContext) -> AsyncIterator[str]:
         await asyncio.sleep(0)
 
 
+async def frames(run: RunContext) -> None:
+    """About 80 frames of every kind in a moment."""
+    for turn in range(3):
+        async with run.step(f"turn {turn}"):
+            async with run.thought() as thought:
+                await thought.push("Hm. ")
+                await asyncio.sleep(0.06)
+                await thought.push(LONG)
+            call = await run.call_tool("look", {"turn": turn})
+            await run.tool_result(call, {"found": turn})
+        await run.set_state({"turn": {"number": turn, "list": list(range(turn))}, "app:seen": turn})
+        async with run.text() as text:
+            for word in ("one ", "two ", LONG):
+                await text.push(word)
+                await asyncio.sleep(0.06)
+                await run.set_state({f"key {turn}/~": word})
+
+
+async def flood(run: RunContext) -> None:
+    """More frames than a follower's queue takes, of some size."""
+    for number in range(30):
+        await run.write(
+            *(Event(author="model", event_type="work_plan", content={"n": n, "pad": "x" * 4000}) for n in range(50))
+        )
+        async with run.text() as text:
+            await text.push(f"part {number}")
+
+
 AGENTS = {
     "default": work,
     "echo": echo,
@@ -86,6 +114,8 @@ AGENTS = {
     "ask": ask,
     "delegate": delegate,
     "long": long,
+    "frames": frames,
+    "flood": flood,
 }
 
 if __name__ == "__main__":

@@ -98,6 +98,7 @@ async def _run(config: settings.Settings, agents: Mapping[str, Agent] | None) ->
         listener = stack.enter_context(contextlib.closing(_listen(config)))
         pool = await stack.enter_async_context(_open_pool(config))
         live = await stack.enter_async_context(live_streams.opened(config, pool, agents or {}))
+        metrics.watch(live)
         embedder = make_embedder(config, metrics.calls.observe, embedder_gate(config, pool, metrics.calls, "writer"))
         stack.push_async_callback(embedder.close)
         api = build_api(config, pool, live, embedder, metrics)
