@@ -77,6 +77,14 @@ SELECT prune_queue($1, $2)
 -- How long completed and cancelled jobs stay, how long failed ones, how many at most.
 SELECT archive_jobs($1, $2, $3)
 
+-- name: reap_runs
+-- How many at most.
+SELECT reap_runs($1)
+
+-- name: prune_snapshots
+-- How long a superseded snapshot stays, how many at most.
+SELECT prune_snapshots($1, $2)
+
 -- name: put_metrics_target
 -- host, port, role, pid.
 INSERT INTO metrics_targets (host, port, role, pid) VALUES ($1, $2, $3, $4)
@@ -124,3 +132,11 @@ SELECT name, blocked_seconds, reason FROM call_limit_states()
 
 -- name: breaker_states
 SELECT name, state, reason, probe_seconds, since_seconds FROM call_breaker_states()
+
+-- name: prune_live_messages
+-- How long to keep, rows at most.
+SELECT prune_live_messages($1, $2)
+
+-- name: prune_tickets
+-- Rows at most.
+SELECT prune_tickets($1)

@@ -49,6 +49,9 @@ class Services:
     find_vectorless: Work
     prune: Work
     archive_jobs: Work
+    reap_runs: Work
+    prune_snapshots: Work
+    prune_streams: Work
     retention: Work
     erase: Work
     close: Work
@@ -96,6 +99,9 @@ def build(settings: Settings, pool: Pool, metrics: Metrics, role: str) -> Servic
         find_vectorless=upkeep.find_vectorless,
         prune=upkeep.prune,
         archive_jobs=upkeep.archive_jobs,
+        reap_runs=upkeep.reap_runs,
+        prune_snapshots=upkeep.prune_snapshots,
+        prune_streams=upkeep.prune_streams,
         retention=retention,
         erase=erase,
         close=close,

@@ -32,6 +32,9 @@ MAINTENANCE_CRONS = {
     "prune": "*/10 * * * *",
     "archive_jobs": "17 * * * *",
     "erase": "* * * * *",
+    "reap_runs": "* * * * * */15",
+    "prune_snapshots": "37 * * * *",
+    "prune_streams": "*/2 * * * *",
 }
 
 Upkeep = Callable[[], Awaitable[None]]

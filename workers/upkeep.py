@@ -18,6 +18,8 @@ _log = structlog.get_logger("workers.upkeep")
 
 #: Rows in one transaction of pruning or archiving.
 BATCH_ROWS = 1000
+#: Runs ended in one transaction: each holds the lock of its session.
+RUNS_BATCH = 100
 #: Batches of 500 due timers in one run; what is left, or was held by a writer, is looked at by the next run.
 IDLE_BATCHES_MAX = 100
 
@@ -30,6 +32,8 @@ class Upkeep:
         self._metrics = metrics
         self._queue_keep = datetime.timedelta(hours=settings.queue_keep_hours)
         self._jobs_keep = datetime.timedelta(days=settings.jobs_keep_days)
+        self._snapshots_keep = datetime.timedelta(days=settings.snapshots_keep_days)
+        self._live_texts_keep = datetime.timedelta(seconds=settings.live_texts_keep_seconds)
         self._failed_jobs_keep = datetime.timedelta(days=settings.failed_jobs_keep_days)
 
     async def enqueue_idle(self) -> None:
@@ -59,12 +63,25 @@ class Upkeep:
         moved = await self._in_batches("archive_jobs", self._jobs_keep, self._failed_jobs_keep)
         self._tell("jobs archived", moved)
 
-    async def _in_batches(self, query: str, *keep: datetime.timedelta) -> int:
+    async def reap_runs(self) -> None:
+        """End the runs whose process was lost, so that whoever follows them hears of it."""
+        self._tell("orphaned runs ended", await self._in_batches("reap_runs", batch=RUNS_BATCH))
+
+    async def prune_snapshots(self) -> None:
+        """Delete snapshots of sessions' states that newer ones superseded long ago."""
+        self._tell("snapshots pruned", await self._in_batches("prune_snapshots", self._snapshots_keep))
+
+    async def prune_streams(self) -> None:
+        """Delete the texts of messages that were never finished, and tickets that nobody used."""
+        self._tell("live texts pruned", await self._in_batches("prune_live_messages", self._live_texts_keep))
+        self._tell("tickets pruned", await self._in_batches("prune_tickets"))
+
+    async def _in_batches(self, query: str, *keep: datetime.timedelta, batch: int = BATCH_ROWS) -> int:
         total = 0
         while True:
-            count = int(await self._pool.fetchval(QUERIES[query], *keep, BATCH_ROWS))
+            count = int(await self._pool.fetchval(QUERIES[query], *keep, batch))
             total += count
-            if count < BATCH_ROWS:
+            if count < batch:
                 return total
 
     @staticmethod
