@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import json
 import signal
 import time
 
@@ -143,6 +144,32 @@ async def test_a_job_is_given_back_at_the_second_look_only(tables: asyncpg.Pool)
         await life.execute("SELECT pg_advisory_unlock_all()")
         assert await liveness.look(looker, suspects) == (suspects, 1)
     assert await tables.fetchval("SELECT status FROM consolidation_jobs") == "pending"
+
+
+async def test_a_job_that_a_living_worker_does_not_know_of_is_given_back(
+    tables: asyncpg.Pool, workers: Workers
+) -> None:
+    """The answer of a fetch was lost with its connection: the database says that the worker runs the job."""
+    worker = await workers.start("fast_replay")
+    await workers.start("retention")
+    worker_id = json.loads(next(line for line in worker.lines().splitlines() if "worker registered" in line))[
+        "worker_id"
+    ]
+    thread = await harness.make_thread(tables)
+    async with harness.gate(tables):
+        running = await harness.enqueue(tables, thread)
+        await harness.wait_for_status(tables, running, "running")
+        # No pool that is here listens to its queue: nobody takes it up again.
+        lost = await harness.enqueue(tables, thread, "deep_reflection")
+        fetched = await tables.fetchval(
+            "SELECT id FROM procrastinate_fetch_job_v2(ARRAY['deep_reflection'], $1)", worker_id
+        )
+        assert fetched is not None
+        assert await harness.status_of(tables, lost) == "running"
+        await harness.wait_for_status(tables, lost, "pending", 10.0)
+        assert await harness.status_of(tables, running) == "running"
+    await harness.wait_for_status(tables, running, "completed")
+    assert await harness.count(tables, "attempts_made") == 1
 
 
 async def test_a_job_that_kills_its_workers_is_given_up(tables: asyncpg.Pool) -> None:

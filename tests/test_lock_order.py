@@ -78,7 +78,7 @@ async def deadlocks(pool: asyncpg.Pool) -> int:
 async def test_a_fact_heard_anew_while_its_first_session_is_deleted(
     pool: asyncpg.Pool, values: list[str], hours: list[int], outcomes: list[str]
 ) -> None:
-    """The job holds the fact and writes it; the deletion holds the session and waits for the fact: both come through."""
+    """The job holds the fact and writes it; the deletion holds the session and waits for the fact: both succeed."""
     threads = {name: await harness.make_thread(pool, name) for name in ("first", "second")}
     await pool.execute(STORE_NAME, threads["first"], ["Bo"], [-9])
     async with pool.acquire() as connection:

@@ -29,8 +29,8 @@ SELECT abort_job($1, $2, $3)
 SELECT hold_worker($1)
 
 -- name: find_orphans
--- The heartbeat's greatest age in seconds.
-SELECT job_id, worker_id, attempts FROM find_orphans($1)
+-- The heartbeat's greatest age in seconds; the worker that asks, or NULL, and the queue's jobs that it runs.
+SELECT job_id, worker_id, attempts FROM find_orphans($1, $2, $3)
 
 -- name: rescue_job
 -- An attempt, and attempts before a job is given up.
