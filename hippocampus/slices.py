@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -37,6 +37,7 @@ class Slice:
     Attributes:
         turns: what was said there, ascending, without blank messages; may be empty.
         is_last: nothing was left past the slice when it was read, in this stage or an earlier one of the job.
+        is_stuck: a job before this one failed for good with what this slice begins with.
     """
 
     job: ConsolidationJob
@@ -45,11 +46,17 @@ class Slice:
     upto_seq: int
     turns: tuple[Turn, ...]
     is_last: bool
+    is_stuck: bool = False
 
     @property
     def conversation(self) -> ConversationSlice:
         """The turns, as a provider takes them."""
         return ConversationSlice(turns=self.turns)
+
+    def first_half(self) -> Slice:
+        """The slice up to the middle of its turns, of which there must be at least two."""
+        turns = self.turns[: len(self.turns) // 2]
+        return replace(self, turns=turns, upto_seq=turns[-1].sequence_num, is_last=False)
 
 
 async def read_slice(pool: Pool, job_id: UUID, stage: Stage | None, *, slice_tokens: int) -> Slice | None:
@@ -72,6 +79,7 @@ async def read_slice(pool: Pool, job_id: UUID, stage: Stage | None, *, slice_tok
         upto_seq=last["sequence_num"] if has_more else first["last_seq"],
         turns=tuple(_turn(row) for row in rows if (row["text"] or "").strip()),
         is_last=not has_more and not first["is_behind"],
+        is_stuck=first["is_stuck"],
     )
 
 

@@ -58,12 +58,12 @@ SELECT EXISTS (SELECT FROM threads WHERE fast_due_at <= engine_now())
 SELECT reconcile_jobs()
 
 -- name: enqueue_embedding_backfill
--- Only where something waits for a vector.
-SELECT enqueue_embedding_backfill()
-WHERE EXISTS (SELECT FROM memories WHERE embedding IS NULL)
-   OR EXISTS (SELECT FROM facts WHERE embedding IS NULL)
-   OR EXISTS (SELECT FROM messages AS m JOIN threads AS t ON t.id = m.thread_id
-              WHERE m.embedding IS NULL AND m.sequence_num <= t.fast_upto_seq AND m.content ~ '\S')
+-- Only where something waits for a vector of this model.
+SELECT enqueue_embedding_backfill() WHERE EXISTS (SELECT FROM list_vectorless($1, 1))
+
+-- name: refused_texts
+-- Texts that stay without a vector, by the model that refused them.
+SELECT model, count(*) AS texts FROM embedding_refusals GROUP BY model
 
 -- name: prune_queue
 -- How long finished jobs of the queue are kept, how many at most.

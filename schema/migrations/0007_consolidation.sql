@@ -30,11 +30,13 @@ CREATE TYPE message_vector AS (
     embedding    vector(1536)
 );
 
--- What the backfill gives to a row: a vector of the text that it held when it was read.
+-- What the backfill gives to a row: a vector of the text that it held when it was read; then it had a vector of
+-- former_model, or none.
 CREATE TYPE vector_input AS (
-    id        uuid,
-    content   text,
-    embedding vector(1536)
+    id           uuid,
+    content      text,
+    former_model text,
+    embedding    vector(1536)
 );
 
 -- Where a slice comes from and what drew on it; stands on every row that it leaves.
