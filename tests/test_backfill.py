@@ -163,7 +163,7 @@ class Picky(ScriptedEmbedder):
 
 
 async def test_a_refused_text_keeps_no_other_without_a_vector_and_is_asked_for_once(pool: asyncpg.Pool) -> None:
-    """All others get theirs in the same run; the refused ones are noted, and tried again when they say another thing."""
+    """The others get theirs in one run; the refused ones are noted, and tried again once they say another thing."""
     await talk_without_vectors(pool, said=8)
     total = sum(await vectorless(pool)) - 2
     embedder = Picky()

@@ -16,6 +16,8 @@ INSERT INTO instructions (app_name, instruction_key, content) VALUES ('app', 'k'
 INSERT INTO runs (thread_id, app_name, run_id) SELECT id, 'app', 'r' FROM threads;
 INSERT INTO snapshots (thread_id, version, sequence_num, state) SELECT id, 1, 1, '{}' FROM threads;
 INSERT INTO user_states (app_name, user_id) VALUES ('app', 'user');
+INSERT INTO embedding_target (model) VALUES ('m');
+INSERT INTO embedding_refusals VALUES ('facts', gen_random_uuid(), 'm', 'hash', '400');
 INSERT INTO app_states (app_name) VALUES ('app');
 INSERT INTO app_policies (app_name) VALUES ('app');
 """
@@ -29,6 +31,8 @@ WRONG = {
     "app_states": ["state = 'null'"],
     "runs": ["run_id = ''", "status = 'dreaming'", "thinking_steps = '{}'", "tool_calls = '{}'"],
     "snapshots": ["state = '[]'"],
+    "embedding_refusals": ["source = 'dreams'"],
+    "embedding_target": ["is_only = false"],
     "consolidation_jobs": [
         "job_type = 'dreaming'", "status = 'lost'", "attempts = -1", "upto_seq = -1", "result = '[]'",
     ],

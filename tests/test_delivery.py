@@ -424,6 +424,37 @@ async def test_the_queue_is_pruned_in_batches(pool: asyncpg.Pool) -> None:
     await pool.execute("SELECT retry_failed_job($1)", old)
 
 
+async def test_pruning_reads_what_ended_by_its_indexes(pool: asyncpg.Pool) -> None:
+    """Also where nothing is to be deleted among thousands that wait: neither branch reads the table."""
+    await pool.execute(
+        "INSERT INTO procrastinate_jobs (queue_name, task_name, lock)"
+        " SELECT 'q', 't', 'lock ' || n FROM generate_series(1, 5000) AS n"
+    )
+    await pool.execute(
+        "INSERT INTO procrastinate_jobs (queue_name, task_name, status)"
+        " SELECT 'q', 't', (ARRAY['failed', 'succeeded'])[1 + n % 2]::procrastinate_job_status"
+        " FROM generate_series(1, 100) AS n"
+    )
+    await pool.execute("ANALYZE procrastinate_jobs")
+    before = await _scans(pool)
+    assert await pool.fetchval("SELECT prune_queue('0', 20)") == 20
+    after = await _scans(pool)
+    assert after["seq_scan"] == before["seq_scan"]
+    for index in ("procrastinate_jobs_ended_idx", "procrastinate_jobs_failed_idx"):
+        assert after[index] > before[index]
+
+
+async def _scans(pool: asyncpg.Pool) -> dict[str, int]:
+    """How often the queue's table was read whole, and each of its indexes."""
+    async with pool.acquire() as connection:
+        await connection.execute("SELECT pg_stat_force_next_flush()")
+        rows = await connection.fetch(
+            "SELECT indexrelname, idx_scan FROM pg_stat_user_indexes WHERE relname = 'procrastinate_jobs'"
+        )
+        whole = "SELECT seq_scan FROM pg_stat_user_tables WHERE relname = 'procrastinate_jobs'"
+        return {"seq_scan": await connection.fetchval(whole), **{row[0]: row[1] for row in rows}}
+
+
 async def test_ended_jobs_are_archived_in_batches(pool: asyncpg.Pool) -> None:
     """Completed and cancelled ones after a time, failed ones after a longer one; each is moved whole, once."""
     week, month = datetime.timedelta(days=7), datetime.timedelta(days=30)
