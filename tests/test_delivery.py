@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import random
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -293,6 +294,33 @@ async def test_a_notification_during_a_fetch_that_finds_nothing_is_not_lost(
         worker.stop()
         await running
     assert slowed
+
+
+async def test_no_wake_up_is_lost_in_a_thousand_pairs(
+    tables: asyncpg.Pool, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two jobs 0 to 6 ms apart, a thousand times, on a worker that polls once a minute: each starts at once."""
+    monkeypatch.setattr(queue_worker, "POLL_SECONDS", 60.0)
+    started = asyncio.Queue[UUID]()
+
+    async def consolidate(job_id: UUID, _claim: JobClaim) -> None:
+        started.put_nowait(job_id)
+
+    app, worker = _in_process(dsn, tables, consolidate=consolidate)
+    rng = random.Random(7)
+    async with app.open_async():
+        running = asyncio.create_task(worker.run())
+        await harness.until(lambda: _listens(tables))
+        for _ in range(1000):
+            await _insert(tables)
+            await asyncio.sleep(rng.uniform(0, 0.006))
+            await _insert(tables)
+            for _ in range(2):
+                # A lost one would wait for half a minute on average.
+                await asyncio.wait_for(started.get(), 10.0)
+        worker.stop()
+        await running
+    assert await harness.count(tables, "procrastinate_jobs") == 2000
 
 
 def _in_process(dsn: str, pool: asyncpg.Pool, **replaced: Any) -> tuple[Any, queue_worker.QueueWorker]:
