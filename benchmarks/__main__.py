@@ -12,6 +12,8 @@ from pathlib import Path
 MEASUREMENTS = {
     "Sessions": ["benchmarks.sessions"],
     "Jobs": ["benchmarks.enqueue_to_start"],
+    "Recovery": ["benchmarks.recovery"],
+    "More workers": ["benchmarks.scaling"],
     "Consolidation": ["benchmarks.consolidation"],
     "Search and context": ["benchmarks.search"],
     "Limit of model calls": ["benchmarks.limiter"],
