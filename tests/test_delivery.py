@@ -273,7 +273,7 @@ async def test_a_notification_during_a_fetch_that_finds_nothing_is_not_lost(
     async def consolidate(job_id: UUID, _claim: JobClaim) -> None:
         started.append(str(job_id))
 
-    app, worker = _in_process(dsn, tables, consolidate=consolidate)
+    app, worker = in_process(dsn, tables, consolidate=consolidate)
     fetch_job = app.job_manager.fetch_job
 
     async def fetch_slowly(**given: Any) -> Any:
@@ -306,7 +306,7 @@ async def test_no_wake_up_is_lost_in_a_thousand_pairs(
     async def consolidate(job_id: UUID, _claim: JobClaim) -> None:
         started.put_nowait(job_id)
 
-    app, worker = _in_process(dsn, tables, consolidate=consolidate)
+    app, worker = in_process(dsn, tables, consolidate=consolidate)
     rng = random.Random(7)
     fetch_job = app.job_manager.fetch_job
 
@@ -332,7 +332,7 @@ async def test_no_wake_up_is_lost_in_a_thousand_pairs(
     assert await harness.count(tables, "procrastinate_jobs") == 2000
 
 
-def _in_process(dsn: str, pool: asyncpg.Pool, **replaced: Any) -> tuple[Any, queue_worker.QueueWorker]:
+def in_process(dsn: str, pool: asyncpg.Pool, **replaced: Any) -> tuple[Any, queue_worker.QueueWorker]:
     settings = Settings(DATABASE_URL=dsn)
     metrics = Metrics()
     nothing: dict[str, Any] = dict.fromkeys(services.Services.__dataclass_fields__, _nothing)
@@ -365,7 +365,7 @@ async def _listens(pool: asyncpg.Pool) -> bool:
 
 async def test_every_job_that_is_ever_enqueued_has_a_task_and_a_pool(pool: asyncpg.Pool, dsn: str) -> None:
     """Whatever enqueues, in SQL or by the clock: its task is registered, and a pool listens to its queue."""
-    app, _ = _in_process(dsn, pool)
+    app, _ = in_process(dsn, pool)
     thread = await harness.make_thread(pool)
     for job_type in JobType:
         await harness.enqueue(pool, thread, job_type)
@@ -473,15 +473,15 @@ async def test_pruning_reads_what_ended_by_its_indexes(pool: asyncpg.Pool) -> No
         " FROM generate_series(1, 100) AS n"
     )
     await pool.execute("ANALYZE procrastinate_jobs")
-    before = await _scans(pool)
+    before = await scans(pool)
     assert await pool.fetchval("SELECT prune_queue('0', 20)") == 20
-    after = await _scans(pool)
+    after = await scans(pool)
     assert after["seq_scan"] == before["seq_scan"]
     for index in ("procrastinate_jobs_ended_idx", "procrastinate_jobs_failed_idx"):
         assert after[index] > before[index]
 
 
-async def _scans(pool: asyncpg.Pool) -> dict[str, int]:
+async def scans(pool: asyncpg.Pool) -> dict[str, int]:
     """How often the queue's table was read whole, and each of its indexes."""
     async with pool.acquire() as connection:
         await connection.execute("SELECT pg_stat_force_next_flush()")
