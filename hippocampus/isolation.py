@@ -35,6 +35,7 @@ async def get_past(draw: Draw, embedder: Embedder, part: Slice, error: ProviderE
         RateLimitedError: nobody may call just now.
         ProviderError: it is not the turn that fails: nothing is taken at all.
     """
+    await _check_answers(draw, part, error)
     while len(part.turns) > 1:
         part = part.first_half()
         drawn = await _try(draw, part)
@@ -46,8 +47,8 @@ async def get_past(draw: Draw, embedder: Embedder, part: Slice, error: ProviderE
         if isinstance(drawn, Effects):
             return part, drawn
         error = drawn
-    if not isinstance(await _try(draw, _harmless(part)), Effects):
-        raise error
+    # Again: it may have gone down meanwhile.
+    await _check_answers(draw, part, error)
     return part, await effects.keep_unread(embedder, part, error.code)
 
 
@@ -60,5 +61,8 @@ async def _try(draw: Draw, part: Slice) -> Effects | ProviderError:
         return error
 
 
-def _harmless(part: Slice) -> Slice:
-    return replace(part, turns=(replace(part.turns[0], text=_HARMLESS),))
+async def _check_answers(draw: Draw, part: Slice, error: ProviderError) -> None:
+    """Raise the error where the models do not take a harmless turn either."""
+    harmless = replace(part, turns=(replace(part.turns[0], text=_HARMLESS),))
+    if not isinstance(await _try(draw, harmless), Effects):
+        raise error

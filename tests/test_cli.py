@@ -294,7 +294,11 @@ def test_status_names_what_does_not_run(cli: Run) -> None:
 def test_status_tells_that_the_model_is_not_called(cli: Run, dsn: str) -> None:
     asyncio.run(execute(dsn, "SELECT report_failure('fast_replay/m', NULL, '503', 1, 60, 600)"))
     asyncio.run(execute(dsn, "SELECT penalise_limit('m', 600, '429')"))
+    asyncio.run(
+        execute(dsn, "INSERT INTO embedding_refusals VALUES ('facts', gen_random_uuid(), 'm', md5('x'), '400')")
+    )
     _, out, _ = cli("status")
+    assert "refused   1 texts have no vector: m refuses them" in out
     assert "breaker   fast_replay/m is open: 1 calls in a row failed, the last with 503" in out
     assert "limit     no call of m for 9 min" in out.replace("10 min", "9 min")
     shown = json.loads(cli("status", "--json")[1])

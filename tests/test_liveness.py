@@ -10,6 +10,7 @@ import time
 
 import asyncpg
 
+from hippocampus.providers.local import LocalEmbedder
 from tests import worker_harness as harness
 from tests.worker_harness import Workers
 from workers import liveness
@@ -225,3 +226,4 @@ async def test_the_keeper_does_all_upkeep_and_catches_up_what_was_due(tables: as
         (forgotten, "deep_reflection", "pending"),
     }
     assert await tables.fetchval("SELECT count(*) FROM upkeep_runs WHERE name = 'retention'") == 1
+    assert await tables.fetchval("SELECT model FROM embedding_target") == LocalEmbedder().model

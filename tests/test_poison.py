@@ -19,6 +19,7 @@ from tests import worker_harness as harness
 from tests.fake_gemini import FakeGemini
 from tests.queue_claims import RowClaim, claim_next
 from tests.scripted_provider import ScriptedGenerator
+from tests.test_metrics import scrape, targets
 from tests.worker_harness import Workers
 from workers.claims import QUERIES
 
@@ -177,6 +178,9 @@ async def test_poison_stops_neither_its_neighbours_nor_its_own_later_events(
             )
 
         await harness.until(consolidated, 40.0)
+        found = await targets(pool)
+        for role in ("fast_replay", "deep_reflection"):
+            assert (await scrape(found[role][0]))["consolidation_turns_skipped_total",] == 2
     assert await pool.fetchval("SELECT value FROM facts WHERE key = 'home_city'") == "Bruges"
     failed = "SELECT error_code FROM consolidation_jobs WHERE status = 'failed' ORDER BY 1"
     assert [row["error_code"] for row in await pool.fetch(failed)] == ["400", "400", "500", "500"]
