@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import Awaitable, Callable
 
 import psycopg
@@ -32,17 +33,20 @@ async def through_cuts(what: str, work: Callable[[], Awaitable[None]]) -> None:
     Raises:
         whatever else it raises.
     """
+    cuts = 0
     while True:
+        began = time.monotonic()
         try:
             return await work()
         except ConnectorException as error:
             if not is_cut(error):
                 raise
-            await pause(what, 0)
+        cuts = 0 if time.monotonic() - began > PAUSE_SECONDS_MAX else cuts + 1
+        await pause(what, cuts)
 
 
 async def pause(what: str, cuts_before: int) -> None:
     """Tell of a cut and wait a moment, longer with each cut in a row."""
     _log.warning("connection of the queue cut", what=what)
     widest = min(PAUSE_SECONDS_MAX, PAUSE_SECONDS_MIN * 2**cuts_before)
-    await asyncio.sleep(random.uniform(PAUSE_SECONDS_MIN, 2 * widest))  # noqa: S311 - no secret depends on it
+    await asyncio.sleep(random.uniform(widest / 2, widest))  # noqa: S311 - no secret depends on it
