@@ -230,6 +230,7 @@ async def test_the_next_job_of_a_lock_is_told_of_when_the_lock_is_released(pool:
     await listener.close()
 
 
+@pytest.mark.timing
 async def test_a_chain_of_five_jobs_on_one_lock_is_quick(tables: asyncpg.Pool, workers: Workers) -> None:
     """Ten slots, five jobs, one lock: under 0.3 s, not one poll for each."""
     await workers.start("fast_replay", fast_replay_concurrency="10")

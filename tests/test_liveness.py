@@ -9,6 +9,7 @@ import signal
 import time
 
 import asyncpg
+import pytest
 
 from hippocampus.providers.local import LocalEmbedder
 from tests import worker_harness as harness
@@ -20,6 +21,7 @@ from workers.tasks import MAINTENANCE_CRONS
 RECOVERY_SECONDS_MAX = 2.0
 
 
+@pytest.mark.timing
 async def test_a_killed_workers_job_is_done_once_within_two_seconds(tables: asyncpg.Pool, workers: Workers) -> None:
     """kill -9 between the model's call and the commit: another worker does the job, and there is one effect."""
     victim = await workers.start("fast_replay")

@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -161,14 +160,6 @@ class TestVectors:
     def test_lone_surrogates_have_a_vector(self) -> None:
         """Text that is not valid Unicode is embedded, not refused."""
         assert_unit([local_embedding.vector_of("\ud83d broken"), local_embedding.vector_of("\ud83d")])
-
-    def test_five_hundred_texts_take_less_than_a_second(self) -> None:
-        """Ingesting is not held up: 500 texts of 200 characters, with margin for a busy machine."""
-        texts = [f"{n} of the boxes went to the harbour and nobody knew why. " * 4 for n in range(500)]
-        began = time.perf_counter()
-        for text in texts:
-            local_embedding.vector_of(text[:200])
-        assert time.perf_counter() - began < 1.0
 
     async def test_the_loop_goes_on_while_a_large_batch_is_embedded(self) -> None:
         """Other tasks of the process are served during a batch of thousands."""

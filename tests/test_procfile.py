@@ -28,6 +28,7 @@ def runs(pid: int) -> bool:
         return False
 
 
+@pytest.mark.timing
 @pytest.mark.skipif(not (BIN / "hippocampus").exists(), reason="the package is not installed beside this Python")
 async def test_honcho_runs_every_role_and_all_of_them_end(dsn: str, pool: asyncpg.Pool, tmp_path: Path) -> None:
     environment = {

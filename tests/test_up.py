@@ -35,6 +35,7 @@ def ready(up: Running) -> str:
     return address
 
 
+@pytest.mark.timing
 def test_every_role_runs_and_ctrl_c_ends_all_within_five_seconds(up: Running) -> None:
     address = ready(up)
     assert httpx.get(f"{address}/health").json()["status"] == "ok"

@@ -9,6 +9,7 @@ import time
 from uuid import UUID
 
 import asyncpg
+import pytest
 
 from tests import worker_harness as harness
 from tests.fake_gemini import FakeGemini
@@ -72,6 +73,7 @@ async def test_a_conversation_becomes_memories_and_facts(pool: asyncpg.Pool, wor
             assert word not in worker.lines()
 
 
+@pytest.mark.timing
 async def test_a_worker_killed_during_the_models_call_leaves_one_summary(pool: asyncpg.Pool, workers: Workers) -> None:
     """The model hangs, the worker is killed, another does the job: one summary, one slice, within two seconds."""
     async with FakeGemini() as gemini:

@@ -11,6 +11,7 @@ import time
 from uuid import UUID
 
 import asyncpg
+import pytest
 
 from tests import worker_harness as harness
 from tests.worker_harness import Workers
@@ -71,6 +72,7 @@ async def test_sigterm_lets_a_running_job_end(tables: asyncpg.Pool, workers: Wor
     assert await harness.count(tables, "effects") == 1
 
 
+@pytest.mark.timing
 async def test_sigterm_gives_back_what_outlasts_the_grace_time(tables: asyncpg.Pool, workers: Workers) -> None:
     """A job that does not end in time goes back untried, never aborted, and another worker runs it."""
     worker = await workers.start("fast_replay", shutdown_grace_seconds="0.3")

@@ -27,6 +27,7 @@ def log(tmp_path: Path) -> Path:
     return tmp_path / "log"
 
 
+@pytest.mark.timing
 async def test_without_a_key_loopback_is_open_but_for_other_names(dsn: str, log: Path) -> None:
     """No key on loopback: callers on this machine come in, a page that points a name here does not; SIGTERM ends it."""
     with WriterProcess(dsn, log) as writer:
@@ -163,6 +164,7 @@ async def test_sigterm_lets_a_running_request_finish(dsn: str, log: Path, conn: 
     assert await conn.fetchval("SELECT count(*) FROM events") == 1
 
 
+@pytest.mark.timing
 async def test_request_that_does_not_end_does_not_hold_up_the_end(
     dsn: str, log: Path, conn: asyncpg.Connection
 ) -> None:
