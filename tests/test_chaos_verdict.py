@@ -159,8 +159,10 @@ async def test_only_a_second_signal_ends_a_process_without_order(
     slot._command = [sys.executable, "-c", program + f"time.sleep(0.3 * {signals})\nraise SystemExit({code})"]
     running = asyncio.create_task(slot._run())
     await harness.until(lambda: slot.is_ready)
+    assert slot.is_at_work
     for _ in range(signals):
         assert slot.send(signal.SIGTERM)
+    assert not slot.is_at_work
     await running
     assert slot.ends.untidy == untidy
 

@@ -79,8 +79,8 @@ class Slot:
 
     @property
     def is_at_work(self) -> bool:
-        """Ready, and not stopped."""
-        return self.is_ready and not self._is_stopped
+        """Ready, not stopped, and not told to end: who drains takes up no job."""
+        return self.is_ready and not self._is_stopped and not self._asked[signal.SIGTERM]
 
     @property
     def worker_id(self) -> int | None:
