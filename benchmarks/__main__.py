@@ -13,6 +13,8 @@ MEASUREMENTS = {
     "Sessions": ["benchmarks.sessions"],
     "Ingest": ["benchmarks.ingest"],
     "Jobs": ["benchmarks.enqueue_to_start"],
+    "Recovery": ["benchmarks.recovery"],
+    "More workers": ["benchmarks.scaling"],
     "Consolidation": ["benchmarks.consolidation"],
     "Search and context": ["benchmarks.search"],
     "Limit of model calls": ["benchmarks.limiter"],

@@ -84,15 +84,19 @@ async def list_jobs(
     session_id: str | None = None,
     status: JobStatus | None = None,
     job_type: JobType | None = None,
+    error_code: str | None = None,
     before: UUID | None = None,
     limit: int = 50,
 ) -> list[ConsolidationJob]:
     """List jobs that are not yet archived, the newest first; None does not narrow.
 
     Args:
+        error_code: of the last attempt: an HTTP status, or a word such as ``timeout`` or ``malformed``.
         before: the id of the last job of the page before.
     """
-    rows = await pool.fetch(_QUERIES["list_jobs"], app_name, user_id, session_id, status, job_type, before, limit)
+    rows = await pool.fetch(
+        _QUERIES["list_jobs"], app_name, user_id, session_id, status, job_type, error_code, before, limit
+    )
     return [from_row(row) for row in rows]
 
 
@@ -174,6 +178,7 @@ def from_row(row: asyncpg.Record) -> ConsolidationJob:
         attempts=row["attempts"],
         result=row["result"],
         error=row["error"],
+        error_code=row["error_code"],
         raw_reply=row["raw_reply"],
         started_at=row["started_at"],
         completed_at=row["completed_at"],

@@ -234,6 +234,7 @@ class OpenMemoryService:
         session_id: str | None = None,
         status: JobStatus | None = None,
         job_type: JobType | None = None,
+        error_code: str | None = None,
         before: UUID | None = None,
         limit: int = 50,
     ) -> list[ConsolidationJob]:
@@ -248,6 +249,7 @@ class OpenMemoryService:
             session_id=session_id,
             status=status,
             job_type=job_type,
+            error_code=error_code,
             before=before,
             limit=limit,
         )

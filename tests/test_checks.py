@@ -18,6 +18,8 @@ SELECT id, 'app', 'r', 'h', now(), 1, 1 FROM threads;
 INSERT INTO initial_states (thread_id, session_state) SELECT id, '{}' FROM threads;
 INSERT INTO snapshots (thread_id, version, sequence_num, state) SELECT id, 1, 1, '{}' FROM threads;
 INSERT INTO user_states (app_name, user_id) VALUES ('app', 'user');
+INSERT INTO embedding_target (model) VALUES ('m');
+INSERT INTO embedding_refusals VALUES ('facts', gen_random_uuid(), 'm', 'hash', '400');
 INSERT INTO app_states (app_name) VALUES ('app');
 INSERT INTO app_policies (app_name) VALUES ('app');
 INSERT INTO erasures (scope, app_name, user_id) VALUES ('user', 'app', 'user');
@@ -39,6 +41,8 @@ WRONG = {
     ],
     "initial_states": ["session_state = '[]'"],
     "snapshots": ["state = '[]'"],
+    "embedding_refusals": ["source = 'dreams'"],
+    "embedding_target": ["is_only = false"],
     "consolidation_jobs": [
         "job_type = 'dreaming'", "status = 'lost'", "attempts = -1", "upto_seq = -1", "result = '[]'",
     ],

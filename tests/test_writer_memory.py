@@ -164,8 +164,11 @@ async def test_jobs_are_enqueued_listed_cancelled_and_run_again(
             uuid.UUID(job_id),
             status,
         )
-    failed = (await client.get(f"{user}/jobs", params={"status": "failed", "session_id": "s1"})).json()["jobs"]
-    assert [each["id"] for each in failed] == [job_id]
+    await rows.execute("UPDATE consolidation_jobs SET error_code = '503' WHERE id = $1", uuid.UUID(job_id))
+    wanted = {"status": "failed", "session_id": "s1", "error_code": "503"}
+    failed = (await client.get(f"{user}/jobs", params=wanted)).json()["jobs"]
+    assert [(each["id"], each["error_code"]) for each in failed] == [(job_id, "503")]
+    assert (await client.get(f"{user}/jobs", params={"error_code": "400"})).json()["jobs"] == []
     again = await client.post(f"{user}/jobs/{job_id}/retry")
     assert (again.status_code, again.json()["status"]) == (200, "pending")
     cancelled = await client.post(f"{user}/jobs/{job_id}/cancel")

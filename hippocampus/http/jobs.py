@@ -50,6 +50,7 @@ async def list_jobs(
     session_id: Annotated[Id | None, Query(description="Only jobs of this session.")] = None,
     status: JobStatus | None = None,
     job_type: JobType | None = None,
+    error_code: Annotated[Id | None, Query(description="Only jobs whose last attempt failed of this.")] = None,
     before: Annotated[uuid.UUID | None, Query(description="next_before of the page before.")] = None,
     limit: PageLimit = 50,
 ) -> Response:
@@ -60,6 +61,7 @@ async def list_jobs(
         session_id=session_id,
         status=status,
         job_type=job_type,
+        error_code=error_code,
         before=before,
         limit=limit,
     )

@@ -73,6 +73,9 @@ class JobView(BaseModel):
     attempts: int
     result: JsonObject
     error: str | None
+    error_code: Annotated[
+        str | None, Field(description="Of the last attempt: an HTTP status, or a word such as timeout or malformed.")
+    ]
     raw_reply: Annotated[str | None, Field(description="What the model said, where the job failed of that.")]
     created_at: datetime | None
     started_at: datetime | None
