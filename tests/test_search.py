@@ -48,7 +48,7 @@ async def test_the_rare_word_outweighs_the_common_one(search: MemorySearch, conn
 
 
 async def test_bm25_is_exact_over_the_scope(search: MemorySearch, conn: asyncpg.Connection) -> None:
-    """The score equals Okapi BM25 (k1 1.2, b 0.3) computed by hand over the same rows."""
+    """The score equals Okapi BM25 (k1 0.6, b 0.6) computed by hand over the same rows."""
     from math import log
 
     documents = {"red apple": (1, 2), "apple apple pear": (2, 2), "green pear tree": (0, 3)}
@@ -59,7 +59,7 @@ async def test_bm25_is_exact_over_the_scope(search: MemorySearch, conn: asyncpg.
     mean = 7 / 3
     for content in ("red apple", "apple apple pear"):
         tf, length = documents[content]
-        assert found[content] == pytest.approx(idf * tf * 2.2 / (tf + 1.2 * (0.7 + 0.3 * length / mean)), rel=1e-6)
+        assert found[content] == pytest.approx(idf * tf * 1.6 / (tf + 0.6 * (0.4 + 0.6 * length / mean)), rel=1e-6)
     assert "green pear tree" not in found
 
 
