@@ -524,8 +524,46 @@ BEGIN
 END
 $$;
 
--- A context window for callers of plain SQL: the same candidates, packed by whole items. The sum of token_estimate is
--- at most p_max_tokens. What memories and history leave unspent of their shares goes to nobody; facts have the rest.
+-- How many tokens a text costs, rather too many than too few; see hippocampus/tokens.py, whose count_tokens is equal.
+CREATE FUNCTION count_tokens(body text) RETURNS integer
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN ceil((55 * regexp_count(body, '[A-Za-z]+') + 14 * regexp_count(body, '[A-Za-z]')
+             + 8 * regexp_count(body, '[A-Z]') + 100 * regexp_count(body, '[0-9\u0080-\u07ff]')
+             + 75 * regexp_count(body, '[\u0001-\u0008\u000e-\u001f!-/:-@\[-`{-\u007f]')
+             + 90 * regexp_count(body, '[\n\v\f\r]') + 110 * regexp_count(body, '[\u0800-\uffff]')
+             + 300 * regexp_count(body, '[\U00010000-\U0010ffff]')) / 100.0)::integer;
+
+-- The longest beginning of a turn that costs at most so many tokens, with a mark at its end; NULL where it would be
+-- too little to be worth it.
+CREATE FUNCTION cut_turn(p_content text, p_tokens integer) RETURNS text
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path FROM CURRENT
+AS $$
+DECLARE
+    c_mark   constant text := ' […]';
+    -- A token costs at least a fifth of a character, so the search ends within a bounded beginning.
+    v_low    integer := 0;
+    v_high   integer := least(char_length(p_content), 8 * greatest(p_tokens, 0));
+    v_middle integer;
+BEGIN
+    IF p_tokens < 16 THEN
+        RETURN NULL;
+    END IF;
+    WHILE v_low < v_high LOOP
+        v_middle := (v_low + v_high + 1) / 2;
+        IF count_tokens(left(p_content, v_middle) || c_mark) <= p_tokens THEN
+            v_low := v_middle;
+        ELSE
+            v_high := v_middle - 1;
+        END IF;
+    END LOOP;
+    RETURN CASE WHEN v_low > 0 THEN left(p_content, v_low) || c_mark END;
+END
+$$;
+
+-- A context window for callers of plain SQL: the same candidates. The sum of token_estimate is at most p_max_tokens;
+-- facts have what the two ratios leave. Each section first fills its own share; what any leaves unspent goes to the
+-- history, then to the memories, then to the facts. The newest turn is cut rather than left out; of memories and facts
+-- one that is too big is skipped, and a text that stands in the window already.
 -- p_session_id NULL: the user's latest session. p_embedding_model NULL: the model of the newest memory.
 CREATE FUNCTION get_context_window(
     p_user_id text, p_app_name text, p_query text, p_query_embedding vector(1536) DEFAULT NULL,
@@ -536,40 +574,85 @@ LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
 AS $$
 #variable_conflict use_column
 DECLARE
+    c_kinds constant text[] := '{history,memory,fact}';
     v_session text := coalesce(p_session_id, (
         SELECT session_id FROM threads WHERE app_name = p_app_name AND user_id = p_user_id
         ORDER BY last_event_at DESC NULLS LAST, id DESC LIMIT 1));
     v_model text := coalesce(p_embedding_model, (
         SELECT embedding_model FROM memories WHERE app_name = p_app_name AND user_id = p_user_id
         ORDER BY created_at DESC LIMIT 1));
+    v_shares integer[];
+    v_used   integer[] := '{0,0,0}';
+    v_kept   integer := 0;     -- free for the newest turn, while it waits for its place
+    v_kinds  text[];
+    v_texts  text[];
+    v_scores double precision[];
+    v_tokens integer[];
+    v_taken  boolean[];
+    v_room   integer;
+    v_cut    text;
 BEGIN
     IF p_max_tokens < 0 OR p_memory_ratio < 0 OR p_history_ratio < 0 OR p_memory_ratio + p_history_ratio > 1 THEN
         RAISE EXCEPTION 'max_tokens is not negative, and the two ratios are shares of 1' USING ERRCODE = 'HP007';
     END IF;
-    RETURN QUERY
-    WITH budgets (context_type, budget, place) AS (
-        VALUES ('fact', floor(p_max_tokens * (1 - p_memory_ratio - p_history_ratio)), 1),
-               ('memory', floor(p_max_tokens * p_memory_ratio), 2),
-               ('history', floor(p_max_tokens * p_history_ratio), 3)
-    ), found AS (
+    v_shares := ARRAY[floor(p_max_tokens * p_history_ratio), floor(p_max_tokens * p_memory_ratio),
+                      floor(p_max_tokens * (1 - p_memory_ratio - p_history_ratio))];
+    WITH found AS (
         SELECT DISTINCT ON (c.context_type, c.id)
                c.context_type, c.place, c.relevance,
                CASE c.context_type
                    WHEN 'history' THEN '[' || c.author || ']: ' || c.content
                    WHEN 'fact' THEN '[' || c.kind || '] ' || c.content
-                   ELSE c.content END AS content
+                   ELSE c.content END AS body
         FROM context_candidates(p_app_name, p_user_id, v_session, p_query, p_query_embedding, v_model, 10, 10, 20) AS c
         ORDER BY c.context_type, c.id, c.place
-    ), counted AS (
-        SELECT f.*, estimate_tokens(f.content) AS tokens FROM found AS f
-    ), packed AS (
-        SELECT c.*, b.place AS section,
-               sum(c.tokens) OVER (PARTITION BY c.context_type ORDER BY c.place) <= b.budget AS fits
-        FROM counted AS c JOIN budgets AS b USING (context_type)
-        WHERE c.context_type = 'history' OR c.tokens <= b.budget
+    ), ordered AS (
+        SELECT f.*, row_number() OVER (ORDER BY array_position(c_kinds, f.context_type), f.place) AS nth FROM found AS f
     )
-    SELECT p.context_type, p.content, p.relevance, p.tokens
-    FROM packed AS p WHERE p.fits
-    ORDER BY p.section, CASE p.context_type WHEN 'history' THEN -p.place ELSE p.place END;
+    SELECT array_agg(o.context_type ORDER BY o.nth), array_agg(o.body ORDER BY o.nth),
+           array_agg(o.relevance ORDER BY o.nth), array_agg(count_tokens(o.body) ORDER BY o.nth),
+           array_agg(false ORDER BY o.nth)
+    INTO v_kinds, v_texts, v_scores, v_tokens, v_taken FROM ordered AS o;
+
+    FOR within_share IN REVERSE 1 .. 0 LOOP
+        FOR k IN 1 .. 3 LOOP
+            IF k = 1 THEN
+                v_kept := 0;
+            END IF;
+            FOR i IN 1 .. coalesce(cardinality(v_kinds), 0) LOOP
+                CONTINUE WHEN v_kinds[i] <> c_kinds[k] OR v_taken[i];
+                v_room := greatest(p_max_tokens - v_used[1] - v_used[2] - v_used[3] - v_kept, 0);
+                IF within_share = 1 THEN
+                    v_room := least(v_room, v_shares[k] - v_used[k]);
+                END IF;
+                IF v_tokens[i] <= v_room THEN
+                    CONTINUE WHEN k > 1 AND EXISTS (
+                        SELECT FROM unnest(v_texts, v_taken) AS t (body, taken) WHERE t.taken AND t.body = v_texts[i]);
+                ELSIF k > 1 THEN
+                    CONTINUE;
+                ELSIF within_share = 1 THEN
+                    IF v_used[1] = 0 THEN
+                        v_kept := greatest(v_room, 16);
+                    END IF;
+                    EXIT;
+                ELSE
+                    v_cut := cut_turn(v_texts[i], v_room);
+                    EXIT WHEN v_cut IS NULL;
+                    v_texts[i] := v_cut;
+                    v_tokens[i] := count_tokens(v_cut);
+                END IF;
+                v_taken[i] := true;
+                v_used[k] := v_used[k] + v_tokens[i];
+                EXIT WHEN k = 1 AND v_cut IS NOT NULL;
+            END LOOP;
+        END LOOP;
+    END LOOP;
+    RETURN QUERY
+        SELECT w.kind, w.body, w.score, w.tokens
+        FROM unnest(v_kinds, v_texts, v_scores, v_tokens, v_taken) WITH ORDINALITY
+             AS w (kind, body, score, tokens, taken, nth)
+        WHERE w.taken
+        ORDER BY array_position(ARRAY['fact', 'memory', 'history'], w.kind),
+                 CASE w.kind WHEN 'history' THEN -w.nth ELSE w.nth END;
 END
 $$;
