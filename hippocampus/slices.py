@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from hippocampus import jobs, transcript
@@ -37,6 +37,8 @@ class Slice:
     Attributes:
         turns: what was said there, ascending, without blank messages; may be empty.
         is_last: nothing was left past the slice when it was read, in this stage or an earlier one of the job.
+        kept: a reply to the hash of some input, from an attempt whose effects were never stored; see
+            `hippocampus.replies`.
     """
 
     job: ConsolidationJob
@@ -45,6 +47,7 @@ class Slice:
     upto_seq: int
     turns: tuple[Turn, ...]
     is_last: bool
+    kept: tuple[str, Mapping[str, Any]] | None = None
 
     @property
     def conversation(self) -> ConversationSlice:
@@ -72,6 +75,7 @@ async def read_slice(pool: Pool, job_id: UUID, stage: Stage | None, *, slice_tok
         upto_seq=last["sequence_num"] if has_more else first["last_seq"],
         turns=tuple(_turn(row) for row in rows if (row["text"] or "").strip()),
         is_last=not has_more and not first["is_behind"],
+        kept=(first["kept_hash"], first["kept_reply"]) if first["kept_reply"] is not None else None,
     )
 
 

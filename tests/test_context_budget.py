@@ -133,9 +133,7 @@ def test_ten_thousand_random_windows_in_three_scripts_keep_their_budget() -> Non
 
 
 def test_what_is_left_out_says_why() -> None:
-    window = packed(
-        ["Mei plays the cello", "big " * 900, "m " * 60], ["plays: the cello"], ["older " * 60] * 2, 100
-    )
+    window = packed(["Mei plays the cello", "big " * 900, "m " * 60], ["plays: the cello"], ["older " * 60] * 2, 100)
     assert [(left.item.context_type, left.reason) for left in window.left_out] == [
         ("fact", "repeats"), ("memory", "too_big"), ("memory", "no_room"), ("history", "no_room")
     ]  # fmt: skip
