@@ -13,6 +13,7 @@ MEASUREMENTS = {
     "Sessions": ["benchmarks.sessions"],
     "Jobs": ["benchmarks.enqueue_to_start"],
     "Consolidation": ["benchmarks.consolidation"],
+    "Costs": ["benchmarks.costs"],
     "Search and context": ["benchmarks.search"],
     "Limit of model calls": ["benchmarks.limiter"],
     "Forgetting": ["benchmarks.retention"],

@@ -24,6 +24,7 @@ from hippocampus.context_window import (
     pack,
 )
 from hippocampus.errors import ContextBudgetError, ProviderError
+from hippocampus.names import check_names
 from hippocampus.search import MemorySearch, clean_query, is_blank
 from hippocampus.tokens import TokenCounter, WindowCounter, count_tokens
 from pulse.errors import InvalidInputError, from_postgres
@@ -125,6 +126,7 @@ class ContextAssembler:
             SessionNotFoundError: no such session for this app and user.
         """
         budget = self._max_tokens if max_tokens is None else _checked_budget(max_tokens)
+        check_names(app_name=app_name, user_id=user_id, session_id=session_id, embedding_model=embedding_model)
         model = embedding_model or self._model
         if query_embedding is not None and model is None:
             raise InvalidInputError("a query_embedding needs embedding_model: two models are never mixed in one search")

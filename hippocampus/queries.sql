@@ -98,6 +98,11 @@ SELECT cancel_job($1)
 -- job
 SELECT retry_failed_job($1)
 
+-- name: session_exists
+-- app or null, user or null, session
+SELECT EXISTS (SELECT FROM threads WHERE ($1::text IS NULL OR app_name = $1) AND ($2::text IS NULL OR user_id = $2)
+               AND session_id = $3)
+
 -- name: list_memories
 -- app, user, memory type, session id, said since, said until (each null: any), limit, offset
 SELECT m.id, m.thread_id, m.user_id, m.app_name, m.memory_type, m.content, m.metadata, m.access_count, m.from_seq,

@@ -17,6 +17,7 @@ from uuid import UUID
 import asyncpg
 
 from hippocampus.errors import EmbeddingDimensionError, ProviderError
+from hippocampus.names import check_names
 from hippocampus.records import EMBEDDING_DIMENSIONS, MemoryType, Vector, has_direction
 from pulse.errors import InvalidInputError, from_postgres
 from pulse.json_values import escape_state, unescape
@@ -218,10 +219,12 @@ class MemorySearch:
             record_access: count memories that are returned with a relevance of at least `USED_RELEVANCE_MIN` as used.
 
         Raises:
-            InvalidInputError: the query is blank, an argument is out of its bounds, or a vector has no direction.
+            InvalidInputError: the query is blank, a name cannot be stored, an argument is out of its bounds, or a
+                vector has no direction.
             EmbeddingDimensionError: the given vector has another number of dimensions than the columns.
             SessionNotFoundError: the filter's session is not one of this user and app.
         """
+        check_names(app_name=app_name, user_id=user_id, session_id=narrow.session_id, embedding_model=embedding_model)
         text = clean_query(query)
         if not 1 <= limit <= LIMIT_MAX:
             raise InvalidInputError(f"limit is 1 to {LIMIT_MAX}, not {limit}")

@@ -328,7 +328,7 @@ async def test_another_slice_does_not_take_a_kept_reply(pool: asyncpg.Pool, gemi
 
 
 async def test_a_backlog_fills_its_slices_to_the_token_target(pool: asyncpg.Pool) -> None:
-    """A call reads as much as it may: 60 turns of some 50 tokens take 6 calls of 500 tokens, none of them half empty."""
+    """A call reads as much as it may: no slice but the last has room for two more turns."""
     thread_id = await talk(pool, *(said("user", f"{n} " + "and so on " * 20) for n in range(60)))
     generator = ScriptedGenerator()
     worker = MemoryConsolidationWorker(pool, generator, LocalEmbedder(), slice_tokens=510)

@@ -382,3 +382,33 @@ async def test_retention_is_scored_by_the_apps_policy(search: MemorySearch, conn
     assert (await find(search, "tea")).memories[0].why.retention == pytest.approx(1.0, abs=1e-4)
     await conn.execute("INSERT INTO app_policies (app_name, retention_curve) VALUES ($1, 'classic')", APP)
     assert (await find(search, "tea")).memories[0].why.retention == pytest.approx(0.2, abs=1e-4)
+
+
+async def test_facts_are_searched_as_they_were_true_and_known(search: MemorySearch, conn: asyncpg.Connection) -> None:
+    """as_of is the clock of the world, known_at that of the record; an old version is found by its own words."""
+    moved, heard = days_ago(10), days_ago(9)
+    fact_id = await add_fact(conn, MEI, "city", "Porto", valid_from=moved, recorded_at=heard)
+    await conn.execute(
+        """INSERT INTO fact_versions (fact_id, user_id, app_name, fact_type, key, value, confidence, valid_from,
+                                      valid_until, recorded_at, superseded_at, outcome, source_seqs)
+           VALUES ($1, 'mei', 'app', 'preference', 'city', '"Lisbon"', 0.7, $2, $3, $2, $4, 'superseded', '{3,5}')""",
+        fact_id,
+        days_ago(30),
+        moved,
+        heard,
+    )
+    (now,) = (await find(search, "city Lisbon Porto")).memories
+    (then,) = (await find(search, "city Lisbon Porto", as_of=days_ago(20))).memories
+    (unaware,) = (await find(search, "city Lisbon Porto", as_of=days_ago(9.5), known_at=days_ago(9.5))).memories
+    assert (now.content, then.content, unaware.content) == ("city: Porto", "city: Lisbon", "city: Lisbon")
+    assert (then.metadata["value"], then.why.retention, then.source_seqs) == ("Lisbon", 0.7, (3, 5))
+    assert then.why.matched_terms == ("citi", "lisbon")
+    assert (then.why.similarity, now.why.similarity is None) == (None, False)
+    assert (await find(search, "city Lisbon Porto", as_of=days_ago(40))).memories == ()
+
+
+async def test_a_turn_that_asks_is_ranked_below_one_that_tells(search: MemorySearch, pool: asyncpg.Pool) -> None:
+    await say(pool, MEI, "s-1", "Does the blue kayak leak?")
+    await say(pool, MEI, "s-2", "The blue kayak does leak.")
+    await say(pool, MEI, "s-3", "蓝色的皮划艇漏水吗？")
+    assert contents(await find(search, "blue kayak leak"))[0] == "The blue kayak does leak."

@@ -527,7 +527,7 @@ $$;
 -- How many tokens a text costs, rather too many than too few; see hippocampus/tokens.py, whose count_tokens is equal.
 CREATE FUNCTION count_tokens(body text) RETURNS integer
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN ceil((55 * regexp_count(body, '[A-Za-z]+') + 14 * regexp_count(body, '[A-Za-z]')
+RETURN ceil((80 * regexp_count(body, '[A-Za-z]+') + 10 * regexp_count(body, '[A-Za-z]')
              + 8 * regexp_count(body, '[A-Z]') + 100 * regexp_count(body, '[0-9\u0080-\u07ff]')
              + 75 * regexp_count(body, '[\u0001-\u0008\u000e-\u001f!-/:-@\[-`{-\u007f]')
              + 90 * regexp_count(body, '[\n\v\f\r]') + 110 * regexp_count(body, '[\u0800-\uffff]')
