@@ -15,6 +15,7 @@ INSERT INTO facts (user_id, app_name, key, value, content) VALUES ('user', 'app'
 INSERT INTO instructions (app_name, instruction_key, content) VALUES ('app', 'k', 'c');
 INSERT INTO runs (thread_id, app_name, run_id) SELECT id, 'app', 'r' FROM threads;
 INSERT INTO snapshots (thread_id, version, sequence_num, state) SELECT id, 1, 1, '{}' FROM threads;
+INSERT INTO model_replies (thread_id, stage, input_hash, reply) SELECT id, 'fast', 'h', '{}' FROM threads;
 INSERT INTO user_states (app_name, user_id) VALUES ('app', 'user');
 INSERT INTO app_states (app_name) VALUES ('app');
 INSERT INTO app_policies (app_name) VALUES ('app');
@@ -40,6 +41,7 @@ WRONG = {
         "fact_type = 'rumour'", "key = ''", "value = 'null'", "confidence = 1.1", "confidence = -0.1",
         "valid_until = valid_from", "embedding_model = 'm'",
     ],
+    "model_replies": ["stage = 'slow'", "reply = '[]'"],
     "instructions": ["instruction_key = ''", "version = 0"],
     "app_policies": [
         "fast_events = 0", "fast_tokens = 0", "fast_idle_seconds = 0", "deep_tokens = 0", "deep_idle_seconds = 0",
