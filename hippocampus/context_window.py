@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any, Literal, TypeAlias
 
 from hippocampus.errors import ContextBudgetError
@@ -168,7 +169,7 @@ class _Packing:
     ) -> None:
         self._max = max_tokens
         self._language = language
-        self._count = counter
+        self._count = cache(counter)  # the same text is measured in each round
         self._shares = {kind: int(max_tokens * ratios[kind]) for kind in CONTEXT_TYPES}
         self._used: dict[ContextType, int] = dict.fromkeys(CONTEXT_TYPES, 0)
         self._kept_free = 0  # for the newest turn, while it waits for its place

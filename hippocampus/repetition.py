@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass
+from functools import lru_cache
 
 from hippocampus.providers import local_words
 
@@ -39,11 +40,12 @@ class Statement:
     denials: int
 
 
-def statements(text: str) -> list[Statement]:
+@lru_cache(maxsize=256)  # a candidate is looked at up to three times
+def statements(text: str) -> tuple[Statement, ...]:
     """Return the sentences of a text that say something."""
     body = _LABEL.sub("", text[:_CHARACTERS_MAX], count=1) if text.startswith("[") else text[:_CHARACTERS_MAX]
     found = [_statement(sentence) for sentence in _SENTENCE.findall(body.replace("_", " "))]
-    return [statement for statement in found if statement.terms or statement.numbers]
+    return tuple(statement for statement in found if statement.terms or statement.numbers)
 
 
 class Said:
@@ -79,15 +81,25 @@ class Said:
 
 
 def _statement(sentence: str) -> Statement:
-    terms, numbers, denials = set(), set(), 0
+    terms: set[str] = set()
+    numbers: set[str] = set()
+    denials = 0
     for token in local_words.tokens(sentence):
-        if local_words.is_cjk(token):
-            denials += len(_CJK_DENIAL.findall(token))
-            terms.update(local_words.cjk_terms(token))
-        elif token in _DENIALS or token.endswith(("n't", "n’t")):
-            denials += 1
-        elif token.isdigit():
-            numbers.add(token)
-        elif token not in local_words.STOPWORDS and token not in _SUBJECT:
-            terms.add(local_words.stem(token))
+        found = _part_of(token)
+        terms.update(found.terms)
+        numbers.update(found.numbers)
+        denials += found.denials
     return Statement(frozenset(terms), frozenset(numbers), denials)
+
+
+@lru_cache(maxsize=65_536)
+def _part_of(token: str) -> Statement:
+    """What one token says, or one run of CJK characters."""
+    if local_words.is_cjk(token):
+        return Statement(frozenset(local_words.cjk_terms(token)), frozenset(), len(_CJK_DENIAL.findall(token)))
+    if token in _DENIALS or token.endswith(("n't", "n’t")):
+        return Statement(frozenset(), frozenset(), 1)
+    if token.isdigit():
+        return Statement(frozenset(), frozenset((token,)), 0)
+    said = token not in local_words.STOPWORDS and token not in _SUBJECT
+    return Statement(frozenset((local_words.stem(token),) if said else ()), frozenset(), 0)
