@@ -80,7 +80,7 @@ class PaidReplies:
             (reply,) = await ask([conversation])
             if reply.usage.prompt_tokens or reply.usage.output_tokens:
                 body = escape_state(asdict(reply), where="the model's reply")
-                await self._pool.execute(_QUERIES["save_reply"], thread, stage, digest, body)
+                await self._pool.execute(_QUERIES["save_reply"], thread, stage, self._part.erasures, digest, body)
         self.calls += 1
         self.usage = Usage(
             prompt_tokens=self.usage.prompt_tokens + reply.usage.prompt_tokens,

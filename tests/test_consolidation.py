@@ -327,6 +327,26 @@ async def test_another_slice_does_not_take_a_kept_reply(pool: asyncpg.Pool, gemi
         await generator.close()
 
 
+async def test_a_reply_to_what_was_erased_is_not_kept(pool: asyncpg.Pool, gemini: FakeGemini) -> None:
+    """Nothing of it stays, whether it came before the erasure or after."""
+    thread_id = await talk(pool, said("user", "My name is Mei."), said("user", "I live in Lisbon."), session_id="s")
+    connection = GeminiConnection(api_key="k", base_url=gemini.base_url, timeout_seconds=10.0)
+    generator = GeminiGenerator(connection)
+    worker = MemoryConsolidationWorker(pool, generator, LocalEmbedder())
+    try:
+        claim = await claimed(pool, thread_id, JobType.FAST_REPLAY)
+        with pytest.raises((asyncpg.PostgresConnectionError, asyncpg.InterfaceError, OSError)):
+            await worker.run(claim.job_id, CutClaim())
+    finally:
+        await generator.close()
+    kept = await pool.fetchrow("SELECT input_hash, reply FROM model_replies")
+    assert kept is not None
+    await pool.execute("SELECT erase_events($1, $2, 's', '{1}', NULL)", APP, USER)
+    assert await pool.fetchval("SELECT count(*) FROM model_replies") == 0
+    await pool.execute("SELECT save_model_reply($1, 'fast', 0, $2, $3)", thread_id, kept["input_hash"], kept["reply"])
+    assert await pool.fetchval("SELECT count(*) FROM model_replies") == 0
+
+
 async def test_a_backlog_fills_its_slices_to_the_token_target(pool: asyncpg.Pool) -> None:
     """A call reads as much as it may: no slice but the last has room for two more turns."""
     thread_id = await talk(pool, *(said("user", f"{n} " + "and so on " * 20) for n in range(60)))

@@ -49,16 +49,6 @@ CREATE FUNCTION plain_words(p_text text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path FROM CURRENT
 AS $$ SELECT ' ' || lower(regexp_replace(left(p_text, 4000), '[^[:alnum:]]+', ' ', 'g')) || ' ' $$;
 
--- A fact as it is searched: "key: value". The value as plain text where it is text, or a statement about somebody.
-CREATE FUNCTION fact_text(p_key text, p_value jsonb) RETURNS text
-LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN p_key || ': ' || CASE
-    WHEN jsonb_typeof(p_value) = 'string' THEN p_value #>> '{}'
-    WHEN jsonb_typeof(p_value -> 'text') = 'string' THEN
-        CASE WHEN coalesce(p_value ->> 'subject', 'user') = 'user' THEN '' ELSE (p_value ->> 'subject') || ' ' END
-        || (p_value ->> 'text')
-    ELSE p_value::text END;
-
 -- Counts an access of each of these memories once, however often it is named. Ordered, so that two calls cannot
 -- wait for each other. Returns how many rows there were.
 CREATE FUNCTION record_memory_access(p_ids uuid[]) RETURNS integer
@@ -290,8 +280,8 @@ BEGIN
                CASE WHEN m.search @@ v_any THEN m.search END AS document,
                CASE WHEN m.embedding_model = p_embedding_model THEN 1 - (m.embedding <=> p_embedding) END AS similarity,
                m.occurred_at,
-               retention_score(v_policy.retention_curve, m.initial_score, m.access_count, m.last_accessed_at,
-                               v_policy.decay_rate, v_now) AS retention
+               retention_score(v_policy.retention_curve, m.initial_score, m.access_count,
+                               CASE WHEN NOT m.pinned THEN m.last_accessed_at END, v_policy.decay_rate, v_now) AS retention
         FROM memories AS m
         WHERE v_memories AND m.app_name = p_app_name AND m.user_id = p_user_id
           AND (near.ids IS NULL OR m.id = ANY (near.ids))

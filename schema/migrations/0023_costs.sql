@@ -19,15 +19,22 @@ CREATE TABLE model_replies (
     PRIMARY KEY (thread_id, stage)
 );
 
+INSERT INTO data_catalogue (place, table_name, user_rows, thread_rows, event_rows, event_change, cascades,
+                            export_kind, export_rows, note) VALUES
+(305, 'model_replies', 'thread_id IN (SELECT id FROM threads WHERE app_name = $1 AND user_id = $2)', 'thread_id = $1',
+ 'thread_id = $1', NULL, true, NULL, NULL, 'replies that wait for their commit quote what was said');
+
 -- Keeps a reply in place of an earlier one of its stage. The commit does not wait for the disk: what a crash of the
--- server forgets is asked for again. A thread that is gone keeps nothing.
-CREATE FUNCTION save_model_reply(p_thread_id uuid, p_stage text, p_input_hash text, p_reply jsonb) RETURNS void
+-- server forgets is asked for again. A thread that is gone, or of which something was erased since, keeps nothing.
+CREATE FUNCTION save_model_reply(p_thread_id uuid, p_stage text, p_erasures integer, p_input_hash text, p_reply jsonb)
+RETURNS void
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
 BEGIN
     PERFORM set_config('synchronous_commit', 'off', true);
     INSERT INTO model_replies (thread_id, stage, input_hash, reply)
-    SELECT t.id, p_stage, p_input_hash, p_reply FROM threads AS t WHERE t.id = p_thread_id FOR KEY SHARE
+    SELECT t.id, p_stage, p_input_hash, p_reply FROM threads AS t
+    WHERE t.id = p_thread_id AND t.erasures = p_erasures FOR SHARE
     ON CONFLICT (thread_id, stage) DO UPDATE
         SET input_hash = excluded.input_hash, reply = excluded.reply, created_at = excluded.created_at;
 END
