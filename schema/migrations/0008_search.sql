@@ -530,7 +530,7 @@ LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path FROM CURRENT
 AS $$
 DECLARE
     c_mark   constant text := ' […]';
-    -- A token costs at least a fifth of a character, so the search ends within a bounded beginning.
+    -- Eight characters a token are more than prose has: only a bounded beginning is measured.
     v_low    integer := 0;
     v_high   integer := least(char_length(p_content), 8 * greatest(p_tokens, 0));
     v_middle integer;
