@@ -16,6 +16,7 @@ MEASUREMENTS = {
     "Recovery": ["benchmarks.recovery"],
     "More workers": ["benchmarks.scaling"],
     "Consolidation": ["benchmarks.consolidation"],
+    "Costs": ["benchmarks.costs"],
     "Search and context": ["benchmarks.search"],
     "Limit of model calls": ["benchmarks.limiter"],
     "Forgetting": ["benchmarks.retention"],

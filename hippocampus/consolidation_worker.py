@@ -1,7 +1,7 @@
 """Consolidation: the door of the memory. A slice of conversation goes in, memories and facts come out.
 
     read_slice       one statement; the connection is given back before a model is asked
-    replay, reflect  one generate call, one embedding call
+    replay, reflect  one generate call, one embedding call; the reply is kept until it is stored, a retry takes it
     store            one transaction: lock the thread, compare the watermark, fence the job, write, end the job
 
 A job may be delivered many times, and several attempts may run at once: the fence and the watermark let the effects of
@@ -12,17 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import astuple, replace
 from typing import TYPE_CHECKING, Any, Protocol, cast
 from uuid import UUID
 
 import asyncpg
 
 from hippocampus import effects, isolation, jobs
-from hippocampus.effects import Effects
+from hippocampus.effects import Cost, Effects
 from hippocampus.errors import ProviderError, RateLimitedError, from_postgres
 from hippocampus.providers.protocols import Embedder, Generator
 from hippocampus.records import ConsolidationJob, JobStatus, JobType
+from hippocampus.replies import PaidReplies
 from hippocampus.slices import Slice, Stage, read_slice
 from pulse.sql import load_queries
 
@@ -117,7 +118,18 @@ class MemoryConsolidationWorker:
         if not part.turns:
             return Effects()
         draw = effects.replay if part.stage is Stage.FAST else effects.reflect
-        return await draw(self._generator, self._embedder, part)
+        paid = PaidReplies(self._pool, self._generator, part)
+        drawn = await draw(paid, self._embedder, part)
+        return replace(
+            drawn,
+            cost=Cost(
+                generate_calls=paid.calls,
+                embed_calls=int(bool(drawn.memories or drawn.facts) and not drawn.vectorless),
+                prompt_tokens=paid.usage.prompt_tokens,
+                output_tokens=paid.usage.output_tokens,
+                reused_replies=paid.reused,
+            ),
+        )
 
     async def _store(
         self, part: Slice, drawn: Effects, claim: JobClaim, before: Mapping[str, Any], *, ends: bool
@@ -147,6 +159,7 @@ class MemoryConsolidationWorker:
                 drawn.facts,
                 part.job.job_type if ends and not part.is_last else None,
                 drawn.vectorless,
+                *astuple(drawn.cost),
             )
             assert stored is not None  # noqa: S101  # the function returns one row or raises
             result = {**before, **_result(part, drawn, stored, before)}

@@ -44,6 +44,17 @@ class Drawable(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What a slice cost, in the order in which `record_cost` takes it; see the view ``memory_costs``."""
+
+    generate_calls: int = 0
+    embed_calls: int = 0
+    prompt_tokens: int = 0
+    output_tokens: int = 0
+    reused_replies: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Effects:
     """The rows that a stage leaves, as the SQL types memory_input, message_vector and fact_input take them.
 
@@ -58,6 +69,7 @@ class Effects:
     facts: list[tuple[Any, ...]] = field(default_factory=list)
     vectorless: bool = False
     skipped: str | None = None
+    cost: Cost = field(default_factory=Cost)
 
 
 async def replay(generator: Generator, embedder: Embedder, part: Drawable) -> Effects:

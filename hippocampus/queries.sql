@@ -30,8 +30,10 @@ WITH asked AS (
            place = 1 OR (tokens <= $3 AND place <= $4) AS within
     FROM ahead
 )
-SELECT asked.*, f.sequence_num, f.author, f.role, f.content AS text, f.occurred_at, f.following
+SELECT asked.*, f.sequence_num, f.author, f.role, f.content AS text, f.occurred_at, f.following,
+       r.input_hash AS kept_hash, CASE WHEN f.place = 1 THEN r.reply END AS kept_reply
 FROM asked LEFT JOIN fits AS f ON f.within
+LEFT JOIN model_replies AS r ON r.thread_id = asked.thread_id AND r.stage = asked.stage
 ORDER BY f.sequence_num
 
 -- name: lock_slice
@@ -39,9 +41,18 @@ ORDER BY f.sequence_num
 SELECT lock_slice($1, $2, $3, $4)
 
 -- name: store_slice
--- thread, stage, new watermark, origin, memories, vectors of messages, facts, follow-up's type or null, backfill
-SELECT memory_ids, fact_ids, fact_outcomes, follow_up
-FROM store_slice($1, $2, $3, $4::slice_origin, $5::memory_input[], $6::message_vector[], $7::fact_input[], $8, $9)
+-- thread, stage, new watermark, origin, memories, vectors of messages, facts, follow-up's type or null, backfill,
+-- generate calls, embed calls, prompt tokens, output tokens, reused replies
+WITH stored AS MATERIALIZED (
+    SELECT *
+    FROM store_slice($1, $2, $3, $4::slice_origin, $5::memory_input[], $6::message_vector[], $7::fact_input[], $8, $9)
+)
+SELECT memory_ids, fact_ids, fact_outcomes, follow_up, record_cost($1, $2, $10, $11, $12, $13, $14) AS booked
+FROM stored
+
+-- name: save_reply
+-- thread, stage, erasures as they were read, hash of the input, reply
+SELECT save_model_reply($1, $2, $3, $4, $5)
 
 -- name: keep_job_result
 -- job, result so far
@@ -93,6 +104,11 @@ SELECT cancel_job($1)
 -- name: retry_job
 -- job
 SELECT retry_failed_job($1)
+
+-- name: session_exists
+-- app or null, user or null, session
+SELECT EXISTS (SELECT FROM threads WHERE ($1::text IS NULL OR app_name = $1) AND ($2::text IS NULL OR user_id = $2)
+               AND session_id = $3)
 
 -- name: list_memories
 -- app, user, memory type, session id, said since, said until (each null: any), limit, offset

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from hippocampus import jobs, transcript
@@ -39,6 +39,8 @@ class Slice:
         erasures: how often something of the thread had been erased when the slice was read.
         is_last: nothing was left past the slice when it was read, in this stage or an earlier one of the job.
         is_stuck: a job before this one failed for good with what this slice begins with.
+        kept: a reply to the hash of some input, from an attempt whose effects were never stored; see
+            `hippocampus.replies`.
     """
 
     job: ConsolidationJob
@@ -49,6 +51,7 @@ class Slice:
     is_last: bool
     erasures: int
     is_stuck: bool = False
+    kept: tuple[str, Mapping[str, Any]] | None = None
 
     @property
     def conversation(self) -> ConversationSlice:
@@ -83,6 +86,7 @@ async def read_slice(pool: Pool, job_id: UUID, stage: Stage | None, *, slice_tok
         is_last=not has_more and not first["is_behind"],
         erasures=first["erasures"],
         is_stuck=first["is_stuck"],
+        kept=(first["kept_hash"], first["kept_reply"]) if first["kept_reply"] is not None else None,
     )
 
 

@@ -17,6 +17,7 @@ INSERT INTO runs (thread_id, app_name, run_id, holder, lease_until, first_seq, l
 SELECT id, 'app', 'r', 'h', now(), 1, 1 FROM threads;
 INSERT INTO initial_states (thread_id, session_state) SELECT id, '{}' FROM threads;
 INSERT INTO snapshots (thread_id, version, sequence_num, state) SELECT id, 1, 1, '{}' FROM threads;
+INSERT INTO model_replies (thread_id, stage, input_hash, reply) SELECT id, 'fast', 'h', '{}' FROM threads;
 INSERT INTO user_states (app_name, user_id) VALUES ('app', 'user');
 INSERT INTO embedding_target (model) VALUES ('m');
 INSERT INTO embedding_refusals VALUES ('facts', gen_random_uuid(), 'm', 'hash', '400');
@@ -54,6 +55,7 @@ WRONG = {
         "fact_type = 'rumour'", "key = ''", "value = 'null'", "confidence = 1.1", "confidence = -0.1",
         "valid_until = valid_from", "embedding_model = 'm'",
     ],
+    "model_replies": ["stage = 'slow'", "reply = '[]'"],
     "instructions": ["instruction_key = ''", "version = 0"],
     "app_policies": [
         "fast_events = 0", "fast_tokens = 0", "fast_idle_seconds = 0", "deep_tokens = 0", "deep_idle_seconds = 0",

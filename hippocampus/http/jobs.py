@@ -42,7 +42,12 @@ async def enqueue_job(
     return reply(schemas.EnqueuedView(job_id=uuid.UUID(added["job_id"]), status=JobStatus(added["status"])), 202)
 
 
-@router.get("/jobs", summary="List a user's jobs", response_model=schemas.JobPageView)
+@router.get(
+    "/jobs",
+    summary="List a user's jobs",
+    response_model=schemas.JobPageView,
+    responses=problems.documented(problems.SESSION_NOT_FOUND),
+)
 async def list_jobs(
     app_name: AppName,
     user_id: UserId,
