@@ -18,7 +18,7 @@ from uuid import UUID
 
 import asyncpg
 
-from hippocampus import effects, jobs
+from hippocampus import effects, facts, jobs
 from hippocampus.effects import Effects
 from hippocampus.errors import from_postgres
 from hippocampus.providers.protocols import Embedder, Generator
@@ -107,8 +107,10 @@ class MemoryConsolidationWorker:
         """Ask the models. No connection is held meanwhile."""
         if not part.turns:
             return Effects()
-        draw = effects.replay if part.stage is Stage.FAST else effects.reflect
-        return await draw(self._generator, self._embedder, part)
+        if part.stage is Stage.FAST:
+            return await effects.replay(self._generator, self._embedder, part)
+        styles = await facts.read_styles(self._pool, part.job.thread_id)
+        return await effects.reflect(self._generator, self._embedder, part, styles=styles)
 
     async def _store(
         self, part: Slice, drawn: Effects, claim: JobClaim, before: Mapping[str, Any], *, ends: bool
@@ -139,6 +141,11 @@ class MemoryConsolidationWorker:
             )
             assert stored is not None  # noqa: S101  # the function returns one row or raises
             result = {**before, **_result(part, drawn, stored)}
+            if drawn.proposals:
+                proposed = await connection.fetchval(
+                    _QUERIES["propose_instructions"], part.job.thread_id, _origin(part, drawn), drawn.proposals
+                )
+                result["proposals"] = [str(proposal) for proposal in proposed]
             if not ends:
                 await connection.execute(_QUERIES["keep_job_result"], part.job.id, result)
                 return replace(part.job, result=result)

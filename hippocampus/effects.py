@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from hippocampus import fact_elements, fact_keys
 from hippocampus.errors import EmbeddingDimensionError, MalformedReplyError, ProviderError
+from hippocampus.fact_elements import Element
 from hippocampus.providers.protocols import Embedder, Generator
 from hippocampus.records import (
     EMBEDDING_DIMENSIONS,
-    ExtractedFact,
     ExtractedInsight,
     Importance,
     Origin,
@@ -31,7 +32,7 @@ _CONTENT_PREVIEW_CHARACTERS = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effects:
-    """The rows that a stage leaves, as the SQL types memory_input, message_vector and fact_input take them.
+    """The rows that a stage leaves, as the SQL types memory_input, message_vector, fact_input and proposal_input take them.
 
     `vectorless` says that the embedding failed: texts are stored as they are, vectors follow by backfill.
     """
@@ -41,6 +42,7 @@ class Effects:
     memories: list[tuple[Any, ...]] = field(default_factory=list)
     message_vectors: list[tuple[int, Vector]] = field(default_factory=list)
     facts: list[tuple[Any, ...]] = field(default_factory=list)
+    proposals: list[tuple[Any, ...]] = field(default_factory=list)
     vectorless: bool = False
 
 
@@ -70,14 +72,20 @@ async def replay(generator: Generator, embedder: Embedder, part: Slice) -> Effec
     )
 
 
-async def reflect(generator: Generator, embedder: Embedder, part: Slice) -> Effects:
-    """Draw facts and insights from a slice; one generate call, one embedding call, none where nothing was found.
+async def reflect(
+    generator: Generator, embedder: Embedder, part: Slice, *, styles: fact_keys.Styles | None = None
+) -> Effects:
+    """Draw facts, insights and proposals from a slice; one generate call, one embedding call, none for nothing found.
+
+    Args:
+        styles: the app's policy of which keys hold many values.
 
     Raises:
         ProviderError, EmbeddingDimensionError: as `replay`.
     """
     (reflection,) = await generator.reflect([part.conversation])
-    fact_texts = [clean_text(f"{fact.key}: {_value_text(fact.value)}") for fact in reflection.facts]
+    facts = [element for fact in reflection.facts for element in fact_elements.of_fact(fact, styles)]
+    fact_texts = [clean_text(f"{fact.key}: {_value_text(fact.value)}") for fact in facts]
     insight_texts = [clean_text(insight.content) for insight in reflection.insights]
     vectors = await _embed(embedder, [*fact_texts, *insight_texts])
     fact_vectors, insight_vectors = vectors[: len(fact_texts)], vectors[len(fact_texts) :]
@@ -88,7 +96,10 @@ async def reflect(generator: Generator, embedder: Embedder, part: Slice) -> Effe
             _insight_input(part, *item)
             for item in zip(reflection.insights, insight_texts, insight_vectors, strict=True)
         ],
-        facts=[_fact_input(part, *item) for item in zip(reflection.facts, fact_texts, fact_vectors, strict=True)],
+        facts=[_fact_input(part, *item) for item in zip(facts, fact_texts, fact_vectors, strict=True)],
+        proposals=[
+            (clean_text(each.key), clean_text(each.content), list(each.source_seqs)) for each in reflection.proposals
+        ],
         vectorless=None in vectors,
     )
 
@@ -142,7 +153,7 @@ def _insight_input(part: Slice, insight: ExtractedInsight, text: str, vector: Ve
     )
 
 
-def _fact_input(part: Slice, fact: ExtractedFact, text: str, vector: Vector | None) -> tuple[Any, ...]:
+def _fact_input(part: Slice, fact: Element, text: str, vector: Vector | None) -> tuple[Any, ...]:
     return (
         fact.fact_type,
         clean_text(fact.key),
@@ -152,6 +163,8 @@ def _fact_input(part: Slice, fact: ExtractedFact, text: str, vector: Vector | No
         fact.confidence,
         list(fact.source_seqs),
         _said_at(part, fact.source_seqs),
+        fact_keys.normal_key(fact.key),
+        fact.collection,
     )
 
 

@@ -5,6 +5,9 @@ HippocampusError
 ├── JobFencedError             the job was given to another worker; drop what you did, it is not lost
 ├── JobNotFoundError           no such job (also a LookupError)
 ├── JobNotFailedError          only a failed job can be run again; enqueue a new one instead
+├── FactNotFoundError          no such candidate or merge of this app and user (also a LookupError)
+├── ProposalNotFoundError      no such proposal of this app, or it is decided on already (also a LookupError)
+├── ReplayOvertakenError       the session moved on while it was replayed; nothing was changed, replay again
 ├── InstructionConflictError   somebody else changed the instruction; read it again, redo the change
 ├── WatermarkMovedError        another job consolidated this slice; nothing was written, run again
 ├── ContextBudgetError         the system prompt alone is over the window's budget; shorten it or raise max_tokens
@@ -47,6 +50,18 @@ class JobNotFoundError(HippocampusError, LookupError):
 
 class JobNotFailedError(HippocampusError):
     """The job waits, runs, or ended well: there is nothing to run again."""
+
+
+class FactNotFoundError(HippocampusError, LookupError):
+    """There is no such candidate or merge, it belongs to another app or user, or it is decided on already."""
+
+
+class ProposalNotFoundError(HippocampusError, LookupError):
+    """There is no such proposal, it belongs to another app, or it is decided on already. Nothing was changed."""
+
+
+class ReplayOvertakenError(HippocampusError):
+    """What was drawn does not fit what is stored by now. Nothing was changed; the next replay draws only what is new."""
 
 
 class InstructionConflictError(HippocampusError):
@@ -155,6 +170,9 @@ _BY_SQLSTATE: dict[str, type[HippocampusError]] = {
     "HP014": JobNotFoundError,
     "HP015": JobNotFailedError,
     "HP016": InstructionConflictError,
+    "HP041": FactNotFoundError,
+    "HP042": ProposalNotFoundError,
+    "HP043": ReplayOvertakenError,
 }
 
 

@@ -102,25 +102,67 @@ ORDER BY retention_score DESC, m.created_at DESC, m.id DESC
 LIMIT $7 OFFSET $8
 
 -- name: list_facts
--- app, user, fact type, key (each null: any), true at, known at (null: now), limit, offset
+-- app, user, fact type, key (each null: any), true at, known at (null: now), limit, offset, normal form of the key
+-- A key also finds the facts that it is another spelling of, and the elements of the collection that it names.
 SELECT f.id, f.thread_id, $2::text AS user_id, $1::text AS app_name, f.fact_type, f.key, f.value, f.confidence,
        f.source_seqs, f.valid_from, f.valid_until, f.recorded_at
-FROM facts_as_of($1, $2, coalesce($5, engine_now()), coalesce($6, engine_now())) AS f
-WHERE ($3::text IS NULL OR f.fact_type = $3) AND ($4::text IS NULL OR f.key = $4)
+FROM (
+    SELECT id, thread_id, fact_type, key, value, confidence, source_seqs, valid_from, valid_until, recorded_at
+    FROM facts
+    WHERE app_name = $1 AND user_id = $2 AND $5::timestamptz IS NULL AND $6::timestamptz IS NULL
+      AND (valid_until IS NULL OR valid_until > engine_now())
+    UNION ALL
+    SELECT a.*
+    FROM (SELECT $5::timestamptz IS NOT NULL OR $6::timestamptz IS NOT NULL AS past) AS asked
+    CROSS JOIN LATERAL facts_as_of($1, $2, coalesce($5, engine_now()), coalesce($6, engine_now())) AS a
+    WHERE asked.past) AS f
+WHERE ($3::text IS NULL OR f.fact_type = $3)
+  AND ($4::text IS NULL OR f.key = $4 OR EXISTS (
+      SELECT FROM facts AS k
+      WHERE k.id = f.id AND (k.collection = $9 OR k.id = known_fact($1, $2, k.fact_type, $4))))
 ORDER BY f.fact_type, f.key
 LIMIT $7 OFFSET $8
 
 -- name: fact_history
--- app, user, fact type, key; the current version first, then by when they stood
-SELECT * FROM (
-    SELECT id AS fact_id, thread_id, value, confidence, valid_from, valid_until, recorded_at,
-           NULL::timestamptz AS superseded_at, 'current' AS outcome, source_seqs, job_id, prompt_hash, model
-    FROM facts WHERE app_name = $1 AND user_id = $2 AND fact_type = $3 AND key = $4
-    UNION ALL
-    SELECT fact_id, thread_id, value, confidence, valid_from, valid_until, recorded_at, superseded_at, outcome,
-           source_seqs, job_id, prompt_hash, model
-    FROM fact_versions WHERE app_name = $1 AND user_id = $2 AND fact_type = $3 AND key = $4) AS h
-ORDER BY superseded_at DESC NULLS FIRST, valid_from DESC, recorded_at DESC
+-- app, user, fact type, key
+SELECT * FROM fact_history($1, $2, $3, $4)
+
+-- name: list_candidates
+-- app, user, fact type (null: any), limit, offset
+SELECT v.id, v.fact_id, v.fact_type, f.key, v.value, v.confidence, f.value AS held_value,
+       f.confidence AS held_confidence, v.valid_from, v.recorded_at, v.thread_id, v.source_seqs
+FROM fact_versions AS v JOIN facts AS f ON f.id = v.fact_id
+WHERE v.app_name = $1 AND v.user_id = $2 AND v.accepted_at IS NULL AND v.retracted_at IS NULL
+  AND ($3::text IS NULL OR v.fact_type = $3)
+ORDER BY v.fact_type, f.key, v.valid_from DESC, v.id
+LIMIT $4 OFFSET $5
+
+-- name: promote_candidate
+-- app, user, candidate
+SELECT promote_candidate($1, $2, $3)
+
+-- name: list_merges
+-- app, user, fact type (null: any), limit, offset; the newest first
+SELECT id, fact_id, fact_type, from_key, to_key, method, similarity, embedding_model, job_id, merged_at, undone_at
+FROM fact_aliases
+WHERE app_name = $1 AND user_id = $2 AND ($3::text IS NULL OR fact_type = $3)
+ORDER BY merged_at DESC, id DESC
+LIMIT $4 OFFSET $5
+
+-- name: undo_merge
+-- app, user, merge
+SELECT undo_merge($1, $2, $3)
+
+-- name: set_fact_style
+-- app, fact type, normal form of a key, style
+INSERT INTO fact_styles (app_name, fact_type, normal_key, style) VALUES ($1, $2, $3, $4)
+ON CONFLICT (app_name, fact_type, normal_key) DO UPDATE SET style = EXCLUDED.style
+
+-- name: fact_styles
+-- thread; its app's own before those of every app
+SELECT DISTINCT ON (fact_type, normal_key) fact_type, normal_key, style FROM fact_styles
+WHERE app_name IN ((SELECT t.app_name FROM threads AS t WHERE t.id = $1), '*')
+ORDER BY fact_type, normal_key, app_name = '*'
 
 -- name: put_instruction
 -- app, key, content, metadata, expected version or null
@@ -174,3 +216,7 @@ WITH given AS (
     FOR UPDATE OF r SKIP LOCKED
 )
 UPDATE messages AS r SET embedding = given.embedding, embedding_model = $2 FROM given WHERE r.id = given.id
+
+-- name: propose_instructions
+-- thread, origin, proposals
+SELECT propose_instructions($1, $2::slice_origin, $3::proposal_input[])
