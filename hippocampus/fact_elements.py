@@ -1,7 +1,7 @@
 """The elements of a fact: a collection's values stand side by side, each a fact of its own, with its own history.
 
-    hobbies: ["hiking", "chess"]  ->  hobbies:hiking: "hiking", hobbies:chess: "chess"
-    home_city: "Lyon"             ->  home_city: "Lyon"
+hobbies: ["hiking", "chess"]  ->  hobbies:hiking: "hiking", hobbies:chess: "chess"
+home_city: "Lyon"             ->  home_city: "Lyon"
 """
 
 from __future__ import annotations

@@ -220,3 +220,24 @@ UPDATE messages AS r SET embedding = given.embedding, embedding_model = $2 FROM 
 -- name: propose_instructions
 -- thread, origin, proposals
 SELECT propose_instructions($1, $2::slice_origin, $3::proposal_input[])
+
+-- name: active_instructions
+-- app, limit; the newest version of each, by key; one without content is out of force
+SELECT * FROM (
+    SELECT DISTINCT ON (instruction_key) * FROM instructions WHERE app_name = $1
+    ORDER BY instruction_key, version DESC) AS i
+WHERE i.content <> '' LIMIT $2
+
+-- name: list_proposals
+-- app, status (null: any), before this proposal (null: from the newest), limit
+SELECT * FROM instruction_proposals
+WHERE app_name = $1 AND ($2::text IS NULL OR status = $2) AND ($3::uuid IS NULL OR id < $3)
+ORDER BY id DESC LIMIT $4
+
+-- name: approve_proposal
+-- app, proposal, who decides, also where the instruction moved on
+SELECT p.* FROM approve_proposal($1, $2, $3, $4) AS p
+
+-- name: reject_proposal
+-- app, proposal, who decides
+SELECT p.* FROM reject_proposal($1, $2, $3) AS p

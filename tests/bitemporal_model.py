@@ -34,9 +34,7 @@ class BitemporalFact:
         elif confidence >= self._surest(rival) - MARGIN:
             fresh.believed = heard
         since = rival[0].said if rival and rival[0].said <= said else -1
-        earlier = [
-            s for s in self.statements if s.believed is None and s.value == value and since <= s.said <= said
-        ]
+        earlier = [s for s in self.statements if s.believed is None and s.value == value and since <= s.said <= said]
         joint = confidence
         for each in earlier:
             joint = 1 - (1 - joint) * (1 - each.confidence)

@@ -79,9 +79,7 @@ def test_what_holds_is_what_a_plain_model_says_at_every_pair_of_times(dsn: str) 
             held = {(row[0], row[1]): (row[2], row[3]) for row in rows}
             for as_of, known_at in itertools.product(days, days):
                 assert held.get((day(as_of), day(known_at))) == model.holds(as_of, known_at), (as_of, known_at)
-            current = conn.execute(
-                "SELECT value #>> '{}', confidence FROM facts WHERE user_id = %s", [user]
-            ).fetchone()
+            current = conn.execute("SELECT value #>> '{}', confidence FROM facts WHERE user_id = %s", [user]).fetchone()
             assert current == model.holds(now, now)
 
         agrees()

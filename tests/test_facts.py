@@ -104,7 +104,9 @@ async def test_a_newer_statement_replaces_and_keeps_the_old_one(pool: asyncpg.Po
     assert row["created_at"] == before["created_at"]
     assert list(row["embedding"].to_list()) != list(before["embedding"].to_list())
     assert await versions(pool) == [("Lisbon", "superseded", DAY_1, DAY_2)]
-    kept = await pool.fetchrow("SELECT * FROM fact_history($1, $2, 'profile', $3) WHERE outcome <> 'current'", APP, USER, KEY)
+    kept = await pool.fetchrow(
+        "SELECT * FROM fact_history($1, $2, 'profile', $3) WHERE outcome <> 'current'", APP, USER, KEY
+    )
     assert kept is not None
     assert kept["superseded_at"] == row["recorded_at"]
     event = await pool.fetchrow("SELECT * FROM events WHERE thread_id = $1", row["thread_id"])

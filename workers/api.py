@@ -11,7 +11,9 @@ from starlette.types import ASGIApp
 
 from hippocampus.context_assembler import ContextAssembler
 from hippocampus.context_window import HEADERS
-from hippocampus.http import context, jobs, memory
+from hippocampus.facts import FactLedger
+from hippocampus.http import context, facts, instructions, jobs, memory
+from hippocampus.instructions import InstructionStore
 from hippocampus.memory_service import OpenMemoryService
 from hippocampus.retention_manager import MemoryRetentionManager
 from hippocampus.search import MemorySearch
@@ -76,8 +78,11 @@ def build_api(
         for language in HEADERS
     }
     app.state.retention = MemoryRetentionManager(pool)
-    for router in (sessions.router, memory.router, memory.apps_router, context.router, jobs.router):
-        app.include_router(router)
+    app.state.ledger = FactLedger(pool)
+    app.state.instructions = InstructionStore(pool)
+    for room in (sessions, memory, facts, context, jobs, instructions):
+        app.include_router(room.router)
+    app.include_router(memory.apps_router)
     _add_operation(app, pool, HealthCheck(settings.dsn or "", settings.schema_name))
     _add_pages(app)
     problems.install(app, metrics.conflict)

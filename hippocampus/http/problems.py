@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hippocampus import errors
-from pulse.http.problems import INVALID_REQUEST, Kind, register
+from pulse.http.problems import INVALID_REQUEST, NOT_FOUND, Kind, register
 
 UNKNOWN_JOB_TYPE = Kind(
     "unknown-job-type", 422, "No worker knows this type of job", "Use one of the types that 'detail' lists."
@@ -11,6 +11,9 @@ UNKNOWN_JOB_TYPE = Kind(
 JOB_NOT_FOUND = Kind("job-not-found", 404, "There is no such job", "Check the app, the user and the job's id.")
 JOB_NOT_FAILED = Kind(
     "job-not-failed", 409, "The job has not failed", "Only a failed job can be run again; enqueue a new one instead."
+)
+INSTRUCTION_CONFLICT = Kind(
+    "instruction-conflict", 409, "The instruction was changed meanwhile", "Read it again, and redo the change."
 )
 CONTEXT_BUDGET = Kind(
     "context-budget", 422, "The system prompt is over the budget", "Raise max_tokens, or shorten the system prompt."
@@ -23,11 +26,22 @@ MODEL_REFUSED = Kind(
 )
 
 register(
-    (UNKNOWN_JOB_TYPE, JOB_NOT_FOUND, JOB_NOT_FAILED, CONTEXT_BUDGET, MODEL_UNAVAILABLE, MODEL_REFUSED),
+    (
+        UNKNOWN_JOB_TYPE,
+        JOB_NOT_FOUND,
+        JOB_NOT_FAILED,
+        INSTRUCTION_CONFLICT,
+        CONTEXT_BUDGET,
+        MODEL_UNAVAILABLE,
+        MODEL_REFUSED,
+    ),
     {
         errors.UnknownJobTypeError: UNKNOWN_JOB_TYPE,
         errors.JobNotFoundError: JOB_NOT_FOUND,
         errors.JobNotFailedError: JOB_NOT_FAILED,
+        errors.FactNotFoundError: NOT_FOUND,
+        errors.ProposalNotFoundError: NOT_FOUND,
+        errors.InstructionConflictError: INSTRUCTION_CONFLICT,
         errors.ContextBudgetError: CONTEXT_BUDGET,
         errors.EmbeddingDimensionError: INVALID_REQUEST,
         errors.TransientProviderError: MODEL_UNAVAILABLE,
