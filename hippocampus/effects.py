@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from hippocampus import fact_elements, fact_keys
 from hippocampus.errors import EmbeddingDimensionError, MalformedReplyError, ProviderError
@@ -13,13 +13,15 @@ from hippocampus.fact_elements import Element
 from hippocampus.providers.protocols import Embedder, Generator
 from hippocampus.records import (
     EMBEDDING_DIMENSIONS,
+    ConversationSlice,
     ExtractedInsight,
     Importance,
     Origin,
+    Turn,
     Vector,
     has_direction,
 )
-from hippocampus.slices import Slice, format_conversation
+from hippocampus.slices import format_conversation
 from pulse.json_values import clean_text, escape_state
 
 #: How strong a memory is when it is new.
@@ -30,9 +32,21 @@ INSIGHT_SCORES: dict[Importance, float] = {"high": 1.0, "medium": 0.7, "low": 0.
 _CONTENT_PREVIEW_CHARACTERS = 100
 
 
+class Drawable(Protocol):
+    """Turns that something can be drawn from."""
+
+    @property
+    def turns(self) -> tuple[Turn, ...]:
+        """Ascending by sequence number, never empty."""
+
+    @property
+    def conversation(self) -> ConversationSlice:
+        """The turns, as a provider takes them."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effects:
-    """The rows that a stage leaves, as the SQL types memory_input, message_vector, fact_input and proposal_input take them.
+    """The rows that a stage leaves, as the SQL types memory_input, message_vector, fact_input, proposal_input take them.
 
     `vectorless` says that the embedding failed: texts are stored as they are, vectors follow by backfill.
     """
@@ -46,7 +60,7 @@ class Effects:
     vectorless: bool = False
 
 
-async def replay(generator: Generator, embedder: Embedder, part: Slice) -> Effects:
+async def replay(generator: Generator, embedder: Embedder, part: Drawable) -> Effects:
     """Draw a summary, keep the slice itself, and give vectors to both and to the slice's messages.
 
     One generate call, one embedding call.
@@ -73,7 +87,7 @@ async def replay(generator: Generator, embedder: Embedder, part: Slice) -> Effec
 
 
 async def reflect(
-    generator: Generator, embedder: Embedder, part: Slice, *, styles: fact_keys.Styles | None = None
+    generator: Generator, embedder: Embedder, part: Drawable, *, styles: fact_keys.Styles | None = None
 ) -> Effects:
     """Draw facts, insights and proposals from a slice; one generate call, one embedding call, none for nothing found.
 
@@ -141,7 +155,7 @@ async def _embed(embedder: Embedder, texts: Sequence[str]) -> list[Vector | None
     return list(vectors)
 
 
-def _insight_input(part: Slice, insight: ExtractedInsight, text: str, vector: Vector | None) -> tuple[Any, ...]:
+def _insight_input(part: Drawable, insight: ExtractedInsight, text: str, vector: Vector | None) -> tuple[Any, ...]:
     return (
         "semantic",
         text,
@@ -153,7 +167,7 @@ def _insight_input(part: Slice, insight: ExtractedInsight, text: str, vector: Ve
     )
 
 
-def _fact_input(part: Slice, fact: Element, text: str, vector: Vector | None) -> tuple[Any, ...]:
+def _fact_input(part: Drawable, fact: Element, text: str, vector: Vector | None) -> tuple[Any, ...]:
     return (
         fact.fact_type,
         clean_text(fact.key),
@@ -168,7 +182,7 @@ def _fact_input(part: Slice, fact: Element, text: str, vector: Vector | None) ->
     )
 
 
-def _said_at(part: Slice, seqs: Sequence[int]) -> Any:
+def _said_at(part: Drawable, seqs: Sequence[int]) -> Any:
     """When the last of these turns was said; the end of the slice where a provider names turns outside it."""
     times = [turn.occurred_at for turn in part.turns if turn.sequence_num in seqs]
     return times[-1] if times else part.turns[-1].occurred_at

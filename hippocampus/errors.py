@@ -61,7 +61,7 @@ class ProposalNotFoundError(HippocampusError, LookupError):
 
 
 class ReplayOvertakenError(HippocampusError):
-    """What was drawn does not fit what is stored by now. Nothing was changed; the next replay draws only what is new."""
+    """What was drawn does not fit what is stored now. Nothing was changed; replay again, which draws only what is new."""
 
 
 class InstructionConflictError(HippocampusError):

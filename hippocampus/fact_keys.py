@@ -69,9 +69,9 @@ _PHRASES: Mapping[tuple[str, ...], tuple[str, ...]] = MappingProxyType(
 #: Words that mean something else where they are the whole key: 'likes' is no favourite, and 'home' is where one lives.
 _ALONE: Mapping[str, str] = MappingProxyType(
     {
-        **{word: "like" for word in ("like", "liked", "love", "loved")},
+        **dict.fromkeys(("like", "liked", "love", "loved"), "like"),
         **{word: word for word in ("preference", "preferred", "prefer", "favorite")},
-        **{word: "city home" for word in ("home", "city", "location", "residence")},
+        **dict.fromkeys(("home", "city", "location", "residence"), "city home"),
     }
 )
 

@@ -241,3 +241,65 @@ SELECT p.* FROM approve_proposal($1, $2, $3, $4) AS p
 -- name: reject_proposal
 -- app, proposal, who decides
 SELECT p.* FROM reject_proposal($1, $2, $3) AS p
+
+-- name: begin_replay
+-- app, user, session id (null: all of the user's), fingerprint
+SELECT begin_replay($1, $2, $3, $4)
+
+-- name: next_replay_slice
+-- replay, tokens at most, turns at most
+-- One row per message of the next slice to be drawn, ascending; one row without a message where its rest says nothing;
+-- none where everything is drawn.
+WITH asked AS (
+    SELECT p.thread_id, p.stage, p.watermark, p.drawn_seq
+    FROM replays AS r CROSS JOIN LATERAL replay_progress(r) AS p
+    WHERE r.id = $1 AND p.drawn_seq < p.watermark
+    ORDER BY p.thread_id, p.stage DESC LIMIT 1
+), ahead AS (
+    SELECT m.sequence_num, m.author, m.role, m.content, m.occurred_at,
+           row_number() OVER (ORDER BY m.sequence_num) AS place,
+           sum(m.token_estimate) OVER (ORDER BY m.sequence_num) AS tokens
+    FROM asked CROSS JOIN LATERAL (
+        SELECT * FROM messages
+        WHERE thread_id = asked.thread_id AND sequence_num > asked.drawn_seq AND sequence_num <= asked.watermark
+        ORDER BY sequence_num LIMIT $3::integer + 1) AS m
+), fits AS (
+    SELECT *, lead(sequence_num) OVER (ORDER BY sequence_num) AS following,
+           place = 1 OR (tokens <= $2 AND place <= $3) AS within
+    FROM ahead
+), cut AS (
+    SELECT asked.*, coalesce((SELECT max(sequence_num) FROM fits WHERE within AND following IS NOT NULL
+                              AND sequence_num = (SELECT max(sequence_num) FROM fits WHERE within)),
+                             asked.watermark) AS upto_seq
+    FROM asked
+)
+SELECT cut.thread_id, cut.stage, cut.drawn_seq + 1 AS from_seq, cut.upto_seq,
+       slice_digest(cut.thread_id, cut.drawn_seq + 1, cut.upto_seq) AS said,
+       f.sequence_num, f.author, f.role, f.content AS text, f.occurred_at
+FROM cut LEFT JOIN fits AS f ON f.within
+ORDER BY f.sequence_num
+
+-- name: reuse_draw
+-- replay, thread, stage, from, upto, digest of its turns, hash of its input: the answer to the very same question
+INSERT INTO replay_draws (replay_id, thread_id, stage, from_seq, upto_seq, said, input_hash, origin, memories, vectors,
+                          facts, vectorless)
+SELECT $1, $2, $3, $4, $5, $6, $7, d.origin, d.memories, d.vectors, d.facts, d.vectorless
+FROM replay_draws AS d WHERE d.input_hash = $7 AND NOT d.vectorless LIMIT 1
+ON CONFLICT DO NOTHING
+RETURNING true
+
+-- name: keep_draw
+-- replay, thread, stage, from, upto, digest of its turns, hash of its input, origin, memories, vectors, facts, vectorless
+INSERT INTO replay_draws (replay_id, thread_id, stage, from_seq, upto_seq, said, input_hash, origin, memories, vectors,
+                          facts, vectorless)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8::slice_origin, $9::memory_input[], $10::message_vector[], $11::fact_input[], $12)
+ON CONFLICT DO NOTHING
+
+-- name: swap_replay
+-- replay
+SELECT * FROM swap_replay($1)
+
+-- name: user_facts
+-- app, user; what holds, to compare
+SELECT fact_type, key, value FROM facts
+WHERE app_name = $1 AND user_id = $2 AND (valid_until IS NULL OR valid_until > engine_now()) ORDER BY fact_type, key

@@ -189,8 +189,8 @@ class FactVersion:
     """A stretch of time in the history of a fact, or a statement that never counted.
 
     Attributes:
-        outcome: ``current``; ``superseded`` by what was said after it; ``out_of_order``: superseded when it was learned;
-            ``candidate``: too unsure beside what held, never current; ``retracted``: drawn differently by a replay.
+        outcome: ``current``; ``superseded`` by what was said after it; ``out_of_order``: superseded before it was
+            learned; ``candidate``: too unsure beside what held, never current; ``retracted``: a replay drew it no more.
         valid_from, valid_until: when it was true. recorded_at, superseded_at: when it was held.
         superseded_by_thread_id, superseded_by_seq, superseded_by_event_id: the turn that ended it; None where nothing
             did, or where its session was deleted.

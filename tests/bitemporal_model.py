@@ -29,9 +29,8 @@ class BitemporalFact:
         said = min(said, heard)
         fresh = Statement(value, confidence, said, heard, None, len(self.statements))
         rival = self._rival(said)
-        if rival is None or rival[0].value is None or rival[0].value == value:
-            fresh.believed = heard
-        elif confidence >= self._surest(rival) - MARGIN:
+        agrees = rival is None or rival[0].value in (None, value)
+        if rival is None or agrees or confidence >= self._surest(rival) - MARGIN:
             fresh.believed = heard
         since = rival[0].said if rival and rival[0].said <= said else -1
         earlier = [s for s in self.statements if s.believed is None and s.value == value and since <= s.said <= said]

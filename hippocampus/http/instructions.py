@@ -38,7 +38,7 @@ class InstructionInput(Body):
     content: Annotated[
         str, StringConstraints(max_length=CONTENT_LENGTH_MAX), Field(description="Empty: it is in force no more.")
     ]
-    metadata: JsonObject = {}
+    metadata: JsonObject | None = None
     expected_version: ExpectedVersion = None
     model_config = ConfigDict(json_schema_extra={"examples": [{"content": "Answer in French."}]})
 

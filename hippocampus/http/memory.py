@@ -170,5 +170,6 @@ async def retention_dry_run(
 
 
 def next_offset(found: int, limit: int, offset: int) -> int | None:
+    """Return where the next page starts; None after the last."""
     following = offset + found
     return following if found == limit and following <= OFFSET_MAX else None

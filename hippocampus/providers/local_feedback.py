@@ -24,7 +24,8 @@ _ACTS = (
 )
 _ENGLISH = (
     re.compile(
-        rf"^(?:please |can you |could you |would you |i want you to |i'd like you to )?(?P<wish>(?:always|never) {_ACTS}\b.+)",
+        r"^(?:please |can you |could you |would you |i want you to |i'd like you to )?"
+        rf"(?P<wish>(?:always|never) {_ACTS}\b.+)",
         re.IGNORECASE,
     ),
     re.compile(

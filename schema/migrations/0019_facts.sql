@@ -395,7 +395,12 @@ BEGIN
             CONTINUE WHEN NOT FOUND;
             EXIT;
         END IF;
-        fresh.fact_id := new_id();
+        -- What was said of a key before it was retracted belongs to its history.
+        fresh.fact_id := coalesce((SELECT v.fact_id FROM fact_versions AS v
+                                   WHERE v.app_name = fresh.app_name AND v.user_id = fresh.user_id
+                                     AND v.fact_type = fresh.fact_type AND v.key = fresh.key
+                                     AND NOT EXISTS (SELECT FROM facts AS f WHERE f.id = v.fact_id)
+                                   ORDER BY v.recorded_at DESC LIMIT 1), new_id());
         fresh.recorded_at := recording_time();
         fresh.accepted_at := fresh.recorded_at;
         -- A turn that is dated ahead of the clock must not outrank everything that is said until then.

@@ -46,12 +46,16 @@ def show(
         output.write_json(list(found))
     elif what == "candidates":
         items = [_candidate(each) for each in found if isinstance(each, FactCandidate)]
-        heads = ("confidence", "type", "key", "unsure", "what holds", "said", "id")
-        write_items(heads, items, empty="Nothing waits to be believed.")
+        write_items(
+            ("confidence", "type", "key", "unsure", "what holds", "said", "id"),
+            items,
+            empty="Nothing waits to be believed.",
+        )
     else:
         items = [_merge(each) for each in found if isinstance(each, FactMerge)]
-        heads = ("likeness", "type", "key", "taken for", "by", "when", "undone", "id")
-        write_items(heads, items, empty="No keys were merged.")
+        write_items(
+            ("likeness", "type", "key", "taken for", "by", "when", "undone", "id"), items, empty="No keys were merged."
+        )
 
 
 def change(app: str | None, user: str | None, *, promote: UUID | None, undo_merge: UUID | None, as_json: bool) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from workers.settings import Settings
 
 
-class Moment(click.ParamType):
+class Moment(click.ParamType[datetime]):
     """A date, or a date and time; UTC where it names no zone."""
 
     name = "time"
