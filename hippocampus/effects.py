@@ -179,7 +179,13 @@ def _fact_input(part: Drawable, fact: Element, text: str, vector: Vector | None)
         _said_at(part, fact.source_seqs),
         fact_keys.normal_key(fact.key),
         fact.collection,
+        fact_keys.contrast_of(fact.key, _speakers(part)),
     )
+
+
+def _speakers(part: Drawable) -> set[str]:
+    """The names of those who speak, as a key may begin with them."""
+    return {turn.author for turn in part.turns if turn.author not in ("user", "model", "agent", "assistant", "tool")}
 
 
 def _said_at(part: Drawable, seqs: Sequence[int]) -> Any:

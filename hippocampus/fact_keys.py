@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
@@ -77,6 +77,7 @@ _ALONE: Mapping[str, str] = MappingProxyType(
 
 #: Chinese words of keys, the longest first where one holds another.
 _CHINESE = """
+用户 user
 最喜欢 favorite
 最喜爱 favorite
 最爱 favorite
@@ -134,6 +135,39 @@ _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _TASTE = re.compile(r"(?:^|:)preference:")
 _TASTE_WORD = "taste"
 
+#: Words that tell two keys apart however alike they are: whose it is, when, where, and whether it is liked at all. One
+#: line is one meaning.
+_CONTRASTS = """
+mother 母亲 妈妈
+father 父亲 爸爸
+sister 姐姐 妹妹 姐妹
+brother 哥哥 弟弟 兄弟
+daughter 女儿
+son 儿子
+partner 配偶 妻子 丈夫 wife husband boyfriend girlfriend
+friend 朋友
+colleague 同事
+boss 老板 经理 manager
+former previous past old ex last earlier 以前 上次 过去 曾经 前任
+next future upcoming dream wish want desired 想要 梦想 下次
+birth born 出生
+work office business 工作 单位
+home private personal 家庭 私人
+start begin 开始
+end finish 结束
+wake morning 起床 早上
+dinner evening night 晚饭 晚上
+lunch 午饭
+weekend 周末
+wedding anniversary 结婚
+dislike disliked hate hated avoid 讨厌 不喜欢 忌
+allergy 过敏
+learning learn 学习
+car 汽车
+eye 眼睛
+hair 头发
+"""
+
 #: Collections that need no policy: people have several of these.
 COLLECTIONS = frozenset(
     "hobby allergy language pet child sibling friend skill medication goal like dislike avoid".split()
@@ -148,6 +182,8 @@ def _table(lines: str) -> dict[str, str]:
 
 
 _SYNONYM = _table(_SYNONYMS)
+_CONTRAST = _table(_CONTRASTS)
+_CONTRAST_OF_CHINESE = sorted((word for word in _CONTRAST if not word.isascii()), key=lambda word: -len(word))
 _PHRASE_OF_CHINESE = sorted(
     ((line.split()[0], " ".join(line.split()[1:])) for line in _CHINESE.strip().splitlines()),
     key=lambda entry: -len(entry[0]),
@@ -168,6 +204,27 @@ def normal_key(key: str) -> str:
     kept = kept if any(word[0].isdigit() for word in kept) else _joined(kept)
     form = " ".join([taste, *kept] if taste else kept)
     return form or " ".join(key.lower().split()) or key
+
+
+def contrast_of(key: str, people: Collection[str] = ()) -> str:
+    """What tells a key apart from others of like meaning: only keys of one contrast are ever merged by likeness.
+
+    Args:
+        people: names of those who speak; one in the key says whose the fact is.
+    """
+    if ":" in key:
+        return f"={normal_key(key)}"  # it names its element: only its own normal form is like it
+    text = unicodedata.normalize("NFKC", key).lower()
+    words = [_singular(word) for word in _WORD.findall(text)]
+    names = {name.lower() for name in people if name}
+    found = {_CONTRAST[word] for word in words if word in _CONTRAST}
+    found |= {word for word in words if word in names or word[0].isdigit()}
+    for word in _CONTRAST_OF_CHINESE:
+        if word in text:
+            found.add(_CONTRAST[word])
+            text = text.replace(word, " ")
+    found |= {name for name in names if not name.isascii() and name in text}
+    return " ".join(sorted(found))
 
 
 def style_of(fact_type: str, key: str, styles: Styles | None = None) -> FactStyle:

@@ -35,7 +35,7 @@ FROM (SELECT (jsonb_populate_record(NULL::threads,
 CROSS JOIN LATERAL record_fact(
     ROW(t.*)::threads, ROW(NULL, 1, 1, NULL, NULL, NULL)::slice_origin,
     ROW('profile', 'k', to_jsonb(%(value)s::text), 'k', NULL, %(confidence)s, ARRAY[%(seq)s::bigint],
-        %(said)s::timestamptz, 'k', NULL)::fact_input) AS r
+        %(said)s::timestamptz, 'k', NULL, '')::fact_input) AS r
 """
 HELD = """
 SELECT a.as_of, k.known_at, f.value #>> '{}', f.confidence

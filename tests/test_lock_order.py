@@ -24,7 +24,7 @@ REFUSALS = {"HP001", "HP006", "HP010", "HP014", "HP015"}
 STORE_NAME = """
 SELECT cardinality(s.fact_ids)
 FROM store_slice($1, 'fast', 1, ROW(new_id(), 1, 1, 'hash', 'model', 'model')::slice_origin, '{}', '{}',
-    ARRAY[ROW('profile', 'name', to_jsonb($2::text), 'name', NULL, 0.9, '{1}', now(), 'name', NULL)::fact_input],
+    ARRAY[ROW('profile', 'name', to_jsonb($2::text), 'name', NULL, 0.9, '{1}', now(), 'name', NULL, '')::fact_input],
     NULL, false) AS s
 """
 

@@ -55,6 +55,7 @@ CREATE TABLE facts (
     key             varchar(255) NOT NULL CHECK (key <> ''),
     normal_key      text NOT NULL,                 -- one for all spellings of the key; plain_key() where none is given
     collection      text,                          -- of an element: the normal form of its collection
+    contrast        text NOT NULL DEFAULT '',      -- what tells its key apart from others of like meaning
     value           jsonb NOT NULL CHECK (value <> 'null'),
     content         text NOT NULL,                 -- "key: value", what is embedded and searched
     embedding       vector(1536),
@@ -98,6 +99,7 @@ CREATE TABLE fact_versions (
     key          varchar(255) NOT NULL,            -- as it was said; see fact_aliases
     normal_key   text NOT NULL,
     collection   text,
+    contrast     text NOT NULL DEFAULT '',
     value        jsonb,                            -- NULL: from valid_from on, nothing holds
     content      text NOT NULL DEFAULT '',
     confidence   double precision NOT NULL CHECK (confidence BETWEEN 0 AND 1),

@@ -20,7 +20,8 @@ CREATE TYPE fact_input AS (
     source_seqs bigint[],
     valid_from  timestamptz,   -- when it was said
     normal_key  text,          -- what its key has in common with other spellings; NULL: the key as it is
-    collection  text           -- the normal form of the collection that it is an element of; NULL: of none
+    collection  text,          -- the normal form of the collection that it is an element of; NULL: of none
+    contrast    text           -- only facts of one contrast are merged by likeness; NULL: ''
 );
 
 CREATE TYPE message_vector AS (

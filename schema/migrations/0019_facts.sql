@@ -21,10 +21,10 @@ AS $$
                 ELSE engine_now() END
 $$;
 
--- A key of plain SQL without case and separators. Jobs bring a normal form that knows more.
+-- A text without case and separators: a key of plain SQL, an insight. Jobs bring a normal form that knows more.
 CREATE FUNCTION plain_key(p_key text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN coalesce(nullif(btrim(regexp_replace(lower(p_key), '[\s_./:-]+', ' ', 'g')), ''), p_key);
+RETURN coalesce(nullif(btrim(regexp_replace(lower(p_key), '[\s_.,;!?。，；！？、/:：-]+', ' ', 'g')), ''), p_key);
 
 -- From which likeness on two texts are taken to say the same, by what they are and the model that embedded them. Models
 -- without a row merge nothing by meaning: a threshold of another model means nothing.
@@ -63,6 +63,10 @@ CREATE TABLE fact_aliases (
     UNIQUE (app_name, user_id, fact_type, from_key, fact_id)
 );
 
+INSERT INTO merge_thresholds (embedding_model, kind, threshold, note) VALUES
+('local-hash-v1', 'fact', 0.36, 'precision 0.91, recall 0.67'),
+('local-hash-v1', 'insight', 0.68, 'precision 1.00, recall 0.07');
+
 CREATE FUNCTION set_normal_key() RETURNS trigger
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
@@ -89,10 +93,10 @@ BEGIN
                    WHERE v.fact_id = NEW.id AND v.value = NEW.value AND v.accepted_at IS NOT NULL
                      AND v.retracted_at IS NULL AND (v.valid_from = v_said OR TG_OP = 'UPDATE' AND NEW.value = OLD.value))
     THEN
-        INSERT INTO fact_versions (fact_id, thread_id, user_id, app_name, fact_type, key, normal_key, collection, value,
+        INSERT INTO fact_versions (fact_id, thread_id, user_id, app_name, fact_type, key, normal_key, collection, contrast, value,
                                    content, confidence, valid_from, recorded_at, accepted_at, from_seq, upto_seq,
                                    source_seqs, job_id, prompt_hash, model)
-        SELECT NEW.id, NEW.thread_id, NEW.user_id, NEW.app_name, NEW.fact_type, NEW.key, NEW.normal_key, NEW.collection,
+        SELECT NEW.id, NEW.thread_id, NEW.user_id, NEW.app_name, NEW.fact_type, NEW.key, NEW.normal_key, NEW.collection, NEW.contrast,
                NEW.value, NEW.content, NEW.confidence, v_said, r.at, r.at, NEW.from_seq, NEW.upto_seq, NEW.source_seqs,
                NEW.job_id, NEW.prompt_hash, NEW.model
         FROM (SELECT CASE TG_OP WHEN 'INSERT' THEN NEW.recorded_at ELSE recording_time() END AS at) AS r;
@@ -100,9 +104,9 @@ BEGIN
     IF NEW.valid_until IS NOT NULL AND NOT EXISTS (
         SELECT FROM fact_versions AS v
         WHERE v.fact_id = NEW.id AND v.value IS NULL AND v.valid_from = NEW.valid_until AND v.retracted_at IS NULL) THEN
-        INSERT INTO fact_versions (fact_id, thread_id, user_id, app_name, fact_type, key, normal_key, collection, value,
+        INSERT INTO fact_versions (fact_id, thread_id, user_id, app_name, fact_type, key, normal_key, collection, contrast, value,
                                    confidence, valid_from, recorded_at, accepted_at)
-        SELECT NEW.id, NEW.thread_id, NEW.user_id, NEW.app_name, NEW.fact_type, NEW.key, NEW.normal_key, NEW.collection,
+        SELECT NEW.id, NEW.thread_id, NEW.user_id, NEW.app_name, NEW.fact_type, NEW.key, NEW.normal_key, NEW.collection, NEW.contrast,
                NULL, 1, NEW.valid_until, r.at, r.at
         FROM (SELECT CASE TG_OP WHEN 'INSERT' THEN NEW.recorded_at ELSE recording_time() END AS at) AS r;
     END IF;
@@ -260,7 +264,7 @@ BEGIN
         JOIN facts AS f ON f.embedding_model = m.embedding_model
         WHERE m.embedding_model = p_embedding_model AND m.kind = 'fact'
           AND f.app_name = p_app_name AND f.user_id = p_user_id AND f.fact_type = p_fact.fact_type
-          AND f.collection IS NOT DISTINCT FROM p_fact.collection
+          AND f.collection IS NULL AND p_fact.collection IS NULL AND f.contrast = coalesce(p_fact.contrast, '')
           AND f.value ->> 'subject' IS NOT DISTINCT FROM p_fact.value ->> 'subject'
           AND 1 - (f.embedding <=> p_fact.embedding) >= m.threshold
           AND NOT is_parted(p_app_name, p_user_id, p_fact.fact_type, p_fact.key, f.id)
@@ -323,11 +327,11 @@ BEGIN
         f.embedding_model := NULL;
     END IF;
     IF f.id IS NULL THEN
-        INSERT INTO facts (id, thread_id, user_id, app_name, fact_type, key, normal_key, collection, value, content,
+        INSERT INTO facts (id, thread_id, user_id, app_name, fact_type, key, normal_key, collection, contrast, value, content,
                            embedding, embedding_model, confidence, valid_from, valid_until, last_said_at, recorded_at,
                            from_seq, upto_seq, source_seqs, job_id, prompt_hash, model, created_at, updated_at)
         VALUES (p_fact_id, s.thread_id, v_scope.user_id, v_scope.app_name, v_scope.fact_type, v_scope.key,
-                v_scope.normal_key, v_scope.collection, s.value, coalesce(v_text, v_scope.key), f.embedding,
+                v_scope.normal_key, v_scope.collection, v_scope.contrast, s.value, coalesce(v_text, v_scope.key), f.embedding,
                 f.embedding_model, s.confidence, s.valid_from, v_ends, s.last_said_at, s.recorded_at, s.from_seq,
                 s.upto_seq, s.source_seqs, s.job_id, s.prompt_hash, s.model, v_now, v_now);
         RETURN;
@@ -378,6 +382,7 @@ BEGIN
     fresh.key := p_fact.key;
     fresh.normal_key := coalesce(p_fact.normal_key, plain_key(p_fact.key));
     fresh.collection := p_fact.collection;
+    fresh.contrast := coalesce(p_fact.contrast, '');
     fresh.value := p_fact.value;
     fresh.content := p_fact.content;
     fresh.confidence := p_fact.confidence;
@@ -405,7 +410,7 @@ BEGIN
         fresh.accepted_at := fresh.recorded_at;
         -- A turn that is dated ahead of the clock must not outrank everything that is said until then.
         fresh.valid_from := least(p_fact.valid_from, fresh.recorded_at);
-        INSERT INTO facts (id, thread_id, user_id, app_name, fact_type, key, normal_key, collection, value, content,
+        INSERT INTO facts (id, thread_id, user_id, app_name, fact_type, key, normal_key, collection, contrast, value, content,
                            embedding, embedding_model, confidence, valid_from, last_said_at, recorded_at, from_seq,
                            upto_seq, source_seqs, job_id, prompt_hash, model)
         VALUES (fresh.fact_id, fresh.thread_id, fresh.user_id, fresh.app_name, fresh.fact_type, fresh.key,
@@ -414,7 +419,7 @@ BEGIN
                                     AND a.fact_type = fresh.fact_type AND a.from_key = fresh.key
                                     AND a.undone_at IS NOT NULL)
                      THEN '=' || fresh.key ELSE fresh.normal_key END,
-                fresh.collection, fresh.value, fresh.content, p_fact.embedding,
+                fresh.collection, fresh.contrast, fresh.value, fresh.content, p_fact.embedding,
                 CASE WHEN p_fact.embedding IS NOT NULL THEN p_origin.embedding_model END, fresh.confidence,
                 fresh.valid_from, fresh.valid_from, fresh.recorded_at, fresh.from_seq, fresh.upto_seq,
                 fresh.source_seqs, fresh.job_id, fresh.prompt_hash, fresh.model)
@@ -539,9 +544,9 @@ AS $$
     SELECT m.id FROM memories AS m
     LEFT JOIN merge_thresholds AS h ON h.embedding_model = p_embedding_model AND h.kind = 'insight'
     WHERE m.app_name = p_thread.app_name AND m.user_id = p_thread.user_id AND m.memory_type = 'semantic'
-      AND (lower(m.content) = lower(p_insight.content)
+      AND (plain_key(m.content) = plain_key(p_insight.content)
            OR m.embedding_model = p_embedding_model AND 1 - (m.embedding <=> p_insight.embedding) >= h.threshold)
-    ORDER BY lower(m.content) = lower(p_insight.content) DESC, m.embedding <=> p_insight.embedding, m.id LIMIT 1
+    ORDER BY plain_key(m.content) = plain_key(p_insight.content) DESC, m.embedding <=> p_insight.embedding, m.id LIMIT 1
 $$;
 
 -- An insight that comes again: the higher importance, one more support, the new turns where they are of its thread.
