@@ -2,8 +2,8 @@
 
     python -m benchmarks merge_thresholds
 
-Measures the provider that the settings name (`local` without a key). The threshold that is chosen is the lowest at which
-nine of ten merges are right: half of the pairs that differ were written to mislead, and a merge can be seen and undone.
+Measures the provider that the settings name (`local` without a key). The chosen threshold is the lowest at which
+nine of ten merges are right. The pairs that differ were written to mislead, and a merge can be seen and undone.
 """
 
 from __future__ import annotations

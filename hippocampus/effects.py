@@ -46,7 +46,7 @@ class Drawable(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effects:
-    """The rows that a stage leaves, as the SQL types memory_input, message_vector, fact_input, proposal_input take them.
+    """The rows that a stage leaves, as the SQL types memory_input, message_vector, fact_input and so on take them.
 
     `vectorless` says that the embedding failed: texts are stored as they are, vectors follow by backfill.
     """

@@ -211,7 +211,8 @@ async def record(pool: asyncpg.Pool, user: str, value: str, at: datetime) -> Non
     await pool.execute(
         """SELECT record_fact(
                ROW(t.*)::threads, ROW(NULL, 1, 1, NULL, NULL, NULL)::slice_origin,
-               ROW('profile', 'k', to_jsonb($2::text), 'k', NULL, 0.9, '{1}', $3::timestamptz, 'k', NULL, '')::fact_input)
+               ROW('profile', 'k', to_jsonb($2::text), 'k', NULL, 0.9, '{1}', $3::timestamptz, 'k',
+                   NULL, '')::fact_input)
            FROM (SELECT (jsonb_populate_record(NULL::threads,
                      jsonb_build_object('app_name', 'app', 'user_id', $1::text))).*) AS t""",
         user,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import asyncpg
@@ -11,6 +12,7 @@ import pytest
 
 from hippocampus.consolidation_worker import MemoryConsolidationWorker
 from hippocampus.errors import ReplayOvertakenError, TransientProviderError
+from hippocampus.forgetting import Forgetting
 from hippocampus.memory_service import OpenMemoryService
 from hippocampus.providers.gemini import GeminiConnection, GeminiEmbedder, GeminiGenerator
 from hippocampus.providers.local import LocalEmbedder, LocalGenerator
@@ -239,3 +241,25 @@ async def test_a_session_that_is_not_there_is_an_error_and_a_user_without_memori
     await OpenSessionService(pool).create_session(APP, USER, session_id="s")
     report = await replay.replay(APP, USER, "s", apply=True)
     assert (report.changes, report.slices) == ((), 0)
+
+
+async def test_what_was_forgotten_or_pinned_stays_so(pool: asyncpg.Pool) -> None:
+    """A forgotten fact does not come back by another spelling, nor a forgotten insight; a pinned one is not dropped."""
+    await say(pool, USER, "s", "I live in Lyon")
+    first = told("Lyon", "Likes walks.", "Is new in town.")
+    await consolidate(pool, ScriptedGenerator(reflections=[first]), ScriptedEmbedder(), "s")
+    forgetting = Forgetting(pool)
+    home = await pool.fetchval("SELECT id FROM facts")
+    insight = await pool.fetchval("SELECT id FROM memories WHERE content = 'Likes walks.'")
+    for target in (home, insight):
+        await forgetting.forget_memory(APP, USER, target)
+    await pool.execute("UPDATE memories SET pinned = true WHERE content = 'Is new in town.'")
+    facts, insights = told("Lyon", "Likes walks.")
+    again = ([replace(facts[0], key="city_of_home")], insights)
+    report = await MemoryReplay(pool, ScriptedGenerator(reflections=[again]), ScriptedEmbedder()).replay(
+        APP, USER, apply=True
+    )
+    assert report.counts["added"] == 0
+    assert await pool.fetchval("SELECT count(*) FROM facts") == 0
+    found = await pool.fetch("SELECT content FROM memories WHERE memory_type = 'semantic'")
+    assert [row["content"] for row in found] == ["Is new in town."]

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp
 from hippocampus.context_assembler import ContextAssembler
 from hippocampus.context_window import HEADERS
 from hippocampus.facts import FactLedger
-from hippocampus.http import context, facts, instructions, jobs, memory
+from hippocampus.http import care, context, facts, instructions, jobs, memory
 from hippocampus.instructions import InstructionStore
 from hippocampus.memory_service import OpenMemoryService
 from hippocampus.retention_manager import MemoryRetentionManager
@@ -80,9 +80,11 @@ def build_api(
     app.state.retention = MemoryRetentionManager(pool)
     app.state.ledger = FactLedger(pool)
     app.state.instructions = InstructionStore(pool)
-    for room in (sessions, memory, facts, context, jobs, instructions):
+    app.state.pool = pool
+    for room in (sessions, memory, facts, context, jobs, care, instructions):
         app.include_router(room.router)
-    app.include_router(memory.apps_router)
+    for shared in (memory.apps_router, care.apps_router):
+        app.include_router(shared)
     _add_operation(app, pool, HealthCheck(settings.dsn or "", settings.schema_name))
     _add_pages(app)
     problems.install(app, metrics.conflict)

@@ -47,14 +47,17 @@ CREATE TYPE slice_origin AS (
 );
 
 -- Takes the thread's lock for the end of a job and compares the watermark of its stage, 'fast' or 'deep'.
--- Returns the time of this transaction; NULL where the thread is gone. Errors: HP011 the watermark moved.
-CREATE FUNCTION lock_slice(p_thread_id uuid, p_stage text, p_after_seq bigint) RETURNS timestamptz
+-- p_erasures: threads.erasures as it stood when the slice was read; what was drawn from it may hold what was erased
+-- since. Returns the time of this transaction; NULL where the thread is gone. Errors: HP011 the slice is not the same.
+CREATE FUNCTION lock_slice(p_thread_id uuid, p_stage text, p_after_seq bigint, p_erasures integer) RETURNS timestamptz
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
 DECLARE
     v_upto_seq bigint;
+    v_erasures integer;
 BEGIN
-    SELECT CASE p_stage WHEN 'fast' THEN fast_upto_seq WHEN 'deep' THEN deep_upto_seq END INTO v_upto_seq
+    SELECT CASE p_stage WHEN 'fast' THEN fast_upto_seq WHEN 'deep' THEN deep_upto_seq END, erasures
+    INTO v_upto_seq, v_erasures
     FROM threads WHERE id = p_thread_id FOR NO KEY UPDATE;
     IF NOT FOUND THEN
         RETURN NULL;
@@ -62,6 +65,9 @@ BEGIN
     IF v_upto_seq IS DISTINCT FROM p_after_seq THEN
         RAISE EXCEPTION 'thread % is consolidated up to % by now, not %: nothing was written, read the slice again',
             p_thread_id, v_upto_seq, p_after_seq USING ERRCODE = 'HP011';
+    ELSIF v_erasures IS DISTINCT FROM p_erasures THEN
+        RAISE EXCEPTION 'something of thread % was erased meanwhile: nothing was written, read the slice again', p_thread_id
+            USING ERRCODE = 'HP011';
     END IF;
     RETURN engine_now();
 END

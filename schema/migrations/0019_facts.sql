@@ -72,6 +72,10 @@ LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
 BEGIN
     NEW.normal_key := coalesce(NEW.normal_key, plain_key(NEW.key));
+    NEW.contrast := coalesce(NEW.contrast, '');
+    IF TG_TABLE_NAME = 'fact_versions' THEN
+        NEW.content := coalesce(NEW.content, '');
+    END IF;
     RETURN NEW;
 END
 $$;
@@ -355,6 +359,7 @@ $$;
 --   the same, but said before what holds was said last     'out_of_order'  history: what holds stays
 --   less sure by over 0.1 than what held when it was said  'candidate'     kept beside, never counts
 --   so, but its candidates together are sure enough        'promoted'      they count from when they were said
+--   said before somebody had the fact forgotten            'forgotten'     nothing is stored, fact_id is NULL
 --
 -- What held when it was said is the rival; before the first statement, the first. Candidates of one value that other
 -- turns said since the rival was said count together: 1 - (1 - c1)(1 - c2)… Models grade the same certainty a little
@@ -398,8 +403,13 @@ BEGIN
         IF FOUND THEN
             PERFORM FROM facts WHERE id = v_target.fact_id FOR UPDATE;
             CONTINUE WHEN NOT FOUND;
-            EXIT;
         END IF;
+        -- After the wait for the row: whoever held it may have been about to forget it.
+        IF is_forgotten_fact(p_thread, p_fact) THEN
+            RETURN QUERY SELECT NULL::uuid, 'forgotten';
+            RETURN;
+        END IF;
+        EXIT WHEN v_target.fact_id IS NOT NULL;
         -- What was said of a key before it was retracted belongs to its history.
         fresh.fact_id := coalesce((SELECT v.fact_id FROM fact_versions AS v
                                    WHERE v.app_name = fresh.app_name AND v.user_id = fresh.user_id

@@ -239,7 +239,8 @@ BEGIN
 END
 $$;
 
--- The memories of one session. An insight that others support beside this session is kept.
+-- The memories of one session. A pinned one is kept, and an insight that came more than once: other sessions may have
+-- said it too.
 CREATE FUNCTION swap_memories(r replays, t threads)
 RETURNS TABLE (change text, kind text, content text)
 LANGUAGE plpgsql SET search_path FROM CURRENT
@@ -271,17 +272,20 @@ BEGIN
             v_kept := v_kept || v_id;
         ELSIF NOT EXISTS (
             SELECT FROM memories_archive AS a
-            WHERE a.thread_id = t.id AND a.memory_type = (d.memory).memory_type AND a.content = (d.memory).content) THEN
+            WHERE a.thread_id = t.id AND a.memory_type = (d.memory).memory_type AND a.content = (d.memory).content)
+            AND NOT is_forgotten_memory(t.id, (d.memory).memory_type, (d.origin).from_seq, (d.origin).upto_seq,
+                                        (d.memory).source_seqs) THEN
             v_origins := array_append(v_origins, d.origin);
             v_fresh := array_append(v_fresh, d.memory);
         END IF;
     END LOOP;
     RETURN QUERY
-        SELECT CASE WHEN m.id = ANY (v_kept) OR coalesce((m.metadata ->> 'support')::integer, 1) > 1
+        SELECT CASE WHEN m.id = ANY (v_kept) OR m.pinned OR coalesce((m.metadata ->> 'support')::integer, 1) > 1
                     THEN 'kept' ELSE 'dropped' END, m.memory_type::text, m.content
         FROM memories AS m WHERE m.id = ANY (v_old) ORDER BY m.from_seq, m.id;
     DELETE FROM memories AS m
-    WHERE m.id = ANY (v_old) AND m.id <> ALL (v_kept) AND coalesce((m.metadata ->> 'support')::integer, 1) = 1;
+    WHERE m.id = ANY (v_old) AND m.id <> ALL (v_kept) AND NOT m.pinned
+      AND coalesce((m.metadata ->> 'support')::integer, 1) = 1;
     FOR n IN 1 .. cardinality(v_fresh) LOOP
         v_id := (store_memories(t, v_origins[n], v_fresh[n:n]))[1];
         IF v_id <> ALL (v_kept) THEN
