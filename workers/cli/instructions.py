@@ -31,7 +31,7 @@ def command() -> None:
     """Show and change what an app's agents are told, and decide on what users' feedback proposes."""
 
 
-@command.command("list")
+@command.command("list", epilog="Example:  hippocampus instructions list --app shop")
 @_app_option
 @json_option
 def list_active(app: str, as_json: bool) -> None:
@@ -39,7 +39,7 @@ def list_active(app: str, as_json: bool) -> None:
     _write(_run(lambda store: store.active(app, limit=1000)), as_json)
 
 
-@command.command()
+@command.command(epilog="Example:  hippocampus instructions history tone --app shop")
 @click.argument("key")
 @_app_option
 @json_option
@@ -51,7 +51,7 @@ def history(key: str, app: str, as_json: bool) -> None:
     _write(found, as_json)
 
 
-@command.command()
+@command.command(epilog="Example:  hippocampus instructions put tone 'Be brief.' --app shop")
 @click.argument("key")
 @click.argument("content")
 @_app_option
@@ -62,7 +62,7 @@ def put(key: str, content: str, app: str, expected: int | None, as_json: bool) -
     _write([_run(lambda store: store.put(app, key, content, expected_version=expected))], as_json)
 
 
-@command.command()
+@command.command(epilog="Example:  hippocampus instructions rollback tone 1 --app shop")
 @click.argument("key")
 @click.argument("version", type=click.IntRange(1))
 @_app_option
@@ -80,7 +80,7 @@ def rollback(key: str, version: int, app: str, expected: int | None, as_json: bo
     _write([_run(work)], as_json)
 
 
-@command.command()
+@command.command(epilog="Example:  hippocampus instructions proposals --app shop")
 @_app_option
 @click.option("--status", type=click.Choice(PROPOSAL_STATUSES), default="proposed", show_default=True)
 @click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000), help="How many at most.")
@@ -90,7 +90,7 @@ def proposals(app: str, status: str, limit: int, as_json: bool) -> None:
     _write_proposals(_run(lambda store: store.list_proposals(app, status=status, limit=limit)), as_json)
 
 
-@command.command()
+@command.command(epilog="Example:  hippocampus instructions approve ID --app shop --by ann")
 @click.argument("proposal", type=click.UUID)
 @_app_option
 @click.option("--by", help="Who decides, for the record.")
@@ -101,7 +101,7 @@ def approve(proposal: UUID, app: str, by: str | None, force: bool, as_json: bool
     _write_proposals([_run(lambda store: store.approve(app, proposal, decided_by=by, force=force))], as_json)
 
 
-@command.command()
+@command.command(epilog="Example:  hippocampus instructions reject ID --app shop")
 @click.argument("proposal", type=click.UUID)
 @_app_option
 @click.option("--by", help="Who decides, for the record.")
