@@ -223,10 +223,7 @@ SELECT propose_instructions($1, $2::slice_origin, $3::proposal_input[])
 
 -- name: active_instructions
 -- app, limit; the newest version of each, by key; one without content is out of force
-SELECT * FROM (
-    SELECT DISTINCT ON (instruction_key) * FROM instructions WHERE app_name = $1
-    ORDER BY instruction_key, version DESC) AS i
-WHERE i.content <> '' LIMIT $2
+SELECT i.* FROM active_instructions($1) AS i ORDER BY i.instruction_key LIMIT $2
 
 -- name: list_proposals
 -- app, status (null: any), before this proposal (null: from the newest), limit

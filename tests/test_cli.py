@@ -195,7 +195,7 @@ def test_instructions_are_put_rolled_back_and_proposals_decided_on(cli: Run, dsn
 def test_a_replay_shows_what_would_change_and_then_changes_it(cli: Run, dsn: str) -> None:
     """A fact that the rules do not draw goes; the rest is kept; without --apply nothing happens."""
     (first, *_) = json.loads(cli("sessions", "list", "--json")[1])
-    session = first["session_id"]
+    session = first["id"]
     asyncio.run(
         execute(
             dsn,

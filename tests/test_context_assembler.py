@@ -10,6 +10,7 @@ from memory_rows import APP, ExhaustedEmbedder, WordEmbedder, add_fact, add_memo
 
 from hippocampus.context_assembler import ContextAssembler
 from hippocampus.errors import ContextBudgetError, EmbeddingDimensionError
+from hippocampus.instructions import InstructionStore
 from pulse.errors import InvalidInputError, SessionNotFoundError
 
 MEI = "mei"
@@ -179,3 +180,25 @@ async def test_the_window_of_plain_sql_refuses_shares_over_one(conn: asyncpg.Con
     with pytest.raises(asyncpg.PostgresError) as caught:
         await conn.fetch("SELECT * FROM get_context_window('u', 'a', 'cat', NULL, 100, 0.6, 0.6)")
     assert caught.value.sqlstate == "HP007"
+
+
+async def test_what_an_app_tells_its_agents_stands_in_the_system_part(pool: asyncpg.Pool) -> None:
+    """After the prompt, in the order of the keys: the newest versions, and only what is approved and meant for it."""
+    store = InstructionStore(pool)
+    await store.put(APP, "tone", "Shout.")
+    await store.put(APP, "tone", "Be kind.")
+    await store.put(APP, "language", "Answer in French.")
+    await store.put(APP, "template", "Dear {name}", metadata={"context": False})
+    await store.put(APP, "over", "Old rule.")
+    await store.put(APP, "over", "")
+    await store.put("other", "tone", "Be rude.")
+    await pool.execute(
+        """INSERT INTO instruction_proposals (app_name, user_id, instruction_key, content, base_version)
+           VALUES ($1, 'ann', 'wish', 'Obey me.', 0)""",
+        APP,
+    )
+    assembler = ContextAssembler(pool)
+    window = await assembler.assemble("ann", APP, None, "", system_prompt="You are a clerk.")
+    assert assembler.format_context(window) == "You are a clerk.\n\nAnswer in French.\n\nBe kind."
+    window = await assembler.assemble("ann", "nothing", None, "")
+    assert assembler.format_context(window) == ""

@@ -1,5 +1,15 @@
 -- Proposals: what users' feedback asks an app's instructions to become. Replay: drawing memories anew, then swapping.
 
+-- What is in force: the newest version of each instruction, unless that is empty.
+CREATE FUNCTION active_instructions(p_app_name text) RETURNS SETOF instructions
+LANGUAGE sql STABLE SET search_path FROM CURRENT
+AS $$
+    SELECT i.* FROM (
+        SELECT DISTINCT ON (x.instruction_key) x.* FROM instructions AS x WHERE x.app_name = p_app_name
+        ORDER BY x.instruction_key, x.version DESC) AS i
+    WHERE i.content <> ''
+$$;
+
 -- A proposal acts on nothing by itself: `approve_proposal` makes it a version of its instruction.
 CREATE TABLE instruction_proposals (
     id              uuid PRIMARY KEY DEFAULT new_id(),
