@@ -58,7 +58,7 @@ class FactLedger:
         Raises:
             FactNotFoundError: no such candidate of this app and user; nothing was changed.
         """
-        fact_id = await self._change("promote_candidate", app_name, user_id, candidate_id)
+        fact_id = await self._change(_QUERIES["promote_candidate"], app_name, user_id, candidate_id)
         assert fact_id is not None  # noqa: S101  # the function returns one or raises
         return fact_id
 
@@ -79,7 +79,7 @@ class FactLedger:
         Raises:
             FactNotFoundError: no such merge of this app and user, or it is undone already; nothing was changed.
         """
-        return await self._change("undo_merge", app_name, user_id, merge_id)
+        return await self._change(_QUERIES["undo_merge"], app_name, user_id, merge_id)
 
     async def set_style(self, app_name: str, fact_type: FactType, key: str, style: FactStyle) -> None:
         """Let a key hold one value ('profile') or many side by side ('collection') from the next statement on.
@@ -97,7 +97,7 @@ class FactLedger:
 
     async def _change(self, query: str, app_name: str, user_id: str, row_id: UUID) -> UUID | None:
         try:
-            changed: UUID | None = await self._pool.fetchval(_QUERIES[query], app_name, user_id, row_id)
+            changed: UUID | None = await self._pool.fetchval(query, app_name, user_id, row_id)
         except asyncpg.PostgresError as error:
             raise from_postgres(error) or error from error
         return changed

@@ -136,7 +136,7 @@ class InstructionStore:
             ProposalNotFoundError: no such proposal of this app waits; nothing was changed.
             InstructionConflictError: the instruction was changed since; nothing was changed.
         """
-        return await self._decide("approve_proposal", app_name, proposal_id, decided_by, force)
+        return await self._decide(self._queries["approve_proposal"], app_name, proposal_id, decided_by, force)
 
     async def reject(self, app_name: str, proposal_id: UUID, *, decided_by: str | None = None) -> InstructionProposal:
         """Turn a proposal down; the same wish of the same user is not proposed again.
@@ -144,11 +144,11 @@ class InstructionStore:
         Raises:
             ProposalNotFoundError: no such proposal of this app waits; nothing was changed.
         """
-        return await self._decide("reject_proposal", app_name, proposal_id, decided_by)
+        return await self._decide(self._queries["reject_proposal"], app_name, proposal_id, decided_by)
 
     async def _decide(self, query: str, *arguments: Any) -> InstructionProposal:
         try:
-            row = await self._pool.fetchrow(self._queries[query], *arguments)
+            row = await self._pool.fetchrow(query, *arguments)
         except asyncpg.PostgresError as error:
             raise from_postgres(error) or error from error
         assert row is not None  # noqa: S101  # the function returns a row or raises

@@ -194,8 +194,7 @@ def test_instructions_are_put_rolled_back_and_proposals_decided_on(cli: Run, dsn
 
 def test_a_replay_shows_what_would_change_and_then_changes_it(cli: Run, dsn: str) -> None:
     """A fact that the rules do not draw goes; the rest is kept; without --apply nothing happens."""
-    (first, *_) = json.loads(cli("sessions", "list", "--json")[1])
-    session = first["id"]
+    session = "ada-session-1"
     asyncio.run(
         execute(
             dsn,
@@ -209,7 +208,8 @@ def test_a_replay_shows_what_would_change_and_then_changes_it(cli: Run, dsn: str
     assert "Invented." in out
     assert "Nothing was changed; with --apply it would be: 0 added, 1 dropped" in out
     assert "Invented." in cli("memories")[1]
-    report = json.loads(cli("replay", "--user", first["user_id"], "--apply", "--json")[1])
+    owner = json.loads(cli("memories", "--json")[1])[0]["user_id"]
+    report = json.loads(cli("replay", "--user", owner, "--apply", "--json")[1])
     assert (report["applied"], report["counts"]["dropped"], report["counts"]["added"]) == (True, 1, 0)
     assert "Invented." not in cli("memories")[1]
     assert cli("replay")[0] == 2
