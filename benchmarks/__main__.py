@@ -20,6 +20,7 @@ MEASUREMENTS = {
     "Search and context": ["benchmarks.search"],
     "Limit of model calls": ["benchmarks.limiter"],
     "Forgetting": ["benchmarks.retention"],
+    "Merging facts and insights": ["benchmarks.merge_thresholds"],
 }
 
 

@@ -21,8 +21,8 @@ REFUSALS = {"HP001", "HP006", "HP010", "HP014", "HP015", "HP046"}
 STORE_NAME = """
 SELECT s.fact_outcomes
 FROM store_slice($1, 'fast', 1, ROW(new_id(), 1, 1, 'hash', 'model', 'model')::slice_origin, '{}', '{}',
-    ARRAY(SELECT ROW('profile', 'name', to_jsonb(v.value), 'name', NULL, 0.9, '{1}', now() + v.hours * interval '1 h')
-                 ::fact_input
+    ARRAY(SELECT ROW('profile', 'name', to_jsonb(v.value), 'name', NULL, 0.9, '{1}', now() + v.hours * interval '1 h',
+                     'name', NULL, '')::fact_input
           FROM unnest($2::text[], $3::integer[]) AS v (value, hours)), NULL, false) AS s
 """
 

@@ -332,6 +332,7 @@ BEGIN
     UPDATE procrastinate_jobs SET status = 'cancelled'
     WHERE status = 'todo' AND id IN (
         SELECT procrastinate_job_id FROM consolidation_jobs WHERE thread_id = v_thread AND status = 'pending');
+    PERFORM lock_user_memory(p_app_name, p_user_id);
     -- In the order in which accesses lock them; the foreign key's own update has none.
     PERFORM FROM memories WHERE thread_id = v_thread ORDER BY id FOR UPDATE;
     -- In the order in which the jobs of the user's other threads lock them.

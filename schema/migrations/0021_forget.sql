@@ -84,7 +84,7 @@ AS $$
     SELECT EXISTS (
         SELECT FROM memory_tombstones AS x
         WHERE x.app_name = p_thread.app_name AND x.user_id = p_thread.user_id
-          AND x.fact_hash = fact_hash(p_fact.fact_type, p_fact.key)
+          AND x.fact_hash = fact_hash(p_fact.fact_type, coalesce(p_fact.normal_key, plain_key(p_fact.key)))
           AND NOT EXISTS (SELECT FROM events AS e
                           WHERE e.thread_id = p_thread.id AND e.sequence_num = ANY (p_fact.source_seqs)
                             AND e.created_at > x.forgotten_at))
@@ -599,9 +599,17 @@ BEGIN
           UNION ALL
           SELECT memory_type, NULL, thread_id, from_seq, upto_seq, source_seqs FROM memories_archive WHERE id = p_id
           UNION ALL
-          SELECT NULL, fact_hash(fact_type, key), thread_id, from_seq, upto_seq, source_seqs FROM facts
+          SELECT NULL, fact_hash(fact_type, normal_key), thread_id, from_seq, upto_seq, source_seqs FROM facts
           WHERE id = p_id) AS s
     ON CONFLICT (id) DO UPDATE SET forgotten_at = clock_timestamp();
+    -- And each of its other keys, under the id of a statement that was made under it.
+    INSERT INTO memory_tombstones (id, app_name, user_id, fact_hash, thread_id, from_seq, upto_seq, source_seqs)
+    SELECT DISTINCT ON (v.normal_key) v.id, p_app_name, p_user_id, fact_hash(v.fact_type, v.normal_key), v.thread_id,
+           v.from_seq, v.upto_seq, v.source_seqs
+    FROM fact_versions AS v
+    WHERE v.fact_id = p_id AND v.normal_key <> (SELECT f.normal_key FROM facts AS f WHERE f.id = p_id)
+    ORDER BY v.normal_key, v.id
+    ON CONFLICT (id) DO NOTHING;
     SELECT array_agg(s.job_id) INTO v_jobs
     FROM (SELECT job_id FROM memories WHERE id = p_id UNION SELECT job_id FROM memories_archive WHERE id = p_id
           UNION SELECT job_id FROM facts WHERE id = p_id UNION SELECT job_id FROM fact_versions WHERE fact_id = p_id) AS s;
