@@ -42,6 +42,7 @@ class Gossip:
 
     rng: random.Random
     name: str = "gossip"
+    fingerprint: str = "gossip"
 
     async def summarize(self, slices: Sequence[ConversationSlice]) -> list[Summary]:
         return [Summary(text="They spoke.", origin=ORIGIN) for _ in slices]
