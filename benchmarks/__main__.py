@@ -11,6 +11,7 @@ from pathlib import Path
 
 MEASUREMENTS = {
     "Sessions": ["benchmarks.sessions"],
+    "State": ["benchmarks.state"],
     "Jobs": ["benchmarks.enqueue_to_start"],
     "Consolidation": ["benchmarks.consolidation"],
     "Search and context": ["benchmarks.search"],
