@@ -195,8 +195,8 @@ async def execute(pool: asyncpg.Pool, rng: random.Random) -> None:
     assert row is not None
     beats = pool.fetch("SELECT status FROM renew_runs('holder', (SELECT array_agg(id) FROM runs), 3600)")
     end = pool.execute(
-        """SELECT FROM end_run('app', $1, 'holder', 'completed', ARRAY[ROW($1 || '-z', 'system', 'complete', $1, '{}', '{}',
-           $2, $2, $2, NULL, NULL, NULL)::event_input])""",
+        """SELECT FROM end_run('app', $1, 'holder', 'completed', ARRAY[ROW($1 || '-z', 'system', 'complete', $1,
+           '{}', '{}', $2, $2, $2, NULL, NULL, NULL)::event_input])""",
         run_id,
         delta,
     )
