@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
+import re
 from collections.abc import AsyncIterator
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,6 +22,7 @@ from pulse.json_values import unescape
 from pulse.run_service import RunService
 from pulse.scopes import split_delta
 from pulse.session_service import OpenSessionService
+from pulse.sql import load_queries
 from pulse.state_debug import StateDebugService
 from pulse.state_history import StateHistory
 from workers.embedded import EmbeddedServer
@@ -329,3 +331,33 @@ async def test_the_deltas_beside_an_event_are_those_in_its_actions(
     stored = [unescape(row[name]) for name in ("session_delta", "user_delta", "app_delta")]
     assert stored == [scopes.session, scopes.user, scopes.app]
     assert (row["version"], row["user_version"], row["app_version"]) == (1, 2, 1)
+
+
+async def test_the_past_of_a_state_is_read_by_its_index(pool: asyncpg.Pool, session: Session) -> None:
+    """However many events changed nothing: neither a page of history nor what changed since reads them."""
+    await pool.execute(
+        """INSERT INTO events (thread_id, sequence_num, id, author, event_type, content, occurred_at, version,
+                               session_delta)
+           SELECT t.id, n, n::text, 'user', 'user_message', '{}', now(), n,
+                  CASE WHEN n % 500 = 0 THEN '{"a": 1}'::jsonb END
+           FROM threads AS t, generate_series(1, 20000) AS n;
+           UPDATE threads SET last_seq = 20000, version = 20000;
+           ANALYZE events; ANALYZE threads"""
+    )
+    queries = load_queries("pulse", "state.sql")
+    for name, arguments in (
+        ("list_changes", ("app", "mei", "s", None, 21)),
+        ("list_changes", ("app", "mei", "s", 9000, 21)),
+        ("changes_since", ("app", "mei", "s", 100, 0, 0)),
+    ):
+        async with pool.acquire() as connection:
+            await connection.execute("SET plan_cache_mode = force_generic_plan")
+            await connection.execute("DEALLOCATE ALL")
+            literals = ", ".join("NULL" if each is None else repr(each) for each in arguments)
+            types = ["text", "text", "text", "bigint" if name == "list_changes" else "integer", "bigint", "bigint"]
+            await connection.execute(f"PREPARE guarded ({', '.join(types[: len(arguments)])}) AS {queries[name]}")
+            plan = "\n".join(row[0] for row in await connection.fetch(f"EXPLAIN ANALYZE EXECUTE guarded ({literals})"))
+            await connection.execute("DEALLOCATE ALL")
+        assert "events_changes_idx" in plan, plan
+        removed = [int(each) for each in re.findall(r"Rows Removed by Filter: (\d+)", plan)]
+        assert sum(removed) <= 40, plan
