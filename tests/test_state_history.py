@@ -66,58 +66,54 @@ async def read(sessions: OpenSessionService, name: str = "s") -> Session:
 def test_the_state_told_from_the_events_is_the_stored_state(dsn: str) -> None:
     """Whatever the deltas: three scopes, nulls, escapes, several sessions and batches; at each point of the past."""
 
-    async def run(first: dict[str, Any], batches: list[tuple[int, list[dict[str, Any]]]]) -> None:
-        number = next(numbers)
-        app = f"app-{number}"
-        async with await database.create_pool(dsn, max_size=2) as pool:
-            sessions, history = OpenSessionService(pool), StateHistory(pool)
-            names = ("one", "two")
-            opened = [await sessions.create_session(app, "mei", first, session_id=name) for name in names]
-            past: list[list[tuple[int, dict[str, Any]]]] = [[(0, split_delta(each.state).session)] for each in opened]
-            for which, deltas in batches:
-                events = [change(**delta) for delta in deltas]
-                each = await sessions.get_session(app, "mei", names[which], num_recent_events=0)
-                assert each is not None
-                await sessions.append_events(each, events)
-                past[which].append((each.events[-1].sequence_num or 0, split_delta(each.state).session))
-            for name, states in zip(names, past, strict=True):
-                stored = await sessions.get_session(app, "mei", name, num_recent_events=0)
-                assert stored is not None
-                scopes = split_delta(stored.state)
-                for from_snapshot in (True, False):
-                    told = await history.restore(app, "mei", name, from_snapshot=from_snapshot)
-                    assert told.state == scopes.session == states[-1][1]
-                    assert (told.version, told.sequence_num) == (stored.version, states[-1][0])
-                    assert repr(sorted(told.state.items())) == repr(sorted(scopes.session.items()))
-                    for sequence_num, state in states:
-                        before = await history.restore(
-                            app, "mei", name, sequence_num=sequence_num, from_snapshot=from_snapshot
-                        )
-                        assert before.state == state
-                shared = await history.rebuild_shared(app, "mei")
-                assert (shared.user_state, shared.app_state) == (scopes.user, scopes.app)
-                assert shared.user_is_complete
-                assert shared.app_is_complete
-            await sessions.close()
+    async def tell(pool: asyncpg.Pool, first: dict[str, Any], batches: list[tuple[int, list[dict[str, Any]]]]) -> None:
+        app = f"app-{next(numbers)}"
+        sessions, history = OpenSessionService(pool), StateHistory(pool)
+        names = ("one", "two")
+        opened = [await sessions.create_session(app, "mei", first, session_id=name) for name in names]
+        past: list[list[tuple[int, dict[str, Any]]]] = [[(0, split_delta(each.state).session)] for each in opened]
+        for which, deltas in batches:
+            events = [change(**delta) for delta in deltas]
+            each = await sessions.get_session(app, "mei", names[which], num_recent_events=0)
+            assert each is not None
+            await sessions.append_events(each, events)
+            past[which].append((each.events[-1].sequence_num or 0, split_delta(each.state).session))
+        for name, states in zip(names, past, strict=True):
+            stored = await sessions.get_session(app, "mei", name, num_recent_events=0)
+            assert stored is not None
+            scopes = split_delta(stored.state)
+            for from_snapshot in (True, False):
+                told = await history.restore(app, "mei", name, from_snapshot=from_snapshot)
+                assert told.state == scopes.session == states[-1][1]
+                assert (told.version, told.sequence_num) == (stored.version, states[-1][0])
+                assert repr(sorted(told.state.items())) == repr(sorted(scopes.session.items()))
+                for sequence_num, state in states:
+                    before = await history.restore(
+                        app, "mei", name, sequence_num=sequence_num, from_snapshot=from_snapshot
+                    )
+                    assert before.state == state
+            shared = await history.rebuild_shared(app, "mei")
+            assert (shared.user_state, shared.app_state) == (scopes.user, scopes.app)
+            assert shared.user_is_complete
+            assert shared.app_is_complete
+        await sessions.close()
 
     numbers = iter(range(10_000))
 
-    @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+    @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
     @given(
         first=DELTAS,
         batches=st.lists(st.tuples(st.integers(0, 1), st.lists(DELTAS, min_size=1, max_size=3)), max_size=6),
     )
     def check(first: dict[str, Any], batches: list[tuple[int, list[dict[str, Any]]]]) -> None:
-        asyncio.run(run(first, batches))
+        runner.run(tell(pool, first, batches))
 
-    asyncio.run(_policy(dsn, 3))
-    check()
-
-
-async def _policy(dsn: str, snapshot_events: int) -> None:
-    connection = await database.connect(dsn)
-    await connection.execute("UPDATE app_policies SET snapshot_events = $1", snapshot_events)
-    await connection.close()
+    # One loop for all examples: hypothesis calls a plain function.
+    with asyncio.Runner() as runner:
+        pool = runner.run(database.create_pool(dsn, max_size=2))
+        runner.run(pool.execute("UPDATE app_policies SET snapshot_events = 3"))
+        check()
+        runner.run(pool.close())
 
 
 async def test_snapshots_are_taken_every_so_many_events_and_at_the_end_of_a_run(

@@ -80,6 +80,9 @@ def test_the_persistent_kinds_are_these_fourteen() -> None:
             ("observe-3", "tool_result", {"toolName": "f", "toolOutput": None, "isError": True}),
         ),
         ("act", None, ("act-3", "tool_call", {"toolName": "", "toolInput": None})),
+        ("act", {"tool_name": 7}, ("act-3", "tool_call", {"toolName": "7", "toolInput": None})),
+        ("thought", {"thought": "a\0\ud800"}, ("thought-3", "thought", {"content": "a\ufffd\ufffd"})),
+        ("user_message", {"content": "a\0", "message_id": 5}, ("5", "user_message", {"content": "a\ufffd"})),
     ],
 )
 def test_each_kind_is_shown_with_its_fields(event_type: str, content: Any, item: tuple[str, str, Any]) -> None:
