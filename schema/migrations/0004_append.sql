@@ -182,10 +182,12 @@ BEGIN
         IF v_deltas THEN
             FOREACH i IN ARRAY p_events LOOP
                 CONTINUE WHEN i.id = ANY (v_known_ids);
-                v_state := coalesce(v_state || i.session_delta, v_state, t.state || i.session_delta);
+                v_state := coalesce(v_state || i.session_delta, v_state, i.session_delta);
                 v_user := coalesce(v_user || i.user_delta, v_user, i.user_delta);
                 v_app := coalesce(v_app || i.app_delta, v_app, i.app_delta);
             END LOOP;
+            -- Once for the batch: a large state is copied whole.
+            v_state := t.state || v_state;
         END IF;
         IF coalesce(v_user, v_app) IS NOT NULL THEN
             SELECT s.user_state, s.app_state, CASE WHEN v_user IS NOT NULL THEN s.user_version END,
