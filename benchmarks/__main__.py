@@ -11,6 +11,8 @@ from pathlib import Path
 
 MEASUREMENTS = {
     "Sessions": ["benchmarks.sessions"],
+    "State": ["benchmarks.state"],
+    "Ingest": ["benchmarks.ingest"],
     "Jobs": ["benchmarks.enqueue_to_start"],
     "Consolidation": ["benchmarks.consolidation"],
     "Search and context": ["benchmarks.search"],

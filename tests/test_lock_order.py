@@ -19,7 +19,7 @@ from workers.claims import QUERIES
 SECONDS = 4.0
 SESSIONS = 5
 AGES = datetime.timedelta(0)
-REFUSALS = {"HP001", "HP006", "HP010", "HP014", "HP015"}
+REFUSALS = {"HP001", "HP006", "HP010", "HP014", "HP015", "HP020", "HP022"}
 
 STORE_NAME = """
 SELECT cardinality(s.fact_ids)
@@ -39,13 +39,13 @@ async def test_append_consolidate_delete_and_clean_up_never_deadlock(dsn: str) -
     rng = random.Random(7)
     counts: dict[str, int] = {}
     async with await database.create_pool(dsn, min_size=12, max_size=12) as pool:
-        await pool.execute("UPDATE app_policies SET fast_events = 2, deep_tokens = 4")
+        await pool.execute("UPDATE app_policies SET fast_events = 2, deep_tokens = 4, snapshot_events = 2")
         name = await pool.fetchval("SELECT current_database()")
         await pool.execute(f"ALTER DATABASE \"{name}\" SET deadlock_timeout = '20ms'")
         await pool.expire_connections()
         acts: tuple[Callable[[asyncpg.Pool, random.Random], Awaitable[object]], ...] = (
             append, append, append, consolidate, consolidate, fail, delete, finalise,
-            archive, prune, reconcile, rescue, cancel, retry,
+            archive, prune, reconcile, rescue, cancel, retry, execute, execute, reap, stop,
         )  # fmt: skip
         deadline = asyncio.get_running_loop().time() + SECONDS
 
@@ -156,6 +156,7 @@ async def archive(pool: asyncpg.Pool, _rng: random.Random) -> None:
 
 async def prune(pool: asyncpg.Pool, _rng: random.Random) -> None:
     await pool.fetchval(QUERIES["prune_queue"], AGES, 20)
+    await pool.fetchval(QUERIES["prune_snapshots"], AGES, 20)
 
 
 async def reconcile(pool: asyncpg.Pool, _rng: random.Random) -> None:
@@ -177,4 +178,42 @@ async def retry(pool: asyncpg.Pool, _rng: random.Random) -> None:
     await pool.execute(
         "SELECT retry_failed_job(id) FROM"
         " (SELECT id FROM consolidation_jobs WHERE status = 'failed' ORDER BY random() LIMIT 1) AS j"
+    )
+
+
+async def execute(pool: asyncpg.Pool, rng: random.Random) -> None:
+    """A run with state for every scope, its heartbeat meanwhile."""
+    run_id = str(uuid4())
+    delta = {"n": rng.randrange(9)}
+    row = await pool.fetchrow(
+        """SELECT (s.run).id FROM start_run('app', 'user', $1, $2, 'holder', 3600, ARRAY[ROW($2 || '-a', 'user',
+           'user_message', $2, '{}', '{}', $3, $3, $3, 'user', 'well', NULL)::event_input]) AS s""",
+        session(rng),
+        run_id,
+        delta,
+    )
+    assert row is not None
+    beats = pool.fetch("SELECT status FROM renew_runs('holder', (SELECT array_agg(id) FROM runs), 3600)")
+    end = pool.execute(
+        """SELECT FROM end_run('app', $1, 'holder', 'completed', ARRAY[ROW($1 || '-z', 'system', 'complete', $1,
+           '{}', '{}', $2, $2, $2, NULL, NULL, NULL)::event_input])""",
+        run_id,
+        delta,
+    )
+    for outcome in await asyncio.gather(beats, end, return_exceptions=True):
+        if isinstance(outcome, BaseException):
+            raise outcome
+
+
+async def reap(pool: asyncpg.Pool, _rng: random.Random) -> None:
+    await pool.execute(
+        "UPDATE runs SET lease_until = now() - interval '1 s' WHERE id IN"
+        " (SELECT id FROM runs WHERE status = 'running' ORDER BY random() LIMIT 1 FOR UPDATE SKIP LOCKED)"
+    )
+    await pool.fetchval("SELECT reap_runs(3)")
+
+
+async def stop(pool: asyncpg.Pool, _rng: random.Random) -> None:
+    await pool.execute(
+        "SELECT request_cancel('app', 'user', run_id) FROM (SELECT run_id FROM runs ORDER BY random() LIMIT 1) AS r"
     )
