@@ -13,6 +13,7 @@ MEASUREMENTS = {
     "Sessions": ["benchmarks.sessions"],
     "State": ["benchmarks.state"],
     "Ingest": ["benchmarks.ingest"],
+    "Live streams": ["benchmarks.streams"],
     "Jobs": ["benchmarks.enqueue_to_start"],
     "Consolidation": ["benchmarks.consolidation"],
     "Search and context": ["benchmarks.search"],

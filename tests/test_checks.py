@@ -20,6 +20,10 @@ INSERT INTO snapshots (thread_id, version, sequence_num, state) SELECT id, 1, 1,
 INSERT INTO user_states (app_name, user_id) VALUES ('app', 'user');
 INSERT INTO app_states (app_name) VALUES ('app');
 INSERT INTO app_policies (app_name) VALUES ('app');
+INSERT INTO live_messages (thread_id, run_id, message_id, kind, after_seq, body)
+    SELECT id, 'run', 'message', 'text', 0, 'so far' FROM threads LIMIT 1;
+INSERT INTO stream_tickets (token_hash, app_name, user_id, session_id, expires_at)
+    VALUES (sha256('token'), 'app', 'user', 's', now());
 """
 WRONG = {
     "threads": [
@@ -34,6 +38,8 @@ WRONG = {
         "holder = ''", "first_seq = 0", "last_seq = 0", "status = 'completed'", "completed_at = now()",
         "error = 'e'", "status = 'failed', completed_at = now()", "error_code = 'c'",
     ],
+    "live_messages": ["run_id = ''", "message_id = ''", "kind = 'song'"],
+    "stream_tickets": ["token_hash = 'short'"],
     "initial_states": ["session_state = '[]'"],
     "snapshots": ["state = '[]'"],
     "consolidation_jobs": [
