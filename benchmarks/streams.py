@@ -123,12 +123,8 @@ async def writer(dsn: str) -> AsyncIterator[tuple[str, int]]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])
-    environment = {
-        **os.environ,
-        "DATABASE_URL": dsn,
-        "HIPPOCAMPUS_API_PORT": str(port),
-        "HIPPOCAMPUS_LOG_LEVEL": "error",
-    }
+    settings = {"DATABASE_URL": dsn, "HIPPOCAMPUS_API_PORT": str(port), "HIPPOCAMPUS_LOG_LEVEL": "error"}
+    environment = {**os.environ, **settings}
     process = subprocess.Popen([sys.executable, "-m", "workers.writer"], env=environment)
     address = f"http://127.0.0.1:{port}"
     try:
@@ -197,6 +193,7 @@ async def append_to_frame(pool: asyncpg.Pool, address: str, seconds: float) -> N
     row("  lost", f"{total - len(latencies)} of {total}", "", "must 0")
     stream.writing.close()
     await runs.finish(run)
+    await runs.close()
 
 
 async def idle_and_fan_out(pool: asyncpg.Pool, address: str, pid: int, count: int) -> None:
@@ -226,6 +223,7 @@ async def idle_and_fan_out(pool: asyncpg.Pool, address: str, pid: int, count: in
     for each in [warm, *streams]:
         each.writing.close()
     await runs.finish(run)
+    await runs.close()
 
 
 def memory_kb(pid: int) -> int:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 
 import asyncpg
 import pytest
@@ -14,7 +13,7 @@ from pulse.events import Event
 from pulse.notify_connection import ListenerTiming
 from pulse.pg_notify_listener import PgNotifyListener
 from pulse.session_service import OpenSessionService
-from tests.listener_drill import Watch, kill_listener, until
+from tests.listener_drill import Watch, drill, kill_listener, until
 
 QUICK = ListenerTiming(heartbeat_seconds=0.2, answer_seconds=2.0, poll_seconds=30.0, retry_seconds_max=0.1)
 
@@ -119,33 +118,6 @@ async def test_killed_again_and_again_it_loses_and_doubles_nothing(
     """Its backend is killed five times while 100 events a second come: each watcher gets each once, in order."""
     await drill(listener, sessions, lambda: kill_listener(dsn), seconds=2.5, every_seconds=0.5)
     assert listener.connects >= 5
-
-
-async def drill(
-    listener: PgNotifyListener,
-    sessions: OpenSessionService,
-    strike: Callable[[], Awaitable[object]],
-    *,
-    seconds: float,
-    every_seconds: float,
-) -> None:
-    session = await sessions.create_session("app", "ann", session_id="s")
-    watches = [Watch(listener, session) for _ in range(3)]
-    total = int(100 * seconds)
-
-    async def write() -> None:
-        begin = time.monotonic()
-        for n in range(total):
-            await sessions.append("app", "ann", "s", [Event(author="user", content={"n": n})])
-            await asyncio.sleep(max(0.0, begin + n / 100 - time.monotonic()))
-
-    writing = asyncio.create_task(write())
-    while not writing.done():
-        await strike()
-        await asyncio.wait({writing}, timeout=every_seconds)
-    await writing
-    await until(lambda: all(watch.last == total for watch in watches))
-    assert [watch.numbers for watch in watches] == [list(range(1, total + 1))] * 3
 
 
 async def test_a_session_that_forgot_its_channels_is_found_out(
