@@ -12,7 +12,7 @@ import structlog
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from pulse.run_streams import RunFollower
+from pulse.run_hub import RunFollower
 
 #: Comments, which no client shows.
 CONNECTED = b": connected\n\n"
