@@ -24,6 +24,9 @@ INSERT INTO live_messages (thread_id, run_id, message_id, kind, after_seq, body)
     SELECT id, 'run', 'message', 'text', 0, 'so far' FROM threads LIMIT 1;
 INSERT INTO stream_tickets (token_hash, app_name, user_id, session_id, expires_at)
     VALUES (sha256('token'), 'app', 'user', 's', now());
+INSERT INTO erasures (scope, app_name, user_id) VALUES ('user', 'app', 'user');
+INSERT INTO memory_tombstones (id, app_name, user_id, memory_type) VALUES (new_id(), 'app', 'user', 'summary');
+INSERT INTO slice_redraws (thread_id, stage, from_seq, upto_seq) SELECT id, 'fast', 1, 1 FROM threads;
 """
 WRONG = {
     "threads": [
@@ -57,8 +60,12 @@ WRONG = {
     "app_policies": [
         "fast_events = 0", "fast_tokens = 0", "fast_idle_seconds = 0", "deep_tokens = 0", "deep_idle_seconds = 0",
         "max_state_bytes = 0", "max_event_bytes = 0", "snapshot_events = 0", "retention_curve = 'steep'",
-        "decay_rate = -1", "cleanup_threshold = 2", "min_age_days = -1",
+        "decay_rate = -1", "cleanup_threshold = 2", "min_age_days = -1", "archive_days = -1",
     ],
+    "erasures": ["scope = 'planet'", "counts = '[]'"],
+    "memory_tombstones": ["memory_type = NULL", "fact_hash = 'h'"],
+    "slice_redraws": ["stage = 'slow'", "upto_seq = 0"],
+    "data_catalogue": ["export_kind = NULL", "event_rows = NULL"],
 }  # fmt: skip
 
 

@@ -357,3 +357,29 @@ async def test_the_past_of_a_state_is_read_by_its_index(pool: asyncpg.Pool, sess
         assert "events_changes_idx" in plan, plan
         removed = [int(each) for each in re.findall(r"Rows Removed by Filter: (\d+)", plan)]
         assert sum(removed) <= 40, plan
+
+
+async def test_an_erased_event_is_gone_from_the_state_and_its_past(
+    sessions: OpenSessionService, history: StateHistory, pool: asyncpg.Pool, session: Session
+) -> None:
+    """Stored, told from a snapshot, told from the events: all without what it set; a reader of changes hears of it."""
+    await pool.execute("UPDATE app_policies SET snapshot_events = 3")
+    for n in range(4):
+        await sessions.append_event(session, change(n=n, **{f"only-{n}": n, "user:n": n}))
+    await sessions.append_event(session, change(theme="light"))
+    await pool.execute("SELECT erase_events('app', 'mei', 's', ARRAY[4, 5], NULL)")
+    expected = {"theme": "dark", "n": 2, "only-0": 0, "only-1": 1, "only-2": 2}
+    stored = await read(sessions)
+    assert split_delta(stored.state).session == expected
+    assert stored.state["user:n"] == 2
+    for from_snapshot in (True, False):
+        assert (await history.restore("app", "mei", "s", from_snapshot=from_snapshot)).state == expected
+    known = (session.version, session.user_version, session.app_version)
+    found = await history.changes_since("app", "mei", "s", known[0], user_version=known[1], app_version=known[2])
+    assert found.is_whole
+    assert found.state == {**expected, "user:lang": "en", "user:n": 2}
+    assert not (await history.changes_since("app", "mei", "s", found.version)).is_whole
+    await sessions.append_event(stored, change(later=1))
+    after = await history.changes_since("app", "mei", "s", found.version, user_version=found.user_version)
+    assert {**expected, "later": 1} == after.state
+    assert len((await history.list_changes("app", "mei", "s")).changes) == 4

@@ -146,7 +146,8 @@ async def test_state_is_shown_by_scope_with_the_events_that_made_it(
     seen = {"since_version": 2, "since_user_version": 1, "since_app_version": 1}
     changes = (await client.get(f"{session}/state/changes", params=seen)).json()
     assert changes == {
-        "state": {"user:lang": "zh"}, "version": 3, "user_version": 2, "app_version": 1, "sequence_num": 3,
+        "state": {"user:lang": "zh"}, "is_whole": False, "version": 3, "user_version": 2, "app_version": 1,
+        "sequence_num": 3,
     }  # fmt: skip
     assert (await client.get(f"{session}/state/changes", params={"since_version": 9})).status_code == 422
 

@@ -18,7 +18,8 @@ BEGIN
     RAISE EXCEPTION 'run % ended as %: it stays so', OLD.run_id, OLD.status USING ERRCODE = 'HP022';
 END
 $$;
-CREATE TRIGGER runs_end_once BEFORE UPDATE OF status, completed_at, error, error_code ON runs
+-- What failed may be erased, as a user's word.
+CREATE TRIGGER runs_end_once BEFORE UPDATE OF status, completed_at ON runs
     FOR EACH ROW WHEN (OLD.status <> 'running') EXECUTE FUNCTION refuse_run_revival();
 
 CREATE FUNCTION check_lease(p_lease_seconds double precision) RETURNS interval
