@@ -204,6 +204,8 @@ class RunStreams:
                 raise RunPrunedError(f"the events of run {run.run_id!r} are not kept any more")
             for event in events:
                 bridge.store(event)
+        if run.status.is_terminal and not bridge.is_ended:
+            raise RunPrunedError(f"the end of run {run.run_id!r} was erased")
         hub = Hub(key, bridge, row["last_seq"])
         if bridge.is_ended:
             # What an aborted run had said is told for as long as it is kept.
