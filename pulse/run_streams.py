@@ -16,13 +16,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-import asyncpg
 import structlog
 from ag_ui.core import MessagesSnapshotEvent
 
 from pulse.agui.cursor import Cursor
 from pulse.agui.frames import Frame
 from pulse.agui.messages import MESSAGE_TYPES, messages_of
+from pulse.database import FAULTS
 from pulse.errors import InvalidInputError, RunPrunedError, StreamsClosedError
 from pulse.event_bridge import EventBridge
 from pulse.event_rows import read_event
@@ -218,7 +218,7 @@ class RunStreams:
         while True:
             await asyncio.sleep(_SWEEP_SECONDS)
             hubs = list(self._hubs.values())
-            with contextlib.suppress(OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+            with contextlib.suppress(*FAULTS):
                 rows = await self._pool.fetch(self._queries["gone_threads"], [hub.run.thread_id for hub in hubs])
                 gone = {row["thread_id"] for row in rows}
                 for hub in hubs:

@@ -6,8 +6,6 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 
-import asyncpg
-
 from pulse import database
 from pulse.events import Event, Session
 from pulse.pg_notify_listener import PgNotifyListener
@@ -94,7 +92,7 @@ async def append_surely(sessions: OpenSessionService, event: Event) -> None:
     while True:
         try:
             await sessions.append("app", "ann", "s", [event])
-        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+        except database.FAULTS:
             assert time.monotonic() < deadline
             await asyncio.sleep(0.05)
         else:

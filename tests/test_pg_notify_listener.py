@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import AsyncIterator, Sequence
+from typing import Any
 
 import asyncpg
 import pytest
@@ -136,6 +137,24 @@ async def test_a_session_that_forgot_its_channels_is_found_out(
     await until(lambda: listener.connects > connects)
     await sessions.append("app", "ann", "s", [Event(author="user", content="hi")])
     await until(lambda: watch.last == 1)
+
+
+async def test_no_error_of_the_driver_makes_it_deaf_for_good(
+    dsn: str, listener: PgNotifyListener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A connection cut between two messages of the protocol raises what is none of the driver's other errors."""
+    faults = [asyncpg.InternalClientError("cut"), ZeroDivisionError("nobody foresaw it")]
+    watch = listener._connection._watch
+
+    async def failing(*arguments: Any) -> None:
+        if faults:
+            raise faults.pop()
+        await watch(*arguments)
+
+    monkeypatch.setattr(listener._connection, "_watch", failing)
+    connects = listener.connects
+    await kill_listener(dsn)
+    await until(lambda: listener.connects >= connects + 3 and listener.is_running)
 
 
 async def test_it_says_when_it_is_deaf_and_the_poll_still_delivers(
