@@ -31,6 +31,10 @@ INSERT INTO embedding_target (model) VALUES ('m');
 INSERT INTO embedding_refusals VALUES ('facts', gen_random_uuid(), 'm', 'hash', '400');
 INSERT INTO app_states (app_name) VALUES ('app');
 INSERT INTO app_policies (app_name) VALUES ('app');
+INSERT INTO live_messages (thread_id, run_id, message_id, kind, after_seq, body)
+    SELECT id, 'run', 'message', 'text', 0, 'so far' FROM threads LIMIT 1;
+INSERT INTO stream_tickets (token_hash, app_name, user_id, session_id, expires_at)
+    VALUES (sha256('token'), 'app', 'user', 's', now());
 INSERT INTO erasures (scope, app_name, user_id) VALUES ('user', 'app', 'user');
 INSERT INTO memory_tombstones (id, app_name, user_id, memory_type) VALUES (new_id(), 'app', 'user', 'summary');
 INSERT INTO slice_redraws (thread_id, stage, from_seq, upto_seq) SELECT id, 'fast', 1, 1 FROM threads;
@@ -48,6 +52,8 @@ WRONG = {
         "holder = ''", "first_seq = 0", "last_seq = 0", "status = 'completed'", "completed_at = now()",
         "error = 'e'", "status = 'failed', completed_at = now()", "error_code = 'c'",
     ],
+    "live_messages": ["run_id = ''", "message_id = ''", "kind = 'song'"],
+    "stream_tickets": ["token_hash = 'short'"],
     "initial_states": ["session_state = '[]'"],
     "snapshots": ["state = '[]'"],
     "embedding_refusals": ["source = 'dreams'"],

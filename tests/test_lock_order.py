@@ -16,7 +16,7 @@ from tests.lock_gates import until_one_waits_for_a_lock
 
 ROUNDS = 1000
 ACTS_AT_ONCE = 6
-REFUSALS = {"HP001", "HP006", "HP010", "HP014", "HP015", "HP046"}
+REFUSALS = {"HP001", "HP006", "HP010", "HP014", "HP015", "HP020", "HP022", "HP046"}
 
 STORE_NAME = """
 SELECT s.fact_outcomes
@@ -38,7 +38,7 @@ async def test_no_deadlock_in_a_thousand_rounds_of_everything_at_once(dsn: str) 
     rng = random.Random(7)
     counts: collections.Counter[str] = collections.Counter()
     async with await database.create_pool(dsn, min_size=12, max_size=12) as pool:
-        await pool.execute("UPDATE app_policies SET fast_events = 2, deep_tokens = 4")
+        await pool.execute("UPDATE app_policies SET fast_events = 2, deep_tokens = 4, snapshot_events = 2")
         name = await pool.fetchval("SELECT current_database()")
         await pool.execute(f"ALTER DATABASE \"{name}\" SET deadlock_timeout = '20ms'")
         await pool.expire_connections()
