@@ -47,6 +47,7 @@ _COUNTS = (
     "deep_idle_seconds",
     "max_state_bytes",
     "max_event_bytes",
+    "max_artifact_bytes",
 )
 _RANGES: Mapping[str, tuple[float, float]] = MappingProxyType(
     {"decay_rate": (0.0, 100.0), "cleanup_threshold": (0.0, 1.0), "min_age_days": (0.0, 36500.0)}
@@ -68,6 +69,7 @@ class AppPolicy:
     deep_idle_seconds: int  # or this long without an event
     max_state_bytes: int
     max_event_bytes: int
+    max_artifact_bytes: int  # of one version of a file, at most 512 MB
     retention_curve: Curve
     decay_rate: float  # per day, 0 to 100
     cleanup_threshold: float  # a memory with a lower score is archived, 0 to 1

@@ -73,6 +73,10 @@ SELECT prune_queue($1, $2)
 -- How long completed and cancelled jobs stay, how long failed ones, how many at most.
 SELECT archive_jobs($1, $2, $3)
 
+-- name: prune_artifact_blobs
+-- How long a file that no artifact refers to is kept, how many at most.
+SELECT prune_artifact_blobs($1, $2)
+
 -- name: put_metrics_target
 -- host, port, role, pid.
 INSERT INTO metrics_targets (host, port, role, pid) VALUES ($1, $2, $3, $4)

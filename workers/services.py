@@ -45,6 +45,7 @@ class Services:
     find_vectorless: Work
     prune: Work
     archive_jobs: Work
+    prune_artifacts: Work
     retention: Work
     close: Work
     pause_seconds: Callable[[], float]
@@ -82,6 +83,7 @@ def build(settings: Settings, pool: Pool, metrics: Metrics, role: str) -> Servic
         find_vectorless=upkeep.find_vectorless,
         prune=upkeep.prune,
         archive_jobs=upkeep.archive_jobs,
+        prune_artifacts=upkeep.prune_artifacts,
         retention=retention,
         close=close,
         # Without vectors a job is done as well: the backfill brings them.

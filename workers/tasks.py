@@ -31,6 +31,7 @@ MAINTENANCE_CRONS = {
     "find_vectorless": "*/5 * * * *",
     "prune": "*/10 * * * *",
     "archive_jobs": "17 * * * *",
+    "prune_artifacts": "37 * * * *",
 }
 
 Upkeep = Callable[[], Awaitable[None]]
