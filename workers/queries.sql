@@ -57,6 +57,10 @@ SELECT EXISTS (SELECT FROM threads WHERE fast_due_at <= engine_now())
 -- name: reconcile_jobs
 SELECT reconcile_jobs()
 
+-- name: enqueue_redraws
+-- Only where a slice waits to be drawn anew.
+SELECT enqueue_redraws()
+
 -- name: enqueue_embedding_backfill
 -- Only where something waits for a vector.
 SELECT enqueue_embedding_backfill()

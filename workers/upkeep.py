@@ -50,8 +50,9 @@ class Upkeep:
         self._tell("forgotten sessions enqueued", await self._pool.fetchval(QUERIES["reconcile_jobs"]))
 
     async def find_vectorless(self) -> None:
-        """Enqueue the backfill where something waits for its vector."""
+        """Enqueue the backfill where something waits for its vector, and the redrawing of slices that wait for it."""
         await self._pool.execute(QUERIES["enqueue_embedding_backfill"])
+        await self._pool.execute(QUERIES["enqueue_redraws"])
 
     async def prune(self) -> None:
         """Delete finished jobs of the queue, with their events, when nobody asks for them any more."""
