@@ -122,7 +122,7 @@ class ArtifactStore:
     async def delete(self, key: ArtifactKey) -> None:
         """Delete an artifact with all its versions; no error where there is none.
 
-        Its bytes go with the workers' next upkeep, unless another version holds the same.
+        Its bytes go with it, unless another version, of whomever, holds the same.
         """
         await self._fetch("delete_artifact", *_names(key))
 

@@ -161,9 +161,7 @@ def _check_scope(app_name: str, user_id: str, session_id: str | None) -> None:
         artifact_util.validate_path_segment(session_id, "session_id")
 
 
-def _target(
-    part: types.Part, app_name: str, user_id: str, session_id: str | None
-) -> artifact_util.ParsedArtifactUri:
+def _target(part: types.Part, app_name: str, user_id: str, session_id: str | None) -> artifact_util.ParsedArtifactUri:
     """Return what a reference refers to, within the caller's own scope."""
     uri = (part.file_data.file_uri if part.file_data else None) or ""
     target = artifact_util.parse_artifact_uri(uri)

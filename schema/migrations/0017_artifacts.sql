@@ -1,7 +1,7 @@
 -- Artifacts: files that agents save under a name, in versions, for one session or for a user in all sessions.
 --
 -- What a version holds is stored once for all who saved the same bytes, under its SHA-256. Saving locks the artifact's
--- row, then the blob's; nothing else is locked with them.
+-- row, then one blob's; deleting waits for no blob. Nothing else is locked with them.
 
 CREATE TABLE artifact_blobs (
     sha256     bytea PRIMARY KEY CHECK (octet_length(sha256) = 32),
@@ -85,19 +85,39 @@ AS $$
     ORDER BY v.version
 $$;
 
+-- The bytes go with the last version that holds them. A blob that somebody is saving right now is left to the upkeep.
+CREATE FUNCTION release_artifact_blob() RETURNS trigger
+LANGUAGE plpgsql SET search_path FROM CURRENT
+AS $$
+BEGIN
+    PERFORM FROM artifact_blobs WHERE sha256 = OLD.sha256 FOR UPDATE SKIP LOCKED;
+    IF FOUND THEN
+        -- A statement of its own, so that it sees what was saved before the lock was had.
+        DELETE FROM artifact_blobs AS b
+        WHERE b.sha256 = OLD.sha256
+          AND NOT EXISTS (SELECT FROM artifact_versions AS v WHERE v.sha256 = b.sha256);
+    END IF;
+    RETURN NULL;
+END
+$$;
+CREATE TRIGGER release_artifact_blob AFTER DELETE ON artifact_versions
+    FOR EACH ROW WHEN (OLD.sha256 IS NOT NULL) EXECUTE FUNCTION release_artifact_blob();
+
 -- Deletes at most p_limit blobs that no version refers to, and that nobody saved for p_keep. Returns how many.
 CREATE FUNCTION prune_artifact_blobs(p_keep interval, p_limit integer DEFAULT 100) RETURNS integer
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
 DECLARE
-    v_count integer;
+    v_locked bytea[];
+    v_count  integer;
 BEGIN
-    DELETE FROM artifact_blobs AS b USING (
-        SELECT o.sha256 FROM artifact_blobs AS o
-        WHERE o.saved_at <= engine_now() - p_keep
-          AND NOT EXISTS (SELECT FROM artifact_versions AS v WHERE v.sha256 = o.sha256)
-        LIMIT p_limit FOR UPDATE SKIP LOCKED) AS doomed
-    WHERE b.sha256 = doomed.sha256;
+    SELECT array_agg(l.sha256) INTO v_locked FROM (
+        SELECT b.sha256 FROM artifact_blobs AS b
+        WHERE b.saved_at <= engine_now() - p_keep
+          AND NOT EXISTS (SELECT FROM artifact_versions AS v WHERE v.sha256 = b.sha256)
+        LIMIT p_limit FOR UPDATE SKIP LOCKED) AS l;
+    DELETE FROM artifact_blobs AS b
+    WHERE b.sha256 = ANY (v_locked) AND NOT EXISTS (SELECT FROM artifact_versions AS v WHERE v.sha256 = b.sha256);
     GET DIAGNOSTICS v_count = ROW_COUNT;
     RETURN v_count;
 END

@@ -12,7 +12,9 @@ from google.adk.errors.input_validation_error import InputValidationError
 from google.genai import types
 
 from hippocampus import policies
+from hippocampus.forgetting import Forgetting
 from pulse.adk.artifacts import PostgresArtifactService
+from pulse.session_service import OpenSessionService
 
 SCOPE = {"app_name": "app", "user_id": "user", "session_id": "s"}
 TOMBSTONE = types.Part(inline_data=types.Blob(mime_type="application/octet-stream", data=b""))
@@ -300,41 +302,72 @@ async def test_a_file_over_the_apps_limit_is_refused_and_says_what_to_do(
 
 
 @ours
-async def test_upkeep_removes_what_nobody_refers_to_and_nothing_else(
+async def test_bytes_go_with_the_last_version_that_holds_them(
     service: BaseArtifactService, conn: asyncpg.Connection
 ) -> None:
-    """In batches; a blob that was saved again meanwhile, or is still referred to, stays."""
-    for number in range(5):
-        await service.save_artifact(**SCOPE, filename=f"f{number}", artifact=blob(b"%d" % number))
-    await service.save_artifact(**SCOPE, filename="keeps 0", artifact=blob(b"0"))
-    for number in range(4):
-        await service.delete_artifact(**SCOPE, filename=f"f{number}")
-    assert await conn.fetchval("SELECT prune_artifact_blobs('1 hour')") == 0, "not before its time"
-    batches = [await conn.fetchval("SELECT prune_artifact_blobs('0', 2)") for _ in range(3)]
-    assert batches == [2, 1, 0]
-    assert await service.load_artifact(**SCOPE, filename="keeps 0") == blob(b"0")
-    assert await service.load_artifact(**SCOPE, filename="f4") == blob(b"4")
-    await service.save_artifact(**SCOPE, filename="f1", artifact=blob(b"1"))
-    assert await service.load_artifact(**SCOPE, filename="f1") == blob(b"1")
+    for name in ("a", "b", "c"):
+        await service.save_artifact(**SCOPE, filename=name, artifact=blob(b"same"))
+    await service.save_artifact(**SCOPE, filename="c", artifact=blob(b"other"))
+    for name, left in (("a", 2), ("c", 1), ("b", 0)):
+        await service.delete_artifact(**SCOPE, filename=name)
+        assert await conn.fetchval("SELECT count(*) FROM artifact_blobs") == left
 
 
 @ours
-async def test_saving_and_pruning_at_once_never_loses_bytes(
-    service: BaseArtifactService, pool: asyncpg.Pool
+async def test_upkeep_removes_what_nobody_refers_to_in_batches(
+    service: BaseArtifactService, conn: asyncpg.Connection
 ) -> None:
-    """One task saves and deletes the same bytes all the time, another removes blobs all the time."""
+    """Bytes that somebody else held while their last version was deleted are left, until the next upkeep."""
+    for number in range(5):
+        await service.save_artifact(**SCOPE, filename=f"f{number}", artifact=blob(b"%d" % number))
+    async with conn.transaction():
+        await conn.execute("SELECT FROM artifact_blobs FOR UPDATE")
+        for number in range(3):
+            await service.delete_artifact(**SCOPE, filename=f"f{number}")
+    assert await conn.fetchval("SELECT count(*) FROM artifact_blobs") == 5
+    assert await conn.fetchval("SELECT prune_artifact_blobs('1 hour')") == 0, "not before its time"
+    assert [await conn.fetchval("SELECT prune_artifact_blobs('0', 2)") for _ in range(3)] == [2, 1, 0]
+    assert await service.load_artifact(**SCOPE, filename="f4") == blob(b"4")
+
+
+@ours
+async def test_saving_deleting_and_pruning_at_once_never_loses_bytes(
+    service: BaseArtifactService, pool: asyncpg.Pool, conn: asyncpg.Connection
+) -> None:
+    """Four tasks save and delete the same bytes all the time, another removes blobs all the time."""
     is_over = False
 
-    async def prune() -> int:
-        removed = 0
+    async def come_and_go(name: str) -> None:
+        for _ in range(25):
+            await service.save_artifact(**SCOPE, filename=name, artifact=blob(b"same"))
+            assert await service.load_artifact(**SCOPE, filename=name) == blob(b"same")
+            await service.delete_artifact(**SCOPE, filename=name)
+
+    async def prune() -> None:
         while not is_over:
-            removed += await pool.fetchval("SELECT prune_artifact_blobs('0')")
-        return removed
+            await pool.fetchval("SELECT prune_artifact_blobs('0')")
 
     pruning = asyncio.create_task(prune())
-    for _ in range(60):
-        await service.save_artifact(**SCOPE, filename="a", artifact=blob(b"same"))
-        assert await service.load_artifact(**SCOPE, filename="a") == blob(b"same")
-        await service.delete_artifact(**SCOPE, filename="a")
+    await asyncio.gather(*[come_and_go(name) for name in "abcd"])
     is_over = True
-    assert await pruning > 0
+    await pruning
+    await conn.fetchval("SELECT prune_artifact_blobs('0')")
+    assert await conn.fetchval("SELECT count(*) FROM artifact_blobs") == 0
+
+
+@ours
+async def test_who_is_forgotten_leaves_no_file(
+    service: BaseArtifactService, pool: asyncpg.Pool, conn: asyncpg.Connection
+) -> None:
+    """A session takes its own files along, a user all; what another user saved stays, equal bytes too."""
+    await OpenSessionService(pool).create_session("app", "user", session_id="s")
+    for name in ("a", "user:b"):
+        await service.save_artifact(**SCOPE, filename=name, artifact=blob(name.encode()))
+    await service.save_artifact(**{**SCOPE, "user_id": "eve"}, filename="a", artifact=blob(b"user:b"))
+    forgetting = Forgetting(pool)
+    assert (await forgetting.forget_session("app", "user", "s")).counts["artifacts"] == 1
+    assert await service.list_artifact_keys(**SCOPE) == ["user:b"]
+    assert (await forgetting.forget_user("app", "user")).is_complete
+    assert await service.list_artifact_keys(**SCOPE) == []
+    assert await service.load_artifact(**{**SCOPE, "user_id": "eve"}, filename="a") == blob(b"user:b")
+    assert await conn.fetchval("SELECT count(*) FROM artifact_blobs") == 1
