@@ -12,9 +12,11 @@ from typing_extensions import override
 
 from pulse.artifacts import LATEST, ArtifactKey, ArtifactStore, StoredArtifact
 from pulse.errors import InvalidInputError
+from pulse.pool_access import access
 
 if TYPE_CHECKING:
     from pulse.database import Pool
+    from pulse.pool_access import PoolAccess
 
 #: An artifact that refers to another that refers … : so many steps, as in ADK's own services.
 REFERENCE_DEPTH_MAX: Final = 5
@@ -33,8 +35,13 @@ class PostgresArtifactService(BaseArtifactService):
         InputValidationError: a name is out of its bounds, a session is missing, or a reference leads out of its scope.
     """
 
-    def __init__(self, pool: Pool) -> None:
-        self._store = ArtifactStore(pool)
+    def __init__(self, database: Pool | PoolAccess | str) -> None:
+        """Take a pool of the event loop that all calls come from, or a URL (``postgresql://…``) for any loops."""
+        self._database = access(database)
+
+    async def close(self) -> None:
+        """Close what a URL opened."""
+        await self._database.close()
 
     @override
     async def save_artifact(
@@ -58,7 +65,11 @@ class PostgresArtifactService(BaseArtifactService):
             _target(part, app_name, user_id, session_id)
         fields, data, mime_type = _take_apart(part)
         try:
-            return await self._store.save(key, fields, data, mime_type=mime_type, custom_metadata=custom_metadata)
+            return await self._database.run(
+                lambda pool: ArtifactStore(pool).save(
+                    key, fields, data, mime_type=mime_type, custom_metadata=custom_metadata
+                )
+            )
         except InvalidInputError as error:
             raise _as_adk(error) from error
 
@@ -87,22 +98,22 @@ class PostgresArtifactService(BaseArtifactService):
     async def list_artifact_keys(self, *, app_name: str, user_id: str, session_id: str | None = None) -> list[str]:
         """List the filenames of the session and of the user, sorted."""
         _check_scope(app_name, user_id, session_id)
-        return await self._store.list_keys(app_name, user_id, session_id)
+        return await self._database.run(lambda pool: ArtifactStore(pool).list_keys(app_name, user_id, session_id))
 
     @override
     async def delete_artifact(
         self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None
     ) -> None:
         """Delete an artifact with all versions; saved again, it begins at version 0."""
-        await self._store.delete(_key(app_name, user_id, filename, session_id))
+        key = _key(app_name, user_id, filename, session_id)
+        await self._database.run(lambda pool: ArtifactStore(pool).delete(key))
 
     @override
     async def list_versions(
         self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None
     ) -> list[int]:
         """List the versions' numbers."""
-        stored = await self._store.versions(_key(app_name, user_id, filename, session_id))
-        return [each.version for each in stored]
+        return [each.version for each in await self._versions(_key(app_name, user_id, filename, session_id))]
 
     @override
     async def list_artifact_versions(
@@ -110,7 +121,7 @@ class PostgresArtifactService(BaseArtifactService):
     ) -> list[ArtifactVersion]:
         """List the versions with what is known of them."""
         key = _key(app_name, user_id, filename, session_id)
-        return [_version(key, each) for each in await self._store.versions(key)]
+        return [_version(key, each) for each in await self._versions(key)]
 
     @override
     async def get_artifact_version(
@@ -126,13 +137,18 @@ class PostgresArtifactService(BaseArtifactService):
         key = _key(app_name, user_id, filename, session_id)
         if version is not None and version < 0:
             return None
-        stored = await self._store.describe(key, LATEST if version is None else version)
+        number = LATEST if version is None else version
+        stored = await self._database.run(lambda pool: ArtifactStore(pool).describe(key, number))
         return None if stored is None else _version(key, stored)
+
+    async def _versions(self, key: ArtifactKey) -> list[StoredArtifact]:
+        return await self._database.run(lambda pool: ArtifactStore(pool).versions(key))
 
     async def _load(self, key: ArtifactKey, version: int | None) -> types.Part | None:
         if version is not None and version < 0:
             return None
-        stored = await self._store.read(key, LATEST if version is None else version)
+        number = LATEST if version is None else version
+        stored = await self._database.run(lambda pool: ArtifactStore(pool).read(key, number))
         if stored is None:
             return None
         part = _put_together(stored)

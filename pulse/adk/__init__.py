@@ -1,0 +1,1 @@
+"""Google ADK's services on PostgreSQL: sessions and artifacts. The memory's is `hippocampus.adk`."""
