@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from pulse import database
 
@@ -49,8 +49,17 @@ class GivenPool:
 class OwnLoopPool:
     """A pool in a thread of its own, opened by its first use, for any number of event loops and threads."""
 
-    def __init__(self, dsn: str, *, schema: str = "public", max_size: int = POOL_SIZE_MAX) -> None:
+    def __init__(
+        self,
+        dsn: str,
+        *,
+        schema: str = "public",
+        max_size: int = POOL_SIZE_MAX,
+        check: Callable[[Pool], Awaitable[None]] | None = None,
+    ) -> None:
+        """`check` raises where a pool that was just opened can't be used."""
         self._dsn = dsn
+        self._check = check
         self._schema = schema
         self._max_size = max_size
         self._starting = threading.Lock()
@@ -92,17 +101,30 @@ class OwnLoopPool:
             return self._loop
 
     async def _pool(self) -> Pool:
-        if self._opened is None or (self._opened.done() and self._opened.exception() is not None):
+        if self._opened is None or (self._opened.done() and _failed(self._opened)):
             self._opened = asyncio.create_task(self._open())
         # Shielded: one caller that gives up must not take the pool from the others.
         return await asyncio.shield(self._opened)
 
-    def _open(self) -> Coroutine[Any, Any, Pool]:
-        return database.create_pool(self._dsn, schema=self._schema, max_size=self._max_size)
+    async def _open(self) -> Pool:
+        pool = await database.create_pool(
+            # None is kept open for its own sake: a program that forgets to close leaves nothing that reconnects.
+            self._dsn,
+            schema=self._schema,
+            min_size=0,
+            max_size=self._max_size,
+        )
+        try:
+            if self._check is not None:
+                await self._check(pool)
+        except BaseException:
+            await pool.close()
+            raise
+        return pool
 
     async def _close_pool(self) -> None:
         opened, self._opened = self._opened, None
-        if opened is not None:
+        if opened is not None and not (opened.done() and _failed(opened)):
             await (await opened).close()
 
 
@@ -113,6 +135,10 @@ def access(database_: Pool | PoolAccess | str) -> PoolAccess:
     if isinstance(database_, GivenPool | OwnLoopPool):
         return database_
     return GivenPool(database_)  # type: ignore[arg-type]  # what is no access of ours is a pool
+
+
+def _failed(opened: asyncio.Task[Pool]) -> bool:
+    return opened.cancelled() or opened.exception() is not None
 
 
 def _run_until_stopped(loop: asyncio.AbstractEventLoop) -> None:
