@@ -33,6 +33,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "demo": "Show the whole path on a conversation: in, consolidated, searched.",
         "up": "Start every role, and an embedded PostgreSQL if needed, until Ctrl-C.",
         "ingest": "Append a file of conversations to sessions.",
+        "import-adk": "Copy sessions, events and states of Google ADK's own database.",
         "search": "Search memories, facts and recent turns.",
         "context": "Pack a context window for the next turn.",
         "memories": "List what is remembered.",
@@ -70,7 +71,7 @@ class Commands(click.Group):
         """Load a command."""
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = importlib.import_module(f"workers.cli.{cmd_name}").command
+        command: click.Command = importlib.import_module(f"workers.cli.{cmd_name.replace('-', '_')}").command
         return command
 
     def resolve_command(
