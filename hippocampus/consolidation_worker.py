@@ -120,7 +120,9 @@ class MemoryConsolidationWorker:
             ends: this is the job's last stage.
         """
         async with self._transaction() as connection:
-            now = await connection.fetchval(_QUERIES["lock_slice"], part.job.thread_id, part.stage, part.after_seq)
+            now = await connection.fetchval(
+                _QUERIES["lock_slice"], part.job.thread_id, part.stage, part.after_seq, part.erasures
+            )
             await claim.fence(connection)
             if now is None:
                 await claim.finish(connection, _NO_THREAD)

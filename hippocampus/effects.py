@@ -5,20 +5,22 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from hippocampus.errors import EmbeddingDimensionError, MalformedReplyError, ProviderError
 from hippocampus.providers.protocols import Embedder, Generator
 from hippocampus.records import (
     EMBEDDING_DIMENSIONS,
+    ConversationSlice,
     ExtractedFact,
     ExtractedInsight,
     Importance,
     Origin,
+    Turn,
     Vector,
     has_direction,
 )
-from hippocampus.slices import Slice, format_conversation
+from hippocampus.slices import format_conversation
 from pulse.json_values import clean_text, escape_state
 
 #: How strong a memory is when it is new.
@@ -27,6 +29,18 @@ EPISODIC_SCORE = 0.5
 INSIGHT_SCORES: dict[Importance, float] = {"high": 1.0, "medium": 0.7, "low": 0.4}
 
 _CONTENT_PREVIEW_CHARACTERS = 100
+
+
+class Drawable(Protocol):
+    """Turns that something can be drawn from."""
+
+    @property
+    def turns(self) -> tuple[Turn, ...]:
+        """Ascending by sequence number, never empty."""
+
+    @property
+    def conversation(self) -> ConversationSlice:
+        """The turns, as a provider takes them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +58,7 @@ class Effects:
     vectorless: bool = False
 
 
-async def replay(generator: Generator, embedder: Embedder, part: Slice) -> Effects:
+async def replay(generator: Generator, embedder: Embedder, part: Drawable) -> Effects:
     """Draw a summary, keep the slice itself, and give vectors to both and to the slice's messages.
 
     One generate call, one embedding call.
@@ -70,7 +84,7 @@ async def replay(generator: Generator, embedder: Embedder, part: Slice) -> Effec
     )
 
 
-async def reflect(generator: Generator, embedder: Embedder, part: Slice) -> Effects:
+async def reflect(generator: Generator, embedder: Embedder, part: Drawable) -> Effects:
     """Draw facts and insights from a slice; one generate call, one embedding call, none where nothing was found.
 
     Raises:
@@ -130,7 +144,7 @@ async def _embed(embedder: Embedder, texts: Sequence[str]) -> list[Vector | None
     return list(vectors)
 
 
-def _insight_input(part: Slice, insight: ExtractedInsight, text: str, vector: Vector | None) -> tuple[Any, ...]:
+def _insight_input(part: Drawable, insight: ExtractedInsight, text: str, vector: Vector | None) -> tuple[Any, ...]:
     return (
         "semantic",
         text,
@@ -142,7 +156,7 @@ def _insight_input(part: Slice, insight: ExtractedInsight, text: str, vector: Ve
     )
 
 
-def _fact_input(part: Slice, fact: ExtractedFact, text: str, vector: Vector | None) -> tuple[Any, ...]:
+def _fact_input(part: Drawable, fact: ExtractedFact, text: str, vector: Vector | None) -> tuple[Any, ...]:
     return (
         fact.fact_type,
         clean_text(fact.key),
@@ -155,7 +169,7 @@ def _fact_input(part: Slice, fact: ExtractedFact, text: str, vector: Vector | No
     )
 
 
-def _said_at(part: Slice, seqs: Sequence[int]) -> Any:
+def _said_at(part: Drawable, seqs: Sequence[int]) -> Any:
     """When the last of these turns was said; the end of the slice where a provider names turns outside it."""
     times = [turn.occurred_at for turn in part.turns if turn.sequence_num in seqs]
     return times[-1] if times else part.turns[-1].occurred_at

@@ -5,7 +5,7 @@
 -- One row per message of the slice, ascending; one row without a message where there is none; none without the job.
 WITH asked AS (
     SELECT j.id AS job_id, j.thread_id, j.job_type, j.status, j.attempts, j.result, j.started_at, j.created_at,
-           t.last_seq, s.stage, CASE s.stage WHEN 'fast' THEN t.fast_upto_seq ELSE t.deep_upto_seq END AS after_seq,
+           t.last_seq, t.erasures, s.stage, CASE s.stage WHEN 'fast' THEN t.fast_upto_seq ELSE t.deep_upto_seq END AS after_seq,
            j.job_type = 'full_consolidation' AND s.stage = 'deep' AND t.fast_upto_seq < j.upto_seq AS is_behind
     FROM consolidation_jobs AS j
     JOIN threads AS t ON t.id = j.thread_id
@@ -29,8 +29,8 @@ FROM asked LEFT JOIN fits AS f ON f.within
 ORDER BY f.sequence_num
 
 -- name: lock_slice
--- thread, stage, watermark as it was read
-SELECT lock_slice($1, $2, $3)
+-- thread, stage, watermark and erasures as they were read
+SELECT lock_slice($1, $2, $3, $4)
 
 -- name: store_slice
 -- thread, stage, new watermark, origin, memories, vectors of messages, facts, follow-up's type or null, backfill

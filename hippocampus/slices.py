@@ -36,6 +36,7 @@ class Slice:
 
     Attributes:
         turns: what was said there, ascending, without blank messages; may be empty.
+        erasures: how often something of the thread had been erased when the slice was read.
         is_last: nothing was left past the slice when it was read, in this stage or an earlier one of the job.
     """
 
@@ -45,6 +46,7 @@ class Slice:
     upto_seq: int
     turns: tuple[Turn, ...]
     is_last: bool
+    erasures: int
 
     @property
     def conversation(self) -> ConversationSlice:
@@ -72,6 +74,7 @@ async def read_slice(pool: Pool, job_id: UUID, stage: Stage | None, *, slice_tok
         upto_seq=last["sequence_num"] if has_more else first["last_seq"],
         turns=tuple(_turn(row) for row in rows if (row["text"] or "").strip()),
         is_last=not has_more and not first["is_behind"],
+        erasures=first["erasures"],
     )
 
 

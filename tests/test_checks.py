@@ -18,6 +18,7 @@ INSERT INTO snapshots (thread_id, version, sequence_num, state) SELECT id, 1, 1,
 INSERT INTO user_states (app_name, user_id) VALUES ('app', 'user');
 INSERT INTO app_states (app_name) VALUES ('app');
 INSERT INTO app_policies (app_name) VALUES ('app');
+SELECT save_artifact('app', 'user', 's', 'a.txt', '{}', 'data');
 """
 WRONG = {
     "threads": [
@@ -40,10 +41,17 @@ WRONG = {
         "fact_type = 'rumour'", "key = ''", "value = 'null'", "confidence = 1.1", "confidence = -0.1",
         "valid_until = valid_from", "embedding_model = 'm'",
     ],
+    "artifacts": [
+        "app_name = ''", "user_id = ''", "session_id = ''", "session_id = repeat('x', 513)", "filename = ''",
+        "filename = repeat('x', 1025)", "last_version = -1",
+    ],
+    "artifact_versions": ["version = -1"],
+    "artifact_blobs": ["sha256 = 'short'"],
     "instructions": ["instruction_key = ''", "version = 0"],
     "app_policies": [
         "fast_events = 0", "fast_tokens = 0", "fast_idle_seconds = 0", "deep_tokens = 0", "deep_idle_seconds = 0",
-        "max_state_bytes = 0", "max_event_bytes = 0", "retention_curve = 'steep'", "decay_rate = -1",
+        "max_state_bytes = 0", "max_event_bytes = 0", "max_artifact_bytes = 0",
+        "retention_curve = 'steep'", "decay_rate = -1",
         "cleanup_threshold = 2", "min_age_days = -1",
     ],
 }  # fmt: skip

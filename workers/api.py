@@ -11,7 +11,7 @@ from starlette.types import ASGIApp
 
 from hippocampus.context_assembler import ContextAssembler
 from hippocampus.context_window import HEADERS
-from hippocampus.http import context, jobs, memory
+from hippocampus.http import care, context, jobs, memory
 from hippocampus.memory_service import OpenMemoryService
 from hippocampus.retention_manager import MemoryRetentionManager
 from hippocampus.search import MemorySearch
@@ -76,7 +76,16 @@ def build_api(
         for language in HEADERS
     }
     app.state.retention = MemoryRetentionManager(pool)
-    for router in (sessions.router, memory.router, memory.apps_router, context.router, jobs.router):
+    app.state.pool = pool
+    for router in (
+        sessions.router,
+        memory.router,
+        memory.apps_router,
+        context.router,
+        jobs.router,
+        care.router,
+        care.apps_router,
+    ):
         app.include_router(router)
     _add_operation(app, pool, HealthCheck(settings.dsn or "", settings.schema_name))
     _add_pages(app)

@@ -57,6 +57,10 @@ SELECT EXISTS (SELECT FROM threads WHERE fast_due_at <= engine_now())
 -- name: reconcile_jobs
 SELECT reconcile_jobs()
 
+-- name: enqueue_redraws
+-- Only where a slice waits to be drawn anew.
+SELECT enqueue_redraws()
+
 -- name: enqueue_embedding_backfill
 -- Only where something waits for a vector.
 SELECT enqueue_embedding_backfill()
@@ -72,6 +76,10 @@ SELECT prune_queue($1, $2)
 -- name: archive_jobs
 -- How long completed and cancelled jobs stay, how long failed ones, how many at most.
 SELECT archive_jobs($1, $2, $3)
+
+-- name: prune_artifact_blobs
+-- How long a file that no artifact refers to is kept, how many at most.
+SELECT prune_artifact_blobs($1, $2)
 
 -- name: put_metrics_target
 -- host, port, role, pid.

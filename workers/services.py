@@ -9,8 +9,11 @@ from uuid import UUID
 
 import structlog
 
+from hippocampus.archive import MemoryArchive
 from hippocampus.backfill import backfill_embeddings
 from hippocampus.consolidation_worker import MemoryConsolidationWorker
+from hippocampus.forgetting import Forgetting
+from hippocampus.redraw import redraw_slices
 from hippocampus.retention_manager import Batch, MemoryRetentionManager
 from workers.call_gate import embedder_gate, generator_gate
 from workers.claims import JobClaim
@@ -40,12 +43,15 @@ class Services:
 
     consolidate: Callable[[UUID, JobClaim], Awaitable[object]]
     backfill: Work
+    redraw: Work
     enqueue_idle: Work
     reconcile: Work
     find_vectorless: Work
     prune: Work
     archive_jobs: Work
+    prune_artifacts: Work
     retention: Work
+    erase: Work
     close: Work
     pause_seconds: Callable[[], float]
 
@@ -67,8 +73,16 @@ def build(settings: Settings, pool: Pool, metrics: Metrics, role: str) -> Servic
             total += count
         _log.info("vectors made later", count=total)
 
+    async def redraw() -> None:
+        _log.info("slices drawn anew", count=await redraw_slices(pool, generator, embedder))
+
     async def retention() -> None:
         await clean_up(MemoryRetentionManager(pool), metrics)
+        _log.info("archive purged", count=await MemoryArchive(pool).purge())
+
+    async def erase() -> None:
+        if count := await Forgetting(pool).resume():
+            _log.info("users forgotten", count=count)
 
     async def close() -> None:
         await generator.close()
@@ -77,12 +91,15 @@ def build(settings: Settings, pool: Pool, metrics: Metrics, role: str) -> Servic
     return Services(
         consolidate=MemoryConsolidationWorker(pool, generator, embedder, slice_tokens=settings.slice_tokens).run,
         backfill=backfill,
+        redraw=redraw,
         enqueue_idle=upkeep.enqueue_idle,
         reconcile=upkeep.reconcile,
         find_vectorless=upkeep.find_vectorless,
         prune=upkeep.prune,
         archive_jobs=upkeep.archive_jobs,
+        prune_artifacts=upkeep.prune_artifacts,
         retention=retention,
+        erase=erase,
         close=close,
         # Without vectors a job is done as well: the backfill brings them.
         pause_seconds=gate.pause_seconds,

@@ -31,6 +31,8 @@ MAINTENANCE_CRONS = {
     "find_vectorless": "*/5 * * * *",
     "prune": "*/10 * * * *",
     "archive_jobs": "17 * * * *",
+    "prune_artifacts": "37 * * * *",
+    "erase": "* * * * *",
 }
 
 Upkeep = Callable[[], Awaitable[None]]
@@ -47,6 +49,10 @@ def register_tasks(
     for job_type, queue in CONSOLIDATION_QUEUES.items():
         _register_consolidation(app, services, manager, retry, job_type, queue)
     app.task(name="embedding_backfill", queue=EMBEDDING_QUEUE, retry=retry)(_upkeep(services.backfill))
+    # It asks the same models as a reflection, and goes where they are known.
+    app.task(name="redraw_slices", queue=CONSOLIDATION_QUEUES[JobType.DEEP_REFLECTION], retry=retry)(
+        _upkeep(services.redraw)
+    )
     for name, cron in {**MAINTENANCE_CRONS, "retention": _checked(retention_cron)}.items():
         _register_periodic(app, retry, name, cron, getattr(services, name))
 

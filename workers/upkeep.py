@@ -18,6 +18,10 @@ _log = structlog.get_logger("workers.upkeep")
 
 #: Rows in one transaction of pruning or archiving.
 BATCH_ROWS = 1000
+#: Files in one transaction: each may hold hundreds of megabytes.
+BATCH_BLOBS = 100
+#: How long a file stays that no artifact refers to: longer than any save may take.
+BLOBS_KEEP = datetime.timedelta(hours=1)
 #: Batches of 500 due timers in one run; what is left, or was held by a writer, is looked at by the next run.
 IDLE_BATCHES_MAX = 100
 
@@ -46,8 +50,9 @@ class Upkeep:
         self._tell("forgotten sessions enqueued", await self._pool.fetchval(QUERIES["reconcile_jobs"]))
 
     async def find_vectorless(self) -> None:
-        """Enqueue the backfill where something waits for its vector."""
+        """Enqueue the backfill where something waits for its vector, and the redrawing of slices that wait for it."""
         await self._pool.execute(QUERIES["enqueue_embedding_backfill"])
+        await self._pool.execute(QUERIES["enqueue_redraws"])
 
     async def prune(self) -> None:
         """Delete finished jobs of the queue, with their events, when nobody asks for them any more."""
@@ -58,12 +63,16 @@ class Upkeep:
         moved = await self._in_batches("archive_jobs", self._jobs_keep, self._failed_jobs_keep)
         self._tell("jobs archived", moved)
 
-    async def _in_batches(self, query: str, *keep: datetime.timedelta) -> int:
+    async def prune_artifacts(self) -> None:
+        """Delete the contents of files that no artifact refers to any more."""
+        self._tell("files pruned", await self._in_batches("prune_artifact_blobs", BLOBS_KEEP, rows=BATCH_BLOBS))
+
+    async def _in_batches(self, query: str, *keep: datetime.timedelta, rows: int = BATCH_ROWS) -> int:
         total = 0
         while True:
-            count = int(await self._pool.fetchval(QUERIES[query], *keep, BATCH_ROWS))
+            count = int(await self._pool.fetchval(QUERIES[query], *keep, rows))
             total += count
-            if count < BATCH_ROWS:
+            if count < rows:
                 return total
 
     @staticmethod

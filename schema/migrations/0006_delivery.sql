@@ -392,9 +392,9 @@ BEGIN
         DELETE FROM consolidation_jobs AS c USING doomed WHERE c.id = doomed.id RETURNING c.*
     )
     INSERT INTO consolidation_jobs_archive (id, thread_id, job_type, status, attempts, upto_seq, procrastinate_job_id,
-        result, error, error_code, raw_reply, started_at, completed_at, created_at, app_name)
+        result, error, error_code, raw_reply, started_at, completed_at, created_at, app_name, user_id)
     SELECT m.id, m.thread_id, m.job_type, m.status, m.attempts, m.upto_seq, m.procrastinate_job_id, m.result, m.error,
-           m.error_code, m.raw_reply, m.started_at, m.completed_at, m.created_at, t.app_name
+           m.error_code, m.raw_reply, m.started_at, m.completed_at, m.created_at, t.app_name, t.user_id
     FROM moved AS m JOIN threads AS t ON t.id = m.thread_id;
     GET DIAGNOSTICS v_count = ROW_COUNT;
     RETURN v_count;

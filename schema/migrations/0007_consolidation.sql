@@ -48,14 +48,17 @@ CREATE TYPE slice_origin AS (
 );
 
 -- Takes the thread's lock for the end of a job and compares the watermark of its stage, 'fast' or 'deep'.
--- Returns the time of this transaction; NULL where the thread is gone. Errors: HP011 the watermark moved.
-CREATE FUNCTION lock_slice(p_thread_id uuid, p_stage text, p_after_seq bigint) RETURNS timestamptz
+-- p_erasures: threads.erasures as it stood when the slice was read; what was drawn from it may hold what was erased
+-- since. Returns the time of this transaction; NULL where the thread is gone. Errors: HP011 the slice is not the same.
+CREATE FUNCTION lock_slice(p_thread_id uuid, p_stage text, p_after_seq bigint, p_erasures integer) RETURNS timestamptz
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
 DECLARE
     v_upto_seq bigint;
+    v_erasures integer;
 BEGIN
-    SELECT CASE p_stage WHEN 'fast' THEN fast_upto_seq WHEN 'deep' THEN deep_upto_seq END INTO v_upto_seq
+    SELECT CASE p_stage WHEN 'fast' THEN fast_upto_seq WHEN 'deep' THEN deep_upto_seq END, erasures
+    INTO v_upto_seq, v_erasures
     FROM threads WHERE id = p_thread_id FOR NO KEY UPDATE;
     IF NOT FOUND THEN
         RETURN NULL;
@@ -63,6 +66,9 @@ BEGIN
     IF v_upto_seq IS DISTINCT FROM p_after_seq THEN
         RAISE EXCEPTION 'thread % is consolidated up to % by now, not %: nothing was written, read the slice again',
             p_thread_id, v_upto_seq, p_after_seq USING ERRCODE = 'HP011';
+    ELSIF v_erasures IS DISTINCT FROM p_erasures THEN
+        RAISE EXCEPTION 'something of thread % was erased meanwhile: nothing was written, read the slice again', p_thread_id
+            USING ERRCODE = 'HP011';
     END IF;
     RETURN engine_now();
 END
@@ -106,6 +112,7 @@ $$;
 --   said before the current one was said last   'out_of_order'  kept as a version, true until the next one
 --   less sure than the current one by over 0.1  'less_sure'     kept as a version that was never current
 --   else                                        'updated'       the old version is kept, true until the new one
+--   said before somebody had the key forgotten  'forgotten'     nothing is stored
 --
 -- Models grade the same certainty a little differently each time: a newer statement that is about as sure counts.
 CREATE FUNCTION record_fact(p_thread threads, p_origin slice_origin, p_fact fact_input)
@@ -146,6 +153,11 @@ BEGIN
         WHERE f.user_id = fresh.user_id AND f.app_name = fresh.app_name AND f.fact_type = fresh.fact_type
           AND f.key = fresh.key
         FOR UPDATE;
+        -- After the wait for the row: whoever held it may have been about to forget it.
+        IF is_forgotten_fact(p_thread, p_fact) THEN
+            RETURN QUERY SELECT NULL::uuid, 'forgotten';
+            RETURN;
+        END IF;
         EXIT WHEN FOUND;
         INSERT INTO facts (id, thread_id, user_id, app_name, fact_type, key, value, content, embedding,
                            embedding_model, confidence, valid_from, last_said_at, recorded_at, from_seq, upto_seq,

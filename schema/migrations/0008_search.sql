@@ -243,8 +243,8 @@ BEGIN
                CASE WHEN m.search @@ v_any THEN m.search END AS document,
                CASE WHEN m.embedding_model = p_embedding_model THEN 1 - (m.embedding <=> p_embedding) END AS similarity,
                false AS author_match, m.occurred_at,
-               retention_score(v_policy.retention_curve, m.initial_score, m.access_count, m.last_accessed_at,
-                               v_policy.decay_rate, v_now) AS retention
+               retention_score(v_policy.retention_curve, m.initial_score, m.access_count,
+                               CASE WHEN NOT m.pinned THEN m.last_accessed_at END, v_policy.decay_rate, v_now) AS retention
         FROM memories AS m
         WHERE v_memories AND m.app_name = p_app_name AND m.user_id = p_user_id
           AND (near.ids IS NULL OR m.id = ANY (near.ids))
