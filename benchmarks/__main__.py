@@ -11,6 +11,7 @@ from pathlib import Path
 
 MEASUREMENTS = {
     "Sessions": ["benchmarks.sessions"],
+    "Ingest": ["benchmarks.ingest"],
     "Jobs": ["benchmarks.enqueue_to_start"],
     "Consolidation": ["benchmarks.consolidation"],
     "Search and context": ["benchmarks.search"],
