@@ -49,6 +49,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "status": "Show what runs, what waits, and what failed.",
         "doctor": "Check the installation, and say what to mend.",
         "migrate": "Bring the database to this program's schema.",
+        "completion": "Print what makes a shell complete the commands.",
         "writer": "Run the session writer: the HTTP API.",
         "worker": "Run a worker of a pool.",
     }
