@@ -21,6 +21,7 @@ from hippocampus.providers.local import LocalEmbedder, LocalGenerator
 from hippocampus.redraw import redraw_slices
 from hippocampus.search import MemorySearch
 from pulse import events as pulse_events
+from pulse.adk import PostgresSessionService
 from pulse.errors import InvalidInputError
 from pulse.session_service import OpenSessionService
 from tests.queue_claims import work_off
@@ -371,3 +372,32 @@ async def test_a_url_serves_any_number_of_event_loops(dsn: str, service: BaseMem
     await by_url.close()
     assert len(await texts(by_url, "harbour")) == 3, "a closed service opens again"
     await by_url.close()
+
+
+@ours
+async def test_adks_list_of_sessions_leaves_out_what_the_memory_keeps(
+    service: BaseMemoryService, pool: asyncpg.Pool
+) -> None:
+    """Sessions of another service are not among those of ours, and their ids are free."""
+    await service.add_session_to_memory(session_of(said("The harbour is deep."), session_id="elsewhere"))
+    sessions = PostgresSessionService(pool)
+    assert (await sessions.list_sessions(app_name="app", user_id="ann")).sessions == []
+    assert await sessions.get_session(**WHO, session_id="elsewhere") is None
+    await sessions.create_session(**WHO, session_id="elsewhere")
+    assert [each.id for each in (await sessions.list_sessions(app_name="app")).sessions] == ["elsewhere"]
+    await sessions.close()
+
+
+@ours
+async def test_a_live_session_of_ours_is_remembered_where_it_is(
+    service: BaseMemoryService, pool: asyncpg.Pool, conn: asyncpg.Connection
+) -> None:
+    sessions = PostgresSessionService(pool)
+    session = await sessions.create_session(**WHO, session_id="s")
+    await sessions.append_event(session, said("The harbour is deep."))
+    assert await texts(service, "harbour") == ["The harbour is deep."], "found before it is added"
+    await service.add_session_to_memory(session)
+    assert await texts(service, "harbour") == ["The harbour is deep."]
+    assert await conn.fetchval("SELECT count(*) FROM threads") == 1
+    await sessions.append_event(session, said("The harbour is old."))
+    await sessions.close()
