@@ -7,6 +7,7 @@ nothing. A user is a stored request that is worked off session by session; whoev
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,6 +29,8 @@ Scope: TypeAlias = Literal["user", "session", "events", "turn", "memory", "fact"
 
 #: Rows of a user that hang on no session, in one transaction.
 STEP_ROWS = 1000
+#: Between two looks at rows that somebody holds.
+HELD_SECONDS = 0.05
 #: Events in one call, at most.
 EVENTS_MAX = 1000
 #: Rows of each table that a preview shows, at most.
@@ -204,7 +207,11 @@ class Forgetting:
 
     async def _advance(self, row: asyncpg.Record, deadline: float | None) -> Erasure:
         while row["finished_at"] is None and (deadline is None or time.monotonic() < deadline):
+            before = row["counts"]
             [row] = await self._call("advance", row["id"], STEP_ROWS)
+            if row["finished_at"] is None and row["counts"] == before:
+                # Somebody holds what is left.
+                await asyncio.sleep(HELD_SECONDS)
         return await self._proved(row)
 
     async def _proved(self, row: asyncpg.Record) -> Erasure:

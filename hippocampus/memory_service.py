@@ -293,6 +293,7 @@ def _memory(row: asyncpg.Record) -> Memory:
         metadata=unescape(row["metadata"]),
         retention_score=row["retention_score"],
         access_count=row["access_count"],
+        pinned=row["pinned"],
         from_seq=row["from_seq"],
         upto_seq=row["upto_seq"],
         created_at=row["created_at"],

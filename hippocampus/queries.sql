@@ -89,8 +89,8 @@ SELECT retry_failed_job($1)
 
 -- name: list_memories
 -- app, user, memory type, session id, said since, said until (each null: any), limit, offset
-SELECT m.id, m.thread_id, m.user_id, m.app_name, m.memory_type, m.content, m.metadata, m.access_count, m.from_seq,
-       m.upto_seq, m.created_at, m.occurred_at, retention_score(m, p, n) AS retention_score
+SELECT m.id, m.thread_id, m.user_id, m.app_name, m.memory_type, m.content, m.metadata, m.access_count, m.pinned,
+       m.from_seq, m.upto_seq, m.created_at, m.occurred_at, retention_score(m, p, n) AS retention_score
 FROM memories AS m
 CROSS JOIN app_policy($1) AS p
 CROSS JOIN engine_now() AS n

@@ -150,6 +150,7 @@ class Memory:
     embedding: Vector | None = None
     retention_score: float = 1.0
     access_count: int = 0
+    pinned: bool = False  # it never fades and is never cleaned up
     from_seq: int | None = None
     upto_seq: int | None = None
     created_at: datetime | None = None

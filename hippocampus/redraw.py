@@ -17,7 +17,7 @@ from hippocampus.effects import Effects
 from hippocampus.errors import from_postgres
 from hippocampus.providers.protocols import Embedder, Generator
 from hippocampus.records import ConversationSlice, Turn
-from hippocampus.slices import SLICE_TURNS_MAX
+from hippocampus.slices import SLICE_TURNS_MAX, turn_of
 from pulse.sql import load_queries
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ async def redraw_slices(pool: Pool, generator: Generator, embedder: Embedder) ->
 
 async def _redraw(pool: Pool, generator: Generator, embedder: Embedder, rows: list[asyncpg.Record]) -> bool:
     first = rows[0]
-    turns = tuple(_turn(row) for row in rows if row["sequence_num"] is not None)
+    turns = tuple(turn_of(row) for row in rows if row["sequence_num"] is not None)
     # The whole of a summary's slice is one part, however few turns are left of it.
     is_whole = len(turns) < SLICE_TURNS_MAX
     from_seq = first["from_seq"]
@@ -89,13 +89,3 @@ async def _draw(generator: Generator, embedder: Embedder, stage: str, turns: tup
         return Effects()
     draw = effects.replay if stage == "fast" else effects.reflect
     return await draw(generator, embedder, _Remainder(turns))
-
-
-def _turn(row: asyncpg.Record) -> Turn:
-    return Turn(
-        sequence_num=row["sequence_num"],
-        author=row["author"],
-        role=row["role"],
-        text=row["text"],
-        occurred_at=row["occurred_at"],
-    )

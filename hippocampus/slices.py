@@ -72,7 +72,7 @@ async def read_slice(pool: Pool, job_id: UUID, stage: Stage | None, *, slice_tok
         stage=Stage(first["stage"]),
         after_seq=first["after_seq"],
         upto_seq=last["sequence_num"] if has_more else first["last_seq"],
-        turns=tuple(_turn(row) for row in rows if (row["text"] or "").strip()),
+        turns=tuple(turn_of(row) for row in rows if (row["text"] or "").strip()),
         is_last=not has_more and not first["is_behind"],
         erasures=first["erasures"],
     )
@@ -83,7 +83,8 @@ def format_conversation(turns: Sequence[Turn]) -> str:
     return "\n".join(f"{transcript.label(turn.author)}: {turn.text}" for turn in turns)
 
 
-def _turn(row: asyncpg.Record) -> Turn:
+def turn_of(row: asyncpg.Record) -> Turn:
+    """Return the turn of a row with a message's columns, its content as ``text``."""
     return Turn(
         sequence_num=row["sequence_num"],
         author=row["author"],

@@ -115,8 +115,13 @@ class OwnLoopPool:
             max_size=self._max_size,
         )
         try:
+            async with pool.acquire():
+                pass
             if self._check is not None:
                 await self._check(pool)
+        except database.CONNECT_ERRORS as error:
+            await pool.close()
+            raise database.unreachable(self._dsn, error) from error
         except BaseException:
             await pool.close()
             raise

@@ -176,6 +176,7 @@ class OpenSessionService:
         events: Sequence[Event],
         *,
         expected_version: int | None = None,
+        apply_state: bool = True,
     ) -> Appended:
         """Append up to 1,000 events to a session by its names, in one transaction.
 
@@ -185,6 +186,7 @@ class OpenSessionService:
 
         Args:
             expected_version: refuse if the session is at another version; None appends to whatever is there.
+            apply_state: False keeps the events' deltas with them and changes no state, as for events of the past.
 
         Raises:
             SessionNotFoundError: no such session for this app and user.
@@ -200,7 +202,7 @@ class OpenSessionService:
             user_id,
             session_id.strip(),
             expected_version,
-            [_event_input(event) for event in events],
+            [_event_input(event, apply_state=apply_state) for event in events],
         )
         stored = tuple(
             replace(
@@ -296,14 +298,14 @@ def _check_names(app_name: str, user_id: str, session_id: str) -> None:
             raise InvalidInputError(f"{what} is 1 to {limit} characters without U+0000, not {value[:40]!r}")
 
 
-def _event_input(event: Event) -> tuple[Any, ...]:
+def _event_input(event: Event, *, apply_state: bool = True) -> tuple[Any, ...]:
     if event.event_type in DELTA_EVENT_TYPES:
         raise InvalidInputError(
             f"{event.event_type} is a piece of a stream and is not stored; append the whole message when it is complete"
         )
     if not 1 <= len(event.id) <= _ID_LENGTH_MAX or "\0" in event.id:
         raise InvalidInputError(f"an event's id is 1 to {_ID_LENGTH_MAX} characters without U+0000")
-    delta = split_delta(event.actions.state_delta)
+    delta = split_delta(event.actions.state_delta if apply_state else {})
     stored_delta = {key: value for key, value in event.actions.state_delta.items() if not key.startswith("temp:")}
     actions = {**event.actions.other, **({"state_delta": stored_delta} if stored_delta else {})}
     return (

@@ -19,6 +19,9 @@ INSERT INTO user_states (app_name, user_id) VALUES ('app', 'user');
 INSERT INTO app_states (app_name) VALUES ('app');
 INSERT INTO app_policies (app_name) VALUES ('app');
 SELECT save_artifact('app', 'user', 's', 'a.txt', '{}', 'data');
+INSERT INTO erasures (scope, app_name, user_id) VALUES ('user', 'app', 'user');
+INSERT INTO memory_tombstones (id, app_name, user_id, memory_type) VALUES (new_id(), 'app', 'user', 'summary');
+INSERT INTO slice_redraws (thread_id, stage, from_seq, upto_seq) SELECT id, 'fast', 1, 1 FROM threads;
 """
 WRONG = {
     "threads": [
@@ -50,10 +53,13 @@ WRONG = {
     "instructions": ["instruction_key = ''", "version = 0"],
     "app_policies": [
         "fast_events = 0", "fast_tokens = 0", "fast_idle_seconds = 0", "deep_tokens = 0", "deep_idle_seconds = 0",
-        "max_state_bytes = 0", "max_event_bytes = 0", "max_artifact_bytes = 0",
-        "retention_curve = 'steep'", "decay_rate = -1",
-        "cleanup_threshold = 2", "min_age_days = -1",
+        "max_state_bytes = 0", "max_event_bytes = 0", "max_artifact_bytes = 0", "retention_curve = 'steep'",
+        "decay_rate = -1", "cleanup_threshold = 2", "min_age_days = -1", "archive_days = -1",
     ],
+    "erasures": ["scope = 'planet'", "counts = '[]'"],
+    "memory_tombstones": ["memory_type = NULL", "fact_hash = 'h'"],
+    "slice_redraws": ["stage = 'slow'", "upto_seq = 0"],
+    "data_catalogue": ["export_kind = NULL", "event_rows = NULL"],
 }  # fmt: skip
 
 

@@ -113,8 +113,10 @@ def test_every_command_has_help_with_an_example(words: tuple[str, ...]) -> None:
     assert shown.exit_code == 0
     assert "Example" in shown.output
     assert f"hippocampus {' '.join(words)}" in " ".join(shown.output.split())
-    roles_and_bars = ("demo", "up", "writer", "worker", "export")
-    if words[0] not in roles_and_bars and words not in (("retention",), ("sessions",)):
+    roles_and_bars = ("demo", "up", "writer", "worker", "export", "completion")
+    groups = (("retention",), ("sessions",), ("forget",), ("memory",))
+    # An export is JSON lines by itself.
+    if words[0] not in roles_and_bars and words not in groups and words != ("memory", "export"):
         assert "--json" in shown.output
 
 
@@ -401,3 +403,20 @@ def test_in_a_terminal_a_jobs_id_is_whole(terminal: Run) -> None:
     shown = terminal("jobs")[1]
     for job in json.loads(terminal("jobs", "--json")[1]):
         assert job["id"] in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("hippocampus jo", "plain,jobs"),
+        ("hippocampus jobs li", "plain,list"),
+        ("hippocampus ingest --dr", "plain,--dry-run"),
+    ],
+)
+def test_a_shell_completes_commands_and_options(tmp_path: Path, words: str, expected: str) -> None:
+    """What the printed script asks of the program when somebody presses Tab."""
+    script = cli_process.run(tmp_path, "completion", "bash")
+    assert "_HIPPOCAMPUS_COMPLETE=bash_complete" in script.stdout
+    words_before = str(len(words.split()) - 1)
+    asked = cli_process.run(tmp_path, _HIPPOCAMPUS_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=words_before)
+    assert expected in asked.stdout.splitlines(), asked.stderr

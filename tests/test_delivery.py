@@ -334,9 +334,13 @@ async def test_every_job_that_is_ever_enqueued_has_a_task_and_a_pool(pool: async
     for job_type in JobType:
         await harness.enqueue(pool, thread, job_type)
     await pool.execute("SELECT enqueue_embedding_backfill()")
+    await pool.execute(
+        "INSERT INTO slice_redraws (thread_id, stage, from_seq, upto_seq) VALUES ($1, 'fast', 1, 1)", thread
+    )
+    await pool.execute("SELECT enqueue_redraws()")
     rows = await pool.fetch("SELECT DISTINCT queue_name, task_name FROM procrastinate_jobs")
     enqueued = {(row["queue_name"], row["task_name"]) for row in rows}
-    assert len(enqueued) == len(JobType) + 1
+    assert len(enqueued) == len(JobType) + 2
     enqueued |= {(each.task.queue, each.task.name) for each in app.periodic_registry.periodic_tasks.values()}
     heard = {queue for each in POOLS.values() for queue in each.queues}
     for queue, task in enqueued:
@@ -346,7 +350,7 @@ async def test_every_job_that_is_ever_enqueued_has_a_task_and_a_pool(pool: async
     assert sum(each.is_keeper for each in POOLS.values()) == 1
     rows = await pool.fetch("SELECT proname FROM pg_proc WHERE prosrc LIKE '%procrastinate_defer_jobs_v1%'")
     ours = {row["proname"] for row in rows if not row["proname"].startswith("procrastinate_")}
-    assert ours == {"enqueue_consolidation", "enqueue_embedding_backfill"}
+    assert ours == {"enqueue_consolidation", "enqueue_embedding_backfill", "enqueue_redraws"}
 
 
 async def test_one_waiting_backfill_is_enough(pool: asyncpg.Pool) -> None:

@@ -19,7 +19,7 @@ from workers.claims import QUERIES
 SECONDS = 4.0
 SESSIONS = 5
 AGES = datetime.timedelta(0)
-REFUSALS = {"HP001", "HP006", "HP010", "HP014", "HP015"}
+REFUSALS = {"HP001", "HP006", "HP010", "HP014", "HP015", "HP046"}
 
 STORE_NAME = """
 SELECT cardinality(s.fact_ids)
@@ -45,7 +45,7 @@ async def test_append_consolidate_delete_and_clean_up_never_deadlock(dsn: str) -
         await pool.expire_connections()
         acts: tuple[Callable[[asyncpg.Pool, random.Random], Awaitable[object]], ...] = (
             append, append, append, consolidate, consolidate, fail, delete, finalise,
-            archive, prune, reconcile, rescue, cancel, retry,
+            archive, prune, reconcile, rescue, cancel, retry, erase, erase, forget,
         )  # fmt: skip
         deadline = asyncio.get_running_loop().time() + SECONDS
 
@@ -107,6 +107,20 @@ async def append(pool: asyncpg.Pool, rng: random.Random) -> None:
         if error.sqlstate != "HP001":
             raise
         await pool.execute("SELECT create_session('app', 'user', $1)", chosen)
+
+
+async def erase(pool: asyncpg.Pool, rng: random.Random) -> None:
+    await pool.execute(
+        "SELECT erase_events('app', 'user', $1, ARRAY[$2::bigint], NULL)", session(rng), rng.randrange(1, 9)
+    )
+
+
+async def forget(pool: asyncpg.Pool, rng: random.Random) -> None:
+    """A session, or a step of forgetting the user."""
+    if rng.random() < 0.1:
+        await pool.execute("SELECT erase_session('app', 'user', $1)", session(rng))
+    elif rng.random() < 0.1:
+        await pool.execute("SELECT advance_erasure(r.id, 10) FROM request_user_erasure('app', 'user') AS r")
 
 
 async def _attempt(pool: asyncpg.Pool) -> tuple[int, int, int] | None:

@@ -29,7 +29,7 @@ async def elsewhere(server: EmbeddedServer, admin: psycopg.Connection, template:
             yield opened
 
 
-async def fill(pool: asyncpg.Pool) -> None:
+async def fill(pool: asyncpg.Pool, rows: int = 1200) -> None:
     """Memories of every kind, an archive, facts with versions, instructions, values that are hard to keep."""
     await say(pool, "ana", "s", "I live in Ghent.", "I love plum jam. " + STRANGE)
     await consolidate(pool, await thread_of(pool, "ana", "s"))
@@ -46,8 +46,9 @@ async def fill(pool: asyncpg.Pool) -> None:
     )
     await pool.execute(
         "INSERT INTO memories (app_name, user_id, content, metadata, initial_score, pinned)"
-        " SELECT $1, 'ana', 'row ' || n, '{\"a\": [1, 2.50]}', 1 / 3.0, n = 7 FROM generate_series(1, 1200) AS n",
+        " SELECT $1, 'ana', 'row ' || n, '{\"a\": [1, 2.50]}', 1 / 3.0, n = 7 FROM generate_series(1, $2) AS n",
         APP,
+        rows,
     )
     await say(pool, "ben", "b", "I live in Namur.")
     await consolidate(pool, await thread_of(pool, "ben", "b"))
@@ -107,7 +108,7 @@ async def test_without_vectors_the_backfill_makes_them(pool: asyncpg.Pool, elsew
 
 
 async def test_a_bad_file_changes_nothing_and_says_which_lines(pool: asyncpg.Pool, elsewhere: asyncpg.Pool) -> None:
-    await fill(pool)
+    await fill(pool, rows=20)
     good = await exported(pool)
     place = next(n for n, line in enumerate(good) if '"kind": "memory"' in line)
     memory = json.loads(good[place])
@@ -151,11 +152,11 @@ async def test_what_was_forgotten_is_not_imported_again(pool: asyncpg.Pool) -> N
     """A memory that was forgotten by itself stays so; a user who is being forgotten gets nothing."""
     await fill(pool)
     lines = await exported(pool)
-    fact = await pool.fetchval("SELECT id FROM facts WHERE key = 'strange'")
+    fact = await pool.fetchval("SELECT fact_id FROM fact_versions WHERE value::text LIKE '%Ghent%'")
     await Forgetting(pool).forget_memory(APP, "ana", fact)
     imported = await import_memory(pool, lines)
     assert sum(imported.stored.values()) == 0
-    assert await pool.fetchval("SELECT count(*) FROM facts WHERE key = 'strange'") == 0
+    assert await pool.fetchval("SELECT count(*) FROM drawn WHERE id = $1", fact) == 0
     await Forgetting(pool).forget_user(APP, "ana", seconds_max=0)
     with pytest.raises(ErasureRunningError):
         await import_memory(pool, lines)

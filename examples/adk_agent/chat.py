@@ -24,7 +24,8 @@ FIRST = ("My name is Ada and I live in Turin.", "I love plum jam.", "Please neve
 SECOND = ("Which jam do I love?", "Where do I live?")
 CONSOLIDATED_SECONDS_MAX = 60.0
 BEHIND = """
-SELECT EXISTS (SELECT FROM threads WHERE app_name = $1 AND user_id = $2 AND least(fast_upto_seq, deep_upto_seq) < last_seq)
+SELECT EXISTS (SELECT FROM threads
+               WHERE app_name = $1 AND user_id = $2 AND least(fast_upto_seq, deep_upto_seq) < last_seq)
 """
 
 

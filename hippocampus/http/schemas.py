@@ -199,6 +199,7 @@ class MemoryView(BaseModel):
     metadata: JsonObject
     retention_score: Annotated[float, Field(description="Its strength now, 0 to 1.")]
     access_count: int
+    pinned: Annotated[bool, Field(description="It never fades and is never cleaned up.")]
     from_seq: int | None
     upto_seq: int | None
     created_at: datetime | None

@@ -1,4 +1,5 @@
--- What is given to the memory from outside: turns of sessions that are kept elsewhere, and memories written by hand.
+-- What is given from outside: to the memory, turns of sessions that are kept elsewhere, and memories written by hand; to
+-- the engine, whole sessions and states of another one.
 
 -- A thread that holds what the memory was given of a session that is kept elsewhere, or of none. It is searched and
 -- consolidated as any other; frameworks that list their sessions leave it out.
@@ -77,5 +78,73 @@ BEGIN
     GET DIAGNOSTICS v_count = ROW_COUNT;
     PERFORM enqueue_embedding_backfill();
     RETURN v_count;
+END
+$$;
+
+-- Begins the import of a session that is kept elsewhere, with its state; returns what became of it:
+--   created   there was none
+--   known     an earlier import made it, and nobody has appended to it since: its state is set again
+--   moved     an earlier import made it, and somebody appended since: its state is its own now
+--   taken     there is one that no import made: nothing was changed
+-- Events follow by append_events, then finish_session_import. Errors: HP004 state too large.
+CREATE FUNCTION import_session(
+    p_app_name text, p_user_id text, p_session_id text, p_state jsonb, p_created_at timestamptz)
+RETURNS text
+LANGUAGE plpgsql SET search_path FROM CURRENT
+AS $$
+DECLARE
+    t threads;
+BEGIN
+    PERFORM check_state_size((app_policy(p_app_name)).max_state_bytes, p_state);
+    INSERT INTO threads (app_name, user_id, session_id, state, created_at, updated_at, metadata)
+    VALUES (p_app_name, p_user_id, p_session_id, p_state, p_created_at, p_created_at, '{"import": {"version": null}}')
+    ON CONFLICT (app_name, user_id, session_id) DO NOTHING;
+    IF FOUND THEN
+        RETURN 'created';
+    END IF;
+    SELECT * INTO t FROM threads
+    WHERE app_name = p_app_name AND user_id = p_user_id AND session_id = p_session_id
+    FOR NO KEY UPDATE;
+    IF t.metadata #> '{import,version}' IS NULL THEN
+        RETURN 'taken';
+    ELSIF t.metadata #> '{import,version}' NOT IN ('null', to_jsonb(t.version)) THEN
+        RETURN 'moved';
+    END IF;
+    UPDATE threads SET state = p_state, metadata = jsonb_set(metadata, '{import,version}', 'null') WHERE id = t.id;
+    RETURN 'known';
+END
+$$;
+
+-- Ends an import: from here on, who appends takes the session over.
+CREATE FUNCTION finish_session_import(p_app_name text, p_user_id text, p_session_id text, p_updated_at timestamptz)
+RETURNS void
+LANGUAGE sql SET search_path FROM CURRENT
+AS $$
+    UPDATE threads SET
+        metadata = jsonb_set(metadata, '{import,version}', to_jsonb(version)), updated_at = p_updated_at
+    WHERE app_name = p_app_name AND user_id = p_user_id AND session_id = p_session_id
+$$;
+
+-- Adds to an app's state, or with p_user_id to a user's, what another engine holds. Keys that are here already stay as
+-- they are unless p_overwrite. Returns how many keys differ afterwards from what was given.
+CREATE FUNCTION import_state(p_app_name text, p_user_id text, p_state jsonb, p_overwrite boolean) RETURNS integer
+LANGUAGE plpgsql SET search_path FROM CURRENT
+AS $$
+DECLARE
+    v_state jsonb;
+BEGIN
+    IF p_user_id IS NULL THEN
+        INSERT INTO app_states AS s (app_name, state) VALUES (p_app_name, p_state)
+        ON CONFLICT (app_name) DO UPDATE SET
+            state = CASE WHEN p_overwrite THEN s.state || EXCLUDED.state ELSE EXCLUDED.state || s.state END
+        RETURNING s.state INTO v_state;
+    ELSE
+        INSERT INTO user_states AS s (app_name, user_id, state) VALUES (p_app_name, p_user_id, p_state)
+        ON CONFLICT (app_name, user_id) DO UPDATE SET
+            state = CASE WHEN p_overwrite THEN s.state || EXCLUDED.state ELSE EXCLUDED.state || s.state END
+        RETURNING s.state INTO v_state;
+    END IF;
+    PERFORM check_state_size((app_policy(p_app_name)).max_state_bytes, v_state);
+    RETURN (SELECT count(*) FROM jsonb_each(p_state) AS g WHERE v_state -> g.key IS DISTINCT FROM g.value);
 END
 $$;

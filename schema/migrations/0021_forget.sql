@@ -131,7 +131,7 @@ RETURN CASE WHEN json_typeof(p_value) = 'number' AND p_value::text ~ '(e\+|^-0\.
             ELSE p_value::jsonb END;
 
 -- A state as it would be without some events of a thread. Each key that they set gets what the latest other event set
--- it to; none did: the key goes, since what a session began with is not kept.
+-- it to; none did: what the session was created with, where that is kept; else the key goes.
 -- p_scope: 'session' (keys without a prefix), 'user', 'app' (keys stored without theirs), or 'snapshot' (every key as
 -- it is written). p_upto_seq: of a snapshot. A user's keys are looked for in all of the user's threads.
 CREATE FUNCTION rebase_state(
@@ -169,6 +169,12 @@ BEGIN
         ORDER BY e.created_at DESC, e.sequence_num DESC LIMIT 1;
         IF NOT FOUND THEN
             p_state := p_state - v_name;
+            -- What a session was created with, in a schema that keeps it.
+            IF p_scope IN ('session', 'snapshot') AND to_regclass('initial_states') IS NOT NULL THEN
+                p_state := p_state || coalesce((
+                    SELECT jsonb_build_object(v_name, i.session_state -> v_name) FROM initial_states AS i
+                    WHERE i.thread_id = p_thread_id AND i.session_state ? v_name), '{}');
+            END IF;
         ELSIF (v_last.created_at, v_last.sequence_num) < (k.at, k.seq) THEN
             p_state := jsonb_set(p_state, ARRAY[v_name], state_value(v_last.value));
         END IF;
@@ -211,13 +217,19 @@ RETURN p_key || ': ' || CASE jsonb_typeof(p_value -> 'text') WHEN 'string'
 
 -- Mends a key of which statements at these times went: what had ended with one of them holds on until the next that is
 -- left; where the current one went, the one before it is current again, without a vector until the backfill.
-CREATE FUNCTION mend_fact(p_app_name text, p_user_id text, p_fact_type text, p_key text, p_gone timestamptz[])
+CREATE FUNCTION mend_fact(
+    p_app_name text, p_user_id text, p_fact_id uuid, p_fact_type text, p_key text, p_gone timestamptz[])
 RETURNS void
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
 DECLARE
     v fact_versions;
 BEGIN
+    -- A schema that keeps facts as a ledger makes the row anew from what is left of it.
+    IF to_regproc('rebuild_fact') IS NOT NULL THEN
+        PERFORM rebuild_fact(p_fact_id);
+        RETURN;
+    END IF;
     UPDATE fact_versions AS f SET valid_until = (
         SELECT min(n.valid_from) FROM (
             SELECT o.valid_from FROM fact_versions AS o
@@ -276,12 +288,12 @@ INSERT INTO data_catalogue (place, table_name, user_rows, thread_rows, event_row
  '(app_name, user_id) = (SELECT app_name, user_id FROM threads WHERE id = $1) AND state <> rebase_state(state, ''user'', $1, $2)',
  'state = rebase_state(state, ''user'', $1, $2)', false, NULL, NULL,
  'the user''s state in an app; stays when one session is forgotten'),
-(200, 'facts', 'app_name = $1 AND user_id = $2', 'thread_id = $1',
- 'thread_id = $1 AND rests_on(from_seq, upto_seq, source_seqs, value, $1, $2)', NULL, false,
- 'fact', 'app_name = $1 AND user_id = $2', 'current facts'),
-(210, 'fact_versions', 'app_name = $1 AND user_id = $2', 'thread_id = $1',
+(200, 'fact_versions', 'app_name = $1 AND user_id = $2', 'thread_id = $1',
  'thread_id = $1 AND rests_on(from_seq, upto_seq, source_seqs, value, $1, $2)', NULL, false,
  'fact_version', 'app_name = $1 AND user_id = $2', 'facts that do not hold any more, or never did'),
+(210, 'facts', 'app_name = $1 AND user_id = $2', 'thread_id = $1',
+ 'thread_id = $1 AND rests_on(from_seq, upto_seq, source_seqs, value, $1, $2)', NULL, false,
+ 'fact', 'app_name = $1 AND user_id = $2', 'current facts'),
 (300, 'consolidation_jobs', 'thread_id IN (SELECT id FROM threads WHERE app_name = $1 AND user_id = $2)',
  'thread_id = $1', 'thread_id = $1 AND (result - ''message'' <> redact_result(result) - ''message'' OR error IS NOT NULL OR raw_reply IS NOT NULL)',
  'result = redact_result(result), error = NULL, raw_reply = NULL', true, NULL, NULL,
@@ -429,21 +441,26 @@ DECLARE
     v_keys   jsonb[];
     v_counts jsonb;
 BEGIN
+    IF to_regproc('lock_user_memory') IS NOT NULL THEN
+        PERFORM lock_user_memory(e.app_name, e.user_id);
+    END IF;
     -- In the order in which the jobs of the user's other threads lock them, and accesses lock theirs.
     PERFORM FROM facts WHERE thread_id = e.thread_id ORDER BY fact_type, key FOR UPDATE;
     PERFORM FROM memories WHERE thread_id = e.thread_id ORDER BY id FOR UPDATE;
     SELECT array_agg(DISTINCT s.statement) INTO v_keys
-    FROM (SELECT f.fact_type, f.key, f.valid_from, f.from_seq, f.upto_seq, f.source_seqs, f.value FROM facts AS f
+    FROM (SELECT f.id AS fact_id, f.fact_type, f.key, f.valid_from, f.from_seq, f.upto_seq, f.source_seqs, f.value FROM facts AS f
           WHERE f.thread_id = e.thread_id
           UNION ALL
-          SELECT v.fact_type, v.key, v.valid_from, v.from_seq, v.upto_seq, v.source_seqs, v.value FROM fact_versions AS v
+          SELECT v.fact_id, v.fact_type, v.key, v.valid_from, v.from_seq, v.upto_seq, v.source_seqs, v.value FROM fact_versions AS v
           WHERE v.thread_id = e.thread_id) AS g
-    CROSS JOIN LATERAL (SELECT jsonb_build_object('type', g.fact_type, 'key', g.key, 'from', g.valid_from)) AS s (statement)
+    CROSS JOIN LATERAL (SELECT jsonb_build_object('id', g.fact_id, 'type', g.fact_type, 'key', g.key,
+                                                  'from', g.valid_from)) AS s (statement)
     WHERE e.scope = 'session' OR rests_on(g.from_seq, g.upto_seq, g.source_seqs, g.value, e.thread_id, e.sequence_nums);
     v_counts := erase_rows(e);
-    FOR k IN SELECT s ->> 'type' AS fact_type, s ->> 'key' AS key, array_agg((s ->> 'from')::timestamptz) AS gone
-             FROM unnest(v_keys) AS s GROUP BY 1, 2 ORDER BY 1, 2 LOOP
-        PERFORM mend_fact(e.app_name, e.user_id, k.fact_type, k.key, k.gone);
+    FOR k IN SELECT s ->> 'type' AS fact_type, s ->> 'key' AS key, (s ->> 'id')::uuid AS fact_id,
+                    array_agg((s ->> 'from')::timestamptz) AS gone
+             FROM unnest(v_keys) AS s GROUP BY 1, 2, 3 ORDER BY 1, 2, 3 LOOP
+        PERFORM mend_fact(e.app_name, e.user_id, k.fact_id, k.fact_type, k.key, k.gone);
     END LOOP;
     IF v_keys IS NOT NULL THEN
         PERFORM enqueue_embedding_backfill();
@@ -528,9 +545,10 @@ DECLARE
     e       erasures;
     v_wrong text;
 BEGIN
-    e.sequence_nums := event_numbers(p_app_name, p_user_id, p_session_id, p_seqs, p_event_ids);
-    SELECT id INTO STRICT e.thread_id FROM threads
+    -- First of all: what is named must still be what is erased.
+    SELECT id INTO e.thread_id FROM threads
     WHERE app_name = p_app_name AND user_id = p_user_id AND session_id = p_session_id FOR NO KEY UPDATE;
+    e.sequence_nums := event_numbers(p_app_name, p_user_id, p_session_id, p_seqs, p_event_ids);
     INSERT INTO erasures (scope, app_name, user_id, thread_id, sequence_nums, finished_at)
     VALUES ('events', p_app_name, p_user_id, e.thread_id, e.sequence_nums, clock_timestamp()) RETURNING * INTO e;
 
@@ -540,7 +558,6 @@ BEGIN
     RETURN e;
 END
 $$;
-REVOKE EXECUTE ON FUNCTION erase_events(text, text, text, bigint[], text[]) FROM PUBLIC;
 
 -- The numbers of events that were named by number or id and stand, each once, in order. Errors as erase_events.
 CREATE FUNCTION event_numbers(p_app_name text, p_user_id text, p_session_id text, p_seqs bigint[], p_event_ids text[])
@@ -618,6 +635,9 @@ BEGIN
     UPDATE threads SET erasures = erasures + 1 WHERE id = e.thread_id;
     INSERT INTO erasures (scope, app_name, user_id, thread_id, target_id, finished_at)
     VALUES (e.scope, p_app_name, p_user_id, e.thread_id, p_id, clock_timestamp()) RETURNING * INTO e;
+    IF to_regproc('lock_user_memory') IS NOT NULL THEN
+        PERFORM lock_user_memory(p_app_name, p_user_id);
+    END IF;
     PERFORM FROM facts WHERE id = p_id FOR UPDATE;
     INSERT INTO memory_tombstones (id, app_name, user_id, memory_type, fact_hash, thread_id, from_seq, upto_seq,
                                    source_seqs)
@@ -761,6 +781,7 @@ BEGIN
                  WHERE d.source IN ('fact', 'fact_version') AND d.thread_id = t.id AND d.source_seqs && g.source_seqs
                    AND d.app_name = t.app_name AND d.user_id = t.user_id AND d.kind = g.fact_type
                    AND d.content = g.content)
+               AND NOT is_forgotten_fact(t, g)
              ORDER BY g.fact_type, g.key LOOP
         PERFORM record_fact(t, p_origin, f);
     END LOOP;
@@ -784,3 +805,8 @@ BEGIN
     RETURN true;
 END
 $$;
+
+-- Whoever may erase is said by a GRANT; the owner may.
+REVOKE EXECUTE ON FUNCTION erase_events(text, text, text, bigint[], text[]), erase_session(text, text, text),
+    erase_memory(text, text, uuid), request_user_erasure(text, text), advance_erasure(uuid, integer),
+    erase_rows(erasures), erase_drawn(erasures), erase_thread(erasures) FROM PUBLIC;

@@ -122,13 +122,18 @@ def show(erasure_id: UUID, app: str, user: str, as_json: bool) -> None:
 
 
 @command.command("resume", epilog="Example:  hippocampus forget resume")
-def resume() -> None:
+@json_option
+def resume(as_json: bool) -> None:
     """Go on with every request that was interrupted."""
 
     async def work(_config: Settings, pool: Pool) -> int:
         return await Forgetting(pool).resume()
 
-    click.echo(f"Finished {databases.run(work)} requests.")
+    finished = databases.run(work)
+    if as_json:
+        output.write_json({"finished": finished})
+    else:
+        click.echo(f"Finished {finished} requests.")
 
 
 def _forget(

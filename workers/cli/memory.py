@@ -76,27 +76,29 @@ def from_event(session_id: str, number: int, app: str | None, user: str | None, 
 @command.command("pin", epilog="Example:  hippocampus memory pin 0199…")
 @click.argument("memory_id", type=click.UUID)
 @owner_options
-def pin(memory_id: UUID, app: str | None, user: str | None) -> None:
+@json_option
+def pin(memory_id: UUID, app: str | None, user: str | None, as_json: bool) -> None:
     """Keep a memory: it never fades and is never cleaned up."""
 
     async def work(_config: Settings, pool: Pool) -> bool:
         who = await find_owner(pool, app, user)
         return await MemoryArchive(pool).pin(who.app, who.user, memory_id)
 
-    click.echo("Pinned." if databases.run(work) else "It was pinned already.")
+    _tell(databases.run(work), "Pinned.", "It was pinned already.", as_json=as_json)
 
 
 @command.command("unpin", epilog="Example:  hippocampus memory unpin 0199…")
 @click.argument("memory_id", type=click.UUID)
 @owner_options
-def unpin(memory_id: UUID, app: str | None, user: str | None) -> None:
+@json_option
+def unpin(memory_id: UUID, app: str | None, user: str | None, as_json: bool) -> None:
     """Let a memory fade again, from its last access on."""
 
     async def work(_config: Settings, pool: Pool) -> bool:
         who = await find_owner(pool, app, user)
         return await MemoryArchive(pool).unpin(who.app, who.user, memory_id)
 
-    click.echo("Unpinned." if databases.run(work) else "It was not pinned.")
+    _tell(databases.run(work), "Unpinned.", "It was not pinned.", as_json=as_json)
 
 
 @command.command("archived", epilog="Example:  hippocampus memory archived --user ana")
@@ -130,7 +132,8 @@ def archived(app: str | None, user: str | None, limit: int, as_json: bool) -> No
 @click.argument("memory_ids", nargs=-1, type=click.UUID)
 @click.option("--all", "everything", is_flag=True, help="All of the user's.")
 @owner_options
-def restore(memory_ids: tuple[UUID, ...], everything: bool, app: str | None, user: str | None) -> None:
+@json_option
+def restore(memory_ids: tuple[UUID, ...], everything: bool, app: str | None, user: str | None, as_json: bool) -> None:
     """Bring archived memories back, as fresh as if they had been used now."""
     if bool(memory_ids) == everything:
         raise click.UsageError("Name the memories to restore, or say --all.")
@@ -141,7 +144,10 @@ def restore(memory_ids: tuple[UUID, ...], everything: bool, app: str | None, use
 
     restored = databases.run(work)
     missing = [str(each) for each in memory_ids if each not in restored]
-    click.echo(f"Restored {len(restored)} memories.")
+    if as_json:
+        output.write_json({"restored": restored})
+    else:
+        click.echo(f"Restored {len(restored)} memories.")
     if missing:
         raise InvalidInputError(f"not in the archive of this user: {', '.join(missing)}")
 
@@ -186,6 +192,13 @@ def import_(path: Path, app: str | None, user: str | None, as_json: bool) -> Non
         return
     stored = ", ".join(f"{count} {kind}" for kind, count in imported.stored.items() if count) or "nothing new"
     click.echo(f"Imported {stored} for {imported.user_id} in {imported.app_name}; {imported.skipped} were passed over.")
+
+
+def _tell(changed: bool, yes: str, no: str, *, as_json: bool) -> None:
+    if as_json:
+        output.write_json({"changed": changed})
+    else:
+        click.echo(yes if changed else no)
 
 
 _COLUMNS = ("source", "type", "content", "session", "model", "said")

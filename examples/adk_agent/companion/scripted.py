@@ -27,5 +27,7 @@ class ScriptedModel(BaseLlm):
             answer = f"You told me: {told[0]}" if told else "You have not told me yet."
         yield LlmResponse(
             content=types.Content(role="model", parts=[types.Part(text=answer)]),
-            usage_metadata=types.GenerateContentResponseUsageMetadata(total_token_count=0),
+            usage_metadata=types.GenerateContentResponseUsageMetadata(
+                prompt_token_count=len(" ".join(texts).split()), candidates_token_count=len(answer.split())
+            ),
         )

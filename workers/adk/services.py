@@ -32,7 +32,9 @@ def session_service(uri: str, **_options: Any) -> Any:
         SettingsError: no address, or a variable of the environment is wrong.
     """
     from google.adk.sessions import InMemorySessionService
-    service: Any = InMemorySessionService(); service.close = service.flush
+
+    service: Any = InMemorySessionService()
+    service.close = service.flush
     return service
 
 
