@@ -141,7 +141,7 @@ async def test_a_killed_import_of_thousands_of_events_goes_on_and_stores_nothing
 ) -> None:
     """kill -9 in the middle; the next run says by its counts that all is here, and exits with 0."""
     await fill(on_postgres, sessions=2, events=60)
-    await multiply(adk_url, 39)
+    await multiply(adk_url, 24)
     process = subprocess.Popen(
         cli_process.command("import-adk", adk_url),
         env=cli_process.environment(home, DATABASE_URL=dsn),
@@ -158,10 +158,10 @@ async def test_a_killed_import_of_thousands_of_events_goes_on_and_stores_nothing
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert told["is_complete"]
-    assert told["here"] == told["source"] == {"sessions": 200, "events": 4800, "app_states": 1, "user_states": 3}
-    assert 0 < told["new"]["events"] < 4800
-    assert await pool.fetchval("SELECT count(*) FROM events") == 4800
-    assert await assert_equal(on_postgres, pool) == 200
+    assert told["here"] == told["source"] == {"sessions": 125, "events": 3000, "app_states": 1, "user_states": 3}
+    assert 0 < told["new"]["events"] < 3000
+    assert await pool.fetchval("SELECT count(*) FROM events") == 3000
+    assert await assert_equal(on_postgres, pool) == 125
 
 
 async def test_a_session_that_no_import_made_is_left_alone_and_makes_the_command_fail(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from datetime import datetime
 from typing import Any
 
 import asyncpg
+import psycopg
 import pytest
 from google.adk.events.event import Event
 from google.adk.memory import BaseMemoryService, InMemoryMemoryService
@@ -28,6 +29,15 @@ from tests.queue_claims import work_off
 
 WHO = {"app_name": "app", "user_id": "ann"}
 IN_MEMORY, OURS = "in_memory", "postgres"
+
+
+@pytest.fixture
+def dsn(contract_dsn: str) -> Iterator[str]:
+    """The database of all cases; each leaves it without sessions, memories and jobs."""
+    yield contract_dsn
+    with psycopg.connect(contract_dsn) as connection:
+        connection.execute("TRUNCATE threads, memories, facts, fact_versions, memory_tombstones, erasures CASCADE")
+        connection.execute("TRUNCATE procrastinate_jobs CASCADE")
 
 
 @pytest.fixture
