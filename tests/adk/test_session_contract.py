@@ -484,9 +484,7 @@ async def test_flushing_needs_nothing_to_flush(sessions: BaseSessionService, who
 
 @differs(database="overwrites what others wrote meanwhile")
 async def test_keys_of_sessions_that_are_created_at_once_are_all_kept(sessions: BaseSessionService, who: Who) -> None:
-    await asyncio.gather(
-        *(sessions.create_session(**who, state={f"user:k{n}": n, f"app:k{n}": n}) for n in range(20))
-    )
+    await asyncio.gather(*(sessions.create_session(**who, state={f"user:k{n}": n, f"app:k{n}": n}) for n in range(20)))
     expected = {f"k{n}": n for n in range(20)}
     assert await sessions.get_user_state(**who) == expected
     assert (await sessions.create_session(app_name=who["app_name"], user_id="bob")).state == {
@@ -509,4 +507,3 @@ async def test_keys_of_appends_and_creations_at_once_are_all_kept(sessions: Base
     await asyncio.gather(*map(append, range(10)), *map(create, range(10)))
     assert len(await sessions.get_user_state(**who)) == 100
     assert len((await sessions.create_session(app_name=who["app_name"], user_id="bob")).state) == 100
-
