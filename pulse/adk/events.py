@@ -11,7 +11,6 @@ search and consolidation read.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from google.adk.events import Event, EventActions
