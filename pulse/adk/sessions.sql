@@ -43,6 +43,7 @@ SELECT t.id AS thread_id, t.user_id, t.session_id, t.version, t.updated_at,
             THEN (SELECT state::text FROM app_states WHERE app_name = $1) END AS app_state
 FROM (SELECT * FROM threads AS each
       WHERE each.app_name = $1 AND ($2::text IS NULL OR each.user_id = $2) AND NOT has_expired(each)
+            AND NOT each.memory_only
             AND ($4::uuid IS NULL OR (each.user_id, each.id) < ($3::text, $4))
       ORDER BY each.user_id DESC, each.id DESC LIMIT $5) AS t
 LEFT JOIN user_states AS u ON u.app_name = t.app_name AND u.user_id = t.user_id

@@ -96,8 +96,8 @@ DECLARE
     t threads;
 BEGIN
     PERFORM check_state_size((app_policy(p_app_name)).max_state_bytes, p_state);
-    INSERT INTO threads (app_name, user_id, session_id, state, created_at, updated_at, metadata)
-    VALUES (p_app_name, p_user_id, p_session_id, p_state, p_created_at, p_created_at, '{"import": {"version": null}}')
+    INSERT INTO threads (app_name, user_id, session_id, state, created_at, metadata)
+    VALUES (p_app_name, p_user_id, p_session_id, p_state, p_created_at, '{"import": {"version": null}}')
     ON CONFLICT (app_name, user_id, session_id) DO NOTHING;
     IF FOUND THEN
         RETURN 'created';

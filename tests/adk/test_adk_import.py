@@ -15,10 +15,10 @@ import asyncpg
 import pytest
 from google.adk.events.event import Event
 from google.adk.events.event_actions import EventActions
-from google.adk.sessions import DatabaseSessionService, Session
+from google.adk.sessions import DatabaseSessionService
 from google.genai import types
 
-from pulse.adk import event_codec
+from pulse.adk import PostgresSessionService
 from pulse.session_service import OpenSessionService
 from tests import cli_process
 from workers.adk import importing, source
@@ -83,24 +83,15 @@ async def copy(url: str, pool: asyncpg.Pool, **options: Any) -> importing.Copied
         return await importing.AdkImport(opened, pool, **options).run()
 
 
-async def read_here(pool: asyncpg.Pool, theirs: Session) -> Session:
-    """A session as it is stored here, in ADK's order of events."""
-    found = await OpenSessionService(pool).get_session(theirs.app_name, theirs.user_id, theirs.id)
-    assert found is not None
-    events = sorted(map(event_codec.from_engine, found.events), key=lambda each: (each.timestamp, each.id))
-    return Session(
-        id=found.id, app_name=found.app_name, user_id=found.user_id, state=found.state, events=events,
-        last_update_time=theirs.last_update_time,
-    )  # fmt: skip
-
-
 async def assert_equal(service: DatabaseSessionService, pool: asyncpg.Pool) -> int:
     """Compare every session, state and event with what ADK's own service reads; return how many sessions."""
+    here = PostgresSessionService(pool)
     listed = (await service.list_sessions(app_name=APP)).sessions
     for each in listed:
         theirs = await service.get_session(app_name=APP, user_id=each.user_id, session_id=each.id)
         assert theirs is not None
-        ours = await read_here(pool, theirs)
+        ours = await here.get_session(app_name=APP, user_id=each.user_id, session_id=each.id)
+        assert ours is not None
         assert ours.model_dump() == theirs.model_dump()
     return len(listed)
 
@@ -118,13 +109,14 @@ async def test_a_sqlite_file_comes_over_and_so_does_what_was_added_later(tmp_pat
         assert (again.new, again.is_complete, again.moved_sessions) == ({"sessions": 0, "events": 1}, True, 0)
         await assert_equal(service, pool)
 
-        sessions = OpenSessionService(pool)
-        here = await sessions.get_session(APP, "u1", "s1")
+        sessions = PostgresSessionService(pool)
+        s1 = {"app_name": APP, "user_id": "u1", "session_id": "s1"}
+        here = await sessions.get_session(**s1)
         assert here is not None
-        await sessions.append_event(here, event_codec.to_engine(event(31, step="ours", **{"user:x": "ours"})))
+        await sessions.append_event(here, event(31, step="ours", **{"user:x": "ours"}))
         third = await copy(url, pool)
         assert (third.moved_sessions, third.kept_keys, third.is_complete) == (1, 1, True)
-        here = await sessions.get_session(APP, "u1", "s1", num_recent_events=0)
+        here = await sessions.get_session(**s1)
         assert here is not None
         assert (here.state["step"], here.state["user:x"]) == ("ours", "ours")
         assert (await copy(url, pool, overwrite_state=True)).kept_keys == 0
@@ -149,7 +141,7 @@ async def test_a_killed_import_of_thousands_of_events_goes_on_and_stores_nothing
 ) -> None:
     """kill -9 in the middle; the next run says by its counts that all is here, and exits with 0."""
     await fill(on_postgres, sessions=2, events=60)
-    await multiply(adk_url, 39)
+    await multiply(adk_url, 24)
     process = subprocess.Popen(
         cli_process.command("import-adk", adk_url),
         env=cli_process.environment(home, DATABASE_URL=dsn),
@@ -166,10 +158,10 @@ async def test_a_killed_import_of_thousands_of_events_goes_on_and_stores_nothing
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert told["is_complete"]
-    assert told["here"] == told["source"] == {"sessions": 200, "events": 4800, "app_states": 1, "user_states": 3}
-    assert 0 < told["new"]["events"] < 4800
-    assert await pool.fetchval("SELECT count(*) FROM events") == 4800
-    assert await assert_equal(on_postgres, pool) == 200
+    assert told["here"] == told["source"] == {"sessions": 125, "events": 3000, "app_states": 1, "user_states": 3}
+    assert 0 < told["new"]["events"] < 3000
+    assert await pool.fetchval("SELECT count(*) FROM events") == 3000
+    assert await assert_equal(on_postgres, pool) == 125
 
 
 async def test_a_session_that_no_import_made_is_left_alone_and_makes_the_command_fail(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from pathlib import Path
 
 import asyncpg
+import psycopg
 import pytest
 from google.adk.artifacts import BaseArtifactService, FileArtifactService, InMemoryArtifactService
 from google.adk.errors.input_validation_error import InputValidationError
@@ -20,6 +22,17 @@ SCOPE = {"app_name": "app", "user_id": "user", "session_id": "s"}
 TOMBSTONE = types.Part(inline_data=types.Blob(mime_type="application/octet-stream", data=b""))
 
 MEMORY, FILE, OURS = "in_memory", "file", "postgres"
+
+
+@pytest.fixture
+def dsn(contract_dsn: str) -> Iterator[str]:
+    """The database of all cases; each leaves it without files."""
+    yield contract_dsn
+    with psycopg.connect(contract_dsn) as connection:
+        connection.execute("TRUNCATE artifacts CASCADE")
+        connection.execute("TRUNCATE artifact_blobs CASCADE")
+        connection.execute("DELETE FROM app_policies WHERE app_name = 'app'")
+        connection.execute("DELETE FROM threads WHERE app_name = 'app'")
 
 
 @pytest.fixture

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from datetime import datetime
 from typing import Any
 
 import asyncpg
+import psycopg
 import pytest
 from google.adk.events.event import Event
 from google.adk.memory import BaseMemoryService, InMemoryMemoryService
@@ -21,12 +22,22 @@ from hippocampus.providers.local import LocalEmbedder, LocalGenerator
 from hippocampus.redraw import redraw_slices
 from hippocampus.search import MemorySearch
 from pulse import events as pulse_events
+from pulse.adk import PostgresSessionService
 from pulse.errors import InvalidInputError
 from pulse.session_service import OpenSessionService
 from tests.queue_claims import work_off
 
 WHO = {"app_name": "app", "user_id": "ann"}
 IN_MEMORY, OURS = "in_memory", "postgres"
+
+
+@pytest.fixture
+def dsn(contract_dsn: str) -> Iterator[str]:
+    """The database of all cases; each leaves it without sessions, memories and jobs."""
+    yield contract_dsn
+    with psycopg.connect(contract_dsn) as connection:
+        connection.execute("TRUNCATE threads, memories, facts, fact_versions, memory_tombstones, erasures CASCADE")
+        connection.execute("TRUNCATE procrastinate_jobs CASCADE")
 
 
 @pytest.fixture
@@ -371,3 +382,32 @@ async def test_a_url_serves_any_number_of_event_loops(dsn: str, service: BaseMem
     await by_url.close()
     assert len(await texts(by_url, "harbour")) == 3, "a closed service opens again"
     await by_url.close()
+
+
+@ours
+async def test_adks_list_of_sessions_leaves_out_what_the_memory_keeps(
+    service: BaseMemoryService, pool: asyncpg.Pool
+) -> None:
+    """Sessions of another service are not among those of ours, and their ids are free."""
+    await service.add_session_to_memory(session_of(said("The harbour is deep."), session_id="elsewhere"))
+    sessions = PostgresSessionService(pool)
+    assert (await sessions.list_sessions(app_name="app", user_id="ann")).sessions == []
+    assert await sessions.get_session(**WHO, session_id="elsewhere") is None
+    await sessions.create_session(**WHO, session_id="elsewhere")
+    assert [each.id for each in (await sessions.list_sessions(app_name="app")).sessions] == ["elsewhere"]
+    await sessions.close()
+
+
+@ours
+async def test_a_live_session_of_ours_is_remembered_where_it_is(
+    service: BaseMemoryService, pool: asyncpg.Pool, conn: asyncpg.Connection
+) -> None:
+    sessions = PostgresSessionService(pool)
+    session = await sessions.create_session(**WHO, session_id="s")
+    await sessions.append_event(session, said("The harbour is deep."))
+    assert await texts(service, "harbour") == ["The harbour is deep."], "found before it is added"
+    await service.add_session_to_memory(session)
+    assert await texts(service, "harbour") == ["The harbour is deep."]
+    assert await conn.fetchval("SELECT count(*) FROM threads") == 1
+    await sessions.append_event(session, said("The harbour is old."))
+    await sessions.close()

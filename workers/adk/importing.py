@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import asyncpg
 
-from pulse.adk.event_codec import to_engine
+from pulse.adk.events import to_engine
 from pulse.errors import from_postgres
 from pulse.events import Event
 from pulse.json_values import escape_state

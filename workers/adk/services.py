@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 from google.adk.cli.service_registry import get_service_registry
 
 from hippocampus.adk import PostgresMemoryService
-from pulse.adk import PostgresArtifactService
+from pulse.adk import PostgresArtifactService, PostgresSessionService
 from pulse.pool_access import OwnLoopPool
 from workers import embedders, migrate, settings
 from workers.settings import SettingsError
@@ -25,17 +25,13 @@ if TYPE_CHECKING:
 SCHEME = "hippocampus"
 
 
-def session_service(uri: str, **_options: Any) -> Any:
+def session_service(uri: str, **_options: Any) -> PostgresSessionService:
     """Return the session service of an address.
 
     Raises:
         SettingsError: no address, or a variable of the environment is wrong.
     """
-    from google.adk.sessions import InMemorySessionService
-
-    service: Any = InMemorySessionService()
-    service.close = service.flush
-    return service
+    return PostgresSessionService(_access(uri))
 
 
 def memory_service(uri: str, **_options: Any) -> PostgresMemoryService:

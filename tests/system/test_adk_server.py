@@ -20,6 +20,7 @@ from tests import cli_process
 
 EXAMPLE = Path(__file__).parent.parent.parent / "examples" / "adk_agent"
 READY_SECONDS_MAX = 60.0
+pytestmark = pytest.mark.system
 SESSIONS = "/apps/companion/users/ada/sessions"
 
 
