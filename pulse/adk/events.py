@@ -1,8 +1,8 @@
 """ADK's events as the engine stores them, and back.
 
     column       holds
-    content      the event's content as ADK dumps it: ``{"role": …, "parts": […]}``, or null
-    actions      the event's actions, and under ``adk`` whatever else the event has, with its exact time
+    content      the event's content as ADK writes it to the wire: ``{"role": …, "parts": […]}``, or null
+    actions      the event's actions alike, and under ``adk`` whatever else the event has, with its exact time
 
 Both are text to the database and come back to the letter. The text of the parts, thoughts left out, is the message that
 search and consolidation read.
@@ -15,7 +15,6 @@ from typing import Any, Final
 
 from google.adk.events import Event, EventActions
 from google.genai import types
-from pydantic_core import to_jsonable_python
 
 from pulse import events as engine
 from pulse.adk.json_safe import json_safe
@@ -26,7 +25,7 @@ REST: Final = "adk"
 _AUTHOR_LENGTH_MAX = 255
 _INVOCATION_LENGTH_MAX = 512
 #: What an event has without saying so.
-_EMPTY_ACTIONS = ("artifact_delta", "requested_auth_configs", "requested_tool_confirmations")
+_EMPTY_ACTIONS = ("artifactDelta", "requestedAuthConfigs", "requestedToolConfirmations")
 
 
 def to_engine(event: Event) -> engine.Event:
@@ -35,13 +34,12 @@ def to_engine(event: Event) -> engine.Event:
     Raises:
         ValueError: a value in it holds itself.
     """
-    fields: dict[str, Any] = event.model_dump(exclude_none=True)
+    # By alias: by name, an API key's place would come back as another kind of scheme.
+    fields: dict[str, Any] = event.model_dump(exclude_none=True, by_alias=True)
     actions = fields.pop("actions")
-    delta = actions.pop("state_delta", {})
+    delta = actions.pop("stateDelta", {})
     # Not the dump's own JSON mode: that turns NaN and the infinities into null.
-    fields, actions = to_jsonable_python(
-        (fields, actions), bytes_mode="base64", inf_nan_mode="constants", serialize_unknown=True
-    )
+    fields = json_safe(fields, bytes_mode="base64")
     content = fields.pop("content", None)
     author = clean_text(event.author)[:_AUTHOR_LENGTH_MAX] or "unknown"
     invocation_id = clean_text(event.invocation_id)[:_INVOCATION_LENGTH_MAX]
@@ -54,7 +52,7 @@ def to_engine(event: Event) -> engine.Event:
         content=content,
         actions=engine.EventActions(
             state_delta={key: json_safe(value) for key, value in delta.items() if not key.startswith("temp:")},
-            other={**_said(actions), REST: _rest(fields, author, invocation_id)},
+            other={**_said(json_safe(actions, bytes_mode="base64")), REST: _rest(fields, author, invocation_id)},
         ),
         timestamp=event.timestamp,
     )
@@ -92,7 +90,7 @@ def _said(actions: dict[str, Any]) -> dict[str, Any]:
 
 def _rest(fields: dict[str, Any], author: str, invocation_id: str) -> dict[str, Any]:
     """Leave out what the columns hold as it is, and an empty node_info."""
-    columns = {"author": author, "invocation_id": invocation_id, "node_info": {"path": ""}}
+    columns = {"author": author, "invocationId": invocation_id, "nodeInfo": {"path": ""}}
     return {key: value for key, value in fields.items() if columns.get(key) != value}
 
 
@@ -102,7 +100,7 @@ def _from_row(
     rest = actions.pop(REST, None)
     if rest is None:
         return _from_elsewhere(event_id, author, invocation_id, seconds, content, actions)
-    fields = {"id": event_id, "author": author, "invocation_id": invocation_id, **rest, "actions": actions}
+    fields = {"id": event_id, "author": author, "invocationId": invocation_id, **rest, "actions": actions}
     if content is not None:
         fields["content"] = content
     return Event.model_validate(fields)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import base64
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -22,12 +20,13 @@ from typing_extensions import override
 from pulse import errors
 from pulse import events as engine
 from pulse.adk import events as adk_events
+from pulse.adk import session_rows
 from pulse.adk.json_safe import json_safe
 from pulse.adk.markers import Marker
 from pulse.adk.ttl import Ttl, read_ttl
 from pulse.adk.turns import Turns
 from pulse.events import Appended
-from pulse.json_values import decode_body, escape_state
+from pulse.json_values import escape_state
 from pulse.notifier import Notifier
 from pulse.pool_access import access
 from pulse.scopes import merge_state, split_delta
@@ -127,7 +126,9 @@ class PostgresSessionService(BaseSessionService):
             id=session_id,
             app_name=app_name,
             user_id=user_id,
-            state=merge_state(delta.session, _state(row["user_state"]), _state(row["app_state"])),
+            state=merge_state(
+                delta.session, session_rows.read_state(row["user_state"]), session_rows.read_state(row["app_state"])
+            ),
             last_update_time=row["created_at"].timestamp(),
         )
         Marker(row["thread_id"], row["version"]).mark(session)
@@ -146,7 +147,7 @@ class PostgresSessionService(BaseSessionService):
             user_id,
             session_id.strip(),
             _ALL_EVENTS if limit is None else limit,
-            None if after is None else _moment(after),
+            None if after is None else session_rows.moment(after),
         )
         if not rows:
             return None
@@ -157,14 +158,14 @@ class PostgresSessionService(BaseSessionService):
             events = events[len(events) - min(limit, len(events)) :]
         if after is not None:
             events = [event for event in events if event.timestamp >= after]
-        shared = _state(row["user_state"]), _state(row["app_state"])
-        return _session(row, app_name, user_id, session_id.strip(), shared, events)
+        shared = session_rows.read_state(row["user_state"]), session_rows.read_state(row["app_state"])
+        return session_rows.read_session(row, app_name, user_id, session_id.strip(), shared, events)
 
     @override
     async def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
         """List all sessions of a user, or of the app for None, without events, the longest untouched first."""
         rows = await self._fetch("list_adk_sessions", app_name, user_id, None, None, None)
-        sessions = _sessions(rows, app_name)
+        sessions = session_rows.read_sessions(rows, app_name)
         sessions.sort(key=lambda session: (session.last_update_time, session.user_id, session.id))
         return ListSessionsResponse(sessions=sessions)
 
@@ -183,11 +184,11 @@ class PostgresSessionService(BaseSessionService):
         """
         if not 1 <= page_size <= PAGE_SIZE_MAX:
             raise errors.InvalidInputError(f"page_size is 1 to {PAGE_SIZE_MAX}, not {page_size}")
-        below = (None, None) if page_token is None else _read_token(page_token)
+        below = (None, None) if page_token is None else session_rows.read_token(page_token)
         rows = await self._fetch("list_adk_sessions", app_name, user_id, *below, page_size + 1)
-        page = _sessions(rows[:page_size], app_name)
+        page = session_rows.read_sessions(rows[:page_size], app_name)
         last = rows[page_size - 1] if len(rows) > page_size else None
-        token = None if last is None else _write_token(last["thread_id"], last["user_id"])
+        token = None if last is None else session_rows.write_token(last["thread_id"], last["user_id"])
         return SessionsPage(sessions=page, next_page_token=token)
 
     @override
@@ -214,7 +215,7 @@ class PostgresSessionService(BaseSessionService):
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
         """Read a user's state in the app, keys without their prefix; empty where there is none."""
         rows = await self._fetch("get_user_state", app_name, user_id)
-        return _state(rows[0]["state"]) if rows else {}
+        return session_rows.read_state(rows[0]["state"]) if rows else {}
 
     @override
     async def append_event(self, session: Session, event: Event) -> Event:
@@ -328,66 +329,3 @@ def _answers_a_lost_try(known: Marker | None, now: Marker, appended: Appended) -
         and now == Marker(known.thread_id, known.version + 1)
         and event.sequence_num == appended.last_sequence_num
     )
-
-
-def _sessions(rows: Sequence[asyncpg.Record], app_name: str) -> list[Session]:
-    """Return the sessions of rows in which each user's state stands once, and the app's once."""
-    sessions = []
-    app_state: Mapping[str, Any] = {}
-    user_state: Mapping[str, Any] = {}
-    user_id = None
-    for place, row in enumerate(rows):
-        if place == 0:
-            app_state = _state(row["app_state"])
-        if row["user_id"] != user_id:
-            user_id, user_state = row["user_id"], _state(row["user_state"])
-        sessions.append(_session(row, app_name, user_id, row["session_id"], (user_state, app_state), []))
-    return sessions
-
-
-def _session(
-    row: asyncpg.Record,
-    app_name: str,
-    user_id: str,
-    session_id: str,
-    shared: tuple[Mapping[str, Any], Mapping[str, Any]],
-    events: list[Event],
-) -> Session:
-    exact = row["event_time"]
-    session = Session(
-        id=session_id,
-        app_name=app_name,
-        user_id=user_id,
-        state=merge_state(_state(row["state"]), *shared),
-        events=events,
-        # Without it: nobody appended yet, or another client of the engine did.
-        last_update_time=row["updated_at"].timestamp() if exact is None else exact,
-    )
-    Marker(row["thread_id"], row["version"]).mark(session)
-    return session
-
-
-def _state(stored: str | None) -> dict[str, Any]:
-    return decode_body(stored) if stored else {}
-
-
-def _moment(seconds: float) -> datetime:
-    """Return a moment as the database compares it; one out of its range is the end that is nearer."""
-    try:
-        return datetime.fromtimestamp(seconds, UTC)
-    except (ValueError, OverflowError, OSError):
-        return (datetime.max if seconds > 0 else datetime.min).replace(tzinfo=UTC)
-
-
-def _write_token(thread_id: uuid.UUID, user_id: str) -> str:
-    return base64.urlsafe_b64encode(thread_id.bytes + user_id.encode()).decode()
-
-
-def _read_token(token: str) -> tuple[str, uuid.UUID]:
-    try:
-        content = base64.b64decode(token, altchars=b"-_", validate=True)
-        return content[16:].decode(), uuid.UUID(bytes=content[:16])
-    except ValueError as error:
-        raise errors.InvalidInputError(
-            f"{token[:40]!r} is no page token; use next_page_token of the page before"
-        ) from error

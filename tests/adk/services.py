@@ -1,4 +1,4 @@
-"""What the contract's cases share: ADK's own database service on our server, events, and marks for known differences."""
+"""What the contract's cases share: ADK's own database service, events, marks for known differences."""
 
 from __future__ import annotations
 
