@@ -33,6 +33,9 @@ MAINTENANCE_CRONS = {
     "archive_jobs": "17 * * * *",
     "prune_artifacts": "37 * * * *",
     "erase": "* * * * *",
+    "reap_runs": "* * * * * */15",
+    "prune_snapshots": "37 * * * *",
+    "prune_streams": "*/2 * * * *",
 }
 
 Upkeep = Callable[[], Awaitable[None]]
