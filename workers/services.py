@@ -50,6 +50,7 @@ class Services:
     prune: Work
     archive_jobs: Work
     prune_artifacts: Work
+    expire_sessions: Work
     retention: Work
     erase: Work
     close: Work
@@ -98,6 +99,7 @@ def build(settings: Settings, pool: Pool, metrics: Metrics, role: str) -> Servic
         prune=upkeep.prune,
         archive_jobs=upkeep.archive_jobs,
         prune_artifacts=upkeep.prune_artifacts,
+        expire_sessions=upkeep.expire_sessions,
         retention=retention,
         erase=erase,
         close=close,

@@ -22,6 +22,9 @@ BATCH_ROWS = 1000
 BATCH_BLOBS = 100
 #: How long a file stays that no artifact refers to: longer than any save may take.
 BLOBS_KEEP = datetime.timedelta(hours=1)
+#: Sessions that one run deletes at the end of their time to live, each in a transaction of its own: one may hold
+#: thousands of events.
+EXPIRED_SESSIONS_MAX = 1000
 #: Batches of 500 due timers in one run; what is left, or was held by a writer, is looked at by the next run.
 IDLE_BATCHES_MAX = 100
 
@@ -66,6 +69,13 @@ class Upkeep:
     async def prune_artifacts(self) -> None:
         """Delete the contents of files that no artifact refers to any more."""
         self._tell("files pruned", await self._in_batches("prune_artifact_blobs", BLOBS_KEEP, rows=BATCH_BLOBS))
+
+    async def expire_sessions(self) -> None:
+        """Delete sessions whose time to live is over; those that it was too early to look at are looked at later."""
+        looked_at = 0
+        while looked_at < EXPIRED_SESSIONS_MAX and await self._pool.fetchval(QUERIES["delete_expired_session"]):
+            looked_at += 1
+        self._tell("sessions past their time looked at", looked_at)
 
     async def _in_batches(self, query: str, *keep: datetime.timedelta, rows: int = BATCH_ROWS) -> int:
         total = 0
