@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import threading
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import asyncpg
@@ -22,9 +24,16 @@ from google.adk.tools import LongRunningFunctionTool, ToolContext
 from google.genai import types
 
 from pulse.adk import PostgresArtifactService, PostgresSessionService
+from tests import cli_process
 from tests.adk.scripted import ScriptedLlm, agent, echo, last_text, user_says
 from tests.adk.services import Who
-from tests.worker_harness import Workers, until
+from tests.worker_harness import until
+
+# ADK says so of what it has not settled yet; one case may be the first to hear it.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*EXPERIMENTAL:UserWarning"),
+    pytest.mark.filterwarnings("ignore:SequentialAgent is deprecated:DeprecationWarning"),
+]
 
 WHO: Who = {"app_name": "app", "user_id": "ann"}
 
@@ -42,9 +51,7 @@ def runner(service: PostgresSessionService, **fields: Any) -> Runner:
 async def talk(run: Runner, text: str, session_id: str = "s", **fields: Any) -> list[Event]:
     return [
         event
-        async for event in run.run_async(
-            user_id="ann", session_id=session_id, new_message=user_says(text), **fields
-        )
+        async for event in run.run_async(user_id="ann", session_id=session_id, new_message=user_says(text), **fields)
     ]
 
 
@@ -86,7 +93,8 @@ def test_each_run_may_have_an_event_loop_of_its_own(dsn: str) -> None:
 
     events_kept, connections = asyncio.run(finish())
     assert events_kept == 12
-    assert connections == 1
+    # One for the calls, one for the notification that may go out beside them.
+    assert connections <= 2
 
     async def left() -> int:
         connection = await asyncpg.connect(dsn)
@@ -108,9 +116,7 @@ async def _connections(database: Any) -> int:
 async def test_two_runs_of_one_session_at_once_do_not_mix(service: PostgresSessionService) -> None:
     """One of them is told that it is stale; nothing of it after that moment is stored."""
     await service.create_session(**WHO, session_id="s")
-    done = await asyncio.gather(
-        *(talk(runner(service), text) for text in ("left", "right")), return_exceptions=True
-    )
+    done = await asyncio.gather(*(talk(runner(service), text) for text in ("left", "right")), return_exceptions=True)
     lost = [each for each in done if isinstance(each, BaseException)]
     assert [type(each).__name__ for each in lost] == ["StaleSessionError"]
     assert len((await read(service)).events) in (2, 3)
@@ -216,9 +222,7 @@ async def test_compacted_turns_are_summed_up_for_the_model_and_stay_stored(servi
     app = App(
         name="app",
         root_agent=agent(answer),
-        events_compaction_config=EventsCompactionConfig(
-            summarizer=summarizer, compaction_interval=2, overlap_size=0
-        ),
+        events_compaction_config=EventsCompactionConfig(summarizer=summarizer, compaction_interval=2, overlap_size=0),
     )
     await service.create_session(**WHO, session_id="s")
     run = Runner(app=app, session_service=service)
@@ -274,7 +278,7 @@ async def test_ag_ui_adk_emits_over_our_sessions_what_it_emits_over_adks(service
 
 
 async def test_what_an_agent_was_told_is_consolidated_by_a_worker(
-    service: PostgresSessionService, pool: asyncpg.Pool, workers: Workers
+    service: PostgresSessionService, pool: asyncpg.Pool, dsn: str, home: Path
 ) -> None:
     """Messages of user and model are the memory's, thoughts and calls are not; the policy enqueues by itself."""
     await pool.execute("SELECT set_app_policy('app', '{\"fast_events\": 6}')")
@@ -291,13 +295,21 @@ async def test_what_an_agent_was_told_is_consolidated_by_a_worker(
     ]
     jobs = await pool.fetch("SELECT job_type FROM consolidation_jobs")
     assert [row["job_type"] for row in jobs] == ["fast_replay"]
-    await workers.start("fast_replay", module="workers", provider="local")
 
     async def summary() -> str | None:
         found: str | None = await pool.fetchval("SELECT content FROM memories WHERE memory_type = 'summary'")
         return found
 
-    assert "Pixel" in await until(summary, 30)
+    with subprocess.Popen(
+        cli_process.command("worker", "fast_replay"),
+        env=cli_process.environment(home, DATABASE_URL=dsn, HIPPOCAMPUS_PROVIDER="local"),
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as worker:
+        try:
+            assert "Pixel" in await until(summary, 60)
+        finally:
+            worker.terminate()
 
 
 def test_the_echo_counts_turns() -> None:
