@@ -20,7 +20,7 @@ from hippocampus.records import (
     Vector,
     has_direction,
 )
-from hippocampus.slices import format_conversation
+from hippocampus.slices import Slice, Stage, format_conversation
 from pulse.json_values import clean_text, escape_state
 
 #: How strong a memory is when it is new.
@@ -44,10 +44,22 @@ class Drawable(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What a slice cost, in the order in which `record_cost` takes it; see the view ``memory_costs``."""
+
+    generate_calls: int = 0
+    embed_calls: int = 0
+    prompt_tokens: int = 0
+    output_tokens: int = 0
+    reused_replies: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Effects:
     """The rows that a stage leaves, as the SQL types memory_input, message_vector and fact_input take them.
 
-    `vectorless` says that the embedding failed: texts are stored as they are, vectors follow by backfill.
+    `vectorless` says that the embedding failed: texts are stored as they are, vectors follow by backfill. `skipped` is
+    why the model was not asked for the slice's only turn: the code of its refusals.
     """
 
     origin: Origin | None = None
@@ -56,6 +68,8 @@ class Effects:
     message_vectors: list[tuple[int, Vector]] = field(default_factory=list)
     facts: list[tuple[Any, ...]] = field(default_factory=list)
     vectorless: bool = False
+    skipped: str | None = None
+    cost: Cost = field(default_factory=Cost)
 
 
 async def replay(generator: Generator, embedder: Embedder, part: Drawable) -> Effects:
@@ -81,6 +95,30 @@ async def replay(generator: Generator, embedder: Embedder, part: Drawable) -> Ef
         ],
         message_vectors=[(seq, vector) for seq, vector in zip(seqs, vectors[2:], strict=True) if vector is not None],
         vectorless=None in vectors,
+    )
+
+
+async def keep_unread(embedder: Embedder, part: Slice, code: str) -> Effects:
+    """What is kept of a turn that the generating model refuses: its text, where fast_replay passes it; else nothing.
+
+    Args:
+        code: of the refusal.
+
+    Raises:
+        EmbeddingDimensionError: as `replay`.
+    """
+    if part.stage is Stage.DEEP:
+        return Effects(skipped=code)
+    whole = format_conversation(part.turns)
+    vectors = await _embed(embedder, [whole, *(turn.text for turn in part.turns)])
+    seqs = [turn.sequence_num for turn in part.turns]
+    when = part.turns[-1].occurred_at
+    return Effects(
+        embedding_model=embedder.model,
+        memories=[("episodic", whole, vectors[0], {"source": "fast_replay"}, EPISODIC_SCORE, seqs, when)],
+        message_vectors=[(seq, vector) for seq, vector in zip(seqs, vectors[1:], strict=True) if vector is not None],
+        vectorless=None in vectors,
+        skipped=code,
     )
 
 

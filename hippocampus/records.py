@@ -130,6 +130,7 @@ class ConsolidationJob:
     attempts: int = 0
     result: Mapping[str, Any] = field(default_factory=dict)
     error: str | None = None
+    error_code: str | None = None
     raw_reply: str | None = None
     started_at: datetime | None = None
     completed_at: datetime | None = None

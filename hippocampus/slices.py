@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from hippocampus import jobs, transcript
@@ -38,6 +38,9 @@ class Slice:
         turns: what was said there, ascending, without blank messages; may be empty.
         erasures: how often something of the thread had been erased when the slice was read.
         is_last: nothing was left past the slice when it was read, in this stage or an earlier one of the job.
+        is_stuck: a job before this one failed for good with what this slice begins with.
+        kept: a reply to the hash of some input, from an attempt whose effects were never stored; see
+            `hippocampus.replies`.
     """
 
     job: ConsolidationJob
@@ -47,11 +50,18 @@ class Slice:
     turns: tuple[Turn, ...]
     is_last: bool
     erasures: int
+    is_stuck: bool = False
+    kept: tuple[str, Mapping[str, Any]] | None = None
 
     @property
     def conversation(self) -> ConversationSlice:
         """The turns, as a provider takes them."""
         return ConversationSlice(turns=self.turns)
+
+    def first_half(self) -> Slice:
+        """The slice up to the middle of its turns, of which there must be at least two."""
+        turns = self.turns[: len(self.turns) // 2]
+        return replace(self, turns=turns, upto_seq=turns[-1].sequence_num, is_last=False)
 
 
 async def read_slice(pool: Pool, job_id: UUID, stage: Stage | None, *, slice_tokens: int) -> Slice | None:
@@ -75,6 +85,8 @@ async def read_slice(pool: Pool, job_id: UUID, stage: Stage | None, *, slice_tok
         turns=tuple(turn_of(row) for row in rows if (row["text"] or "").strip()),
         is_last=not has_more and not first["is_behind"],
         erasures=first["erasures"],
+        is_stuck=first["is_stuck"],
+        kept=(first["kept_hash"], first["kept_reply"]) if first["kept_reply"] is not None else None,
     )
 
 

@@ -4,11 +4,20 @@
     ├── InvalidInputError          the call itself is wrong; mend the named argument (also a ValueError)
     │   ├── ArtifactTooLargeError  the file is over the policy's limit; raise it, or keep the file elsewhere
     │   ├── EventTooLargeError     the event is over the policy's limit; store the payload elsewhere, append a reference
+    │   ├── StreamTooLongError     an open message is over the carrier's limit; end it and begin another
     │   └── StateTooLargeError     the merged state would be over the policy's limit; remove keys or split it
     ├── SessionNotFoundError       no such session for this app and user (also a LookupError)
     ├── SessionExistsError         create_session with an id that is taken
     ├── ConcurrencyConflictError   the session moved on since it was read; read it again, recompute, append again
+    ├── StreamLostError            the text so far of an open message is gone; go on, and append the whole message
     ├── EventConflictError         the event id is taken by an event with other content; use a new id
+    ├── RunNotFoundError           no such run for this app and user (also a LookupError)
+    ├── InterruptOpenError         the run before asks for answers; send them with the next one
+    ├── RunConflictError           the run id is taken by another session; use a new id
+    ├── RunEndedError              the run ended already, perhaps by somebody else; stop working on it
+    ├── RunPrunedError             the run's events are not kept any more; there is nothing to stream
+    ├── StreamsClosedError         this process ends; come back with the id of the last frame
+    ├── RunFencedError             another process holds the run; stop working on it
     ├── DatabaseUnreachableError   no server, no such database, wrong password (also a ConnectionError)
     └── SchemaError                the database is not at this program's schema; the message names the command to run
 
@@ -40,6 +49,10 @@ class StateTooLargeError(InvalidInputError):
     """The state after the delta would be over ``max_state_bytes``. Nothing was changed."""
 
 
+class StreamTooLongError(InvalidInputError):
+    """An open message would be longer than its carrier takes. End it and begin another."""
+
+
 class SessionNotFoundError(PulseError, LookupError):
     """There is no such session for this app and this user. Create it first, or check the three names."""
 
@@ -54,6 +67,38 @@ class ConcurrencyConflictError(PulseError):
 
 class EventConflictError(PulseError):
     """The event id belongs to a stored event with other content. An id is for one event: use a new one."""
+
+
+class StreamLostError(PulseError):
+    """The text so far of an open message is gone. Nothing is lost for good: append the message when it is complete."""
+
+
+class RunNotFoundError(PulseError, LookupError):
+    """There is no such run for this app and this user, or its session was deleted. Start it first."""
+
+
+class RunConflictError(PulseError):
+    """The run id belongs to another session of the app. An id is for one run: use a new one."""
+
+
+class InterruptOpenError(PulseError):
+    """The session's last run ended with interrupts. Answer each of them with the next run; nothing was changed."""
+
+
+class RunEndedError(PulseError):
+    """The run ended already, by its owner or because its lease ran out. Stop working on it; nothing was changed."""
+
+
+class RunFencedError(PulseError):
+    """Another process executes the run. Stop working on it; nothing was changed."""
+
+
+class RunPrunedError(PulseError):
+    """The events of the run are not kept any more. Read the conversation as it is now instead."""
+
+
+class StreamsClosedError(PulseError):
+    """This process ends. Connect again, with the id of the last frame that you received."""
 
 
 class DatabaseUnreachableError(PulseError, ConnectionError):
@@ -73,6 +118,12 @@ _BY_SQLSTATE: dict[str, type[PulseError]] = {
     "HP006": SessionExistsError,
     "HP007": InvalidInputError,
     "HP038": ArtifactTooLargeError,
+    "HP020": RunNotFoundError,
+    "HP021": RunConflictError,
+    "HP022": RunEndedError,
+    "HP023": RunFencedError,
+    "HP030": StreamLostError,
+    "HP031": StreamTooLongError,
 }
 
 

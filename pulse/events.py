@@ -9,15 +9,10 @@ from datetime import UTC, datetime
 from typing import Any, Literal, TypeAlias
 
 from pulse.errors import InvalidInputError
+from pulse.event_types import MESSAGE_EVENT_TYPES
 from pulse.json_values import clean_text
 
 Role: TypeAlias = Literal["user", "assistant", "tool"]
-
-#: Events that say something; `message` is accepted from frameworks that do not tell user and assistant apart.
-MESSAGE_EVENT_TYPES = frozenset({"user_message", "assistant_message", "message"})
-
-#: Pieces of a message while it is being streamed. They are pushed live and never stored as events.
-DELTA_EVENT_TYPES = frozenset({"text_start", "text_delta", "text_end"})
 
 _ROLES: Mapping[str, Role] = {"user": "user", "tool": "tool"}
 _ROLES_BY_TYPE: Mapping[str, Role] = {"user_message": "user", "assistant_message": "assistant"}
@@ -42,8 +37,8 @@ class Event:
 
     Attributes:
         author: ``user``, ``model``, ``tool``, or the name of a person or an agent.
-        content: any JSON value; the text of a message is ``content["text"]``, ``content["message"]``, or the
-            ``text`` of the items of ``content["parts"]``.
+        content: any JSON value; the text of a message is ``content["text"]``, ``content["content"]``,
+            ``content["message"]``, or the ``text`` of the items of ``content["parts"]``.
         id: unique within the session; appending the same id with the same content again changes nothing.
         event_type: by default ``user_message`` for the user, ``message`` for a tool, else ``assistant_message``.
         invocation_id: the run that made the event; '' where there is none.
@@ -98,6 +93,7 @@ class Session:
         state: the merged view of the three stored scopes, with prefixes; ``temp:`` keys only if this process set them.
         events: those that were asked for, in sequence.
         version: moves with each append; an append through a stale session is refused.
+        user_version, app_version: of the states that sessions share, as they were read; 0 where there is none.
         last_update_time: when the last event was recorded, in seconds since 1970.
     """
 
@@ -108,6 +104,8 @@ class Session:
     events: list[Event] = field(default_factory=list)
     last_update_time: float = 0.0
     version: int = 0
+    user_version: int = 0
+    app_version: int = 0
     thread_id: uuid.UUID
     metadata: dict[str, Any] = field(default_factory=dict)
     created_at: datetime
@@ -129,6 +127,7 @@ class Appended:
     Attributes:
         last_sequence_num: of the session's newest event now.
         new_events: those of them that were not stored before.
+        user_version, app_version: of the shared states now; None where this append did not change them.
     """
 
     thread_id: uuid.UUID
@@ -136,13 +135,17 @@ class Appended:
     last_sequence_num: int
     events: tuple[Event, ...]
     new_events: tuple[Event, ...]
+    user_version: int | None = None
+    app_version: int | None = None
 
 
 def message_text(content: Any) -> str | None:
     """Return the text of a message's content, fit for storing, or None where it has none."""
     text: Any = content
     if isinstance(content, Mapping):
-        text = content.get("text") or content.get("message") or _text_of_parts(content.get("parts"))
+        said = (content.get(key) for key in ("text", "content", "message"))
+        text = next((each for each in said if isinstance(each, str) and each), None)
+        text = text or _text_of_parts(content.get("parts"))
     return clean_text(text) if isinstance(text, str) and text.strip() else None
 
 

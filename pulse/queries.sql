@@ -2,12 +2,16 @@
 
 -- name: create_session
 -- app, user, session id, session state, user delta or null, app delta or null, metadata
-SELECT thread_id, version, user_state, app_state, created_at FROM create_session($1, $2, $3, $4, $5, $6, $7)
+SELECT thread_id, version, user_state, app_state, created_at, user_version, app_version
+FROM create_session($1, $2, $3, $4, $5, $6, $7)
 
 -- name: get_session
--- app, user, session id, after this sequence number, at most this many newest events (null: all)
-SELECT t.id AS thread_id, t.session_id, t.state, t.version, t.metadata, t.created_at, t.updated_at, t.finalized_at,
-       coalesce(u.state, '{}') AS user_state, coalesce(a.state, '{}') AS app_state,
+-- app, user, session id, after this sequence number, at most this many newest events (null: all), keys of the session's,
+-- the user's and the app's state (null: all)
+SELECT t.id AS thread_id, t.session_id, pick_keys(t.state, $6) AS state, t.version, t.metadata, t.created_at,
+       t.updated_at, t.finalized_at, coalesce(pick_keys(u.state, $7), '{}') AS user_state,
+       coalesce(pick_keys(a.state, $8), '{}') AS app_state,
+       coalesce(u.version, 0) AS user_version, coalesce(a.version, 0) AS app_version,
        (SELECT array_agg(ROW(e.id, e.sequence_num, e.author, e.event_type, e.invocation_id, e.content::text,
                              e.actions::text, e.occurred_at, e.created_at) ORDER BY e.sequence_num)
         FROM (SELECT * FROM events WHERE thread_id = t.id AND sequence_num > $4
@@ -20,7 +24,8 @@ WHERE t.app_name = $1 AND t.user_id = $2 AND t.session_id = $3
 -- name: list_sessions
 -- app, user, before this thread (null: from the newest), limit
 SELECT t.id AS thread_id, t.session_id, t.state, t.version, t.metadata, t.created_at, t.updated_at, t.finalized_at,
-       coalesce(u.state, '{}') AS user_state, coalesce(a.state, '{}') AS app_state, NULL AS events
+       coalesce(u.state, '{}') AS user_state, coalesce(a.state, '{}') AS app_state,
+       coalesce(u.version, 0) AS user_version, coalesce(a.version, 0) AS app_version, NULL AS events
 FROM threads AS t
 LEFT JOIN user_states AS u ON u.app_name = t.app_name AND u.user_id = t.user_id
 LEFT JOIN app_states AS a ON a.app_name = t.app_name
@@ -37,10 +42,20 @@ SELECT (SELECT array_agg(ROW(e.id, e.sequence_num, e.author, e.event_type, e.inv
 FROM threads AS t
 WHERE t.app_name = $1 AND t.user_id = $2 AND t.session_id = $3
 
+-- name: list_timeline
+-- app, user, session id, after this sequence number, at most this many, event types; no row: no such session
+SELECT (SELECT array_agg(ROW(e.id, e.sequence_num, e.author, e.event_type, e.invocation_id, e.content::text,
+                             e.actions::text, e.occurred_at, e.created_at) ORDER BY e.sequence_num)
+        FROM (SELECT * FROM events WHERE thread_id = t.id AND sequence_num > $4 AND event_type = ANY ($6)
+              ORDER BY sequence_num LIMIT $5) AS e) AS events
+FROM threads AS t
+WHERE t.app_name = $1 AND t.user_id = $2 AND t.session_id = $3
+
 -- name: append_events
--- app, user, session id, expected version or null, events; the notifier wakes the listeners afterwards
-SELECT event_id, sequence_num, occurred_at, created_at, appended, thread_id, version, last_seq
-FROM append_events($1, $2, $3, $4, $5::event_input[], false)
+-- app, user, session id, expected version or null, events, expected versions of the user's and the app's state or null;
+-- the notifier wakes the listeners afterwards
+SELECT event_id, sequence_num, occurred_at, created_at, appended, thread_id, version, last_seq, user_version, app_version
+FROM append_events($1, $2, $3, $4, $5::event_input[], false, $6, $7)
 
 -- name: finalize_session
 -- app, user, session id

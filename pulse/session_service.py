@@ -9,14 +9,14 @@ from __future__ import annotations
 import base64
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
 
-from pulse.errors import InvalidInputError, SessionNotFoundError, from_postgres
-from pulse.events import DELTA_EVENT_TYPES, Appended, Event, EventActions, Session, SessionPage
-from pulse.json_values import decode_body, encode_body, escape_state, unescape
+from pulse.errors import InvalidInputError, SessionNotFoundError
+from pulse.event_rows import ID_LENGTH_MAX, event_input, read_appended, read_event, stored_keys, translate
+from pulse.events import Appended, Event, Session, SessionPage
+from pulse.json_values import escape_state, unescape
 from pulse.notifier import Notifier
 from pulse.scopes import merge_state, split_delta
 from pulse.sql import load_queries
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 PAGE_SIZE_MAX = 1000
 BATCH_SIZE_MAX = 1000
 _NAME_LENGTH_MAX = 255
-_ID_LENGTH_MAX = 512
 
 
 class OpenSessionService:
@@ -86,6 +85,8 @@ class OpenSessionService:
             state=merge_state(delta.session, unescape(row["user_state"]), unescape(row["app_state"])),
             last_update_time=row["created_at"].timestamp(),
             version=row["version"],
+            user_version=row["user_version"],
+            app_version=row["app_version"],
             thread_id=row["thread_id"],
             metadata=_plain(metadata or {}, "metadata"),
             created_at=row["created_at"],
@@ -99,17 +100,25 @@ class OpenSessionService:
         *,
         after_sequence: int = 0,
         num_recent_events: int | None = None,
+        state_keys: Sequence[str] | None = None,
     ) -> Session | None:
         """Read a session in one snapshot; None where this user has no such session in this app.
 
         Args:
             after_sequence: only events past this number.
             num_recent_events: at most this many, the newest; None for all, 0 for none.
+            state_keys: only these keys of the state, with their prefixes; None for all, () for none.
         """
         if after_sequence < 0 or (num_recent_events or 0) < 0:
             raise InvalidInputError("after_sequence and num_recent_events count from 0")
         row = await self._fetchrow(
-            "get_session", app_name, user_id, session_id.strip(), after_sequence, num_recent_events
+            "get_session",
+            app_name,
+            user_id,
+            session_id.strip(),
+            after_sequence,
+            num_recent_events,
+            *stored_keys(state_keys),
         )
         return None if row is None else _session(row, app_name, user_id)
 
@@ -146,24 +155,38 @@ class OpenSessionService:
         row = await self._fetchrow("list_events", app_name, user_id, session_id.strip(), after_sequence, limit)
         if row is None:
             raise SessionNotFoundError(f"there is no session {session_id!r} for app {app_name!r} and user {user_id!r}")
-        return [_event(*fields) for fields in row["events"] or ()]
+        return [read_event(*fields) for fields in row["events"] or ()]
 
-    async def append_event(self, session: Session, event: Event) -> Event:
+    async def append_event(self, session: Session, event: Event, *, guard_shared: bool = False) -> Event:
         """Append one event through a session that was read before; see `append_events`."""
-        (stored,) = await self.append_events(session, [event])
+        (stored,) = await self.append_events(session, [event], guard_shared=guard_shared)
         return stored
 
-    async def append_events(self, session: Session, events: Sequence[Event]) -> tuple[Event, ...]:
+    async def append_events(
+        self, session: Session, events: Sequence[Event], *, guard_shared: bool = False
+    ) -> tuple[Event, ...]:
         """Append events in order, all or none, if nobody appended since the session was read.
 
         On success the session is moved on: version, state, events. On any error it is as it was.
+
+        Args:
+            session: as it was read.
+            events: 1 to 1,000.
+            guard_shared: for ``user:`` and ``app:`` values that were computed from the session's: refuse them also
+                where another session changed that scope since.
 
         Raises:
             ConcurrencyConflictError: somebody did; read the session again, recompute, append again.
             others: as `append`.
         """
         outcome = await self.append(
-            session.app_name, session.user_id, session.id, events, expected_version=session.version
+            session.app_name,
+            session.user_id,
+            session.id,
+            events,
+            expected_version=session.version,
+            expected_user_version=session.user_version if guard_shared else None,
+            expected_app_version=session.app_version if guard_shared else None,
         )
         _move_on(session, outcome)
         return outcome.events
@@ -176,6 +199,8 @@ class OpenSessionService:
         events: Sequence[Event],
         *,
         expected_version: int | None = None,
+        expected_user_version: int | None = None,
+        expected_app_version: int | None = None,
         apply_state: bool = True,
     ) -> Appended:
         """Append up to 1,000 events to a session by its names, in one transaction.
@@ -187,10 +212,12 @@ class OpenSessionService:
         Args:
             expected_version: refuse if the session is at another version; None appends to whatever is there.
             apply_state: False keeps the events' deltas with them and changes no state, as for events of the past.
+            expected_user_version, expected_app_version: refuse to change the user's or the app's state if another
+                session changed it since; None changes whatever is there.
 
         Raises:
             SessionNotFoundError: no such session for this app and user.
-            ConcurrencyConflictError: the session is at another version.
+            ConcurrencyConflictError: the session, or a shared state to change, is at another version.
             EventConflictError: an id is taken by an event with other content.
             EventTooLargeError, StateTooLargeError: over the app's limits.
         """
@@ -202,24 +229,11 @@ class OpenSessionService:
             user_id,
             session_id.strip(),
             expected_version,
-            [_event_input(event, apply_state=apply_state) for event in events],
+            [event_input(event, apply_state=apply_state) for event in events],
+            expected_user_version,
+            expected_app_version,
         )
-        stored = tuple(
-            replace(
-                event,
-                sequence_num=row["sequence_num"],
-                created_at=row["created_at"],
-                timestamp=row["occurred_at"].timestamp() if event.timestamp is None else event.timestamp,
-            )
-            for event, row in zip(events, rows, strict=True)
-        )
-        outcome = Appended(
-            thread_id=rows[0]["thread_id"],
-            version=rows[0]["version"],
-            last_sequence_num=rows[0]["last_seq"],
-            events=stored,
-            new_events=tuple(event for event, row in zip(stored, rows, strict=True) if row["appended"]),
-        )
+        outcome = read_appended(rows[0]["thread_id"], events, rows)
         if outcome.new_events:
             self._notifier.wake(outcome)
         return outcome
@@ -250,7 +264,7 @@ class OpenSessionService:
         try:
             return await self._pool.fetch(self._queries[name], *arguments)
         except asyncpg.PostgresError as error:
-            raise _translate(error) from error
+            raise translate(error) from error
 
     async def _fetchrow(self, name: str, *arguments: Any) -> asyncpg.Record | None:
         rows = await self._fetch(name, *arguments)
@@ -268,6 +282,11 @@ def _move_on(session: Session, outcome: Appended) -> None:
     if outcome.version != session.version + 1 or not is_last:
         return
     session.version = outcome.version
+    # Where another session changed a shared state meanwhile, it stays as it was read, and stale.
+    if outcome.user_version == session.user_version + 1:
+        session.user_version = outcome.user_version
+    if outcome.app_version == session.app_version + 1:
+        session.app_version = outcome.app_version
     for event in outcome.new_events or outcome.events:
         session.state.update(event.actions.state_delta)
         session.events.append(event)
@@ -275,53 +294,14 @@ def _move_on(session: Session, outcome: Appended) -> None:
             session.last_update_time = event.created_at.timestamp()
 
 
-def _translate(error: asyncpg.PostgresError) -> Exception:
-    if isinstance(error, asyncpg.CheckViolationError | asyncpg.StringDataRightTruncationError):
-        # Not str(error): its DETAIL quotes the row.
-        return InvalidInputError(f"{error.args[0]}; nothing was changed")
-    if isinstance(error, asyncpg.DataError):
-        # Its text may quote the argument.
-        return InvalidInputError(
-            "an argument is nothing that PostgreSQL can hold: a text with U+0000 or a lone surrogate, or a number"
-            " out of range; nothing was changed"
-        )
-    return from_postgres(error) or error
-
-
 def _check_names(app_name: str, user_id: str, session_id: str) -> None:
     for what, value, limit in (
         ("app_name", app_name, _NAME_LENGTH_MAX),
         ("user_id", user_id, _NAME_LENGTH_MAX),
-        ("session_id", session_id, _ID_LENGTH_MAX),
+        ("session_id", session_id, ID_LENGTH_MAX),
     ):
         if not 1 <= len(value) <= limit or "\0" in value:
             raise InvalidInputError(f"{what} is 1 to {limit} characters without U+0000, not {value[:40]!r}")
-
-
-def _event_input(event: Event, *, apply_state: bool = True) -> tuple[Any, ...]:
-    if event.event_type in DELTA_EVENT_TYPES:
-        raise InvalidInputError(
-            f"{event.event_type} is a piece of a stream and is not stored; append the whole message when it is complete"
-        )
-    if not 1 <= len(event.id) <= _ID_LENGTH_MAX or "\0" in event.id:
-        raise InvalidInputError(f"an event's id is 1 to {_ID_LENGTH_MAX} characters without U+0000")
-    delta = split_delta(event.actions.state_delta if apply_state else {})
-    stored_delta = {key: value for key, value in event.actions.state_delta.items() if not key.startswith("temp:")}
-    actions = {**event.actions.other, **({"state_delta": stored_delta} if stored_delta else {})}
-    return (
-        event.id,
-        event.author,
-        event.event_type,
-        event.invocation_id,
-        encode_body(event.content, where="content"),
-        encode_body(actions, where="actions"),
-        escape_state(delta.session, where="state_delta") or None,
-        escape_state(delta.user, where="state_delta") or None,
-        escape_state(delta.app, where="state_delta") or None,
-        event.role if event.text is not None else None,
-        event.text,
-        event.occurred_at,
-    )
 
 
 def _plain(state: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -337,38 +317,15 @@ def _session(row: asyncpg.Record, app_name: str, user_id: str) -> Session:
         app_name=app_name,
         user_id=user_id,
         state=merge_state(unescape(row["state"]), unescape(row["user_state"]), unescape(row["app_state"])),
-        events=[_event(*fields) for fields in row["events"] or ()],
+        events=[read_event(*fields) for fields in row["events"] or ()],
         last_update_time=row["updated_at"].timestamp(),
         version=row["version"],
+        user_version=row["user_version"],
+        app_version=row["app_version"],
         thread_id=row["thread_id"],
         metadata=unescape(row["metadata"]),
         created_at=row["created_at"],
         finalized_at=row["finalized_at"],
-    )
-
-
-def _event(
-    event_id: str,
-    sequence_num: int,
-    author: str,
-    event_type: str,
-    invocation_id: str,
-    content: str,
-    actions: str,
-    occurred_at: Any,
-    created_at: Any,
-) -> Event:
-    other = decode_body(actions)
-    return Event(
-        id=event_id,
-        author=author,
-        event_type=event_type,
-        invocation_id=invocation_id,
-        content=decode_body(content),
-        actions=EventActions(state_delta=other.pop("state_delta", {}), other=other),
-        timestamp=occurred_at.timestamp(),
-        sequence_num=sequence_num,
-        created_at=created_at,
     )
 
 

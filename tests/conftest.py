@@ -8,6 +8,7 @@ import itertools
 import os
 import shutil
 import tempfile
+import uuid
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -119,7 +120,8 @@ def dsn_of(server: EmbeddedServer, name: str) -> str:
 def cloned(admin: psycopg.Connection, template: str) -> Iterator[str]:
     """A new database like `template`, dropped at the end."""
     # The hyphen is on purpose: nothing may take a database's name for an SQL word.
-    name = f"test-{next(_numbers)}"
+    # No counter: this module is imported twice where a test's own conftest takes something from it.
+    name = f"test-{uuid.uuid4().hex[:12]}"
     admin.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}" STRATEGY FILE_COPY')
     try:
         yield name

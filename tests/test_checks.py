@@ -13,9 +13,14 @@ SELECT enqueue_consolidation((SELECT id FROM threads), 'fast_replay');
 INSERT INTO memories (user_id, app_name, content) VALUES ('user', 'app', 'm');
 INSERT INTO facts (user_id, app_name, key, value, content) VALUES ('user', 'app', 'k', '1', 'k: 1');
 INSERT INTO instructions (app_name, instruction_key, content) VALUES ('app', 'k', 'c');
-INSERT INTO runs (thread_id, app_name, run_id) SELECT id, 'app', 'r' FROM threads;
+INSERT INTO runs (thread_id, app_name, run_id, holder, lease_until, first_seq, last_seq)
+SELECT id, 'app', 'r', 'h', now(), 1, 1 FROM threads;
+INSERT INTO initial_states (thread_id, session_state) SELECT id, '{}' FROM threads;
 INSERT INTO snapshots (thread_id, version, sequence_num, state) SELECT id, 1, 1, '{}' FROM threads;
+INSERT INTO model_replies (thread_id, stage, input_hash, reply) SELECT id, 'fast', 'h', '{}' FROM threads;
 INSERT INTO user_states (app_name, user_id) VALUES ('app', 'user');
+INSERT INTO embedding_target (model) VALUES ('m');
+INSERT INTO embedding_refusals VALUES ('facts', gen_random_uuid(), 'm', 'hash', '400');
 INSERT INTO app_states (app_name) VALUES ('app');
 INSERT INTO app_policies (app_name) VALUES ('app');
 SELECT save_artifact('app', 'user', 's', 'a.txt', '{}', 'data');
@@ -29,10 +34,17 @@ WRONG = {
         "state = '[]'", "version = -1", "metadata = '1'", "fast_upto_seq = 2", "deep_upto_seq = 2",
     ],
     "messages": ["role = 'narrator'", "embedding_model = 'm'"],
-    "user_states": ["state = '[]'"],
-    "app_states": ["state = 'null'"],
-    "runs": ["run_id = ''", "status = 'dreaming'", "thinking_steps = '{}'", "tool_calls = '{}'"],
+    "user_states": ["state = '[]'", "version = 0"],
+    "app_states": ["state = 'null'", "version = 0"],
+    "runs": [
+        "run_id = ''", "status = 'dreaming', completed_at = now()", "thinking_steps = '{}'", "tool_calls = '{}'",
+        "holder = ''", "first_seq = 0", "last_seq = 0", "status = 'completed'", "completed_at = now()",
+        "error = 'e'", "status = 'failed', completed_at = now()", "error_code = 'c'",
+    ],
+    "initial_states": ["session_state = '[]'"],
     "snapshots": ["state = '[]'"],
+    "embedding_refusals": ["source = 'dreams'"],
+    "embedding_target": ["is_only = false"],
     "consolidation_jobs": [
         "job_type = 'dreaming'", "status = 'lost'", "attempts = -1", "upto_seq = -1", "result = '[]'",
     ],
@@ -50,10 +62,12 @@ WRONG = {
     ],
     "artifact_versions": ["version = -1"],
     "artifact_blobs": ["sha256 = 'short'"],
+    "model_replies": ["stage = 'slow'", "reply = '[]'"],
     "instructions": ["instruction_key = ''", "version = 0"],
     "app_policies": [
         "fast_events = 0", "fast_tokens = 0", "fast_idle_seconds = 0", "deep_tokens = 0", "deep_idle_seconds = 0",
-        "max_state_bytes = 0", "max_event_bytes = 0", "max_artifact_bytes = 0", "retention_curve = 'steep'",
+        "max_state_bytes = 0", "max_event_bytes = 0", "max_artifact_bytes = 0", "snapshot_events = 0",
+        "retention_curve = 'steep'",
         "decay_rate = -1", "cleanup_threshold = 2", "min_age_days = -1", "archive_days = -1",
     ],
     "erasures": ["scope = 'planet'", "counts = '[]'"],

@@ -93,6 +93,13 @@ async def execute(dsn: str, statement: str, *arguments: object) -> None:
     await connection.close()
 
 
+async def fetch(dsn: str, statement: str) -> object:
+    connection = await asyncpg.connect(dsn)
+    value: object = await connection.fetchval(statement)
+    await connection.close()
+    return value
+
+
 def test_the_roles_are_those_of_the_procfile() -> None:
     lines = (cli_process.ROOT / "Procfile").read_text().splitlines()
     expected = {name: command.split()[1:] for name, _, command in (line.partition(": ") for line in lines)}
@@ -210,13 +217,56 @@ def test_jobs_are_listed_shown_failed_and_run_again(cli: Run, dsn: str) -> None:
     asyncio.run(execute(dsn, "UPDATE consolidation_jobs SET error = 'the key is wrong', raw_reply = 'odd words'"))
     _, out, _ = cli("jobs", "--failed")
     assert "the key is wrong" in out
-    assert "odd words" in cli("jobs", "show", job_id)[1]
+    _, out, _ = cli("jobs", "show", job_id)
+    assert "odd words" in out
+    assert [word for word in ("deferred", "started", "succeeded", "failed") if word not in out] == []
+    shown = json.loads(cli("jobs", "show", job_id, "--json")[1])
+    assert [each["type"] for each in shown["history"]][:2] == ["deferred", "started"]
     assert json.loads(cli("jobs", "retry", job_id, "--json")[1])["status"] == "pending"
     assert "cancelled" in cli("jobs", "cancel", job_id)[1]
     code, _, err = cli("jobs", "retry", str(uuid4()))
     assert code == 1
     assert "there is no job" in err
     assert cli("jobs", "show", "not-an-id")[0] == 2
+
+
+def test_many_jobs_are_run_again_or_cancelled_by_what_they_have_in_common(cli: Run, dsn: str) -> None:
+    """By app, user, session, kind and error code; what does not fit stays as it is."""
+    asyncio.run(execute(dsn, "UPDATE procrastinate_jobs SET status = 'failed'"))
+    asyncio.run(
+        execute(
+            dsn,
+            "UPDATE consolidation_jobs SET error_code = CASE job_type WHEN 'fast_replay' THEN '503' ELSE '400' END",
+        )
+    )
+    listed = json.loads(cli("jobs", "list", "--error-code", "503", "--json")[1])
+    assert {(job["job_type"], job["error_code"]) for job in listed} == {("fast_replay", "503")}
+    older = json.loads(cli("jobs", "list", "--type", "fast_replay", "--before", listed[0]["id"], "--json")[1])
+    assert [job["id"] for job in older] == [job["id"] for job in listed[1:]]
+    assert cli("jobs", "retry", "--all", "--app", "nobody")[2].strip() == "There is no such job."
+    again = json.loads(cli("jobs", "retry", "--all", "--error-code", "503", "--json")[1])
+    assert {(job["id"], job["status"]) for job in again} == {(job["id"], "pending") for job in listed}
+    assert len(json.loads(cli("jobs", "--failed", "--json")[1])) == 2
+    gone = json.loads(cli("jobs", "cancel", "--all", "--type", "fast_replay", "--json")[1])
+    assert [job["status"] for job in gone] == ["cancelled"] * len(listed)
+    assert cli("jobs", "cancel", *(job["id"] for job in listed))[0] == 0
+    for wrong in (("retry",), ("cancel", "--all", listed[0]["id"])):
+        assert cli("jobs", *wrong)[0] == 2
+
+
+def test_a_search_that_nobody_may_embed_is_answered_by_text(
+    cli: Run, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command keeps to the limit that all processes share: under a penalty it does not call, and says so."""
+    monkeypatch.setenv("GOOGLE_API_KEY", "AIza-not-a-key-0123456789")
+    monkeypatch.setenv("HIPPOCAMPUS_GEMINI_BASE_URL", "http://127.0.0.1:9")
+    asyncio.run(execute(dsn, "SELECT penalise_limit('gemini-embedding-001', 600, '429')"))
+    for command in ("search", "context"):
+        code, out, _ = cli(command, "where does she live")
+        assert code == 0
+        assert out
+    assert "Note: " in cli("search", "where does she live")[2]
+    assert not asyncio.run(fetch(dsn, "SELECT count(*) FROM call_breakers"))
 
 
 def test_retention_says_what_would_go_before_it_goes(cli: Run) -> None:
@@ -246,7 +296,11 @@ def test_status_names_what_does_not_run(cli: Run) -> None:
 def test_status_tells_that_the_model_is_not_called(cli: Run, dsn: str) -> None:
     asyncio.run(execute(dsn, "SELECT report_failure('fast_replay/m', NULL, '503', 1, 60, 600)"))
     asyncio.run(execute(dsn, "SELECT penalise_limit('m', 600, '429')"))
+    asyncio.run(
+        execute(dsn, "INSERT INTO embedding_refusals VALUES ('facts', gen_random_uuid(), 'm', md5('x'), '400')")
+    )
     _, out, _ = cli("status")
+    assert "refused   1 texts have no vector: m refuses them" in out
     assert "breaker   fast_replay/m is open: 1 calls in a row failed, the last with 503" in out
     assert "limit     no call of m for 9 min" in out.replace("10 min", "9 min")
     shown = json.loads(cli("status", "--json")[1])

@@ -37,8 +37,9 @@ async def fill(pool: asyncpg.Pool, user: str = "ana", session: str = "s1") -> UU
     thread = await thread_of(pool, user, session)
     await consolidate(pool, thread)
     await pool.execute(
-        """INSERT INTO runs (thread_id, app_name, run_id, thinking_steps, error)
-           VALUES ($1, $2, $3, jsonb_build_array($4::text), $4)""",
+        """INSERT INTO runs (thread_id, app_name, run_id, status, holder, lease_until, first_seq, last_seq,
+                             thinking_steps, error, completed_at)
+           VALUES ($1, $2, $3, 'failed', 'somebody', now(), 1, 1, jsonb_build_array($4::text), $4, now())""",
         thread, APP, str(uuid4()), SECRET,
     )  # fmt: skip
     await pool.execute(

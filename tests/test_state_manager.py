@@ -9,8 +9,8 @@ from typing import Any
 import asyncpg
 import pytest
 
-from pulse.errors import ConcurrencyConflictError, InvalidInputError, SessionNotFoundError
-from pulse.events import Event, Session
+from pulse.errors import ConcurrencyConflictError, InvalidInputError, SessionNotFoundError, StateTooLargeError
+from pulse.events import Event, EventActions, Session
 from pulse.session_service import OpenSessionService
 from pulse.state_manager import StateManager, StateOverlay
 
@@ -34,6 +34,10 @@ def one_more(state: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"count": state["count"] + 1}
 
 
+def said(**delta: Any) -> Event:
+    return Event(author="user", content={"text": "hello"}, actions=EventActions(state_delta=delta))
+
+
 async def test_ten_tasks_with_five_increments_each_make_fifty(states: StateManager, session: Session) -> None:
     async def increment() -> None:
         for _ in range(5):
@@ -43,6 +47,44 @@ async def test_ten_tasks_with_five_increments_each_make_fifty(states: StateManag
     assert await states.get_state("app", "mei", "s", "count") == 50
 
 
+async def test_increments_of_shared_keys_from_many_sessions_are_all_there(
+    states: StateManager, sessions: OpenSessionService
+) -> None:
+    """The version of a session says nothing of what another session did to the user's state, and the app's."""
+    await asyncio.gather(*(sessions.create_session("app", "mei", session_id=f"s{n}") for n in range(10)))
+
+    def both(state: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {key: state.get(key, 0) + 1 for key in ("user:count", "app:count")}
+
+    async def increment(n: int) -> None:
+        for _ in range(5):
+            await states.update_session_state("app", "mei", f"s{n}", both, max_attempts=200)
+
+    await asyncio.gather(*(increment(n) for n in range(10)))
+    assert await states.get_state("app", "mei", "s0", "user:count") == 50
+    assert await states.get_state("app", "mei", "s9", "app:count") == 50
+
+
+async def test_a_shared_key_that_another_session_changed_is_refused_only_to_who_asks(
+    sessions: OpenSessionService,
+) -> None:
+    """A refused one changes nothing, in either scope; a delta that depends on nothing goes through."""
+    one = await sessions.create_session("app", "mei", {"user:lang": "en"}, session_id="one")
+    other = await sessions.create_session("app", "mei", session_id="other")
+    await sessions.append_event(other, said(**{"user:lang": "zh"}))
+    with pytest.raises(ConcurrencyConflictError, match="shared"):
+        await sessions.append_event(one, said(**{"user:lang": "pt", "app:a": 1, "b": 2}), guard_shared=True)
+    read = await sessions.get_session("app", "mei", "one")
+    assert read is not None
+    assert (read.version, read.state, read.events) == (0, {"user:lang": "zh"}, [])
+    await sessions.append_event(one, said(b=2), guard_shared=True)
+    assert one.user_version == 1
+    await sessions.append_event(one, said(**{"user:lang": "pt"}))
+    assert one.user_version == 1, "it has not seen what the other session set"
+    with pytest.raises(ConcurrencyConflictError):
+        await sessions.append_event(one, said(**{"user:lang": "fr"}), guard_shared=True)
+
+
 async def test_an_update_that_always_loses_gives_up_and_changes_nothing(
     states: StateManager, sessions: OpenSessionService, session: Session
 ) -> None:
@@ -50,9 +92,9 @@ async def test_an_update_that_always_loses_gives_up_and_changes_nothing(
     calls = 0
 
     class Rival(OpenSessionService):
-        async def append_event(self, session: Session, event: Event) -> Event:
+        async def append_event(self, session: Session, event: Event, *, guard_shared: bool = False) -> Event:
             await sessions.append("app", "mei", "s", [Event(author="user", content={"text": "first!"})])
-            return await super().append_event(session, event)
+            return await super().append_event(session, event, guard_shared=guard_shared)
 
     def change(state: Mapping[str, Any]) -> Mapping[str, Any]:
         nonlocal calls
@@ -128,6 +170,90 @@ async def test_an_invocation_that_set_nothing_appends_nothing(
     read = await sessions.get_session("app", "mei", "s")
     assert read is not None
     assert (read.version, read.events) == (0, [])
+
+
+async def test_overlays_are_found_by_invocation_and_freed_with_it(
+    states: StateManager, sessions: OpenSessionService, session: Session
+) -> None:
+    """Two invocations of a session do not see each other; one that ended, however, is gone with its temp: keys."""
+    other = await sessions.create_session("app", "mei", session_id="other")
+    async with states.invocation(session, "run-1") as first, states.invocation(other, "run-1") as second:
+        first["temp:step"] = first["count"] = 7
+        second["user:lang"] = "pt"
+        assert states.overlay("app", "mei", "s", "run-1") is first
+        seen = await states.get_all_state("app", "mei", "s", invocation_id="run-1")
+        assert seen == {"count": 7, "temp:step": 7, "user:lang": "zh"}
+        assert await states.get_state("app", "mei", "s", "temp:step", invocation_id="run-1") == 7
+        assert await states.get_state("app", "mei", "s", "count", invocation_id="run-1") == 7
+        assert await states.get_state("app", "mei", "s", "user:lang", invocation_id="run-1") == "zh"
+        assert await states.get_state("app", "mei", "s", "temp:step") is None
+        with pytest.raises(InvalidInputError, match="open already"):
+            async with states.invocation(session, "run-1"):
+                pass
+        first.discard()
+    for name in ("s", "other"):
+        with pytest.raises(InvalidInputError, match="no invocation"):
+            states.overlay("app", "mei", name, "run-1")
+    assert await states.get_state("app", "mei", "other", "user:lang") == "pt"
+    assert states._overlays == {}
+    async with states.invocation(session, "run-1") as again:
+        assert "temp:step" not in again
+
+
+async def test_an_invocation_can_store_what_it_has_set_and_go_on(
+    states: StateManager, sessions: OpenSessionService, session: Session
+) -> None:
+    """What was stored stays, also if the rest is dropped; temp: keys live on; own appends show through."""
+
+    async def broken() -> None:
+        async with states.invocation(session, "run-1") as overlay:
+            overlay["count"] = 1
+            overlay["temp:step"] = 1
+            await states.commit(session, "run-1")
+            await states.commit(session, "run-1")
+            await sessions.append_event(session, said(word="hello"))
+            assert (overlay["count"], overlay["temp:step"], overlay["word"]) == (1, 1, "hello")
+            overlay["count"] = 2
+            raise TimeoutError
+
+    with pytest.raises(TimeoutError):
+        await broken()
+    read = await sessions.get_session("app", "mei", "s")
+    assert read is not None
+    assert read.state == {"count": 1, "user:lang": "zh", "word": "hello"}
+    assert [event.event_type for event in read.events] == ["state_update", "user_message"]
+
+
+async def test_an_invocation_that_others_overtook_is_refused_and_dropped(
+    states: StateManager, sessions: OpenSessionService, session: Session
+) -> None:
+    async def overtaken() -> None:
+        async with states.invocation(session, "run-1") as overlay:
+            overlay["count"] = 9
+            await sessions.append("app", "mei", "s", [said(count=1)])
+
+    with pytest.raises(ConcurrencyConflictError):
+        await overtaken()
+    assert await states.get_state("app", "mei", "s", "count") == 1
+    assert states._overlays == {}
+
+
+async def test_a_state_over_its_limit_is_refused_before_anything_changes(
+    states: StateManager, sessions: OpenSessionService, session: Session, pool: asyncpg.Pool
+) -> None:
+    """By the app's policy, for each scope, and in creating; the error says what to do. Setting null frees the room."""
+    await pool.execute("UPDATE app_policies SET max_state_bytes = 2000")
+    for key in ("big", "user:big", "app:big"):
+        with pytest.raises(StateTooLargeError, match="remove keys"):
+            await states.set_state("app", "mei", "s", {"count": 5, key: "x" * 2000})
+        with pytest.raises(StateTooLargeError):
+            await sessions.create_session("app", "mei", {key: "x" * 2000}, session_id="other")
+    assert await states.get_all_state("app", "mei", "s") == {"count": 0, "user:lang": "zh"}
+    assert await pool.fetchval("SELECT count(*) FROM events") == 0
+    assert await pool.fetchval("SELECT count(*) FROM threads") == 1
+    await states.set_state("app", "mei", "s", {"a": "x" * 1800})
+    await states.set_state("app", "mei", "s", {"a": None})
+    await states.set_state("app", "mei", "s", {"b": "x" * 1800})
 
 
 def test_an_overlay_is_a_mapping_without_deletion() -> None:

@@ -29,7 +29,8 @@ def free_port() -> int:
 class WriterProcess:
     """A writer that serves when the block is entered and has ended when it is left."""
 
-    def __init__(self, dsn: str | None, log: Path, **settings: str) -> None:
+    def __init__(self, dsn: str | None, log: Path, *, module: str = "workers.writer", **settings: str) -> None:
+        self._module = module
         self.port = free_port()
         self.log_path = log
         self._environment = {
@@ -47,7 +48,7 @@ class WriterProcess:
     def start(self) -> subprocess.Popen[bytes]:
         with self.log_path.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "workers.writer"],
+                [sys.executable, "-m", self._module],
                 env=self._environment,
                 cwd=Path(__file__).parent.parent,
                 stdout=log,

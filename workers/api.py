@@ -15,9 +15,11 @@ from hippocampus.http import care, context, jobs, memory
 from hippocampus.memory_service import OpenMemoryService
 from hippocampus.retention_manager import MemoryRetentionManager
 from hippocampus.search import MemorySearch
-from pulse.http import edge, problems, sessions
+from pulse.http import agui, edge, problems, runs, sessions, sockets, state, stream_tests, timeline
 from pulse.http.bodies import Admission, ExactRoute, reply
-from pulse.session_service import OpenSessionService
+from pulse.state_debug import StateDebugService
+from pulse.state_history import StateHistory
+from pulse.timeline import TimelineService
 from workers.api_document import DocumentedApi, render_page
 from workers.discovery import list_targets
 from workers.health import HealthCheck
@@ -25,6 +27,8 @@ from workers.health import HealthCheck
 if TYPE_CHECKING:
     from hippocampus.providers.protocols import Embedder
     from pulse.database import Pool
+    from pulse.pg_notify_listener import PgNotifyListener
+    from workers.live_streams import LiveStreams
     from workers.settings import Settings
     from workers.writer_metrics import WriterMetrics
 
@@ -43,6 +47,9 @@ class HealthView(BaseModel):
 
     status: Literal["ok", "failing"]
     database: Literal["reachable", "unreachable"]
+    listener_running: Annotated[
+        bool, Field(description="Whether notifications are heard; while they are not, streams are seconds late.")
+    ]
     db_schema: Annotated[Literal["current", "mismatch", "unknown"], Field(serialization_alias="schema")]
 
 
@@ -53,10 +60,8 @@ class TargetGroupView(BaseModel):
     labels: dict[str, str]
 
 
-def build_api(
-    settings: Settings, pool: Pool, service: OpenSessionService, embedder: Embedder, metrics: WriterMetrics
-) -> ASGIApp:
-    """Put the routes together around a pool, its session service and an embedder; the caller closes all three."""
+def build_api(settings: Settings, pool: Pool, live: LiveStreams, embedder: Embedder, metrics: WriterMetrics) -> ASGIApp:
+    """Put the routes together around a pool, the live streams and an embedder; the caller closes all three."""
     app = DocumentedApi(
         title="Hippocampus",
         version=API_VERSION,
@@ -68,7 +73,10 @@ def build_api(
     )
     app.state.telemetry = metrics
     app.state.admission = Admission(at_once=4 * settings.database_pool_size)
-    app.state.sessions = service
+    _add_streams(app, settings, live)
+    app.state.state_debug = StateDebugService(pool, live.sessions)
+    app.state.state_history = StateHistory(pool)
+    app.state.timeline = TimelineService(pool)
     app.state.memory = OpenMemoryService(pool, embedder)
     app.state.search = MemorySearch(pool, embedder, on_degraded=metrics.degraded)
     app.state.assemblers = {
@@ -77,24 +85,34 @@ def build_api(
     }
     app.state.retention = MemoryRetentionManager(pool)
     app.state.pool = pool
-    for router in (
-        sessions.router,
-        memory.router,
-        memory.apps_router,
-        context.router,
-        jobs.router,
-        care.router,
-        care.apps_router,
-    ):
+    session_routers = (sessions.router, state.router, state.short_router, timeline.router, timeline.short_router)
+    memory_routers = (memory.router, memory.apps_router, context.router, jobs.router, care.router, care.apps_router)
+    for router in (*session_routers, *memory_routers):
         app.include_router(router)
-    _add_operation(app, pool, HealthCheck(settings.dsn or "", settings.schema_name))
+    for router in (runs.router, agui.router, sockets.router, *([stream_tests.router] if settings.test_routes else [])):
+        app.include_router(router)
+    _add_operation(app, pool, HealthCheck(settings.dsn or "", settings.schema_name), live.listener)
     _add_pages(app)
     problems.install(app, metrics.conflict)
     key = None if settings.api_key is None else settings.api_key.get_secret_value()
     return edge.Edge(edge.KeyGuard(edge.BodyLimit(app, settings.max_body_bytes), key), metrics)
 
 
-def _add_operation(app: FastAPI, pool: Pool, check: HealthCheck) -> None:
+def _add_streams(app: FastAPI, settings: Settings, live: LiveStreams) -> None:
+    """Give the routes what they stream from."""
+    app.state.sessions = live.sessions
+    app.state.runs = live.runs
+    app.state.run_intake = live.intake
+    app.state.agent_runner = live.runner
+    app.state.run_streams = live.streams
+    app.state.thread_streams = live.threads
+    app.state.tickets = live.tickets
+    app.state.stream_tests = live.tests
+    app.state.heartbeat_seconds = settings.stream_heartbeat_seconds
+    app.state.stream_origins = frozenset(filter(None, settings.stream_origins.split(",")))
+
+
+def _add_operation(app: FastAPI, pool: Pool, check: HealthCheck, listener: PgNotifyListener) -> None:
     """Add what those who run the writer ask it."""
 
     @app.get(
@@ -108,7 +126,12 @@ def _add_operation(app: FastAPI, pool: Pool, check: HealthCheck) -> None:
         """Look at the database: it answers, and is at this program's schema. Needs no key."""
         found = await check.look()
         status: Literal["ok", "failing"] = "ok" if found.is_ok else "failing"
-        view = HealthView(status=status, database=found.database, db_schema=found.schema)
+        view = HealthView(
+            status=status,
+            database=found.database,
+            db_schema=found.schema,
+            listener_running=listener.is_running,
+        )
         return reply(view, 200 if found.is_ok else 503)
 
     async def targets() -> Response:

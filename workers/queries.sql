@@ -29,8 +29,8 @@ SELECT abort_job($1, $2, $3)
 SELECT hold_worker($1)
 
 -- name: find_orphans
--- The heartbeat's greatest age in seconds.
-SELECT job_id, worker_id, attempts FROM find_orphans($1)
+-- The heartbeat's greatest age in seconds; the worker that asks, or NULL, and the queue's jobs that it runs.
+SELECT job_id, worker_id, attempts FROM find_orphans($1, $2, $3)
 
 -- name: rescue_job
 -- An attempt, and attempts before a job is given up.
@@ -66,12 +66,12 @@ SELECT delete_expired_session()
 SELECT enqueue_redraws()
 
 -- name: enqueue_embedding_backfill
--- Only where something waits for a vector.
-SELECT enqueue_embedding_backfill()
-WHERE EXISTS (SELECT FROM memories WHERE embedding IS NULL)
-   OR EXISTS (SELECT FROM facts WHERE embedding IS NULL)
-   OR EXISTS (SELECT FROM messages AS m JOIN threads AS t ON t.id = m.thread_id
-              WHERE m.embedding IS NULL AND m.sequence_num <= t.fast_upto_seq AND m.content ~ '\S')
+-- Only where something waits for a vector of this model.
+SELECT enqueue_embedding_backfill() WHERE EXISTS (SELECT FROM list_vectorless($1, 1))
+
+-- name: refused_texts
+-- Texts that stay without a vector, by the model that refused them.
+SELECT model, count(*) AS texts FROM embedding_refusals GROUP BY model
 
 -- name: prune_queue
 -- How long finished jobs of the queue are kept, how many at most.
@@ -84,6 +84,14 @@ SELECT archive_jobs($1, $2, $3)
 -- name: prune_artifact_blobs
 -- How long a file that no artifact refers to is kept, how many at most.
 SELECT prune_artifact_blobs($1, $2)
+
+-- name: reap_runs
+-- How many at most.
+SELECT reap_runs($1)
+
+-- name: prune_snapshots
+-- How long a superseded snapshot stays, how many at most.
+SELECT prune_snapshots($1, $2)
 
 -- name: put_metrics_target
 -- host, port, role, pid.
@@ -132,3 +140,11 @@ SELECT name, blocked_seconds, reason FROM call_limit_states()
 
 -- name: breaker_states
 SELECT name, state, reason, probe_seconds, since_seconds FROM call_breaker_states()
+
+-- name: prune_live_messages
+-- How long to keep, rows at most.
+SELECT prune_live_messages($1, $2)
+
+-- name: prune_tickets
+-- Rows at most.
+SELECT prune_tickets($1)

@@ -87,6 +87,24 @@ class Settings(BaseSettings):
         description="The largest request body that the API takes.",
     )
 
+    stream_heartbeat_seconds: float = Field(
+        default=30.0, ge=0.05, le=3600, description="How long a stream may be silent before a heartbeat is sent."
+    )
+    stream_origins: str = Field(
+        default="",
+        pattern=r"^(https?://[^\s,/]+(,https?://[^\s,/]+)*)?$",
+        description="Sites whose pages may follow streams, beside the API's own host, as https://one.example,…",
+    )
+    ticket_seconds: float = Field(
+        default=60.0, ge=1, le=3600, description="How long a browser's ticket for a stream can be used."
+    )
+    echo_agent: bool = Field(
+        default=False, description="Register the agent `echo`, which says again what the user said, to try clients."
+    )
+    test_routes: bool = Field(
+        default=False, description="Offer /api/test-notify and /api/test-sse-notify, which send a notification."
+    )
+
     # Models
     provider: Literal["auto", "gemini", "local"] = Field(
         default="auto",
@@ -198,6 +216,12 @@ class Settings(BaseSettings):
     )
     jobs_keep_days: float = Field(
         default=7.0, ge=0, description="How long completed and cancelled jobs stay before they are archived."
+    )
+    snapshots_keep_days: float = Field(
+        default=7.0, ge=0, description="How long a snapshot of a session's state stays once there is a newer one."
+    )
+    live_texts_keep_seconds: float = Field(
+        default=300.0, ge=1, le=86_400, description="How long the text of a message that was never finished is kept."
     )
     failed_jobs_keep_days: float = Field(
         default=30.0, ge=0, description="How long a failed job can be run again by hand before it is archived."

@@ -34,6 +34,9 @@ MAINTENANCE_CRONS = {
     "prune_artifacts": "37 * * * *",
     "expire_sessions": "* * * * *",
     "erase": "* * * * *",
+    "reap_runs": "* * * * * */15",
+    "prune_snapshots": "37 * * * *",
+    "prune_streams": "*/2 * * * *",
 }
 
 Upkeep = Callable[[], Awaitable[None]]

@@ -19,12 +19,14 @@ _log = structlog.get_logger("workers.upkeep")
 #: Rows in one transaction of pruning or archiving.
 BATCH_ROWS = 1000
 #: Files in one transaction: each may hold hundreds of megabytes.
-BATCH_BLOBS = 100
+BLOBS_BATCH = 100
 #: How long a file stays that no artifact refers to: longer than any save may take.
 BLOBS_KEEP = datetime.timedelta(hours=1)
 #: Sessions that one run deletes at the end of their time to live, each in a transaction of its own: one may hold
 #: thousands of events.
 EXPIRED_SESSIONS_MAX = 1000
+#: Runs ended in one transaction: each holds the lock of its session.
+RUNS_BATCH = 100
 #: Batches of 500 due timers in one run; what is left, or was held by a writer, is looked at by the next run.
 IDLE_BATCHES_MAX = 100
 
@@ -37,6 +39,8 @@ class Upkeep:
         self._metrics = metrics
         self._queue_keep = datetime.timedelta(hours=settings.queue_keep_hours)
         self._jobs_keep = datetime.timedelta(days=settings.jobs_keep_days)
+        self._snapshots_keep = datetime.timedelta(days=settings.snapshots_keep_days)
+        self._live_texts_keep = datetime.timedelta(seconds=settings.live_texts_keep_seconds)
         self._failed_jobs_keep = datetime.timedelta(days=settings.failed_jobs_keep_days)
 
     async def enqueue_idle(self) -> None:
@@ -52,9 +56,9 @@ class Upkeep:
         """Enqueue what ought to be in the queue and is not."""
         self._tell("forgotten sessions enqueued", await self._pool.fetchval(QUERIES["reconcile_jobs"]))
 
-    async def find_vectorless(self) -> None:
-        """Enqueue the backfill where something waits for its vector, and the redrawing of slices that wait for it."""
-        await self._pool.execute(QUERIES["enqueue_embedding_backfill"])
+    async def find_vectorless(self, model: str) -> None:
+        """Enqueue the backfill where something waits for its vector of this model, and the redrawing of slices."""
+        await self._pool.execute(QUERIES["enqueue_embedding_backfill"], model)
         await self._pool.execute(QUERIES["enqueue_redraws"])
 
     async def prune(self) -> None:
@@ -68,7 +72,7 @@ class Upkeep:
 
     async def prune_artifacts(self) -> None:
         """Delete the contents of files that no artifact refers to any more."""
-        self._tell("files pruned", await self._in_batches("prune_artifact_blobs", BLOBS_KEEP, rows=BATCH_BLOBS))
+        self._tell("files pruned", await self._in_batches("prune_artifact_blobs", BLOBS_KEEP, batch=BLOBS_BATCH))
 
     async def expire_sessions(self) -> None:
         """Delete sessions whose time to live is over; those that it was too early to look at are looked at later."""
@@ -77,12 +81,25 @@ class Upkeep:
             looked_at += 1
         self._tell("sessions past their time looked at", looked_at)
 
-    async def _in_batches(self, query: str, *keep: datetime.timedelta, rows: int = BATCH_ROWS) -> int:
+    async def reap_runs(self) -> None:
+        """End the runs whose process was lost, so that whoever follows them hears of it."""
+        self._tell("orphaned runs ended", await self._in_batches("reap_runs", batch=RUNS_BATCH))
+
+    async def prune_snapshots(self) -> None:
+        """Delete snapshots of sessions' states that newer ones superseded long ago."""
+        self._tell("snapshots pruned", await self._in_batches("prune_snapshots", self._snapshots_keep))
+
+    async def prune_streams(self) -> None:
+        """Delete the texts of messages that were never finished, and tickets that nobody used."""
+        self._tell("live texts pruned", await self._in_batches("prune_live_messages", self._live_texts_keep))
+        self._tell("tickets pruned", await self._in_batches("prune_tickets"))
+
+    async def _in_batches(self, query: str, *keep: datetime.timedelta, batch: int = BATCH_ROWS) -> int:
         total = 0
         while True:
-            count = int(await self._pool.fetchval(QUERIES[query], *keep, rows))
+            count = int(await self._pool.fetchval(QUERIES[query], *keep, batch))
             total += count
-            if count < rows:
+            if count < batch:
                 return total
 
     @staticmethod

@@ -11,7 +11,7 @@ import contextlib
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, cast
 
@@ -20,8 +20,7 @@ import uvicorn
 
 from pulse import database
 from pulse.errors import DatabaseUnreachableError, SchemaError
-from pulse.session_service import OpenSessionService
-from workers import logs, metrics_server, migrate, settings, signals
+from workers import live_streams, logs, metrics_server, migrate, settings, signals
 from workers.api import build_api
 from workers.call_gate import embedder_gate
 from workers.embedders import make_embedder
@@ -31,6 +30,7 @@ from workers.writer_metrics import WriterMetrics
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
+    from pulse.agents import Agent
     from pulse.database import Connection, Pool
 
 EXIT_REFUSED = 2
@@ -38,6 +38,10 @@ EXIT_REFUSED = 2
 _CLOSING_SECONDS = 1.0
 _POOL_CLOSE_SECONDS = 0.5
 _BACKLOG = 2048
+_SOCKET_MESSAGE_BYTES_MAX = 65_536
+_SOCKET_PING_SECONDS = 20.0
+# A client that takes nothing for so long is gone: the kernel ends its connection, and what waits for it is freed.
+_UNACKNOWLEDGED_MS_MAX = 30_000
 
 _log = structlog.get_logger(__name__)
 
@@ -47,18 +51,34 @@ class StartError(Exception):
 
 
 class _Server(uvicorn.Server):
-    """uvicorn without its signal handlers, which end the process by the signal instead of exit code 0."""
+    """uvicorn without its signal handlers, which end the process by the signal instead of exit code 0.
+
+    Streams never end by themselves: they are ended before it waits for what still runs.
+    """
+
+    def __init__(self, config: uvicorn.Config, end_streams: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._end_streams = end_streams
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End the streams, then wait for the other requests."""
+        self._end_streams()
+        await super().shutdown(sockets)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
 
 
-def main_writer(config: settings.Settings) -> int:
-    """Run a writer until SIGTERM or SIGINT and return its exit code: 0, or 2 where it could not start."""
+def main_writer(config: settings.Settings, agents: Mapping[str, Agent] | None = None) -> int:
+    """Run a writer until SIGTERM or SIGINT and return its exit code: 0, or 2 where it could not start.
+
+    Args:
+        agents: what ``POST /agui/{name}`` runs.
+    """
     logs.configure(config.log_level, config.log_format)
     try:
-        asyncio.run(_run(config))
+        asyncio.run(_run(config, agents))
     except (StartError, DatabaseUnreachableError, SchemaError, metrics_server.NoFreePortError) as error:
         print(f"hippocampus writer: {error}", file=sys.stderr)  # noqa: T201 - for the person who started it
         return EXIT_REFUSED
@@ -71,18 +91,18 @@ def main_writer(config: settings.Settings) -> int:
     return 0
 
 
-async def _run(config: settings.Settings) -> None:
+async def _run(config: settings.Settings, agents: Mapping[str, Agent] | None) -> None:
     signals.stop_cancels_start()
     metrics = WriterMetrics()
     async with contextlib.AsyncExitStack() as stack:
         listener = stack.enter_context(contextlib.closing(_listen(config)))
         pool = await stack.enter_async_context(_open_pool(config))
-        sessions = OpenSessionService(pool)
-        stack.push_async_callback(sessions.close)
+        live = await stack.enter_async_context(live_streams.opened(config, pool, agents or {}))
+        metrics.watch(live)
         embedder = make_embedder(config, metrics.calls.observe, embedder_gate(config, pool, metrics.calls, "writer"))
         stack.push_async_callback(embedder.close)
-        api = build_api(config, pool, sessions, embedder, metrics)
-        server = _Server(_server_config(api, config.shutdown_grace_seconds))
+        api = build_api(config, pool, live, embedder, metrics)
+        server = _Server(_server_config(api, config.shutdown_grace_seconds), live.streams.begin_stop)
         _stop_on_signals(server)
         role = "writer"
         await stack.enter_async_context(
@@ -100,7 +120,12 @@ def _server_config(api: ASGIApp, grace_seconds: float) -> uvicorn.Config:
     return uvicorn.Config(
         api,
         http="h11",
-        ws="none",
+        ws="websockets-sansio",
+        ws_max_size=_SOCKET_MESSAGE_BYTES_MAX,
+        ws_ping_interval=_SOCKET_PING_SECONDS,
+        ws_ping_timeout=_SOCKET_PING_SECONDS,
+        # Its buffers would be most of what an idle socket costs.
+        ws_per_message_deflate=False,
         lifespan="off",
         log_config=None,
         access_log=False,
@@ -134,6 +159,8 @@ def _listen(config: settings.Settings) -> socket.socket:
     except OSError as error:
         raise StartError(f"HIPPOCAMPUS_API_HOST is {host!r}, which is no address here: {error.strerror}.") from error
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNACKNOWLEDGED_MS_MAX)
     try:
         listener.bind(address)
         # Listening at once, so that a second writer is refused here and not later.

@@ -6,6 +6,10 @@
 | writer_request_duration_seconds | method, route | from the head of the request to the end of the answer |
 | events_appended_total | | new events, without those that were stored before |
 | version_conflicts_total | | appends refused because the session had moved on |
+| streams_open, streams_runs_followed | | clients that follow a run, and the runs |
+| streams_let_go_total | | clients that read too slowly and were let go |
+| runs_executing | | runs whose agent this process executes |
+| listener_running, listener_connects_total | | whether notifications are heard, and how often it began to listen |
 | search_degraded_total | reason | searches by text alone, because the query could not be embedded |
 | gemini_* | | see `workers.call_metrics`: queries are embedded here |
 
@@ -14,7 +18,23 @@
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, GCCollector, Histogram, PlatformCollector, ProcessCollector
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    GCCollector,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+)
+from prometheus_client.core import CounterMetricFamily
+from prometheus_client.registry import Collector
+
+if TYPE_CHECKING:
+    from workers.live_streams import LiveStreams
 
 from workers.call_metrics import CallMetrics
 
@@ -47,6 +67,23 @@ class WriterMetrics:
         )
         self._degraded = Counter("search_degraded_total", "Searches by text alone.", ("reason",), registry=own)
 
+    def watch(self, live: LiveStreams) -> None:
+        """Tell of the streams from now on."""
+        gauges: tuple[tuple[str, str, Callable[[], float]], ...] = (
+            ("streams_open", "Clients that follow a run.", lambda: live.streams.followers),
+            ("streams_runs_followed", "Runs that are followed.", lambda: live.streams.hubs),
+            ("runs_executing", "Runs that this process executes.", lambda: live.runner.running),
+            ("listener_running", "Whether notifications are heard.", lambda: live.listener.is_running),
+        )
+        for name, tells, value in gauges:
+            Gauge(name, tells, registry=self.registry).set_function(value)
+        counters: tuple[tuple[str, str, Callable[[], float]], ...] = (
+            ("streams_let_go_total", "Clients that were too slow.", lambda: live.streams.let_go),
+            ("listener_connects_total", "Times that it began to listen.", lambda: live.listener.connects),
+        )
+        for name, tells, value in counters:
+            self.registry.register(_Counted(name, tells, value))
+
     def request(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count one answered request."""
         self._requests.labels(method, route, str(status)).inc()
@@ -63,3 +100,13 @@ class WriterMetrics:
     def degraded(self, reason: str) -> None:
         """Count a search whose query could not be embedded; `reason` is the error's class."""
         self._degraded.labels(reason).inc()
+
+
+class _Counted(Collector):
+    """A count that somebody else keeps."""
+
+    def __init__(self, name: str, tells: str, value: Callable[[], float]) -> None:
+        self._name, self._tells, self._value = name, tells, value
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        yield CounterMetricFamily(self._name, self._tells, value=self._value())

@@ -25,12 +25,13 @@ from pulse.adk.json_safe import json_safe
 from pulse.adk.markers import Marker
 from pulse.adk.ttl import Ttl, read_ttl
 from pulse.adk.turns import Turns
+from pulse.event_rows import event_input, translate
 from pulse.events import Appended
 from pulse.json_values import escape_state
 from pulse.notifier import Notifier
 from pulse.pool_access import access
 from pulse.scopes import merge_state, split_delta
-from pulse.session_service import PAGE_SIZE_MAX, OpenSessionService, _check_names, _event_input, _translate
+from pulse.session_service import PAGE_SIZE_MAX, OpenSessionService, _check_names
 from pulse.sql import load_queries
 
 if TYPE_CHECKING:
@@ -243,7 +244,7 @@ class PostgresSessionService(BaseSessionService):
                 known.thread_id if known else None,
                 known.version if known else None,
                 seen,
-                _event_input(stored),
+                event_input(stored),
                 event.timestamp,
             )
             appended = await self._run(lambda pool: self._append(pool, stored, arguments))
@@ -307,7 +308,7 @@ def _as_adk(error: Exception) -> Exception:
     """Return ADK's error for what the engine or the database says; one of ours where ADK has none."""
     if isinstance(error, asyncpg.UndefinedTableError | asyncpg.UndefinedFunctionError | asyncpg.UndefinedColumnError):
         return errors.SchemaError("This database lacks the tables of this program. Run `hippocampus migrate`.")
-    known = _translate(error) if isinstance(error, asyncpg.PostgresError) else error
+    known = translate(error) if isinstance(error, asyncpg.PostgresError) else error
     match known:
         case errors.ConcurrencyConflictError():
             return StaleSessionError(_STALE)

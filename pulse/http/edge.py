@@ -19,15 +19,17 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 import structlog
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers, MutableHeaders, QueryParams
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.websockets import WebSocket
 
 from pulse.http import problems
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _OPEN_PATHS = ("/health", "/docs", "/openapi.json", "/problems/")
+_STREAM_PATH = re.compile(r"/api/runs/[^/]+/events")
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 # Whichever is more of bodies may be held in memory at once.
 _BODIES_AT_ONCE = 8
@@ -61,11 +63,15 @@ class Edge:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection."""
-        if scope["type"] != "http":
+        if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
         # Matched as it was sent: a slash inside of an id stays inside. The parameters are decoded by their type.
-        scope["path"] = scope.get("raw_path", scope["path"].encode()).decode("latin-1")
+        scope["path"] = scope.get("raw_path", scope["path"].encode()).decode("latin-1").partition("?")[0]
+        if scope["type"] == "websocket":
+            scope.setdefault("state", {})["request_id"] = uuid.uuid4().hex
+            await self._app(scope, receive, send)
+            return
         exchange = _Exchange(scope, receive, send)
         try:
             await self._app(scope, exchange.receive, exchange.send)
@@ -143,16 +149,22 @@ class KeyGuard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection."""
-        if scope["type"] != "http" or scope["path"].startswith(_OPEN_PATHS):
+        if scope["type"] == "lifespan" or scope["path"].startswith(_OPEN_PATHS):
             await self._app(scope, receive, send)
             return
-        refusal = self._refuse(Headers(scope=scope))
+        refusal = self._refuse(scope, Headers(scope=scope))
         if refusal is None:
             await self._app(scope, receive, send)
+        elif scope["type"] == "websocket":
+            response = problems.render(refusal, scope["state"]["request_id"])
+            await WebSocket(scope, receive, send).send_denial_response(response)
         else:
             await _answer_early(problems.render(refusal, scope["state"]["request_id"]), scope, receive, send)
 
-    def _refuse(self, headers: Headers) -> problems.Kind | None:
+    def _refuse(self, scope: Scope, headers: Headers) -> problems.Kind | None:
+        if _brings_ticket(scope):
+            # The route uses the ticket up, or refuses it: it stands for the key and says who it is.
+            return None
         if self._expected is None:
             names = {
                 _host(headers.get("host", "")),
@@ -162,6 +174,12 @@ class KeyGuard:
         scheme, _, given = headers.get("authorization", "").partition(" ")
         right = hmac.compare_digest(given.strip().encode("latin-1"), self._expected)
         return None if right and scheme.lower() == "bearer" else problems.WRONG_KEY
+
+
+def _brings_ticket(scope: Scope) -> bool:
+    """Whether a browser asks for a stream, which sends no headers of its choice."""
+    is_stream = scope["type"] == "websocket" or (scope["method"] == "GET" and _STREAM_PATH.fullmatch(scope["path"]))
+    return bool(is_stream) and "ticket" in QueryParams(scope["query_string"])
 
 
 class BodyLimit:
@@ -199,8 +217,16 @@ class BodyLimit:
                 raise _TooMuchError
             return message
 
+        async def released(message: Message) -> None:
+            nonlocal seen
+            if message["type"] == "http.response.start":
+                # The body was read; a stream that answers it may last for hours.
+                self._held -= seen
+                seen = 0
+            await send(message)
+
         try:
-            await self._app(scope, counted, send)
+            await self._app(scope, counted, released)
         except _TooLargeError:
             await self._refuse(scope, receive, send)
         except _TooMuchError:

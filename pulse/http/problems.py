@@ -50,10 +50,23 @@ WRONG_KEY = Kind(
 WRONG_HOST = Kind(
     "wrong-host", 403, "This host name is not served", "Use the address that the API listens on, or set an API key."
 )
+WRONG_TICKET = Kind(
+    "wrong-ticket", 401, "The ticket allows none of this", "POST /api/tickets makes a new one, for one connection."
+)
+WRONG_ORIGIN = Kind(
+    "wrong-origin",
+    403,
+    "Pages of this site may not follow",
+    "Serve the page from this host, or name its site in HIPPOCAMPUS_STREAM_ORIGINS.",
+)
+NO_SUCH_AGENT = Kind(
+    "no-such-agent", 404, "There is no such agent", "Register it with the program, or call one that is registered."
+)
 NO_SUCH_ROUTE = Kind("no-such-route", 404, "There is nothing at this path", "GET /docs lists every route.")
 SESSION_NOT_FOUND = Kind(
     "session-not-found", 404, "There is no such session", "Create it first, or check app, user and session."
 )
+RUN_NOT_FOUND = Kind("run-not-found", 404, "There is no such run", "Start it first, or check app, user and run.")
 NOT_FOUND = Kind("not-found", 404, "There is no such thing", "Check the app, the user and the id.")
 METHOD_NOT_ALLOWED = Kind(
     "method-not-allowed", 405, "This path has no such method", "The header Allow names the methods that it has."
@@ -63,6 +76,20 @@ VERSION_CONFLICT = Kind(
     "version-conflict", 409, "The session moved on", "Read the session again, recompute the change, append again."
 )
 EVENT_CONFLICT = Kind("event-conflict", 409, "The event id is taken by other content", "Use a new id for a new event.")
+RUN_CONFLICT = Kind(
+    "run-conflict", 409, "The run id is another session's", "Use a new id for a new run; it is unique within the app."
+)
+RUN_ENDED = Kind("run-ended", 409, "The run ended already", "Read it; start a new one to go on.")
+RUN_FENCED = Kind("run-fenced", 409, "Another process executes the run", "Follow it; do not execute it.")
+INTERRUPT_OPEN = Kind(
+    "interrupt-open",
+    409,
+    "The last run asks for answers",
+    "Send an entry of 'resume' for each interrupt that the last run ended with.",
+)
+RUN_PRUNED = Kind(
+    "run-pruned", 410, "The run's events are not kept any more", "Read the conversation as it is: there is no stream."
+)
 BODY_TOO_LARGE = Kind(
     "body-too-large", 413, "The body is too large", "Send smaller batches, or raise HIPPOCAMPUS_MAX_BODY_BYTES."
 )
@@ -80,6 +107,7 @@ INTERNAL = Kind(
     "internal-error", 500, "Something went wrong here", "Give 'request_id' to whoever runs this API; it is in the log."
 )
 OVERLOADED = Kind("overloaded", 503, "Too many requests at once", "Wait as long as Retry-After says, then try again.")
+ENDING = Kind("ending", 503, "This process ends", "Connect again, with the id of the last frame that you received.")
 TIMED_OUT = Kind(
     "timed-out",
     503,
@@ -106,6 +134,13 @@ _BY_ERROR: dict[type[Exception], Kind] = {
     errors.SessionExistsError: SESSION_EXISTS,
     errors.ConcurrencyConflictError: VERSION_CONFLICT,
     errors.EventConflictError: EVENT_CONFLICT,
+    errors.RunNotFoundError: RUN_NOT_FOUND,
+    errors.RunConflictError: RUN_CONFLICT,
+    errors.RunEndedError: RUN_ENDED,
+    errors.RunFencedError: RUN_FENCED,
+    errors.RunPrunedError: RUN_PRUNED,
+    errors.InterruptOpenError: INTERRUPT_OPEN,
+    errors.StreamsClosedError: ENDING,
     errors.DatabaseUnreachableError: DATABASE_UNREACHABLE,
     errors.SchemaError: SCHEMA_MISMATCH,
     asyncpg.InterfaceError: DATABASE_UNREACHABLE,

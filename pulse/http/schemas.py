@@ -30,18 +30,18 @@ Id = Annotated[str, StringConstraints(min_length=1, max_length=512, pattern=_WIT
 JsonObject = dict[str, Any]
 
 
-def _decode(segment: Any) -> Any:
+def decode(segment: Any) -> Any:
     """Undo a path segment's percent-encoding: paths are matched as they were sent."""
     return unquote_to_bytes(segment).decode() if isinstance(segment, str) else segment
 
 
-AppName = Annotated[Name, BeforeValidator(_decode), Path(description="The application.", examples=["shop"])]
-UserId = Annotated[Name, BeforeValidator(_decode), Path(description="The user, as the application names them.")]
-SessionId = Annotated[Id, BeforeValidator(_decode), Path(description="The session; '/' in it is written %2F.")]
+AppName = Annotated[Name, BeforeValidator(decode), Path(description="The application.", examples=["shop"])]
+UserId = Annotated[Name, BeforeValidator(decode), Path(description="The user, as the application names them.")]
+SessionId = Annotated[Id, BeforeValidator(decode), Path(description="The session; '/' in it is written %2F.")]
 
 
 #: A name in a path, with nothing more to say of it.
-PathName = Annotated[Name, BeforeValidator(_decode)]
+PathName = Annotated[Name, BeforeValidator(decode)]
 
 
 class Body(BaseModel):

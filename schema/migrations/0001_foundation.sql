@@ -96,6 +96,7 @@ CREATE TABLE app_policies (
     max_state_bytes     integer NOT NULL DEFAULT 1048576 CHECK (max_state_bytes > 0),
     max_event_bytes     integer NOT NULL DEFAULT 8388608 CHECK (max_event_bytes > 0),
     max_artifact_bytes  integer NOT NULL DEFAULT 67108864 CHECK (max_artifact_bytes BETWEEN 1 AND 536870912),
+    snapshot_events     integer NOT NULL DEFAULT 100     CHECK (snapshot_events > 0),
     retention_curve     text    NOT NULL DEFAULT 'strength' CHECK (retention_curve IN ('strength', 'classic')),
     decay_rate          double precision NOT NULL DEFAULT 0.1 CHECK (decay_rate >= 0 AND decay_rate <= 100),
     cleanup_threshold   double precision NOT NULL DEFAULT 0.1 CHECK (cleanup_threshold BETWEEN 0 AND 1),
@@ -108,6 +109,8 @@ COMMENT ON COLUMN app_policies.fast_events IS 'fast_replay is enqueued after thi
 COMMENT ON COLUMN app_policies.fast_tokens IS 'fast_replay is enqueued after this many new tokens of text.';
 COMMENT ON COLUMN app_policies.deep_tokens IS 'deep_reflection is enqueued after this many new tokens of text.';
 COMMENT ON COLUMN app_policies.archive_days IS 'An archived memory can be restored for so long; then it is purged.';
+COMMENT ON COLUMN app_policies.snapshot_events IS
+    'A snapshot of a session''s state is taken when it changed and this many events were appended since the last.';
 INSERT INTO app_policies (app_name) VALUES ('*');
 
 CREATE FUNCTION app_policy(p_app_name text) RETURNS app_policies

@@ -9,6 +9,8 @@ CREATE TABLE threads (
     version             integer NOT NULL DEFAULT 0 CHECK (version >= 0),
     metadata            jsonb NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(metadata) = 'object'),
     last_seq            bigint NOT NULL DEFAULT 0,
+    state_seq           bigint NOT NULL DEFAULT 0,  -- the event that changed the state last
+    snapshot_seq        bigint NOT NULL DEFAULT 0,  -- the last event in the newest snapshot
     token_count         bigint NOT NULL DEFAULT 0,
     -- Watermarks: everything up to here is consolidated.
     fast_upto_seq       bigint NOT NULL DEFAULT 0,
@@ -39,6 +41,7 @@ CREATE TABLE user_states (
     app_name    varchar(255) NOT NULL,
     user_id     varchar(255) NOT NULL,
     state       jsonb NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(state) = 'object'),
+    version     bigint NOT NULL DEFAULT 1 CHECK (version > 0),
     updated_at  timestamptz NOT NULL DEFAULT engine_now(),
     PRIMARY KEY (app_name, user_id)
 );
@@ -47,11 +50,13 @@ CREATE INDEX user_states_state_idx ON user_states USING gin (state jsonb_path_op
 CREATE TABLE app_states (
     app_name    varchar(255) PRIMARY KEY,
     state       jsonb NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(state) = 'object'),
+    version     bigint NOT NULL DEFAULT 1 CHECK (version > 0),
     updated_at  timestamptz NOT NULL DEFAULT engine_now()
 );
 CREATE INDEX app_states_state_idx ON app_states USING gin (state jsonb_path_ops);
 
--- Append-only. content and actions are opaque: stored and given back to the letter, never opened here.
+-- Append-only. content and actions are opaque: stored and given back to the letter, never opened here. What an event
+-- did to the state stands beside them, so that the state can be told from the events.
 CREATE TABLE events (
     thread_id       uuid NOT NULL REFERENCES threads ON DELETE CASCADE,
     sequence_num    bigint NOT NULL CHECK (sequence_num > 0),
@@ -61,12 +66,24 @@ CREATE TABLE events (
     event_type      text NOT NULL CHECK (char_length(event_type) BETWEEN 1 AND 64),
     content         json NOT NULL,
     actions         json NOT NULL DEFAULT '{}',
+    version         integer,        -- of the session, once the event was appended
+    session_delta   jsonb,          -- keys that were set, without their prefix; NULL where nothing changed
+    user_delta      jsonb,
+    app_delta       jsonb,
+    user_version    bigint,         -- of the shared state, once user_delta was in it
+    app_version     bigint,
     occurred_at     timestamptz NOT NULL CHECK (isfinite(occurred_at)),
     created_at      timestamptz NOT NULL DEFAULT engine_now(),
     erased_at       timestamptz,   -- a tombstone: nothing is left of it but its number, its id and its time
     PRIMARY KEY (thread_id, sequence_num),
-    UNIQUE (thread_id, id)
+    UNIQUE (thread_id, id),
+    -- Pieces of a stream. The whole message is the event.
+    CONSTRAINT events_hold_no_pieces CHECK (event_type NOT IN (
+        'text_start', 'text_delta', 'text_end', 'thought_start', 'thought_delta', 'thought_end',
+        'act_start', 'act_delta', 'act_end'))
 );
+CREATE INDEX events_changes_idx ON events (thread_id, sequence_num)
+    WHERE coalesce(session_delta, user_delta, app_delta) IS NOT NULL;
 
 -- The text of the events that say something: the corpus of search and the history of a context window.
 CREATE TABLE messages (
@@ -91,24 +108,48 @@ CREATE TABLE messages (
     CHECK ((embedding IS NULL) = (embedding_model IS NULL))
 );
 
+-- One execution of an agent. It runs from its first row on, and ends once.
 CREATE TABLE runs (
-    id              uuid PRIMARY KEY DEFAULT new_id(),
-    thread_id       uuid NOT NULL REFERENCES threads ON DELETE CASCADE,
-    app_name        varchar(255) NOT NULL,
-    run_id          text NOT NULL CHECK (char_length(run_id) BETWEEN 1 AND 512),
-    status          text NOT NULL DEFAULT 'pending'
-                    CHECK (status IN ('pending', 'running', 'completed', 'failed', 'cancelled', 'timeout')),
-    thinking_steps  jsonb NOT NULL DEFAULT '[]' CHECK (jsonb_typeof(thinking_steps) = 'array'),
-    tool_calls      jsonb NOT NULL DEFAULT '[]' CHECK (jsonb_typeof(tool_calls) = 'array'),
-    error           text,
-    started_at      timestamptz,
-    completed_at    timestamptz,
-    created_at      timestamptz NOT NULL DEFAULT engine_now(),
-    UNIQUE (app_name, run_id)
-);
-CREATE INDEX runs_thread_idx ON runs (thread_id);
-CREATE INDEX runs_live_idx ON runs (status) WHERE status IN ('pending', 'running');
+    id                   uuid PRIMARY KEY DEFAULT new_id(),
+    thread_id            uuid NOT NULL REFERENCES threads ON DELETE CASCADE,
+    app_name             varchar(255) NOT NULL,
+    run_id               text NOT NULL CHECK (char_length(run_id) BETWEEN 1 AND 512),
+    status               text NOT NULL DEFAULT 'running'
+                         CHECK (status IN ('running', 'completed', 'failed', 'cancelled')),
+    holder               text NOT NULL CHECK (char_length(holder) BETWEEN 1 AND 255),
+    -- Until when the holder has promised to be heard of again.
+    lease_until          timestamptz NOT NULL,
+    cancel_requested_at  timestamptz,
+    first_seq            bigint NOT NULL CHECK (first_seq > 0),
+    last_seq             bigint NOT NULL,
+    -- The newest, by their events' numbers; what they say stands in the events.
+    thinking_steps       jsonb NOT NULL DEFAULT '[]' CHECK (jsonb_typeof(thinking_steps) = 'array'),
+    tool_calls           jsonb NOT NULL DEFAULT '[]' CHECK (jsonb_typeof(tool_calls) = 'array'),
+    error                text,
+    error_code           text,
+    started_at           timestamptz NOT NULL DEFAULT engine_now(),
+    completed_at         timestamptz,
+    UNIQUE (app_name, run_id),
+    CONSTRAINT runs_span CHECK (last_seq >= first_seq),
+    CONSTRAINT runs_end CHECK ((status = 'running') = (completed_at IS NULL)),
+    CONSTRAINT runs_error CHECK ((status = 'failed') = (error IS NOT NULL)),
+    CONSTRAINT runs_error_code CHECK (error IS NOT NULL OR error_code IS NULL)
+) WITH (fillfactor = 70);
+CREATE INDEX runs_thread_idx ON runs (thread_id, id);
+-- Not by lease_until: a heartbeat stays a heap-only update.
+CREATE INDEX runs_live_idx ON runs (id) WHERE status = 'running';
 
+-- What a session was created with, where that was anything: the ground that its events' deltas stand on.
+CREATE TABLE initial_states (
+    thread_id       uuid PRIMARY KEY REFERENCES threads ON DELETE CASCADE,
+    session_state   jsonb NOT NULL CHECK (jsonb_typeof(session_state) = 'object'),
+    user_delta      jsonb,
+    app_delta       jsonb,
+    user_version    bigint,
+    app_version     bigint
+);
+
+-- The state of a session after some of its events: only a shorter way to it.
 CREATE TABLE snapshots (
     id              uuid PRIMARY KEY DEFAULT new_id(),
     thread_id       uuid NOT NULL REFERENCES threads ON DELETE CASCADE,
@@ -117,8 +158,10 @@ CREATE TABLE snapshots (
     state           jsonb NOT NULL CHECK (jsonb_typeof(state) = 'object'),
     events_summary  jsonb NOT NULL DEFAULT '{}',
     created_at      timestamptz NOT NULL DEFAULT engine_now(),
+    superseded_at   timestamptz,   -- when the next one was taken
     UNIQUE (thread_id, version)
 );
+CREATE INDEX snapshots_superseded_idx ON snapshots (superseded_at) WHERE superseded_at IS NOT NULL;
 
 CREATE FUNCTION update_updated_at() RETURNS trigger
 LANGUAGE plpgsql SET search_path FROM CURRENT

@@ -19,7 +19,8 @@ CREATE FUNCTION create_session(
     p_app_name text, p_user_id text, p_session_id text,
     p_session_state jsonb DEFAULT '{}', p_user_delta jsonb DEFAULT NULL, p_app_delta jsonb DEFAULT NULL,
     p_metadata jsonb DEFAULT '{}')
-RETURNS TABLE (thread_id uuid, version integer, user_state jsonb, app_state jsonb, created_at timestamptz)
+RETURNS TABLE (thread_id uuid, version integer, user_state jsonb, app_state jsonb, created_at timestamptz,
+               user_version bigint, app_version bigint)
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
 BEGIN
@@ -31,37 +32,47 @@ BEGIN
         RAISE EXCEPTION 'session % exists already for app % and user %', p_session_id, p_app_name, p_user_id
             USING ERRCODE = 'HP006';
     END IF;
-    SELECT s.user_state, s.app_state INTO user_state, app_state
+    SELECT s.user_state, s.app_state, s.user_version, s.app_version
+    INTO user_state, app_state, user_version, app_version
     FROM merge_shared_states(p_app_name, p_user_id, p_user_delta, p_app_delta) AS s;
     PERFORM check_state_size((app_policy(p_app_name)).max_state_bytes, p_session_state, user_state, app_state);
+    IF p_session_state <> '{}' OR coalesce(p_user_delta, p_app_delta) IS NOT NULL THEN
+        INSERT INTO initial_states AS s (thread_id, session_state, user_delta, app_delta, user_version, app_version)
+        VALUES (create_session.thread_id, p_session_state, p_user_delta, p_app_delta,
+                CASE WHEN p_user_delta IS NOT NULL THEN create_session.user_version END,
+                CASE WHEN p_app_delta IS NOT NULL THEN create_session.app_version END);
+    END IF;
     RETURN NEXT;
 END
 $$;
 
--- Applies deltas to the scopes that sessions share and returns both states as they are then.
--- app before user, always, so that two writers cannot wait for each other.
+-- Applies deltas to the scopes that sessions share and returns both states as they are then, with their versions;
+-- 0 where there is none yet. app before user, always, so that two writers cannot wait for each other.
 CREATE FUNCTION merge_shared_states(
     p_app_name text, p_user_id text, p_user_delta jsonb, p_app_delta jsonb,
-    OUT user_state jsonb, OUT app_state jsonb)
+    OUT user_state jsonb, OUT app_state jsonb, OUT user_version bigint, OUT app_version bigint)
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
 BEGIN
     IF p_app_delta IS NULL THEN
-        SELECT s.state INTO app_state FROM app_states AS s WHERE s.app_name = p_app_name;
+        SELECT s.state, s.version INTO app_state, app_version FROM app_states AS s WHERE s.app_name = p_app_name;
     ELSE
         INSERT INTO app_states AS s (app_name, state) VALUES (p_app_name, p_app_delta)
-        ON CONFLICT (app_name) DO UPDATE SET state = s.state || EXCLUDED.state
-        RETURNING s.state INTO app_state;
+        ON CONFLICT (app_name) DO UPDATE SET state = s.state || EXCLUDED.state, version = s.version + 1
+        RETURNING s.state, s.version INTO app_state, app_version;
     END IF;
     IF p_user_delta IS NULL THEN
-        SELECT s.state INTO user_state FROM user_states AS s WHERE s.app_name = p_app_name AND s.user_id = p_user_id;
+        SELECT s.state, s.version INTO user_state, user_version
+        FROM user_states AS s WHERE s.app_name = p_app_name AND s.user_id = p_user_id;
     ELSE
         INSERT INTO user_states AS s (app_name, user_id, state) VALUES (p_app_name, p_user_id, p_user_delta)
-        ON CONFLICT (app_name, user_id) DO UPDATE SET state = s.state || EXCLUDED.state
-        RETURNING s.state INTO user_state;
+        ON CONFLICT (app_name, user_id) DO UPDATE SET state = s.state || EXCLUDED.state, version = s.version + 1
+        RETURNING s.state, s.version INTO user_state, user_version;
     END IF;
     user_state := coalesce(user_state, '{}');
     app_state := coalesce(app_state, '{}');
+    user_version := coalesce(user_version, 0);
+    app_version := coalesce(app_version, 0);
 END
 $$;
 
@@ -81,15 +92,19 @@ $$;
 -- Appends up to 1,000 events to one session, in order. All or none.
 --
 -- Events whose id is stored already with the same content are skipped and returned as they are stored, whatever
--- the version; with other content: HP003. An erased event stays erased, whatever is appended under its id. p_expected_version NULL appends to whatever is there.
+-- the version; with other content: HP003. An erased event stays erased, whatever is appended under its id.
+-- p_expected_version NULL appends to whatever is there. The expected versions of the user's and the app's state guard
+-- deltas into them that were computed from what was there.
 -- p_notify false: the caller wakes the listeners itself after its commit.
 -- Errors: HP001 unknown session, HP002 version conflict, HP003 event id taken, HP004 state too large,
 -- HP005 event too large, HP007 bad input.
 CREATE FUNCTION append_events(
     p_app_name text, p_user_id text, p_session_id text, p_expected_version integer,
-    p_events event_input[], p_notify boolean DEFAULT true)
+    p_events event_input[], p_notify boolean DEFAULT true,
+    p_expected_user_version bigint DEFAULT NULL, p_expected_app_version bigint DEFAULT NULL)
 RETURNS TABLE (event_id text, sequence_num bigint, occurred_at timestamptz, created_at timestamptz,
-               appended boolean, thread_id uuid, version integer, last_seq bigint)
+               appended boolean, thread_id uuid, version integer, last_seq bigint,
+               user_version bigint, app_version bigint)
 LANGUAGE plpgsql SET search_path FROM CURRENT
 -- Planning anew for each array would take as long as the work itself. The look-ups are lateral, each with its limit:
 -- a plan that was made while the tables were empty must not join them whole when they are full.
@@ -111,6 +126,9 @@ DECLARE
     v_state    jsonb;
     v_user     jsonb;
     v_app      jsonb;
+    v_user_version bigint;
+    v_app_version  bigint;
+    v_snapshot boolean;
     v_fast     boolean;
     v_deep     boolean;
     i          event_input;
@@ -162,6 +180,29 @@ BEGIN
         END IF;
         v_now := greatest(engine_now(), t.last_event_at);
 
+        IF v_deltas THEN
+            FOREACH i IN ARRAY p_events LOOP
+                CONTINUE WHEN i.id = ANY (v_known_ids);
+                v_state := coalesce(v_state || i.session_delta, v_state, t.state || i.session_delta);
+                v_user := coalesce(v_user || i.user_delta, v_user, i.user_delta);
+                v_app := coalesce(v_app || i.app_delta, v_app, i.app_delta);
+            END LOOP;
+        END IF;
+        IF coalesce(v_user, v_app) IS NOT NULL THEN
+            SELECT s.user_state, s.app_state, CASE WHEN v_user IS NOT NULL THEN s.user_version END,
+                   CASE WHEN v_app IS NOT NULL THEN s.app_version END
+            INTO v_user, v_app, v_user_version, v_app_version
+            FROM merge_shared_states(p_app_name, p_user_id, v_user, v_app) AS s;
+            IF v_user_version - 1 <> p_expected_user_version OR v_app_version - 1 <> p_expected_app_version THEN
+                RAISE EXCEPTION 'another session changed the state that is shared by the user or the app:'
+                    ' read it again and recompute' USING ERRCODE = 'HP002';
+            END IF;
+        END IF;
+        IF greatest(pg_column_size(v_state), pg_column_size(v_user), pg_column_size(v_app))
+           > v_policy.max_state_bytes THEN
+            PERFORM check_state_size(v_policy.max_state_bytes, v_state, v_user, v_app);
+        END IF;
+
         IF NOT p_notify THEN
             PERFORM set_config('hippocampus.notify', 'off', true);
         END IF;
@@ -172,9 +213,13 @@ BEGIN
             WHERE i.id <> ALL (v_known_ids)
         ), stored AS (
             INSERT INTO events (thread_id, sequence_num, id, invocation_id, author, event_type, content, actions,
+                                version, session_delta, user_delta, app_delta, user_version, app_version,
                                 occurred_at, created_at)
             SELECT t.id, f.seq, f.id, coalesce(f.invocation_id, ''), f.author, f.event_type, f.content,
-                   coalesce(f.actions, '{}'), coalesce(f.occurred_at, v_now), v_now
+                   coalesce(f.actions, '{}'), t.version + 1, f.session_delta, f.user_delta, f.app_delta,
+                   CASE WHEN f.user_delta IS NOT NULL THEN v_user_version END,
+                   CASE WHEN f.app_delta IS NOT NULL THEN v_app_version END,
+                   coalesce(f.occurred_at, v_now), v_now
             FROM fresh AS f
         )
         INSERT INTO messages (thread_id, sequence_num, event_id, app_name, user_id, role, author, content,
@@ -186,32 +231,22 @@ BEGIN
             PERFORM set_config('hippocampus.notify', '', true);
         END IF;
 
-        IF v_deltas THEN
-            FOREACH i IN ARRAY p_events LOOP
-                CONTINUE WHEN i.id = ANY (v_known_ids);
-                v_state := coalesce(v_state || i.session_delta, v_state, t.state || i.session_delta);
-                v_user := coalesce(v_user || i.user_delta, v_user, i.user_delta);
-                v_app := coalesce(v_app || i.app_delta, v_app, i.app_delta);
-            END LOOP;
-        END IF;
-
         t.last_seq := t.last_seq + v_given - v_known;
         t.version := t.version + 1;
         t.token_count := t.token_count + v_tokens;
+        IF v_state IS NOT NULL THEN
+            t.state_seq := t.last_seq;
+        END IF;
+        v_snapshot := t.state_seq > t.snapshot_seq AND t.last_seq - t.snapshot_seq >= v_policy.snapshot_events;
         UPDATE threads AS u SET
             last_seq = t.last_seq, version = t.version, token_count = t.token_count,
-            state = coalesce(v_state, u.state),
+            state = coalesce(v_state, u.state), state_seq = t.state_seq,
             last_event_at = v_now, updated_at = v_now, finalized_at = NULL,
             fast_due_at = coalesce(u.fast_due_at, v_now + make_interval(secs => v_policy.fast_idle_seconds)),
             deep_due_at = coalesce(u.deep_due_at, v_now + make_interval(secs => v_policy.deep_idle_seconds))
         WHERE u.id = t.id;
-        IF coalesce(v_user, v_app) IS NOT NULL THEN
-            SELECT s.user_state, s.app_state INTO v_user, v_app
-            FROM merge_shared_states(p_app_name, p_user_id, v_user, v_app) AS s;
-        END IF;
-        IF greatest(pg_column_size(v_state), pg_column_size(v_user), pg_column_size(v_app))
-           > v_policy.max_state_bytes THEN
-            PERFORM check_state_size(v_policy.max_state_bytes, v_state, v_user, v_app);
+        IF v_snapshot THEN
+            PERFORM take_snapshot(t.id);
         END IF;
 
         v_fast := v_policy.consolidate AND (t.last_seq - t.fast_queued_seq >= v_policy.fast_events
@@ -227,7 +262,7 @@ BEGIN
 
     RETURN QUERY
         SELECT e.id, e.sequence_num, e.occurred_at, e.created_at, e.id <> ALL (v_known_ids), t.id, t.version,
-               t.last_seq
+               t.last_seq, v_user_version, v_app_version
         FROM unnest(p_events) WITH ORDINALITY AS g (id, author, event_type, invocation_id, content, actions,
              session_delta, user_delta, app_delta, role, message, occurred_at, place),
              LATERAL (SELECT * FROM events WHERE events.thread_id = t.id AND events.id = g.id LIMIT 1) AS e
@@ -243,7 +278,8 @@ CREATE FUNCTION append_event(
     p_user_delta jsonb DEFAULT NULL, p_app_delta jsonb DEFAULT NULL, p_actions json DEFAULT '{}',
     p_invocation_id text DEFAULT '', p_occurred_at timestamptz DEFAULT NULL, p_notify boolean DEFAULT true)
 RETURNS TABLE (event_id text, sequence_num bigint, occurred_at timestamptz, created_at timestamptz,
-               appended boolean, thread_id uuid, version integer, last_seq bigint)
+               appended boolean, thread_id uuid, version integer, last_seq bigint,
+               user_version bigint, app_version bigint)
 LANGUAGE sql SET search_path FROM CURRENT
 AS $$
     SELECT * FROM append_events(p_app_name, p_user_id, p_session_id, p_expected_version, ARRAY[ROW(

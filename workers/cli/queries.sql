@@ -24,6 +24,12 @@ LEFT JOIN LATERAL (
 WHERE v.app_name = $1 AND v.user_id = $2 AND v.outcome = 'superseded' AND v.value <> coalesce(next.value, f.value)
 ORDER BY v.valid_until DESC NULLS LAST, v.fact_id LIMIT $3
 
+-- name: job_history
+-- job: when it was asked for, started, given back, ended; as long as the queue keeps it
+SELECT e.type::text AS type, e.at FROM procrastinate_events AS e
+WHERE e.job_id = (SELECT procrastinate_job_id FROM consolidation_jobs WHERE id = $1)
+ORDER BY e.at, e.id
+
 -- name: session_names
 -- threads
 SELECT id, session_id FROM threads WHERE id = ANY ($1::uuid[])

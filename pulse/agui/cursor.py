@@ -1,0 +1,106 @@
+"""Where a client is in the stream of a run: enough for any process to go on with the very next frame.
+
+    12                      every frame of the events up to number 12
+    12.2                    and the first two frames of event 13
+    12~m7:57:1a2b3c4d       and 57 characters of the open message m7, with their checksum; of a thought: 12*m7…
+
+An id is unique for each frame, because each frame either ends an event, or counts on within one, or makes a text
+longer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import zlib
+from dataclasses import dataclass, field, replace
+from typing import Self
+
+from pulse.errors import InvalidInputError
+from pulse.stream import Kind
+
+#: So many messages may be open at once in a stream; further ones come when they are stored.
+OPEN_MAX = 32
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
+_SENT = r"[~*]([A-Za-z0-9_-]{1,64}|\.[0-9a-f]{16}):\d{1,9}:[0-9a-f]{8}"
+_CURSOR = re.compile(
+    rf"(?P<sequence>\d{{1,18}})(?:\.(?P<frames>\d{{1,9}}))?(?P<open>(?:{_SENT}){{0,{OPEN_MAX}}})", re.ASCII
+)
+_EACH_SENT = re.compile(r"([~*])([^:]+):(\d+):([0-9a-f]{8})", re.ASCII)
+
+
+def key_of(message_id: str) -> str:
+    """Return what stands for a message in a cursor: its id, or a digest of one that is long or holds odd characters."""
+    if _NAME.fullmatch(message_id):
+        return message_id
+    return "." + hashlib.blake2s(message_id.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+
+def name_of(key: str) -> str | None:
+    """Return the message's id that a key stands for, or None where it is a digest."""
+    return None if key.startswith(".") else key
+
+
+def checksum(text: str, before: int = 0) -> int:
+    """Return the CRC-32 of a text in UTF-8, or of a text that goes on after another."""
+    return zlib.crc32(text.encode("utf-8", "surrogatepass"), before)
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """How much of an open message a client has."""
+
+    kind: Kind
+    length: int = 0
+    crc: int = 0
+
+    def and_then(self, text: str) -> Sent:
+        """Return what it has after a further piece."""
+        return replace(self, length=self.length + len(text), crc=checksum(text, self.crc))
+
+    def begins(self, text: str) -> bool:
+        """Whether what it has is how this text begins."""
+        return len(text) >= self.length and checksum(text[: self.length]) == self.crc
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """A place between two frames of a run's stream.
+
+    Attributes:
+        sequence: every frame of the events up to this one was sent.
+        frames: so many frames of the next event were sent.
+        open: what was sent of open messages, by the message's key, in the order of their beginning.
+    """
+
+    sequence: int
+    frames: int = 0
+    open: dict[str, Sent] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read a cursor.
+
+        Raises:
+            InvalidInputError: it is none.
+        """
+        match = _CURSOR.fullmatch(text)
+        if match is None:
+            raise InvalidInputError(f"{text[:60]!r} is no cursor; send the id of the last frame that you received")
+        return cls(
+            int(match["sequence"]),
+            int(match["frames"] or 0),
+            {
+                key: Sent("thought" if mark == "*" else "text", int(length), int(crc, 16))
+                for mark, key, length, crc in _EACH_SENT.findall(match["open"])
+            },
+        )
+
+    def __str__(self) -> str:
+        within = f".{self.frames}" if self.frames else ""
+        texts = "".join(
+            f"{'*' if sent.kind == 'thought' else '~'}{key}:{sent.length}:{sent.crc:08x}"
+            for key, sent in self.open.items()
+        )
+        return f"{self.sequence}{within}{texts}"

@@ -1,0 +1,52 @@
+"""Frames: an AG-UI event with its place in the stream, encoded once for whoever gets it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ag_ui.core import BaseEvent
+from ag_ui.encoder import EventEncoder
+
+_ENCODER = EventEncoder()
+# Legal in JSON and in SSE; but clients that split lines as Unicode does cut a frame there.
+_LINE_ENDS = str.maketrans({"\u2028": "\\u2028", "\u2029": "\\u2029", "\x85": "\\u0085"})
+
+
+@dataclass(slots=True, eq=False)
+class Frame:
+    """One event on the wire.
+
+    Attributes:
+        id: the cursor after it; '' for one that has no place in the stream.
+        history_until: this event is a snapshot of messages, to be filled with the thread's up to this number.
+        for_input: the id of the user's message that it repeats, for whoever sent that message himself.
+        is_terminal: the run is over after it.
+        legacy: what clients before protocol 1.0 get in its place.
+    """
+
+    id: str
+    event: BaseEvent
+    history_until: int | None = None
+    for_input: str | None = None
+    is_terminal: bool = False
+    legacy: BaseEvent | None = None
+    _encoded: dict[bool, bytes] = field(default_factory=dict)
+
+    def json(self, *, legacy: bool = False) -> bytes:
+        """Return the event alone, as one line of JSON."""
+        return self._data(legacy)[len(b"data: ") : -2]
+
+    def sse(self, *, legacy: bool = False) -> bytes:
+        """Return the frame as Server-Sent Events want it; never with `event:`, which hides it from `onmessage`."""
+        return b"id: %s\n%s" % (self.id.encode(), self._data(legacy)) if self.id else self._data(legacy)
+
+    def _data(self, legacy: bool) -> bytes:
+        use_legacy = legacy and self.legacy is not None
+        if use_legacy not in self._encoded:
+            self._encoded[use_legacy] = encode(self.legacy if use_legacy and self.legacy else self.event)
+        return self._encoded[use_legacy]
+
+
+def encode(event: BaseEvent) -> bytes:
+    """Return an event as ``data: {…}`` and an empty line, in UTF-8."""
+    return _ENCODER.encode(event).translate(_LINE_ENDS).encode()

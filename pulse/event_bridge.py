@@ -1,0 +1,378 @@
+"""From what a run stored and says to AG-UI events, by the rules of the protocol. Pure: no database, no clock.
+
+    stored event                    AG-UI
+    the run's first                 RUN_STARTED, MESSAGES_SNAPSHOT (for joiners), STATE_SNAPSHOT, then its own
+    user_message, assistant_message TEXT_MESSAGE_START, _CONTENT, _END; of a streamed one what is not yet sent
+    thought                         REASONING_MESSAGE_START, _CONTENT, _END
+    act                             TOOL_CALL_START, _ARGS, _END
+    observe                         TOOL_CALL_RESULT
+    step_start, step_end            STEP_STARTED, STEP_FINISHED
+    any with a state delta          STATE_DELTA, also where another run or nobody's made it
+    complete, error, cancelled      what is open is closed; RUN_FINISHED or RUN_ERROR
+    work_plan and kin               CUSTOM hippocampus:work_plan
+    any other                       RAW
+
+A piece of an open message becomes TEXT_MESSAGE_START once, and TEXT_MESSAGE_CONTENT for what is new. A message ends on
+the wire when it is stored: what a client has seen ended is history. Where a stored text does not go on as what was sent
+began, MESSAGES_SNAPSHOT sets it right. `result.interrupts` of a run that completes asks for what the next one needs.
+
+The translation depends on the events and on the cursor alone. So any process can go on where another one was cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ag_ui.core import (
+    PROTOCOL_VERSION,
+    BaseEvent,
+    CustomEvent,
+    Interrupt,
+    MessagesSnapshotEvent,
+    RawEvent,
+    ReasoningMessageContentEvent,
+    ReasoningMessageEndEvent,
+    ReasoningMessageStartEvent,
+    RunErrorEvent,
+    RunFinishedCancelledOutcome,
+    RunFinishedEvent,
+    RunFinishedInterruptOutcome,
+    RunFinishedSuccessOutcome,
+    RunStartedEvent,
+    StateDeltaEvent,
+    StateSnapshotEvent,
+    StepFinishedEvent,
+    StepStartedEvent,
+    TextMessageContentEvent,
+    TextMessageEndEvent,
+    TextMessageStartEvent,
+    ToolCallArgsEvent,
+    ToolCallEndEvent,
+    ToolCallResultEvent,
+    ToolCallStartEvent,
+)
+from pydantic import ValidationError
+
+from pulse.agui import messages, patches
+from pulse.agui.cursor import OPEN_MAX, Cursor, Sent, key_of, name_of
+from pulse.agui.frames import Frame
+from pulse.event_types import RUN_STARTED, STATE_UPDATE, TERMINAL_EVENT_TYPES
+from pulse.events import Event
+from pulse.json_values import clean_text, escape_state
+from pulse.stream import Kind, LiveMessage
+
+_CUSTOM_TYPES = frozenset(
+    {"work_plan", "pattern_match", "skill_matched", "skill_execution_start", "skill_execution_complete"}
+)
+_SILENT_TYPES = frozenset({RUN_STARTED, STATE_UPDATE})
+
+
+@dataclass(slots=True)
+class _Open:
+    """A message that was begun on the wire and is not stored yet."""
+
+    message_id: str | None  # None: a cursor told of it, by a digest
+    sent: Sent
+    is_sure: bool = True  # False: a cursor told of it, and its text was not seen yet
+    is_torn: bool = False  # what was sent is not how its text begins
+
+
+class EventBridge:
+    """Translates one run, from its start or from a cursor.
+
+    Args:
+        thread_id: as the client names it: the session's id.
+        first_sequence: of the run's first event.
+        state: the merged state, with what jsonb refuses escaped, as it is after `state_sequence`; what changed it until
+            then is in it, and is not said again.
+        cursor: what the client has; None for nothing.
+        with_history: a new client gets the conversation before the run.
+        shown_run_id: for an event of no run, which is shown as a run of its own, over after its first event.
+    """
+
+    def __init__(
+        self,
+        thread_id: str,
+        run_id: str,
+        first_sequence: int,
+        *,
+        state: Mapping[str, Any] | None = None,
+        state_sequence: int = 0,
+        cursor: Cursor | None = None,
+        with_history: bool = True,
+        shown_run_id: str | None = None,
+    ) -> None:
+        self.sequence = first_sequence - 1
+        self.is_ended = False
+        self._thread_id = thread_id
+        self._run_id = run_id
+        self._shown_run_id = shown_run_id or run_id
+        self._is_single = shown_run_id is not None
+        self._first = first_sequence
+        self._with_history = with_history
+        self._came_with = cursor
+        self._resumes_after = cursor.sequence if cursor is not None and cursor.sequence >= first_sequence else 0
+        # RUN_STARTED, the messages for joiners, the state: a client that had these has a state of its own.
+        begun = cursor is not None and cursor.sequence == first_sequence - 1 and cursor.frames >= 2 + with_history
+        self._has_state = begun or self._resumes_after > 0
+        self._state = dict(state or {})
+        self._state_sequence = cursor.sequence if cursor is not None and self._has_state else state_sequence
+        self._open: dict[str, _Open] = {}
+        self._said: set[str] = set()
+        self._steps: list[str] = []
+        self._calls = messages.CallIds()
+
+    @property
+    def cursor(self) -> Cursor:
+        """Where a client is that got every frame so far."""
+        return Cursor(self.sequence, 0, {key: each.sent for key, each in self._open.items()})
+
+    @property
+    def state(self) -> Mapping[str, Any]:
+        """The state after the last event."""
+        return self._state
+
+    def offsets(self) -> dict[str, int]:
+        """How much of each open message was sent."""
+        return {each.message_id: each.sent.length for each in self._open.values() if each.message_id is not None}
+
+    def has_said(self, message_id: str) -> bool:
+        """Whether a message is stored, as far as the events go that were translated."""
+        return clean_text(message_id) in self._said
+
+    def store(self, event: Event) -> list[Frame]:
+        """Translate the thread's next event, in sequence; one that was seen before is nothing."""
+        number = event.sequence_num or 0
+        if self.is_ended or number <= self.sequence:
+            return []
+        before = self.cursor
+        frames = list(self._translate(event, number))
+        self.sequence = number
+        if number <= self._resumes_after:
+            # Sent before. What is open by now, the cursor knows; what was said and called, only the events do.
+            self._open = self._opened_before() if number == self._resumes_after else {}
+            return []
+        for place, frame in enumerate(frames, 1):
+            frame.id = str(Cursor(number - 1, place, before.open) if place < len(frames) else self.cursor)
+            frame.event.timestamp = _millis(event)
+        came = self._came_with
+        if came is None or came.sequence != number - 1:
+            return frames
+        return frames[came.frames :] or frames[-1:]
+
+    def live(self, message: LiveMessage) -> list[Frame]:
+        """Translate what is new of an open message.
+
+        Nothing where the events that it stands after are yet to come, or where it is stored already.
+        """
+        if self.is_ended or self.sequence < max(self._first, self._resumes_after, message.after_sequence):
+            return []
+        name = clean_text(message.message_id)
+        if name in self._said:
+            return []
+        key = key_of(name)
+        opened = self._open.get(key)
+        frames = []
+        if opened is None:
+            if message.offset or len(self._open) >= OPEN_MAX:
+                return []
+            opened = self._open[key] = _Open(name, Sent(message.kind))
+            frames.append(Frame(str(self.cursor), _begin(name, message.kind)))
+        return [*frames, *self._go_on(opened, name, message)]
+
+    def _go_on(self, opened: _Open, name: str, message: LiveMessage) -> Iterator[Frame]:
+        begins_at = opened.sent.length - message.offset
+        if not opened.is_sure:
+            opened.message_id, opened.is_sure = name, True
+            opened.is_torn = begins_at != 0 and not (message.offset == 0 and opened.sent.begins(message.text))
+        text = message.text[begins_at:] if begins_at >= 0 and not opened.is_torn else ""
+        if text:
+            opened.sent = opened.sent.and_then(text)
+            yield Frame(str(self.cursor), _content(name, opened.sent.kind, text))
+
+    def _opened_before(self) -> dict[str, _Open]:
+        """Return the messages that the cursor calls open, but for those that are stored."""
+        claimed = {} if self._came_with is None else self._came_with.open
+        stored = {key_of(name) for name in self._said}
+        return {key: _Open(name_of(key), sent, is_sure=False) for key, sent in claimed.items() if key not in stored}
+
+    def _translate(self, event: Event, number: int) -> Iterator[Frame]:
+        if number == self._first:
+            yield from self._begin_run()
+        yield from self._change_state(event, number)
+        if event.invocation_id == self._run_id:
+            yield from self._translate_own(event, number)
+        if self._is_single and not self.is_ended:
+            yield from self._finish(RunFinishedEvent(thread_id=self._thread_id, run_id=self._shown_run_id))
+
+    def _begin_run(self) -> Iterator[Frame]:
+        yield _frame(
+            RunStartedEvent(thread_id=self._thread_id, run_id=self._shown_run_id, protocol_version=PROTOCOL_VERSION)
+        )
+        if self._with_history:
+            yield Frame("", MessagesSnapshotEvent(messages=[]), history_until=self._first - 1)
+        yield _frame(StateSnapshotEvent(snapshot=dict(self._state)))
+
+    def _change_state(self, event: Event, number: int) -> Iterator[Frame]:
+        if not event.actions.state_delta:
+            return
+        operations: list[dict[str, Any]] = []
+        # What is known is said all the same, as nothing: a cursor counts the frames of an event.
+        if number > self._state_sequence:
+            delta = escape_state(event.actions.state_delta)
+            # A client that came back has a state that only whole values fit for sure.
+            operations = patches.patch_of(delta, None if self._has_state else self._state)
+            self._state.update(delta)
+        yield _frame(StateDeltaEvent.model_validate({"delta": operations}))
+
+    def _translate_own(self, event: Event, number: int) -> Iterator[Frame]:
+        kind = event.event_type
+        if kind in ("user_message", "assistant_message", "message", "thought"):
+            yield from self._say(event, number)
+        elif kind == "act":
+            yield from self._call(event)
+        elif kind == "observe":
+            own = self._claim_id(event)
+            yield _frame(
+                ToolCallResultEvent(
+                    message_id=own, tool_call_id=self._calls.result(event), content=messages.tool_output(event)
+                )
+            )
+        elif kind in ("step_start", "step_end"):
+            yield from self._step(event)
+        elif kind in TERMINAL_EVENT_TYPES.values():
+            yield from self._end(event)
+        elif kind in _CUSTOM_TYPES:
+            yield _frame(CustomEvent(name=f"hippocampus:{kind}", value=escape_state(event.content)))
+        elif kind not in _SILENT_TYPES:
+            raw = {"event_type": kind, "author": event.author, "content": event.content}
+            yield _frame(RawEvent(event=escape_state(raw), source="hippocampus"))
+
+    def _say(self, event: Event, number: int) -> Iterator[Frame]:
+        """Say a stored message: whole, or what is not sent of it."""
+        kind: Kind = "thought" if event.event_type == "thought" else "text"
+        text = messages.text_of(event)
+        opened = self._open.pop(key_of(messages.message_id(event)), None)
+        if opened is None and not text:
+            return
+        own = self._claim_id(event)
+        role = "user" if event.role == "user" else "assistant"
+        sent = Sent(kind) if opened is None else opened.sent
+        frames = [_begin(own, kind, role)] if opened is None else []
+        is_whole = sent.begins(text) and not (opened and opened.is_torn)
+        if is_whole and text[sent.length :]:
+            frames.append(_content(own, sent.kind, text[sent.length :]))
+        frames.append(_close(own, sent.kind))
+        yield from (Frame("", each, for_input=own if role == "user" else None) for each in frames)
+        if not is_whole:
+            yield from self._correct(number)
+
+    def _correct(self, number: int) -> Iterator[Frame]:
+        """Set right what was sent: everything that is stored, and nothing of what is open, which begins anew."""
+        yield from self._close_messages()
+        yield Frame("", MessagesSnapshotEvent(messages=[]), history_until=number)
+
+    def _call(self, event: Event) -> Iterator[Frame]:
+        call, name = self._calls.call(event), messages.tool_name(event)
+        parent = messages.message_id(event)
+        yield _frame(ToolCallStartEvent(tool_call_id=call, tool_call_name=name, parent_message_id=parent))
+        yield _frame(ToolCallArgsEvent(tool_call_id=call, delta=messages.tool_input(event)))
+        yield _frame(ToolCallEndEvent(tool_call_id=call))
+
+    def _step(self, event: Event) -> Iterator[Frame]:
+        content = messages.content_of(event)
+        named = content.get("step_name") or content.get("name") or content.get("step") or "step"
+        name = clean_text(str(named))
+        if name in self._steps:
+            self._steps.remove(name)
+            yield _frame(StepFinishedEvent(step_name=name))
+        if event.event_type == "step_start":
+            self._steps.append(name)
+            yield _frame(StepStartedEvent(step_name=name))
+
+    def _end(self, event: Event) -> Iterator[Frame]:
+        content = messages.content_of(event)
+        finished = RunFinishedEvent(thread_id=self._thread_id, run_id=self._shown_run_id)
+        if event.event_type == "error":
+            yield from self._finish(_run_error(content))
+        elif event.event_type == "cancelled":
+            finished.outcome = RunFinishedCancelledOutcome(type="cancelled")
+            yield from self._finish(finished, RunErrorEvent(message="the run was cancelled", code="cancelled"))
+        else:
+            result = content.get("result")
+            finished.outcome = _outcome(result, self._calls.unanswered)
+            if result is not None and not isinstance(finished.outcome, RunFinishedInterruptOutcome):
+                finished.result = escape_state(result)
+            # Clients before 1.0 know nothing of calls that wait for them, and refuse the field.
+            waits = isinstance(finished.outcome, RunFinishedSuccessOutcome)
+            yield from self._finish(finished, finished.model_copy(update={"outcome": None}) if waits else None)
+
+    def _finish(self, last: BaseEvent, legacy: BaseEvent | None = None) -> Iterator[Frame]:
+        """Close what is open, then say the last event."""
+        if any(each.message_id is None for each in self._open.values()):
+            # What has no name cannot be closed, and only an error may leave it open.
+            last, legacy = RunErrorEvent(message="a message was cut off; read the conversation again", code="cut"), None
+        yield from self._close_messages()
+        for name in reversed(self._steps):
+            yield _frame(StepFinishedEvent(step_name=name))
+        self._steps.clear()
+        self.is_ended = True
+        yield Frame("", last, is_terminal=True, legacy=legacy)
+
+    def _close_messages(self) -> Iterator[Frame]:
+        for each in self._open.values():
+            if each.message_id is not None:
+                yield _frame(_close(each.message_id, each.sent.kind))
+        self._open.clear()
+
+    def _claim_id(self, event: Event) -> str:
+        own = messages.unique_id(event, self._said)
+        self._said.add(own)
+        return own
+
+
+def _frame(event: BaseEvent) -> Frame:
+    return Frame("", event)
+
+
+def _begin(message_id: str, kind: Kind, role: str = "assistant") -> BaseEvent:
+    if kind == "thought":
+        return ReasoningMessageStartEvent(message_id=message_id, role="reasoning")
+    return TextMessageStartEvent.model_validate({"messageId": message_id, "role": role})
+
+
+def _content(message_id: str, kind: Kind, text: str) -> BaseEvent:
+    if kind == "thought":
+        return ReasoningMessageContentEvent(message_id=message_id, delta=text)
+    return TextMessageContentEvent(message_id=message_id, delta=text)
+
+
+def _close(message_id: str, kind: Kind) -> BaseEvent:
+    if kind == "thought":
+        return ReasoningMessageEndEvent(message_id=message_id)
+    return TextMessageEndEvent(message_id=message_id)
+
+
+def _run_error(content: Mapping[str, Any]) -> RunErrorEvent:
+    said, code = content.get("message") or content.get("error"), content.get("code") or content.get("error_code")
+    return RunErrorEvent(
+        message=clean_text(said) if isinstance(said, str) and said else "the run failed",
+        code=clean_text(code) if isinstance(code, str) and code else None,
+    )
+
+
+def _outcome(result: Any, unanswered: list[str]) -> RunFinishedInterruptOutcome | RunFinishedSuccessOutcome | None:
+    asked = result.get("interrupts") if isinstance(result, Mapping) else None
+    if isinstance(asked, list) and asked:
+        try:
+            interrupts = [Interrupt.model_validate(escape_state(each)) for each in asked]
+        except ValidationError:
+            return None
+        return RunFinishedInterruptOutcome(type="interrupt", interrupts=interrupts)
+    return RunFinishedSuccessOutcome(type="success", pending_tool_call_ids=unanswered) if unanswered else None
+
+
+def _millis(event: Event) -> int | None:
+    return None if event.timestamp is None else int(event.timestamp * 1000)

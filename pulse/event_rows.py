@@ -1,0 +1,128 @@
+"""Events as the database takes and gives them."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import asyncpg
+
+from pulse.errors import InvalidInputError, from_postgres
+from pulse.event_types import DELTA_EVENT_TYPES
+from pulse.events import Appended, Event, EventActions
+from pulse.json_values import decode_body, encode_body, escape_state
+from pulse.scopes import split_delta
+
+ID_LENGTH_MAX = 512
+
+
+def event_input(event: Event, *, apply_state: bool = True) -> tuple[Any, ...]:
+    """Return an event as the SQL type ``event_input``.
+
+    Args:
+        event: to be appended.
+        apply_state: False leaves the state as it is; the event keeps its delta all the same.
+
+    Raises:
+        InvalidInputError: it is a piece of a stream, its id is out of bounds, or a value of it is not JSON.
+    """
+    if event.event_type in DELTA_EVENT_TYPES:
+        raise InvalidInputError(
+            f"{event.event_type} is a piece of a stream and is not stored; append the whole message when it is complete"
+        )
+    if not 1 <= len(event.id) <= ID_LENGTH_MAX or "\0" in event.id:
+        raise InvalidInputError(f"an event's id is 1 to {ID_LENGTH_MAX} characters without U+0000")
+    delta = split_delta(event.actions.state_delta if apply_state else {})
+    stored_delta = {key: value for key, value in event.actions.state_delta.items() if not key.startswith("temp:")}
+    actions = {**event.actions.other, **({"state_delta": stored_delta} if stored_delta else {})}
+    return (
+        event.id,
+        event.author,
+        event.event_type,
+        event.invocation_id,
+        encode_body(event.content, where="content"),
+        encode_body(actions, where="actions"),
+        escape_state(delta.session, where="state_delta") or None,
+        escape_state(delta.user, where="state_delta") or None,
+        escape_state(delta.app, where="state_delta") or None,
+        event.role if event.text is not None else None,
+        event.text,
+        event.occurred_at,
+    )
+
+
+def stored_keys(keys: Sequence[str] | None) -> tuple[list[str] | None, list[str] | None, list[str] | None]:
+    """Return state keys as they are stored, by scope: session, user, app; three times None for None.
+
+    Raises:
+        InvalidInputError: a key is not a string.
+    """
+    if keys is None:
+        return None, None, None
+    delta = split_delta(dict.fromkeys(keys))
+    return list(escape_state(delta.session)), list(escape_state(delta.user)), list(escape_state(delta.app))
+
+
+def read_event(
+    event_id: str,
+    sequence_num: int,
+    author: str,
+    event_type: str,
+    invocation_id: str,
+    content: str,
+    actions: str,
+    occurred_at: Any,
+    created_at: Any,
+) -> Event:
+    """Return a stored event from the columns that the statements of queries.sql give."""
+    other = decode_body(actions)
+    return Event(
+        id=event_id,
+        author=author,
+        event_type=event_type,
+        invocation_id=invocation_id,
+        content=decode_body(content),
+        actions=EventActions(state_delta=other.pop("state_delta", {}), other=other),
+        timestamp=occurred_at.timestamp(),
+        sequence_num=sequence_num,
+        created_at=created_at,
+    )
+
+
+def read_appended(thread_id: uuid.UUID, events: Sequence[Event], rows: Iterable[asyncpg.Record]) -> Appended:
+    """Return the outcome of an append from its rows, one for each of the events."""
+    rows = list(rows)
+    stored = tuple(
+        replace(
+            event,
+            sequence_num=row["sequence_num"],
+            created_at=row["created_at"],
+            timestamp=row["occurred_at"].timestamp() if event.timestamp is None else event.timestamp,
+        )
+        for event, row in zip(events, rows, strict=True)
+    )
+    return Appended(
+        thread_id=thread_id,
+        version=rows[0]["version"],
+        last_sequence_num=rows[0]["last_seq"],
+        events=stored,
+        new_events=tuple(event for event, row in zip(stored, rows, strict=True) if row["appended"]),
+        user_version=rows[0]["user_version"],
+        app_version=rows[0]["app_version"],
+    )
+
+
+def translate(error: asyncpg.PostgresError) -> Exception:
+    """Return this room's error for one of the database, or the error itself where it is none of ours."""
+    if isinstance(error, asyncpg.CheckViolationError | asyncpg.StringDataRightTruncationError):
+        # Not str(error): its DETAIL quotes the row.
+        return InvalidInputError(f"{error.args[0]}; nothing was changed")
+    if isinstance(error, asyncpg.DataError):
+        # Its text may quote the argument.
+        return InvalidInputError(
+            "an argument is nothing that PostgreSQL can hold: a text with U+0000 or a lone surrogate, or a number"
+            " out of range; nothing was changed"
+        )
+    return from_postgres(error) or error

@@ -1,0 +1,55 @@
+"""The state that one invocation sees before it is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, MutableMapping
+from typing import Any
+
+from pulse.errors import InvalidInputError
+from pulse.scopes import Scope, parse_state_prefix
+
+
+class StateOverlay(MutableMapping[str, Any]):
+    """What is stored, and over it what this invocation has set.
+
+    Nothing of it reaches the session before it is committed; discarding it leaves no trace. ``temp:`` keys live here
+    and nowhere else. Keys cannot be deleted: set them to None.
+    """
+
+    def __init__(self, persistent: Mapping[str, Any]) -> None:
+        self._persistent = persistent
+        self._pending: dict[str, Any] = {}
+
+    @property
+    def delta(self) -> dict[str, Any]:
+        """What was set and belongs into the session: everything but ``temp:`` keys."""
+        return {key: value for key, value in self._pending.items() if parse_state_prefix(key)[0] is not Scope.TEMP}
+
+    @property
+    def pending(self) -> dict[str, Any]:
+        """What was set, ``temp:`` keys with it."""
+        return dict(self._pending)
+
+    def mark_stored(self) -> None:
+        """Forget what was set but ``temp:`` keys, which have no other place."""
+        for key in self.delta:
+            del self._pending[key]
+
+    def discard(self) -> None:
+        """Forget everything that was set."""
+        self._pending.clear()
+
+    def __getitem__(self, key: str) -> Any:
+        return self._pending[key] if key in self._pending else self._persistent[key]
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        self._pending[key] = value
+
+    def __delitem__(self, key: str) -> None:
+        raise InvalidInputError(f"state keys are not deleted; set {key!r} to None")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter({**self._persistent, **self._pending})
+
+    def __len__(self) -> int:
+        return len(self._persistent.keys() | self._pending.keys())

@@ -1,0 +1,107 @@
+-- What the live streams run: listening, reading past a cursor, the text of open messages, tickets.
+
+-- name: keep_listener_alive
+SELECT set_config('tcp_keepalives_idle', '15', false), set_config('tcp_keepalives_interval', '5', false),
+       set_config('tcp_keepalives_count', '3', false)
+
+-- name: listening_channels
+SELECT channel FROM pg_listening_channels() AS channel
+
+-- name: new_events
+-- threads, the sequence number after which to read in each, at most this many of each
+SELECT w.thread_id, e.id, e.sequence_num, e.author, e.event_type, e.invocation_id, e.content::text, e.actions::text,
+       e.occurred_at, e.created_at
+FROM unnest($1::uuid[], $2::bigint[]) AS w (thread_id, after_seq)
+CROSS JOIN LATERAL (
+    SELECT * FROM events WHERE thread_id = w.thread_id AND sequence_num > w.after_seq
+    ORDER BY sequence_num LIMIT $3) AS e
+ORDER BY w.thread_id, e.sequence_num
+
+-- name: push_live_text
+-- thread, run, message, kind, offset in characters, piece
+SELECT push_live_text($1, $2, $3, $4, $5, $6)
+
+-- name: drop_live_texts
+-- thread, run, messages
+DELETE FROM live_messages WHERE thread_id = $1 AND run_id = $2 AND message_id = ANY ($3::text[])
+
+-- name: live_texts
+-- threads and runs that are watched; threads, runs, messages and offsets in characters that are known
+SELECT m.thread_id, m.run_id, m.message_id, m.kind, m.after_seq, coalesce(k.known, 0) AS known,
+       substr(m.body, coalesce(k.known, 0) + 1) AS text
+FROM unnest($1::uuid[], $2::text[]) AS w (thread_id, run_id)
+JOIN live_messages AS m USING (thread_id, run_id)
+LEFT JOIN unnest($3::uuid[], $4::text[], $5::text[], $6::integer[]) AS k (thread_id, run_id, message_id, known)
+    USING (thread_id, run_id, message_id)
+WHERE k.known IS NULL OR char_length(m.body) > k.known
+ORDER BY m.opened_at, m.message_id
+
+-- name: run_events
+-- thread, after this sequence number, at most this many
+SELECT e.id, e.sequence_num, e.author, e.event_type, e.invocation_id, e.content::text, e.actions::text,
+       e.occurred_at, e.created_at
+FROM events AS e WHERE e.thread_id = $1 AND e.sequence_num > $2 ORDER BY e.sequence_num LIMIT $3
+
+-- name: conversation
+-- thread, up to this sequence number, types, a run and its first number, at most this many, the newest first; what
+-- others say while the run lasts is not part of its stream
+SELECT e.id, e.sequence_num, e.author, e.event_type, e.invocation_id, e.content::text, e.actions::text,
+       e.occurred_at, e.created_at
+FROM events AS e WHERE e.thread_id = $1 AND e.sequence_num <= $2 AND e.event_type = ANY ($3::text[])
+  AND (e.sequence_num < $5 OR e.invocation_id = $4)
+ORDER BY e.sequence_num DESC LIMIT $6
+
+-- name: thread_state
+-- thread; its scopes as they are stored, and the newest event in them
+SELECT t.state, coalesce(u.state, '{}') AS user_state, coalesce(a.state, '{}') AS app_state, t.last_seq
+FROM threads AS t
+LEFT JOIN user_states AS u ON u.app_name = t.app_name AND u.user_id = t.user_id
+LEFT JOIN app_states AS a ON a.app_name = t.app_name
+WHERE t.id = $1
+
+-- name: gone_threads
+-- threads
+SELECT w.id AS thread_id FROM unnest($1::uuid[]) AS w (id)
+WHERE NOT EXISTS (SELECT FROM threads AS t WHERE t.id = w.id)
+
+-- name: current_run
+-- thread, whether to begin at the newest run where none runs; the number before the first of what is to be told
+SELECT coalesce((SELECT min(r.first_seq) - 1 FROM runs AS r WHERE r.thread_id = $1 AND r.status = 'running'),
+                (SELECT max(r.first_seq) - 1 FROM runs AS r WHERE r.thread_id = $1 AND $2),
+                (SELECT t.last_seq FROM threads AS t WHERE t.id = $1), 0)
+
+-- name: next_run
+-- thread, began after this number
+SELECT r AS run FROM runs AS r WHERE r.thread_id = $1 AND r.first_seq > $2 ORDER BY r.first_seq LIMIT 1
+
+-- name: next_lone_event
+-- thread, after this number, before this one or null: the first event of no run
+SELECT e.id, e.sequence_num, e.author, e.event_type, e.invocation_id, e.content::text, e.actions::text,
+       e.occurred_at, e.created_at
+FROM events AS e
+WHERE e.thread_id = $1 AND e.sequence_num > $2 AND ($3::bigint IS NULL OR e.sequence_num < $3)
+  AND NOT EXISTS (SELECT FROM runs AS r WHERE r.thread_id = e.thread_id AND r.run_id = e.invocation_id)
+ORDER BY e.sequence_num LIMIT 1
+
+-- name: last_event_of_run
+-- thread; of the run that began last
+SELECT e.content::text AS content FROM runs AS r
+JOIN events AS e ON e.thread_id = r.thread_id AND e.sequence_num = r.last_seq
+WHERE r.thread_id = $1 AND r.status = 'completed'
+  AND r.first_seq = (SELECT max(o.first_seq) FROM runs AS o WHERE o.thread_id = $1)
+
+-- name: known_events
+-- thread, ids
+SELECT e.id FROM events AS e WHERE e.thread_id = $1 AND e.id = ANY ($2::text[])
+
+-- name: issue_ticket
+-- hash, app, user, session, run or null, seconds
+SELECT issue_ticket($1, $2, $3, $4, $5, $6)
+
+-- name: redeem_ticket
+-- hash
+SELECT app_name, user_id, session_id, run_id FROM redeem_ticket($1)
+
+-- name: notify_test
+-- channel, payload
+SELECT pg_notify($1, $2)

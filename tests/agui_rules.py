@@ -1,0 +1,204 @@
+"""The rules of an AG-UI stream as a state machine of its own, which knows nothing of what makes the stream."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import jsonpatch
+from ag_ui.core import Event as AguiEvent
+from pydantic import TypeAdapter
+
+_EVENTS: TypeAdapter[Any] = TypeAdapter(AguiEvent)
+_OPENERS = {"TEXT_MESSAGE_START": "messageId", "REASONING_MESSAGE_START": "messageId", "TOOL_CALL_START": "toolCallId"}
+_KINDS = {"TEXT_MESSAGE": "messageId", "REASONING_MESSAGE": "messageId", "TOOL_CALL": "toolCallId"}
+_TEXT_ROLES = {"developer", "system", "assistant", "user"}
+
+
+class RuleBrokenError(AssertionError):
+    """A stream broke a rule; the message names it."""
+
+
+class StreamRules:
+    """Give it every event of a stream, in order, then call `end`."""
+
+    def __init__(self, *, legacy: bool = False) -> None:
+        self.legacy = legacy
+        self.thread: str | None = None
+        self.runs: set[str] = set()
+        self.run: str | None = None
+        self.last = ""
+        self.open: dict[tuple[str, str], None] = {}
+        self.steps: set[str] = set()
+        self.message_ids: set[str] = set()
+        self.calls: set[str] = set()
+        self.state: Any = None
+        self.frame_ids: set[str] = set()
+
+    def frame(self, frame: bytes) -> dict[str, Any]:
+        """One SSE frame: its form, its id, its event."""
+        text = frame.decode()
+        self.check("\r" not in text and not any(mark in text for mark in "\u2028\u2029\x85"), "15, 19: line ends", text)
+        identity, data, *rest = text.split("\n")
+        self.check(rest == ["", ""] and identity.startswith("id: ") and data.startswith("data: "), "15: framing", text)
+        self.check(identity not in self.frame_ids, "an id for each frame", identity)
+        self.frame_ids.add(identity)
+        event = json.loads(data[6:])
+        self.event(event)
+        return event
+
+    def event(self, event: dict[str, Any]) -> None:
+        kind = event["type"]
+        model = _EVENTS.validate_python(event)
+        known = {field.alias or name for name, field in type(model).model_fields.items()}
+        self.check(event.keys() <= known, "10: no field beyond the protocol", event.keys() - known)
+        self.check(all(value is not None for key, value in event.items() if key != "value"), "9: no null", event)
+        self.check(isinstance(event.get("timestamp", 0), int), "9: whole timestamps", event)
+        if kind == "RUN_STARTED":
+            self._start(event)
+        elif kind == "RUN_ERROR":
+            self.check(self.last != "RUN_ERROR", "2: nothing but RUN_STARTED after RUN_ERROR", event)
+            self.run = None
+            self.open.clear()
+            self.steps.clear()
+        else:
+            self.check(self.run is not None, "1, 2: only within a run", event)
+            self._inside(kind, event)
+        self.last = kind
+
+    def end(self) -> None:
+        self.check(self.last in ("RUN_FINISHED", "RUN_ERROR"), "16: a last event", self.last)
+
+    def _start(self, event: dict[str, Any]) -> None:
+        self.check(self.run is None, "3: no run within a run", event)
+        self.check(event.get("protocolVersion") == "1.0", "13: protocolVersion", event)
+        self.check(self.thread in (None, event["threadId"]), "4: one thread", event)
+        self.check(event["runId"] not in self.runs, "4: a run id once", event)
+        self.thread, self.run = event["threadId"], event["runId"]
+        self.runs.add(self.run)
+
+    def _inside(self, kind: str, event: dict[str, Any]) -> None:
+        if kind == "RUN_FINISHED":
+            same = (event["threadId"], event["runId"]) == (self.thread, self.run)
+            self.check(same, "4: the ids of RUN_STARTED", event)
+            self.check(not self.open and not self.steps, "5: everything closed", (self.open, self.steps))
+            outcome = event.get("outcome", {"type": "success"})
+            self.check(not (self.legacy and outcome["type"] == "cancelled"), "14: old clients", event)
+            self.check(outcome["type"] != "interrupt" or outcome["interrupts"], "20: interrupts", event)
+            self.run = None
+        elif kind.startswith(tuple(_KINDS)) and kind != "TOOL_CALL_RESULT":
+            self._piece(*kind.rsplit("_", 1), event)
+        elif kind == "TOOL_CALL_RESULT":
+            self.check(isinstance(event["content"], str), "7: a result is text", event)
+            self.new_message(event["messageId"])
+        elif kind.startswith("STEP_"):
+            self._step(kind, event["stepName"])
+        elif kind == "STATE_SNAPSHOT":
+            self.state = event["snapshot"]
+        elif kind == "STATE_DELTA":
+            self.check(self.state is not None, "11: a base for a patch", event)
+            self.state = jsonpatch.apply_patch(self.state, event["delta"])
+        elif kind == "MESSAGES_SNAPSHOT":
+            self.check(not self.open, "17: nothing open that the snapshot drops", event)
+            self.message_ids = {message["id"] for message in event["messages"]}
+            self.check(len(self.message_ids) == len(event["messages"]), "6: unique ids", event)
+        elif kind == "CUSTOM":
+            self.check("value" in event and ":" in event["name"], "12: CUSTOM has a prefixed name and a value", event)
+        else:
+            self.check(kind == "RAW", "10: a known type", event)
+
+    def _piece(self, kind: str, piece: str, event: dict[str, Any]) -> None:
+        key = (kind, event[_KINDS[kind]])
+        if piece == "START":
+            self.check(key not in self.open, "5: opened once", event)
+            self.check(event.get("role", "assistant") in _TEXT_ROLES | {"reasoning"}, "8: roles", event)
+            self.open[key] = None
+            if kind == "TOOL_CALL":
+                self.check(key[1] not in self.calls, "7: a call's id once", event)
+                self.calls.add(key[1])
+                self.message_ids.add(event["parentMessageId"])
+            else:
+                self.new_message(key[1])
+        else:
+            self.check(key in self.open, "5: START comes first", event)
+            if piece == "END":
+                del self.open[key]
+
+    def _step(self, kind: str, name: str) -> None:
+        self.check((name in self.steps) == (kind == "STEP_FINISHED"), "5: steps in pairs", (kind, name))
+        self.steps ^= {name}
+
+    def new_message(self, message_id: str) -> None:
+        self.check(message_id not in self.message_ids, "6: a message's id once", message_id)
+        self.message_ids.add(message_id)
+
+    @staticmethod
+    def check(holds: bool, rule: str, seen: object) -> None:
+        if not holds:
+            raise RuleBrokenError(f"{rule}: {seen}")
+
+
+class Reducer:
+    """What a client ends with: messages and state, as the protocol's own client reduces them."""
+
+    def __init__(self) -> None:
+        self.messages: list[dict[str, Any]] = []
+        self.state: Any = {}
+        self.ends: list[dict[str, Any]] = []
+
+    def apply(self, events: Iterable[dict[str, Any]]) -> Reducer:
+        for event in events:
+            self.event(event)
+        return self
+
+    def event(self, event: dict[str, Any]) -> None:
+        kind = event["type"]
+        if kind in ("TEXT_MESSAGE_START", "REASONING_MESSAGE_START"):
+            message = self._find(event["messageId"])
+            if message is None:
+                role = event.get("role", "assistant")
+                self.messages.append({"id": event["messageId"], "role": role, "content": ""})
+            else:
+                message.setdefault("content", "")
+        elif kind in ("TEXT_MESSAGE_CONTENT", "REASONING_MESSAGE_CONTENT"):
+            self._find(event["messageId"])["content"] += event["delta"]
+        elif kind == "TOOL_CALL_START":
+            self._call(event)
+        elif kind == "TOOL_CALL_ARGS":
+            for message in self.messages:
+                for call in message.get("toolCalls", ()):
+                    if call["id"] == event["toolCallId"]:
+                        call["function"]["arguments"] += event["delta"]
+        elif kind == "TOOL_CALL_RESULT":
+            self.messages.append(
+                {
+                    "id": event["messageId"],
+                    "role": "tool",
+                    "toolCallId": event["toolCallId"],
+                    "content": event["content"],
+                }
+            )
+        elif kind == "MESSAGES_SNAPSHOT":
+            self.messages = json.loads(json.dumps(event["messages"]))
+        elif kind == "STATE_SNAPSHOT":
+            self.state = event["snapshot"]
+        elif kind == "STATE_DELTA":
+            self.state = jsonpatch.apply_patch(self.state, event["delta"])
+        elif kind in ("RUN_FINISHED", "RUN_ERROR"):
+            self.ends.append(event)
+
+    def _call(self, event: dict[str, Any]) -> None:
+        call = {
+            "id": event["toolCallId"],
+            "type": "function",
+            "function": {"name": event["toolCallName"], "arguments": ""},
+        }
+        message = self._find(event["parentMessageId"])
+        if message is None:
+            message = {"id": event["parentMessageId"], "role": "assistant"}
+            self.messages.append(message)
+        message.setdefault("toolCalls", []).append(call)
+
+    def _find(self, message_id: str) -> Any:
+        return next((message for message in self.messages if message["id"] == message_id), None)

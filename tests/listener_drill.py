@@ -1,0 +1,57 @@
+"""What the tests of the listener and of the streams share: a watch on a thread, a wait, a kill."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+
+from pulse import database
+from pulse.events import Event, Session
+from pulse.pg_notify_listener import PgNotifyListener
+
+WAIT_SECONDS = 30.0
+_KILL = """
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE datname = current_database() AND pid <> pg_backend_pid()
+  AND (query LIKE '%pg_listening_channels%' OR query LIKE 'LISTEN%')
+"""
+
+
+class Watch:
+    """A watcher that keeps what it gets."""
+
+    def __init__(self, listener: PgNotifyListener, session: Session, after: int = 0) -> None:
+        self.events: list[Event] = []
+        self._subscription = listener.subscribe(session.thread_id, self._take, after_sequence=after)
+
+    def _take(self, events: Sequence[Event]) -> None:
+        self.events += events
+
+    @property
+    def numbers(self) -> list[int | None]:
+        return [event.sequence_num for event in self.events]
+
+    @property
+    def last(self) -> int:
+        return (self.events[-1].sequence_num or 0) if self.events else 0
+
+    def close(self) -> None:
+        self._subscription.close()
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Return once a condition holds; fail where it does not in time."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not holds():
+        assert time.monotonic() < deadline, "it does not come true"
+        await asyncio.sleep(0.01)
+
+
+async def kill_listener(dsn: str) -> int:
+    """End the backends that listen; how many."""
+    connection = await database.connect(dsn, prepare=False)
+    try:
+        return len(await connection.fetch(_KILL))
+    finally:
+        await connection.close()

@@ -1,0 +1,331 @@
+"""State is what its events say: told from them it equals what is stored, from a snapshot or without."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime
+from collections.abc import AsyncIterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import asyncpg
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pulse import database
+from pulse.errors import InvalidInputError, SessionNotFoundError
+from pulse.events import Event, EventActions, Session
+from pulse.json_values import unescape
+from pulse.run_service import RunService
+from pulse.scopes import split_delta
+from pulse.session_service import OpenSessionService
+from pulse.state_debug import StateDebugService
+from pulse.state_history import StateHistory
+from workers.embedded import EmbeddedServer
+
+KEYS = st.sampled_from(["a", "b", "", "你好", "a\0b", "\ud800", "$hippocampus", "$hippocampus:x", "a:b", "user", "🍵"])
+PREFIXES = st.sampled_from(["", "", "user:", "app:", "temp:"])
+NUMBERS = st.integers(-(10**30), 10**30) | st.floats(allow_nan=False) | st.sampled_from([-0.0, 1e22, 5e-324])
+VALUES = st.recursive(
+    st.none() | st.booleans() | NUMBERS | st.text(max_size=8) | st.sampled_from(["\0", "\ud800", "x" * 3000]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=5,
+)
+DELTAS = st.dictionaries(st.builds("{}{}".format, PREFIXES, KEYS), VALUES, max_size=4)
+
+
+@pytest.fixture
+def sessions(pool: asyncpg.Pool) -> OpenSessionService:
+    return OpenSessionService(pool)
+
+
+@pytest.fixture
+def history(pool: asyncpg.Pool) -> StateHistory:
+    return StateHistory(pool)
+
+
+@pytest.fixture
+async def session(sessions: OpenSessionService) -> Session:
+    return await sessions.create_session("app", "mei", {"theme": "dark", "user:lang": "en"}, session_id="s")
+
+
+def change(**delta: Any) -> Event:
+    return Event(author="system", event_type="state_update", actions=EventActions(state_delta=delta))
+
+
+async def read(sessions: OpenSessionService, name: str = "s") -> Session:
+    found = await sessions.get_session("app", "mei", name, num_recent_events=0)
+    assert found is not None
+    return found
+
+
+def test_the_state_told_from_the_events_is_the_stored_state(dsn: str) -> None:
+    """Whatever the deltas: three scopes, nulls, escapes, several sessions and batches; at each point of the past."""
+
+    async def run(first: dict[str, Any], batches: list[tuple[int, list[dict[str, Any]]]]) -> None:
+        number = next(numbers)
+        app = f"app-{number}"
+        async with await database.create_pool(dsn, max_size=2) as pool:
+            sessions, history = OpenSessionService(pool), StateHistory(pool)
+            names = ("one", "two")
+            opened = [await sessions.create_session(app, "mei", first, session_id=name) for name in names]
+            past: list[list[tuple[int, dict[str, Any]]]] = [[(0, split_delta(each.state).session)] for each in opened]
+            for which, deltas in batches:
+                events = [change(**delta) for delta in deltas]
+                each = await sessions.get_session(app, "mei", names[which], num_recent_events=0)
+                assert each is not None
+                await sessions.append_events(each, events)
+                past[which].append((each.events[-1].sequence_num or 0, split_delta(each.state).session))
+            for name, states in zip(names, past, strict=True):
+                stored = await sessions.get_session(app, "mei", name, num_recent_events=0)
+                assert stored is not None
+                scopes = split_delta(stored.state)
+                for from_snapshot in (True, False):
+                    told = await history.restore(app, "mei", name, from_snapshot=from_snapshot)
+                    assert told.state == scopes.session == states[-1][1]
+                    assert (told.version, told.sequence_num) == (stored.version, states[-1][0])
+                    assert repr(sorted(told.state.items())) == repr(sorted(scopes.session.items()))
+                    for sequence_num, state in states:
+                        before = await history.restore(
+                            app, "mei", name, sequence_num=sequence_num, from_snapshot=from_snapshot
+                        )
+                        assert before.state == state
+                shared = await history.rebuild_shared(app, "mei")
+                assert (shared.user_state, shared.app_state) == (scopes.user, scopes.app)
+                assert shared.user_is_complete
+                assert shared.app_is_complete
+            await sessions.close()
+
+    numbers = iter(range(10_000))
+
+    @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+    @given(
+        first=DELTAS,
+        batches=st.lists(st.tuples(st.integers(0, 1), st.lists(DELTAS, min_size=1, max_size=3)), max_size=6),
+    )
+    def check(first: dict[str, Any], batches: list[tuple[int, list[dict[str, Any]]]]) -> None:
+        asyncio.run(run(first, batches))
+
+    asyncio.run(_policy(dsn, 3))
+    check()
+
+
+async def _policy(dsn: str, snapshot_events: int) -> None:
+    connection = await database.connect(dsn)
+    await connection.execute("UPDATE app_policies SET snapshot_events = $1", snapshot_events)
+    await connection.close()
+
+
+async def test_snapshots_are_taken_every_so_many_events_and_at_the_end_of_a_run(
+    sessions: OpenSessionService, pool: asyncpg.Pool, session: Session
+) -> None:
+    """Only where the state changed since the last one, whole batches counted."""
+    await pool.execute("UPDATE app_policies SET snapshot_events = 5")
+    for n in range(12):
+        await sessions.append_event(session, change(n=n))
+    for _ in range(6):
+        await sessions.append_event(session, Event(author="user", content={"text": "hello"}))
+    assert await snapshots(pool) == [(5, 4), (10, 9), (15, 11)]
+    runs = RunService(pool)
+    for n in range(2):
+        run = (await runs.start("app", "mei", "s", f"run-{n}")).run
+        await runs.finish(run, "done", state_delta={"n": 99} if n == 0 else None)
+    assert await snapshots(pool) == [(5, 4), (10, 9), (15, 11), (21, 99)]
+    assert await pool.fetchval("SELECT events_summary FROM snapshots WHERE sequence_num = 21") == {
+        "after_seq": 15,
+        "events": 6,
+    }
+    await runs.fail((await runs.start("app", "mei", "s", "run-9")).run, "no")
+    assert len(await snapshots(pool)) == 4
+
+
+async def snapshots(pool: asyncpg.Pool) -> list[tuple[int, int]]:
+    rows = await pool.fetch("SELECT sequence_num, state -> 'n' FROM snapshots ORDER BY version")
+    return [tuple(row) for row in rows]
+
+
+async def test_restoring_starts_from_the_newest_snapshot_and_ends_where_it_is_asked(
+    sessions: OpenSessionService, history: StateHistory, pool: asyncpg.Pool, session: Session
+) -> None:
+    """A damaged snapshot would show: it is really read. Without snapshots the outcome is the same."""
+    await pool.execute("UPDATE app_policies SET snapshot_events = 4")
+    for n in range(10):
+        await sessions.append_event(session, change(n=n))
+    now = await history.restore("app", "mei", "s")
+    assert (now.state, now.sequence_num, now.version) == ({"theme": "dark", "n": 9}, 10, 10)
+    assert (now.snapshot_sequence_num, now.deltas) == (8, 2)
+    then = await history.restore("app", "mei", "s", sequence_num=6)
+    assert (then.state["n"], then.version, then.snapshot_sequence_num, then.deltas) == (5, 6, 4, 2)
+    first = await history.restore("app", "mei", "s", sequence_num=0)
+    assert (first.state, first.version, first.snapshot_sequence_num, first.deltas) == ({"theme": "dark"}, 0, 0, 0)
+    whole = await history.restore("app", "mei", "s", from_snapshot=False)
+    assert (whole.state, whole.snapshot_sequence_num, whole.deltas) == (now.state, 0, 10)
+    await pool.execute("UPDATE snapshots SET state = '{\"damaged\": true}' WHERE sequence_num = 8")
+    assert (await history.restore("app", "mei", "s")).state == {"damaged": True, "n": 9}
+    for wrong in (11, -1):
+        with pytest.raises(InvalidInputError, match="no event"):
+            await history.restore("app", "mei", "s", sequence_num=wrong)
+    assert await history.take_snapshot("app", "mei", "s")
+    assert not await history.take_snapshot("app", "mei", "s")
+
+
+async def test_pruning_keeps_the_newest_snapshot_and_every_state_of_the_past(
+    sessions: OpenSessionService, history: StateHistory, pool: asyncpg.Pool, session: Session
+) -> None:
+    """In batches, by when each was superseded; nothing that cannot be told without it."""
+    await pool.execute("UPDATE app_policies SET snapshot_events = 1")
+    for n in range(6):
+        await sessions.append_event(session, change(n=n))
+    assert await history.prune(datetime.timedelta(hours=1)) == 0
+    await pool.execute("UPDATE snapshots SET superseded_at = superseded_at - interval '1 day' WHERE sequence_num < 5")
+    assert [await history.prune(datetime.timedelta(hours=1), limit=3) for _ in range(3)] == [3, 1, 0]
+    assert [sequence_num for sequence_num, _ in await snapshots(pool)] == [5, 6]
+    for sequence_num in range(1, 7):
+        told = await history.restore("app", "mei", "s", sequence_num=sequence_num)
+        assert told.state["n"] == sequence_num - 1
+
+
+async def test_one_changed_key_of_a_large_state_is_all_that_crosses_the_wire(
+    pool: asyncpg.Pool, server: EmbeddedServer
+) -> None:
+    """200 kB of state: its append, the read of one key, and what changed since take hundreds of bytes each."""
+    name = await pool.fetchval("SELECT current_database()")
+    async with counting_proxy(server.tcp_dsn) as (proxied, count):
+        async with await database.create_pool(f"{proxied}/{name}", max_size=1) as wired:
+            sessions, history = OpenSessionService(wired), StateHistory(wired)
+            large = {f"key-{n}": "x" * 1000 for n in range(200)}
+            session = await sessions.create_session("app", "mei", large, session_id="s")
+            await sessions.append_event(session, change(small=0, **{"user:lang": "zh"}))
+            await history.changes_since("app", "mei", "s", 1)
+            await sessions.get_session("app", "mei", "s", state_keys=["small"])
+            await sessions.close()  # By now every statement is prepared, every notification is sent.
+            assert count["bytes"] > 200_000
+
+            count["bytes"] = 0
+            await sessions.append_event(session, change(small=1))
+            appended = count["bytes"]
+            found = await history.changes_since("app", "mei", "s", 1, user_version=1)
+            some = await sessions.get_session("app", "mei", "s", state_keys=["small", "user:lang", "none", "app:x"])
+            assert appended < 2000
+            assert count["bytes"] < 5000
+            assert found.state == {"small": 1}
+            assert (found.version, found.sequence_num, found.user_version, found.app_version) == (2, 2, 1, 0)
+            assert some is not None
+            assert some.state == {"small": 1, "user:lang": "zh"}
+            assert (await history.changes_since("app", "mei", "s", 2, user_version=1)).state == {}
+            everything = await history.changes_since("app", "mei", "s", 0)
+            assert everything.state == session.state
+            nothing = await sessions.get_session("app", "mei", "s", state_keys=[])
+            assert nothing is not None
+            assert nothing.state == {}
+            await sessions.close()
+
+
+@contextlib.asynccontextmanager
+async def counting_proxy(dsn: str) -> AsyncIterator[tuple[str, dict[str, int]]]:
+    """An address that passes everything on to a server's, and how many bytes went through, both ways."""
+    parts = urlsplit(dsn)
+    count = {"bytes": 0}
+
+    async def copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+        while data := await source.read(65536):
+            count["bytes"] += len(data)
+            target.write(data)
+        target.close()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        upstream = await asyncio.open_connection(parts.hostname, parts.port)
+        await asyncio.gather(copy(reader, upstream[1]), copy(upstream[0], writer))
+
+    listener = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = listener.sockets[0].getsockname()[1]
+    async with listener:
+        yield dsn.rpartition("/")[0].replace(f":{parts.port}", f":{port}"), count
+
+
+async def test_changes_since_each_version_lead_to_the_state_now(
+    sessions: OpenSessionService, history: StateHistory, session: Session
+) -> None:
+    """Whatever version a reader has, batches among them."""
+    known = [(session.version, session.user_version, session.app_version, dict(session.state))]
+    for n in range(6):
+        await sessions.append_events(session, [change(n=n), change(**{"user:n": n, "app:n": n, f"k{n % 2}": None})])
+        known.append((session.version, session.user_version, session.app_version, dict(session.state)))
+    for version, user_version, app_version, state in known:
+        found = await history.changes_since(
+            "app", "mei", "s", version, user_version=user_version, app_version=app_version
+        )
+        assert {**state, **found.state} == session.state
+    with pytest.raises(InvalidInputError, match="not yet"):
+        await history.changes_since("app", "mei", "s", 7)
+
+
+async def test_a_shared_state_is_incomplete_once_a_session_that_changed_it_is_deleted(
+    sessions: OpenSessionService, history: StateHistory, session: Session
+) -> None:
+    other = await sessions.create_session("app", "mei", {"app:model": "flash"}, session_id="other")
+    await sessions.append_event(other, change(**{"user:lang": "zh"}))
+    whole = await history.rebuild_shared("app", "mei")
+    assert (whole.user_state, whole.app_state) == ({"lang": "zh"}, {"model": "flash"})
+    assert whole.user_is_complete
+    await sessions.delete_session("app", "mei", "other")
+    rest = await history.rebuild_shared("app", "mei")
+    assert (rest.user_state, rest.user_is_complete, rest.app_is_complete) == ({"lang": "en"}, False, False)
+    assert (await read(sessions)).state["user:lang"] == "zh"
+
+
+async def test_the_debugger_shows_state_by_scope_and_the_events_that_made_it(
+    sessions: OpenSessionService, pool: asyncpg.Pool, session: Session
+) -> None:
+    """The last 20 by default, the newest first, by cursor to the first; unknown sessions are errors."""
+    debug = StateDebugService(pool)
+    for n in range(25):
+        await sessions.append_event(session, Event(author="user", content={"text": "between"}))
+        await sessions.append_event(
+            session,
+            Event(
+                author="model",
+                event_type="act",
+                invocation_id=f"run-{n}",
+                actions=EventActions(state_delta={"n": n, "app:n": n, "temp:t": n}),
+            ),
+        )
+    info = await debug.get_debug_info("app", "mei", "s")
+    assert info.thread_id == session.thread_id
+    assert info.current_state == {"theme": "dark", "n": 24, "user:lang": "en", "app:n": 24}
+    assert info.prefix_breakdown == {"": {"theme": "dark", "n": 24}, "user:": {"lang": "en"}, "app:": {"n": 24}}
+    assert [change.delta["n"] for change in info.state_history] == list(range(24, 4, -1))
+    newest = info.state_history[0]
+    assert (newest.sequence_num, newest.version, newest.event_type, newest.author) == (50, 50, "act", "model")
+    assert (newest.invocation_id, newest.delta) == ("run-24", {"n": 24, "app:n": 24})
+    rest = await debug.get_history("app", "mei", "s", before=12)
+    assert ([change.delta["n"] for change in rest.changes], rest.next_cursor) == ([4, 3, 2, 1, 0], None)
+    page = await debug.get_history("app", "mei", "s", limit=5)
+    assert page.next_cursor == page.changes[-1].sequence_num == 42
+    for wrong in (0, 1001):
+        with pytest.raises(InvalidInputError):
+            await debug.get_history("app", "mei", "s", limit=wrong)
+    for user in ("tom", ""):
+        with pytest.raises(SessionNotFoundError):
+            await debug.get_debug_info("app", user, "s")
+        with pytest.raises(SessionNotFoundError):
+            await debug.get_history("app", user, "s")
+
+
+async def test_the_deltas_beside_an_event_are_those_in_its_actions(
+    sessions: OpenSessionService, pool: asyncpg.Pool, session: Session
+) -> None:
+    """The columns that SQL reads, and the opaque body that comes back to the letter, never differ."""
+    delta = {"a": "\0", "user:b": -0.0, "app:c": {"d": None}, "temp:x": 1}
+    await sessions.append_event(session, change(**delta))
+    row = await pool.fetchrow(
+        "SELECT version, session_delta, user_delta, app_delta, user_version, app_version FROM events"
+    )
+    assert row is not None
+    (event,) = await sessions.list_events("app", "mei", "s")
+    scopes = split_delta(event.actions.state_delta)
+    stored = [unescape(row[name]) for name in ("session_delta", "user_delta", "app_delta")]
+    assert stored == [scopes.session, scopes.user, scopes.app]
+    assert (row["version"], row["user_version"], row["app_version"]) == (1, 2, 1)
