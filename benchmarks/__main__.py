@@ -11,6 +11,7 @@ from pathlib import Path
 
 MEASUREMENTS = {
     "Sessions": ["benchmarks.sessions"],
+    "Sessions of ADK": ["benchmarks.adk"],
     "Ingest": ["benchmarks.ingest"],
     "Jobs": ["benchmarks.enqueue_to_start"],
     "Recovery": ["benchmarks.recovery"],

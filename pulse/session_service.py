@@ -65,7 +65,7 @@ class OpenSessionService:
             StateTooLargeError: a scope would be over the app's limit.
         """
         session_id = (session_id or "").strip() or str(uuid.uuid4())
-        _check_names(app_name, user_id, session_id)
+        check_names(app_name, user_id, session_id)
         delta = split_delta(_plain(state or {}, "state"))
         row = await self._fetchrow(
             "create_session",
@@ -294,7 +294,8 @@ def _move_on(session: Session, outcome: Appended) -> None:
             session.last_update_time = event.created_at.timestamp()
 
 
-def _check_names(app_name: str, user_id: str, session_id: str) -> None:
+def check_names(app_name: str, user_id: str, session_id: str) -> None:
+    """Refuse names that the tables can't hold, with InvalidInputError."""
     for what, value, limit in (
         ("app_name", app_name, _NAME_LENGTH_MAX),
         ("user_id", user_id, _NAME_LENGTH_MAX),

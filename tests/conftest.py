@@ -35,6 +35,10 @@ TEMPLATE = "hippocampus_template"
 _numbers = itertools.count(1)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--postgres-major", type=int, default=18, help="the embedded PostgreSQL to test on: 18 or 16")
+
+
 @pytest.fixture(autouse=True)
 def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the developer's shell has set does not reach a test."""
@@ -59,9 +63,10 @@ def home(home_root: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def server(home_root: Path) -> Iterator[EmbeddedServer]:
+def server(home_root: Path, pytestconfig: pytest.Config) -> Iterator[EmbeddedServer]:
     """The suite's PostgreSQL."""
-    with EmbeddedServer(home_root / "suite", settings=FAST_SETTINGS) as running:
+    major = pytestconfig.getoption("postgres_major")
+    with EmbeddedServer(home_root / "suite", settings=FAST_SETTINGS, major=major) as running:
         yield running
 
 

@@ -57,6 +57,10 @@ SELECT EXISTS (SELECT FROM threads WHERE fast_due_at <= engine_now())
 -- name: reconcile_jobs
 SELECT reconcile_jobs()
 
+-- name: delete_expired_session
+-- Whether there was one to look at.
+SELECT delete_expired_session()
+
 -- name: enqueue_redraws
 -- Only where a slice waits to be drawn anew.
 SELECT enqueue_redraws()

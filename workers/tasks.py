@@ -32,6 +32,7 @@ MAINTENANCE_CRONS = {
     "prune": "*/10 * * * *",
     "archive_jobs": "17 * * * *",
     "prune_artifacts": "37 * * * *",
+    "expire_sessions": "* * * * *",
     "erase": "* * * * *",
     "reap_runs": "* * * * * */15",
     "prune_snapshots": "37 * * * *",

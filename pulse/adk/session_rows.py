@@ -44,15 +44,13 @@ def read_session(
     events: list[Event],
 ) -> Session:
     """Return the session of a row, with its marker; `shared` are the states of user and app."""
-    exact = row["event_time"]
     session = Session(
         id=session_id,
         app_name=app_name,
         user_id=user_id,
         state=merge_state(read_state(row["state"]), *shared),
         events=events,
-        # Without it: nobody appended yet, or another client of the engine did.
-        last_update_time=row["updated_at"].timestamp() if exact is None else exact,
+        last_update_time=row["created_at"].timestamp() if row["event_time"] is None else row["event_time"],
     )
     Marker(row["thread_id"], row["version"]).mark(session)
     return session

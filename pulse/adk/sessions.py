@@ -31,7 +31,7 @@ from pulse.json_values import escape_state
 from pulse.notifier import Notifier
 from pulse.pool_access import access
 from pulse.scopes import merge_state, split_delta
-from pulse.session_service import PAGE_SIZE_MAX, OpenSessionService, _check_names
+from pulse.session_service import PAGE_SIZE_MAX, OpenSessionService, check_names
 from pulse.sql import load_queries
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class PostgresSessionService(BaseSessionService):
             pulse.errors.StateTooLargeError: a scope would be over the app's limit.
         """
         session_id = (session_id or "").strip() or str(uuid.uuid4())
-        _check_names(app_name, user_id, session_id)
+        check_names(app_name, user_id, session_id)
         delta = split_delta(json_safe(state or {}))
         [row] = await self._fetch(
             "create_adk_session",

@@ -18,7 +18,7 @@ FROM append_adk_event($1, $2, $3, $4, $5, $6, $7, $8)
 -- name: get_adk_session
 -- app, user, session id, at most this many events of the newest times and all that share the last one's (0: none), not
 -- before this time or null
-SELECT t.id AS thread_id, t.version, t.updated_at, CASE WHEN t.event_seq = t.last_seq THEN t.event_time END AS event_time,
+SELECT t.id AS thread_id, t.version, t.created_at, last_event_time(t) AS event_time,
        t.state::text AS state, u.state::text AS user_state, a.state::text AS app_state,
        CASE WHEN $4::bigint > 0 THEN (
            SELECT json_agg(json_build_array(e.id, e.author, e.invocation_id, extract(epoch FROM e.occurred_at),
@@ -35,8 +35,8 @@ WHERE t.app_name = $1 AND t.user_id = $2 AND t.session_id = $3 AND NOT has_expir
 -- name: list_adk_sessions
 -- app, user (null: all), below this user and thread (null: from the top), at most this many (null: all); a user's state stands
 -- in the user's first row alone, the app's in the first of all
-SELECT t.id AS thread_id, t.user_id, t.session_id, t.version, t.updated_at,
-       CASE WHEN t.event_seq = t.last_seq THEN t.event_time END AS event_time, t.state::text AS state,
+SELECT t.id AS thread_id, t.user_id, t.session_id, t.version, t.created_at,
+       last_event_time(t) AS event_time, t.state::text AS state,
        CASE WHEN lag(t.user_id) OVER (ORDER BY t.user_id DESC, t.id DESC) IS DISTINCT FROM t.user_id
             THEN u.state::text END AS user_state,
        CASE WHEN row_number() OVER (ORDER BY t.user_id DESC, t.id DESC) = 1

@@ -19,6 +19,14 @@ CREATE FUNCTION has_expired(t threads) RETURNS boolean
 LANGUAGE sql STABLE
 RETURN t.ttl IS NOT NULL AND t.updated_at + t.ttl <= engine_now();
 
+-- The time of a session's last event in seconds since 1970: exact where append_adk_event stored it, else to the
+-- microsecond. NULL before the first.
+CREATE FUNCTION last_event_time(t threads) RETURNS double precision
+LANGUAGE sql STABLE
+RETURN CASE WHEN t.event_seq = t.last_seq THEN t.event_time
+            ELSE (SELECT extract(epoch FROM e.occurred_at)::double precision FROM events AS e
+                  WHERE e.thread_id = t.id AND e.sequence_num = t.last_seq) END;
+
 -- create_session, with a time to live or NULL; an expired session of the same id makes room. Errors: as create_session.
 CREATE FUNCTION create_adk_session(
     p_app_name text, p_user_id text, p_session_id text,
