@@ -7,7 +7,8 @@ import { EventLog } from "./event_log.js";
 import { ThreadList } from "./thread_list.js";
 import { ThreadView } from "./thread_view.js";
 
-const LOOK_MILLISECONDS = 1_500;
+const LOOK_MILLISECONDS = 600;
+const UNSEEN_MILLISECONDS = 10_000;
 const AWAY_MILLISECONDS = 4_000;
 
 const byId = (id) => document.getElementById(id);
@@ -31,7 +32,7 @@ let timer = null;
 async function look() {
   clearTimeout(timer);
   const asked = api;
-  let wait = LOOK_MILLISECONDS;
+  let wait = document.visibilityState === "visible" ? LOOK_MILLISECONDS : UNSEEN_MILLISECONDS;
   try {
     const found = (await asked.threads()).threads;
     if (asked !== api) return;
@@ -56,6 +57,7 @@ function hold() {
 
 function open(thread) {
   view?.close();
+  list.mark(thread.thread_id);
   title.textContent = thread.thread_id;
   view = new ThreadView(api, thread, parts, report);
 }
