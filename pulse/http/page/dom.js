@@ -32,6 +32,25 @@ export function json(value) {
   return short === undefined || short.length <= 60 ? String(short) : JSON.stringify(value, null, 2);
 }
 
+export function events(count) {
+  return count === 1 ? "1 event" : `${count} events`;
+}
+
+/** Keep who reads the end of a box at its end, also when the box is made smaller; who reads further up is not moved. */
+export function atEnd(box) {
+  const isNow = () => box.scrollHeight - box.scrollTop - box.clientHeight < 48;
+  let is = true;
+  const follow = () => {
+    if (is) box.scrollTop = box.scrollHeight;
+  };
+  box.addEventListener("scroll", () => (is = isNow()), { passive: true });
+  new ResizeObserver(follow).observe(box);
+  return (change) => {
+    change();
+    follow();
+  };
+}
+
 /** Call a function once things are quiet, and not while its last call runs. */
 export function settled(call, milliseconds) {
   let timer = null;

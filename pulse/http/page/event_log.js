@@ -1,18 +1,18 @@
 // The stream as it came, event by event: what a client of the wire sees.
 
-import { make } from "./dom.js";
+import { atEnd, events, make } from "./dom.js";
 
 const EVENTS_MAX = 300;
 const TEXT_MAX = 160;
 
 export class EventLog {
-  #box;
+  #keepingPlace;
   #list;
   #count;
   #seen = 0;
 
   constructor(box, list, count) {
-    this.#box = box;
+    this.#keepingPlace = atEnd(box);
     this.#list = list;
     this.#count = count;
     this.clear();
@@ -26,9 +26,8 @@ export class EventLog {
 
   add(event, id) {
     this.#seen += 1;
-    this.#count.textContent = this.#seen === 1 ? "1 event" : `${this.#seen} events`;
+    this.#count.textContent = events(this.#seen);
     const { type, ...rest } = event;
-    const isAtEnd = this.#box.scrollHeight - this.#box.scrollTop - this.#box.clientHeight < 48;
     const shown = JSON.stringify(rest);
     const line = make(
       "li",
@@ -36,8 +35,9 @@ export class EventLog {
       make("code", { class: "type", text: type }),
       make("code", { class: "rest", text: shown.length > TEXT_MAX ? `${shown.slice(0, TEXT_MAX)}…` : shown }),
     );
-    this.#list.append(line);
-    if (this.#list.childElementCount > EVENTS_MAX) this.#list.firstElementChild.remove();
-    if (isAtEnd) this.#box.scrollTop = this.#box.scrollHeight;
+    this.#keepingPlace(() => {
+      this.#list.append(line);
+      if (this.#list.childElementCount > EVENTS_MAX) this.#list.firstElementChild.remove();
+    });
   }
 }

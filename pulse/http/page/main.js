@@ -2,7 +2,7 @@
 // App, user and thread stand in the address, so that a reload shows the same again; the key does not.
 
 import { Api } from "./api.js";
-import { show } from "./dom.js";
+import { atEnd, show } from "./dom.js";
 import { EventLog } from "./event_log.js";
 import { ThreadList } from "./thread_list.js";
 import { ThreadView } from "./thread_view.js";
@@ -17,7 +17,13 @@ const notice = byId("notice");
 const title = byId("thread-title");
 const list = new ThreadList(byId("threads"), byId("threads-note"), (thread) => choose(thread));
 const parts = {
-  timeline: { log: byId("log"), list: byId("timeline"), earlier: byId("earlier"), note: byId("timeline-note") },
+  timeline: {
+    log: byId("log"),
+    list: byId("timeline"),
+    earlier: byId("earlier"),
+    note: byId("timeline-note"),
+    keepingPlace: atEnd(byId("log")),
+  },
   state: { scopes: byId("scopes"), history: byId("history"), note: byId("history-note") },
   log: new EventLog(byId("frames-box"), byId("frames"), byId("frame-count")),
   status: byId("run-status"),

@@ -1,6 +1,6 @@
 // The threads of a user, the one that changed last first. Each keeps its element, and with it the focus.
 
-import { make, moment } from "./dom.js";
+import { events, make, moment } from "./dom.js";
 
 export class ThreadList {
   #list;
@@ -68,7 +68,7 @@ export class ThreadList {
       found.button.replaceChildren(
         make("span", { class: "name", text: thread.thread_id, dir: "auto" }),
         make("span", { class: `badge ${status}`, text: status === "running" ? "live" : status }),
-        make("span", { class: "when" }, moment(thread.updated_at), ` · ${thread.last_sequence} events`),
+        make("span", { class: "when" }, moment(thread.updated_at), ` · ${events(thread.last_sequence)}`),
       );
     }
     return found;

@@ -29,7 +29,7 @@ export class Timeline {
   #refresh;
   #closed = false;
 
-  /** @param parts {log, list, earlier, note}: elements. `failed(error)` is told of what could not be read. */
+  /** @param parts {log, list, earlier, note}: elements; and keepingPlace(change). `failed(error)` is told of what could not be read. */
   constructor(api, thread, lastSequence, parts, failed) {
     this.#api = api;
     this.#thread = thread;
@@ -70,13 +70,13 @@ export class Timeline {
     const element = item(kind, make("span", { class: "now", text: "now" }), text);
     element.classList.add("open");
     this.#live.set(event.messageId, { element, text, ended: false });
-    this.#keepingPlace(() => this.#parts.list.append(element));
+    this.#parts.keepingPlace(() => this.#parts.list.append(element));
     this.#note();
   }
 
   #say(event) {
     const open = this.#live.get(event.messageId);
-    if (open) this.#keepingPlace(() => open.text.append(event.delta));
+    if (open) this.#parts.keepingPlace(() => open.text.append(event.delta));
   }
 
   #end(id) {
@@ -103,14 +103,14 @@ export class Timeline {
       const firstLive = [...this.#live.values()][0]?.element ?? null;
       const items = page.timeline.map(draw);
       const known = new Set(page.timeline.map((each) => each.id));
-      this.#keepingPlace(() => {
+      this.#parts.keepingPlace(() => {
         for (const each of items) this.#parts.list.insertBefore(each, firstLive);
         this.#dropLive((open, id) => known.has(id));
       });
       this.#last = Math.max(this.#last, ...page.timeline.map((each) => each.sequenceNumber));
       more = page.nextCursor !== null;
     }
-    this.#keepingPlace(() => this.#dropLive((open) => ended.has(open)));
+    this.#parts.keepingPlace(() => this.#dropLive((open) => ended.has(open)));
     this.#parts.log.setAttribute("aria-busy", "false");
     this.#note();
   }
@@ -138,14 +138,6 @@ export class Timeline {
     const isEmpty = this.#parts.list.childElementCount === 0;
     this.#parts.note.hidden = !isEmpty;
     this.#parts.note.textContent = "Nothing has been said here yet.";
-  }
-
-  /** Who reads the end stays at the end; who reads further up is not moved. */
-  #keepingPlace(change) {
-    const { log } = this.#parts;
-    const isAtEnd = log.scrollHeight - log.scrollTop - log.clientHeight < 48;
-    change();
-    if (isAtEnd) log.scrollTop = log.scrollHeight;
   }
 }
 
