@@ -18,7 +18,7 @@ HIPPOCAMPUS_HOME ?= $(CURDIR)/.home
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo run test test-system missing-tools check chaos bench lock clean
+.PHONY: help venv demo run test test-system missing-tools check chaos bench docs lock clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'
@@ -70,6 +70,9 @@ chaos: $(STAMP) ## Kill, stop and cut everything for ten minutes, then count (SE
 
 bench: $(STAMP) ## Measure, as ratios in one run (FILE=… adds recall on a conversation file)
 	$(BIN)/python -m benchmarks $(if $(FILE),'$(FILE)')
+
+docs: $(STAMP) ## Renew the generated pages of docs/
+	PYTHONPATH=. $(BIN)/python docs/reference.py
 
 lock: ## Renew requirements.lock for all extras (UPGRADE=1 takes the newest)
 	@test -x $(BIN)/pip-compile || $(MAKE) venv

@@ -11,8 +11,12 @@ from pathlib import Path
 
 MEASUREMENTS = {
     "Sessions": ["benchmarks.sessions"],
+    "Ingest": ["benchmarks.ingest"],
     "Jobs": ["benchmarks.enqueue_to_start"],
+    "Recovery": ["benchmarks.recovery"],
+    "More workers": ["benchmarks.scaling"],
     "Consolidation": ["benchmarks.consolidation"],
+    "Costs": ["benchmarks.costs"],
     "Search and context": ["benchmarks.search"],
     "Limit of model calls": ["benchmarks.limiter"],
     "Forgetting": ["benchmarks.retention"],

@@ -35,7 +35,7 @@ CLUSTERS = 500
 WORDS = 20_000
 WORDS_PER_MEMORY = 40
 VECTORS_ALONE = SearchWeights(
-    bm25=0, context_bm25=0, similarity=1, context_similarity=0, author=0, recency=0, retention=0
+    bm25=0, context_bm25=0, similarity=1, context_similarity=0, author=0, recency=0, retention=0, question=0
 )
 
 

@@ -1,7 +1,7 @@
 """Consolidation: the door of the memory. A slice of conversation goes in, memories and facts come out.
 
     read_slice       one statement; the connection is given back before a model is asked
-    replay, reflect  one generate call, one embedding call
+    replay, reflect  one generate call, one embedding call; the reply is kept until it is stored, a retry takes it
     store            one transaction: lock the thread, compare the watermark, fence the job, write, end the job
 
 A job may be delivered many times, and several attempts may run at once: the fence and the watermark let the effects of
@@ -12,17 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import astuple, replace
 from typing import TYPE_CHECKING, Any, Protocol, cast
 from uuid import UUID
 
 import asyncpg
 
-from hippocampus import effects, jobs
-from hippocampus.effects import Effects
-from hippocampus.errors import from_postgres
+from hippocampus import effects, isolation, jobs
+from hippocampus.effects import Cost, Effects
+from hippocampus.errors import ProviderError, RateLimitedError, from_postgres
 from hippocampus.providers.protocols import Embedder, Generator
 from hippocampus.records import ConsolidationJob, JobStatus, JobType
+from hippocampus.replies import PaidReplies
 from hippocampus.slices import Slice, Stage, read_slice
 from pulse.sql import load_queries
 
@@ -80,14 +81,14 @@ class MemoryConsolidationWorker:
         """
         part = await self._read(job_id)
         if part is not None and part.stage is Stage.FAST and part.job.job_type is JobType.FULL_CONSOLIDATION:
-            replayed = await self._store(part, await self._draw(part), claim, {}, ends=False)
+            replayed = await self._store(*await self._draw_part(part), claim, {}, ends=False)
             if replayed.status is JobStatus.CANCELLED:
                 return replayed
             part = await self._read(job_id, Stage.DEEP)
         if part is None:
             await self._end_without_thread(claim)
             return None
-        return await self._store(part, await self._draw(part), claim, part.job.result, ends=True)
+        return await self._store(*await self._draw_part(part), claim, part.job.result, ends=True)
 
     async def consolidate(
         self,
@@ -103,12 +104,32 @@ class MemoryConsolidationWorker:
     async def _read(self, job_id: UUID, stage: Stage | None = None) -> Slice | None:
         return await read_slice(self._pool, job_id, stage, slice_tokens=self._slice_tokens)
 
+    async def _draw_part(self, part: Slice) -> tuple[Slice, Effects]:
+        """Ask the models for a slice; for as much of it as they take, where jobs before this one failed with it."""
+        try:
+            return part, await self._draw(part)
+        except ProviderError as error:
+            if not part.is_stuck or isinstance(error, RateLimitedError):
+                raise
+            return await isolation.get_past(self._draw, self._embedder, part, error)
+
     async def _draw(self, part: Slice) -> Effects:
         """Ask the models. No connection is held meanwhile."""
         if not part.turns:
             return Effects()
         draw = effects.replay if part.stage is Stage.FAST else effects.reflect
-        return await draw(self._generator, self._embedder, part)
+        paid = PaidReplies(self._pool, self._generator, part)
+        drawn = await draw(paid, self._embedder, part)
+        return replace(
+            drawn,
+            cost=Cost(
+                generate_calls=paid.calls,
+                embed_calls=int(bool(drawn.memories or drawn.facts) and not drawn.vectorless),
+                prompt_tokens=paid.usage.prompt_tokens,
+                output_tokens=paid.usage.output_tokens,
+                reused_replies=paid.reused,
+            ),
+        )
 
     async def _store(
         self, part: Slice, drawn: Effects, claim: JobClaim, before: Mapping[str, Any], *, ends: bool
@@ -120,7 +141,9 @@ class MemoryConsolidationWorker:
             ends: this is the job's last stage.
         """
         async with self._transaction() as connection:
-            now = await connection.fetchval(_QUERIES["lock_slice"], part.job.thread_id, part.stage, part.after_seq)
+            now = await connection.fetchval(
+                _QUERIES["lock_slice"], part.job.thread_id, part.stage, part.after_seq, part.erasures
+            )
             await claim.fence(connection)
             if now is None:
                 await claim.finish(connection, _NO_THREAD)
@@ -136,9 +159,10 @@ class MemoryConsolidationWorker:
                 drawn.facts,
                 part.job.job_type if ends and not part.is_last else None,
                 drawn.vectorless,
+                *astuple(drawn.cost),
             )
             assert stored is not None  # noqa: S101  # the function returns one row or raises
-            result = {**before, **_result(part, drawn, stored)}
+            result = {**before, **_result(part, drawn, stored, before)}
             if not ends:
                 await connection.execute(_QUERIES["keep_job_result"], part.job.id, result)
                 return replace(part.job, result=result)
@@ -189,16 +213,22 @@ async def consolidate_thread(
 
 def _origin(part: Slice, drawn: Effects) -> tuple[Any, ...]:
     """Provenance, as the SQL type slice_origin takes it."""
-    if drawn.origin is None:
+    if not part.turns:
         return (part.job.id, None, None, None, None, None)
     first, last = part.turns[0].sequence_num, part.turns[-1].sequence_num
-    return (part.job.id, first, last, drawn.origin.prompt_hash, drawn.origin.model, drawn.embedding_model)
+    prompt_hash, model = (drawn.origin.prompt_hash, drawn.origin.model) if drawn.origin is not None else (None, None)
+    return (part.job.id, first, last, prompt_hash, model, drawn.embedding_model)
 
 
-def _result(part: Slice, drawn: Effects, stored: asyncpg.Record) -> dict[str, Any]:
+def _result(part: Slice, drawn: Effects, stored: asyncpg.Record, before: Mapping[str, Any]) -> dict[str, Any]:
     """What a stage adds to its job's result; nothing where there was nothing to consolidate."""
     result: dict[str, Any] = {}
-    if part.turns and part.stage is Stage.FAST:
+    if drawn.skipped is not None:
+        skipped = [{"sequence_num": turn.sequence_num, "error_code": drawn.skipped} for turn in part.turns]
+        result["skipped"] = [*before.get("skipped", ()), *skipped]
+        if part.stage is Stage.FAST:
+            result["episodic"] = {"memory_id": str(stored["memory_ids"][0])}
+    elif part.turns and part.stage is Stage.FAST:
         summary_id, episodic_id = stored["memory_ids"]
         result["summary"] = effects.summary_result(drawn.memories[0][1], summary_id)
         result["episodic"] = {"memory_id": str(episodic_id)}

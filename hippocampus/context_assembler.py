@@ -6,10 +6,11 @@ Two round trips at most: one for all candidates, one to count what was used. How
 
 from __future__ import annotations
 
+import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import asyncpg
 
@@ -22,8 +23,10 @@ from hippocampus.context_window import (
     format_items,
     pack,
 )
+from hippocampus.errors import ContextBudgetError, ProviderError
+from hippocampus.names import check_names
 from hippocampus.search import MemorySearch, clean_query, is_blank
-from hippocampus.tokens import TokenCounter, estimate_tokens
+from hippocampus.tokens import TokenCounter, WindowCounter, count_tokens
 from pulse.errors import InvalidInputError, from_postgres
 from pulse.sql import load_queries
 
@@ -37,6 +40,13 @@ MEMORIES_MAX = 20
 FACTS_MAX = 20
 TURNS_MAX = 30
 
+#: Calls of a window counter for one window.
+RECOUNTS_MAX = 4
+
+Candidates: TypeAlias = Mapping[ContextType, Sequence[ContextItem]]
+
+_log = logging.getLogger(__name__)
+
 
 class ContextAssembler:
     """Assembles context windows.
@@ -47,7 +57,9 @@ class ContextAssembler:
         max_tokens: the default budget; each call may give its own.
         system_ratio, memory_ratio, history_ratio, fact_ratio: shares of the budget, not negative, in sum at most 1.
             What a section leaves unspent, others use.
-        counter: of tokens; the default is `hippocampus.tokens.estimate_tokens`.
+        counter: of tokens; the default is `hippocampus.tokens.count_tokens`.
+        window_counter: counts the written window once more as the model does, by a call; where it counts more than the
+            budget, the window is packed again, smaller. If it does not answer, the first count stands.
         language: of the headers.
         on_degraded: as in `hippocampus.search.MemorySearch`.
     """
@@ -62,7 +74,8 @@ class ContextAssembler:
         history_ratio: float = 0.4,
         fact_ratio: float = 0.2,
         *,
-        counter: TokenCounter = estimate_tokens,
+        counter: TokenCounter = count_tokens,
+        window_counter: WindowCounter | None = None,
         language: Language = "zh",
         on_degraded: Callable[[str], None] | None = None,
     ) -> None:
@@ -80,6 +93,7 @@ class ContextAssembler:
         self._search = MemorySearch(pool, embedder, on_degraded=on_degraded)
         self._model = embedder.model if embedder else None
         self._counter = counter
+        self._window_counter = window_counter
         self._language = language
         self._queries = load_queries("hippocampus", "queries_search.sql")
 
@@ -112,22 +126,32 @@ class ContextAssembler:
             SessionNotFoundError: no such session for this app and user.
         """
         budget = self._max_tokens if max_tokens is None else _checked_budget(max_tokens)
+        check_names(app_name=app_name, user_id=user_id, session_id=session_id, embedding_model=embedding_model)
         model = embedding_model or self._model
         if query_embedding is not None and model is None:
             raise InvalidInputError("a query_embedding needs embedding_model: two models are never mixed in one search")
         text = clean_query(query) if not is_blank(query) else ""
         vector, degraded = await self._search.embed_query(text, query_embedding) if text else (None, None)
         candidates = await self._candidates(app_name, user_id, session_id, text, vector, model)
-        window = pack(
-            candidates,
-            max_tokens=budget,
-            ratios=self._ratios,
-            system_prompt=system_prompt,
-            language=self._language,
-            counter=self._counter,
-        )
+        window = await self._packed(candidates, budget, system_prompt)
         await self._search.record_access(i.metadata["memory_id"] for i in window.items if "memory_id" in i.metadata)
         return replace(window, degraded=degraded)
+
+    async def _packed(self, candidates: Candidates, budget: int, system_prompt: str | None) -> ContextWindow:
+        def packed(tokens: int) -> ContextWindow:
+            return pack(
+                candidates,
+                max_tokens=tokens,
+                ratios=self._ratios,
+                system_prompt=system_prompt,
+                language=self._language,
+                counter=self._counter,
+            )
+
+        window = packed(budget)
+        if self._window_counter is None:
+            return window
+        return await _recounted(window, budget, packed, self._window_counter)
 
     def format_context(self, window: ContextWindow) -> str:
         """Write a window as text; its tokens are `ContextWindow.total_tokens`."""
@@ -147,6 +171,30 @@ class ContextAssembler:
                 seen.add((row["context_type"], row["id"]))
                 candidates[row["context_type"]].append(_item(row))
         return candidates
+
+
+async def _recounted(
+    window: ContextWindow, budget: int, packed: Callable[[int], ContextWindow], counter: WindowCounter
+) -> ContextWindow:
+    """Return the window as a model counts it, packed smaller until it fits; as it is where the model is silent."""
+    allowed = budget
+    for _ in range(RECOUNTS_MAX):
+        try:
+            total = await counter.count(format_items(window.items, window.language))
+        except ProviderError as error:
+            _log.warning("window_count_failed", extra={"error": type(error).__name__, "code": error.code})
+            return replace(window, max_tokens=budget, budget_used=window.total_tokens / budget)
+        if total <= budget:
+            return replace(
+                window, total_tokens=total, max_tokens=budget, budget_used=total / budget, counted_by=counter.model
+            )
+        allowed = min(allowed - 1, allowed * budget // total)
+        if allowed < 1:
+            break
+        window = packed(allowed)
+    raise ContextBudgetError(
+        f"{counter.model} counts more than {budget} tokens, however little is packed: raise max_tokens"
+    )
 
 
 def _item(row: asyncpg.Record) -> ContextItem:

@@ -3,21 +3,27 @@
 The budget holds for the written text: headers and blank lines count. A section first fills its own share; what any
 section leaves unspent flows to the history, then to the memories, then to the facts. The history is walked from the
 newest turn backwards and never skips a turn; where the newest is over the history's share, that share is kept free for
-its beginning. Of memories and facts, one that is too big is skipped.
+its beginning. Of memories and facts, one that is too big is skipped, and one that repeats what the window says by then
+(`hippocampus.repetition`). What was left out, and why, is part of the answer.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any, Literal, TypeAlias
 
 from hippocampus.errors import ContextBudgetError
-from hippocampus.tokens import TokenCounter, estimate_tokens
+from hippocampus.repetition import Said
+from hippocampus.tokens import TokenCounter, count_tokens
 
 ContextType: TypeAlias = Literal["system", "memory", "history", "fact"]
 Language: TypeAlias = Literal["zh", "en"]
+#: ``repeats``: the window says it already; ``too_big``: it would not fit an empty window beside the system prompt;
+#: ``no_room``: better or newer ones took the place.
+Reason: TypeAlias = Literal["repeats", "too_big", "no_room"]
 
 #: In the order in which they are written.
 CONTEXT_TYPES: tuple[ContextType, ...] = ("system", "fact", "memory", "history")
@@ -68,13 +74,23 @@ class SectionAccount:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOut:
+    """A candidate that is not in the window, and why. Its `token_estimate` is what its content would have cost."""
+
+    item: ContextItem
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ContextWindow:
     """What fits the budget, in the order in which it is written.
 
     Attributes:
-        total_tokens: of the written text, by the assembler's counter; never over `max_tokens`.
+        total_tokens: of the written text, as `counted_by` counts it; never over `max_tokens`.
         budget_used: total_tokens / max_tokens.
         account: per section, in the order in which they are written.
+        left_out: every candidate that was not taken, section by section, the best or newest first.
+        counted_by: ``estimate``, or the model that counted the whole.
         language: of the headers.
         degraded: why only the text was searched although a vector was wanted; None where nothing failed.
     """
@@ -84,6 +100,8 @@ class ContextWindow:
     budget_used: float
     max_tokens: int
     account: tuple[SectionAccount, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+    counted_by: str = "estimate"
     language: Language = "zh"
     degraded: str | None = None
 
@@ -119,7 +137,7 @@ def pack(
     ratios: Mapping[ContextType, float],
     system_prompt: str | None = None,
     language: Language = "zh",
-    counter: TokenCounter = estimate_tokens,
+    counter: TokenCounter = count_tokens,
 ) -> ContextWindow:
     """Pack candidates into a budget.
 
@@ -151,11 +169,14 @@ class _Packing:
     ) -> None:
         self._max = max_tokens
         self._language = language
-        self._count = counter
+        self._count = cache(counter)  # the same text is measured in each round
         self._shares = {kind: int(max_tokens * ratios[kind]) for kind in CONTEXT_TYPES}
         self._used: dict[ContextType, int] = dict.fromkeys(CONTEXT_TYPES, 0)
         self._kept_free = 0  # for the newest turn, while it waits for its place
         self._taken: dict[ContextType, list[ContextItem]] = {kind: [] for kind in CONTEXT_TYPES}
+        self._places: dict[ContextType, list[int]] = {kind: [] for kind in CONTEXT_TYPES}  # among the candidates
+        self._repeats: set[tuple[ContextType, int]] = set()
+        self._said = Said()
 
     def take_system(self, prompt: str | None) -> None:
         if not prompt:
@@ -171,26 +192,31 @@ class _Packing:
     def take_turns(self, turns: Sequence[ContextItem], *, within_share: bool) -> None:
         """Take turns from the newest backwards until one does not fit; with the whole rest, cut that one."""
         self._kept_free = 0
-        for turn in turns[len(self._taken["history"]) :]:
+        for place, turn in enumerate(turns):
+            if place < len(self._taken["history"]):
+                continue
             room = self._room("history", within_share=within_share)
             if self._cost(turn) <= room:
-                self._add(turn)
+                self._add(turn, place)
                 continue
             if not within_share:
                 cut = self._cut(turn, room)
                 if cut is not None:
-                    self._add(cut)
+                    self._add(cut, place)
             elif not self._taken["history"]:
                 self._kept_free = max(room, CUT_TOKENS_MIN)
             return
 
     def take_best(self, kind: ContextType, items: Sequence[ContextItem], *, within_share: bool) -> None:
-        """Take items in their order, skipping those that do not fit or that are in the window already."""
+        """Take items in their order, skipping those that do not fit or that repeat what the window says."""
         oldest = self._oldest_turn()
-        for item in items:
-            if self._is_said(item, oldest) or self._cost(item) > self._room(kind, within_share=within_share):
+        for place, item in enumerate(items):
+            if place in self._places[kind] or self._cost(item) > self._room(kind, within_share=within_share):
                 continue
-            self._add(item)
+            if self._is_said(item, oldest):
+                self._repeats.add((kind, place))
+            else:
+                self._add(item, place)
 
     def window(self, candidates: Mapping[ContextType, Sequence[ContextItem]]) -> ContextWindow:
         """Close the packing: measure the text as a whole, and drop the least where a counter is not additive."""
@@ -198,13 +224,14 @@ class _Packing:
         while total > self._max:
             self._drop_one()
             total = self._count(self._text())
+        left_out = tuple(self._left_out(candidates))
         account = tuple(
             SectionAccount(
                 context_type=kind,
                 share=self._shares[kind],
                 used=self._used[kind],
                 items=len(self._taken[kind]),
-                left_out=max(len(candidates.get(kind, ())) - len(self._taken[kind]), 0),
+                left_out=sum(item.item.context_type == kind for item in left_out),
             )
             for kind in CONTEXT_TYPES
         )
@@ -214,8 +241,20 @@ class _Packing:
             budget_used=total / self._max if self._max else 0.0,
             max_tokens=self._max,
             account=account,
+            left_out=left_out,
             language=self._language,
         )
+
+    def _left_out(self, candidates: Mapping[ContextType, Sequence[ContextItem]]) -> Iterator[LeftOut]:
+        whole = self._max - self._used["system"]
+        for kind in CONTEXT_TYPES[1:]:
+            for place, item in enumerate(candidates.get(kind, ())):
+                if place in self._places[kind]:
+                    continue
+                tokens = self._count(item.content)
+                repeats = (kind, place) in self._repeats
+                reason: Reason = "repeats" if repeats else "too_big" if tokens > whole else "no_room"
+                yield LeftOut(item=replace(item, token_estimate=tokens), reason=reason)
 
     def _cost(self, item: ContextItem) -> int:
         """What an item adds: its line with its bullet and break and, for a section's first, header and blank line."""
@@ -226,7 +265,9 @@ class _Packing:
         rest = max(self._max - sum(self._used.values()) - self._kept_free, 0)
         return min(rest, self._shares[kind] - self._used[kind]) if within_share else rest
 
-    def _add(self, item: ContextItem) -> None:
+    def _add(self, item: ContextItem, place: int) -> None:
+        self._said.add(item.content)
+        self._places[item.context_type].append(place)
         self._used[item.context_type] += self._cost(item)
         self._taken[item.context_type].append(replace(item, token_estimate=self._count(item.content)))
 
@@ -249,8 +290,10 @@ class _Packing:
         return self._taken["history"][-1] if self._taken["history"] else None
 
     def _is_said(self, item: ContextItem, oldest: ContextItem | None) -> bool:
-        """The item is in the window: the very text, or drawn from turns that the history shows."""
+        """The window says it: the very text, the same statement, or the turns that it was drawn from."""
         if any(item.content == taken.content for kind in CONTEXT_TYPES for taken in self._taken[kind]):
+            return True
+        if self._said.repeats(item.content):
             return True
         if item.context_type != "memory" or oldest is None:
             return False
@@ -268,6 +311,7 @@ class _Packing:
         for kind in ("fact", "memory", "history"):
             if self._taken[kind]:
                 self._taken[kind].pop()
+                self._places[kind].pop()
                 return
         raise ContextBudgetError("the system prompt alone is over the budget: shorten it or raise max_tokens")
 

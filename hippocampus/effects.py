@@ -5,20 +5,22 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from hippocampus.errors import EmbeddingDimensionError, MalformedReplyError, ProviderError
 from hippocampus.providers.protocols import Embedder, Generator
 from hippocampus.records import (
     EMBEDDING_DIMENSIONS,
+    ConversationSlice,
     ExtractedFact,
     ExtractedInsight,
     Importance,
     Origin,
+    Turn,
     Vector,
     has_direction,
 )
-from hippocampus.slices import Slice, format_conversation
+from hippocampus.slices import Slice, Stage, format_conversation
 from pulse.json_values import clean_text, escape_state
 
 #: How strong a memory is when it is new.
@@ -29,11 +31,35 @@ INSIGHT_SCORES: dict[Importance, float] = {"high": 1.0, "medium": 0.7, "low": 0.
 _CONTENT_PREVIEW_CHARACTERS = 100
 
 
+class Drawable(Protocol):
+    """Turns that something can be drawn from."""
+
+    @property
+    def turns(self) -> tuple[Turn, ...]:
+        """Ascending by sequence number, never empty."""
+
+    @property
+    def conversation(self) -> ConversationSlice:
+        """The turns, as a provider takes them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What a slice cost, in the order in which `record_cost` takes it; see the view ``memory_costs``."""
+
+    generate_calls: int = 0
+    embed_calls: int = 0
+    prompt_tokens: int = 0
+    output_tokens: int = 0
+    reused_replies: int = 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effects:
     """The rows that a stage leaves, as the SQL types memory_input, message_vector and fact_input take them.
 
-    `vectorless` says that the embedding failed: texts are stored as they are, vectors follow by backfill.
+    `vectorless` says that the embedding failed: texts are stored as they are, vectors follow by backfill. `skipped` is
+    why the model was not asked for the slice's only turn: the code of its refusals.
     """
 
     origin: Origin | None = None
@@ -42,9 +68,11 @@ class Effects:
     message_vectors: list[tuple[int, Vector]] = field(default_factory=list)
     facts: list[tuple[Any, ...]] = field(default_factory=list)
     vectorless: bool = False
+    skipped: str | None = None
+    cost: Cost = field(default_factory=Cost)
 
 
-async def replay(generator: Generator, embedder: Embedder, part: Slice) -> Effects:
+async def replay(generator: Generator, embedder: Embedder, part: Drawable) -> Effects:
     """Draw a summary, keep the slice itself, and give vectors to both and to the slice's messages.
 
     One generate call, one embedding call.
@@ -70,7 +98,31 @@ async def replay(generator: Generator, embedder: Embedder, part: Slice) -> Effec
     )
 
 
-async def reflect(generator: Generator, embedder: Embedder, part: Slice) -> Effects:
+async def keep_unread(embedder: Embedder, part: Slice, code: str) -> Effects:
+    """What is kept of a turn that the generating model refuses: its text, where fast_replay passes it; else nothing.
+
+    Args:
+        code: of the refusal.
+
+    Raises:
+        EmbeddingDimensionError: as `replay`.
+    """
+    if part.stage is Stage.DEEP:
+        return Effects(skipped=code)
+    whole = format_conversation(part.turns)
+    vectors = await _embed(embedder, [whole, *(turn.text for turn in part.turns)])
+    seqs = [turn.sequence_num for turn in part.turns]
+    when = part.turns[-1].occurred_at
+    return Effects(
+        embedding_model=embedder.model,
+        memories=[("episodic", whole, vectors[0], {"source": "fast_replay"}, EPISODIC_SCORE, seqs, when)],
+        message_vectors=[(seq, vector) for seq, vector in zip(seqs, vectors[1:], strict=True) if vector is not None],
+        vectorless=None in vectors,
+        skipped=code,
+    )
+
+
+async def reflect(generator: Generator, embedder: Embedder, part: Drawable) -> Effects:
     """Draw facts and insights from a slice; one generate call, one embedding call, none where nothing was found.
 
     Raises:
@@ -130,7 +182,7 @@ async def _embed(embedder: Embedder, texts: Sequence[str]) -> list[Vector | None
     return list(vectors)
 
 
-def _insight_input(part: Slice, insight: ExtractedInsight, text: str, vector: Vector | None) -> tuple[Any, ...]:
+def _insight_input(part: Drawable, insight: ExtractedInsight, text: str, vector: Vector | None) -> tuple[Any, ...]:
     return (
         "semantic",
         text,
@@ -142,7 +194,7 @@ def _insight_input(part: Slice, insight: ExtractedInsight, text: str, vector: Ve
     )
 
 
-def _fact_input(part: Slice, fact: ExtractedFact, text: str, vector: Vector | None) -> tuple[Any, ...]:
+def _fact_input(part: Drawable, fact: ExtractedFact, text: str, vector: Vector | None) -> tuple[Any, ...]:
     return (
         fact.fact_type,
         clean_text(fact.key),
@@ -155,7 +207,7 @@ def _fact_input(part: Slice, fact: ExtractedFact, text: str, vector: Vector | No
     )
 
 
-def _said_at(part: Slice, seqs: Sequence[int]) -> Any:
+def _said_at(part: Drawable, seqs: Sequence[int]) -> Any:
     """When the last of these turns was said; the end of the slice where a provider names turns outside it."""
     times = [turn.occurred_at for turn in part.turns if turn.sequence_num in seqs]
     return times[-1] if times else part.turns[-1].occurred_at

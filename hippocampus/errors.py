@@ -4,6 +4,9 @@ HippocampusError
 ├── UnknownJobTypeError        the job type has no consumer; the message lists those that have (also a ValueError)
 ├── JobFencedError             the job was given to another worker; drop what you did, it is not lost
 ├── JobNotFoundError           no such job (also a LookupError)
+├── MemoryNotFoundError        no such memory, fact, event or erasure of this app and user (also a LookupError)
+├── ErasureRunningError        the user is being forgotten; import when that has ended
+├── ImportFileError            lines of a file cannot be imported; `lines` says which and why, nothing was changed
 ├── JobNotFailedError          only a failed job can be run again; enqueue a new one instead
 ├── InstructionConflictError   somebody else changed the instruction; read it again, redo the change
 ├── WatermarkMovedError        another job consolidated this slice; nothing was written, run again
@@ -19,6 +22,8 @@ HippocampusError
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import asyncpg
 
@@ -43,6 +48,27 @@ class WatermarkMovedError(HippocampusError):
 
 class JobNotFoundError(HippocampusError, LookupError):
     """There is no such job, or it belongs to another app."""
+
+
+class MemoryNotFoundError(HippocampusError, LookupError):
+    """There is no such memory, fact, event or erasure, or it belongs to another app or user."""
+
+
+class ErasureRunningError(HippocampusError):
+    """The user is being forgotten just now. Nothing was imported."""
+
+
+class ImportFileError(HippocampusError, ValueError):
+    """A file of memories cannot be imported. Nothing was changed.
+
+    Attributes:
+        lines: the number of each bad line, from 1, and what is wrong with it; at most 20.
+    """
+
+    def __init__(self, message: str, lines: Sequence[tuple[int, str]] = ()) -> None:
+        shown = "".join(f"\n  line {number}: {what}" for number, what in lines)
+        super().__init__(message + shown)
+        self.lines = tuple(lines)
 
 
 class JobNotFailedError(HippocampusError):
@@ -155,6 +181,9 @@ _BY_SQLSTATE: dict[str, type[HippocampusError]] = {
     "HP014": JobNotFoundError,
     "HP015": JobNotFailedError,
     "HP016": InstructionConflictError,
+    "HP046": MemoryNotFoundError,
+    "HP047": ErasureRunningError,
+    "HP048": ImportFileError,
 }
 
 

@@ -10,6 +10,7 @@ from uuid import UUID
 import asyncpg
 
 from hippocampus.errors import JobNotFoundError, from_postgres
+from hippocampus.names import check_names, require_session
 from hippocampus.records import ConsolidationJob, JobStatus, JobType
 from pulse.errors import SessionNotFoundError
 from pulse.sql import load_queries
@@ -47,6 +48,7 @@ async def enqueue_session(
     pool: Pool, app_name: str, user_id: str, session_id: str, job_type: JobType | str
 ) -> ConsolidationJob:
     """Ask the workers to consolidate a session; else as `enqueue`."""
+    check_names(app_name=app_name, user_id=user_id, session_id=session_id)
     try:
         job_id = await pool.fetchval(_QUERIES["enqueue_session"], app_name, user_id, session_id, str(job_type))
     except asyncpg.PostgresError as error:
@@ -70,6 +72,7 @@ async def get(pool: Pool, job_id: UUID, *, app_name: str | None = None, user_id:
     Raises:
         JobNotFoundError: no such job.
     """
+    check_names(app_name=app_name, user_id=user_id)
     row = await pool.fetchrow(_QUERIES["find_job"], job_id, app_name, user_id)
     if row is None:
         raise _no_job(job_id)
@@ -84,15 +87,26 @@ async def list_jobs(
     session_id: str | None = None,
     status: JobStatus | None = None,
     job_type: JobType | None = None,
+    error_code: str | None = None,
     before: UUID | None = None,
     limit: int = 50,
 ) -> list[ConsolidationJob]:
     """List jobs that are not yet archived, the newest first; None does not narrow.
 
     Args:
+        error_code: of the last attempt: an HTTP status, or a word such as ``timeout`` or ``malformed``.
         before: the id of the last job of the page before.
+
+    Raises:
+        InvalidInputError: a name that cannot be stored.
+        SessionNotFoundError: no such session.
     """
-    rows = await pool.fetch(_QUERIES["list_jobs"], app_name, user_id, session_id, status, job_type, before, limit)
+    check_names(app_name=app_name, user_id=user_id, session_id=session_id)
+    rows = await pool.fetch(
+        _QUERIES["list_jobs"], app_name, user_id, session_id, status, job_type, error_code, before, limit
+    )
+    if session_id is not None and not rows:
+        await require_session(pool, app_name, user_id, session_id)
     return [from_row(row) for row in rows]
 
 
@@ -174,6 +188,7 @@ def from_row(row: asyncpg.Record) -> ConsolidationJob:
         attempts=row["attempts"],
         result=row["result"],
         error=row["error"],
+        error_code=row["error_code"],
         raw_reply=row["raw_reply"],
         started_at=row["started_at"],
         completed_at=row["completed_at"],

@@ -14,6 +14,7 @@ from uuid import UUID
 from hippocampus import jobs
 from hippocampus.context_assembler import ContextAssembler, ContextWindow
 from hippocampus.errors import UnknownJobTypeError
+from hippocampus.names import check_names, require_session
 from hippocampus.records import (
     ConsolidationJob,
     Fact,
@@ -64,8 +65,8 @@ class OpenMemoryService:
     """Gives sessions to the memory, searches it, lists what it holds, and looks after its jobs.
 
     Raises, from every listing:
-        InvalidInputError: `limit` is not 1 to 1,000, `offset` is negative, there is no such type or status, or a time
-            has no zone.
+        InvalidInputError: `limit` is not 1 to 1,000, `offset` is negative, there is no such type or status, a time
+            has no zone, or a name cannot be stored.
     """
 
     def __init__(self, pool: Pool, embedder: Embedder | None, *, max_search_results: int = 10) -> None:
@@ -171,10 +172,14 @@ class OpenMemoryService:
 
         Args:
             since, until: when the last of its turns was said, `until` exclusive.
+
+        Raises:
+            SessionNotFoundError: no such session for this app and user.
         """
         _check_page(limit, offset)
         _check_word("memory_type", memory_type, get_args(MemoryType))
         _check_zones(since=since, until=until)
+        check_names(app_name=app_name, user_id=user_id, session_id=session_id)
         rows = await self._pool.fetch(
             self._queries["list_memories"],
             app_name,
@@ -186,6 +191,8 @@ class OpenMemoryService:
             limit,
             offset,
         )
+        if session_id is not None and not rows:
+            await require_session(self._pool, app_name, user_id, session_id)
         return [_memory(row) for row in rows]
 
     async def list_facts(
@@ -209,6 +216,7 @@ class OpenMemoryService:
         _check_page(limit, offset)
         _check_word("fact_type", fact_type, get_args(FactType))
         _check_zones(as_of=as_of, known_at=known_at)
+        check_names(app_name=app_name, user_id=user_id, key=key)
         rows = await self._pool.fetch(
             self._queries["list_facts"], app_name, user_id, fact_type, key, as_of, known_at, limit, offset
         )
@@ -217,6 +225,7 @@ class OpenMemoryService:
     async def fact_history(self, *, app_name: str, user_id: str, fact_type: FactType, key: str) -> list[FactVersion]:
         """List every statement about one key: the current one, then the others by when they stood, newest first."""
         _check_word("fact_type", fact_type, get_args(FactType))
+        check_names(app_name=app_name, user_id=user_id, key=key)
         rows = await self._pool.fetch(self._queries["fact_history"], app_name, user_id, fact_type, key)
         return [_version(row) for row in rows]
 
@@ -234,6 +243,7 @@ class OpenMemoryService:
         session_id: str | None = None,
         status: JobStatus | None = None,
         job_type: JobType | None = None,
+        error_code: str | None = None,
         before: UUID | None = None,
         limit: int = 50,
     ) -> list[ConsolidationJob]:
@@ -248,6 +258,7 @@ class OpenMemoryService:
             session_id=session_id,
             status=status,
             job_type=job_type,
+            error_code=error_code,
             before=before,
             limit=limit,
         )
@@ -293,6 +304,7 @@ def _memory(row: asyncpg.Record) -> Memory:
         metadata=unescape(row["metadata"]),
         retention_score=row["retention_score"],
         access_count=row["access_count"],
+        pinned=row["pinned"],
         from_seq=row["from_seq"],
         upto_seq=row["upto_seq"],
         created_at=row["created_at"],

@@ -50,7 +50,12 @@ _COUNTS = (
     "snapshot_events",
 )
 _RANGES: Mapping[str, tuple[float, float]] = MappingProxyType(
-    {"decay_rate": (0.0, 100.0), "cleanup_threshold": (0.0, 1.0), "min_age_days": (0.0, 36500.0)}
+    {
+        "decay_rate": (0.0, 100.0),
+        "cleanup_threshold": (0.0, 1.0),
+        "min_age_days": (0.0, 36500.0),
+        "archive_days": (0.0, 36500.0),
+    }
 )
 _CURVES = ("strength", "classic")
 _FIELDS = ("consolidate", *_COUNTS, "retention_curve", *_RANGES)
@@ -74,6 +79,7 @@ class AppPolicy:
     decay_rate: float  # per day, 0 to 100
     cleanup_threshold: float  # a memory with a lower score is archived, 0 to 1
     min_age_days: float  # but not before it is this old, 0 to 36500
+    archive_days: float  # and can be restored for so long, then it is purged, 0 to 36500
     updated_at: datetime
 
 
@@ -104,7 +110,7 @@ async def set_policy(
         InvalidInputError: an unknown preset or field, or a value out of its range. Nothing was changed.
     """
     check_app_name(app_name)
-    changes = _preset(preset) | {name: check_field(name, value) for name, value in fields.items()}
+    changes = check_preset(preset) | {name: check_field(name, value) for name, value in fields.items()}
     if not changes:
         raise InvalidInputError(f"name at least one field of the policy to set: {', '.join(_FIELDS)}")
     try:
@@ -160,7 +166,8 @@ def check_number(name: str, value: Any, lowest: float, highest: float) -> float:
     return float(value)
 
 
-def _preset(name: str | None) -> dict[str, Any]:
+def check_preset(name: str | None) -> dict[str, Any]:
+    """Return the fields of a preset, none for None, or raise InvalidInputError for an unknown one."""
     if name is None:
         return {}
     if name not in PRESETS:

@@ -130,6 +130,7 @@ class ConsolidationJob:
     attempts: int = 0
     result: Mapping[str, Any] = field(default_factory=dict)
     error: str | None = None
+    error_code: str | None = None
     raw_reply: str | None = None
     started_at: datetime | None = None
     completed_at: datetime | None = None
@@ -150,6 +151,7 @@ class Memory:
     embedding: Vector | None = None
     retention_score: float = 1.0
     access_count: int = 0
+    pinned: bool = False  # it never fades and is never cleaned up
     from_seq: int | None = None
     upto_seq: int | None = None
     created_at: datetime | None = None

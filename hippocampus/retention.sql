@@ -34,8 +34,8 @@ SELECT s.* FROM retention_stats($1, $2, $3, $4, $5) AS s
 -- $6: the decay rate, NULL for the app's own.
 SELECT m.id, m.thread_id, m.user_id, m.app_name, m.memory_type, m.content, m.metadata, m.access_count, m.from_seq,
        m.upto_seq, m.created_at, m.occurred_at,
-       retention_score(p.retention_curve, m.initial_score, m.access_count, m.last_accessed_at,
-                       coalesce($6, p.decay_rate), n) AS retention_score
+       retention_score(p.retention_curve, m.initial_score, m.access_count,
+                       CASE WHEN NOT m.pinned THEN m.last_accessed_at END, coalesce($6, p.decay_rate), n) AS retention_score
 FROM app_policy($1) AS p, engine_now() AS n, memories AS m
 WHERE m.app_name = $1 AND m.user_id = $2 AND m.memory_type = 'episodic' AND m.occurred_at BETWEEN $3 AND $4
 ORDER BY m.occurred_at DESC, m.id DESC LIMIT $5

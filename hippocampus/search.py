@@ -17,6 +17,7 @@ from uuid import UUID
 import asyncpg
 
 from hippocampus.errors import EmbeddingDimensionError, ProviderError
+from hippocampus.names import check_names
 from hippocampus.records import EMBEDDING_DIMENSIONS, MemoryType, Vector, has_direction
 from pulse.errors import InvalidInputError, from_postgres
 from pulse.json_values import escape_state, unescape
@@ -47,13 +48,14 @@ class SearchWeights:
     The defaults were tuned on conversations of two people over months; they equal ``default_search_weights()``.
     """
 
-    bm25: float = 0.3  # the row's own words
+    bm25: float = 0.1  # the row's own words
     context_bm25: float = 1.0  # its words and, fading, those of the four turns before and after it
-    similarity: float = 0.6  # cosine similarity of the vectors
-    context_similarity: float = 0.2  # the same over the turns around it
-    author: float = 0.3  # the query names the one who said it
+    similarity: float = 0.7  # cosine similarity of the vectors
+    context_similarity: float = 0.4  # the same over the turns around it
+    author: float = 0.5  # the query names the one who said it
     recency: float = 0.05  # 1 now, a half for each 30 days
     retention: float = 0.1  # memories: strength; facts: confidence
+    question: float = 0.15  # taken off a turn that ends in a question: it seldom holds an answer
 
     def __post_init__(self) -> None:
         weights = astuple(self)
@@ -71,6 +73,7 @@ class SearchFilter:
         memory_types: only memories of these types, so neither facts nor messages.
         session_id: only what was said in, or drawn from, this session.
         since, until: when it was said, until exclusive.
+        as_of, known_at: facts as they were true then, and as they were known by then; None: now.
         metadata: rows whose metadata contain this (JSONB containment); facts have none.
         min_relevance: 0 to 1, see `SearchMemoryResult.relevance_score`.
     """
@@ -83,6 +86,8 @@ class SearchFilter:
     until: datetime | None = None
     metadata: Mapping[str, Any] | None = None
     min_relevance: float = 0.0
+    as_of: datetime | None = None
+    known_at: datetime | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.sources, str) or not self.sources or not set(self.sources) <= set(SOURCES):
@@ -96,7 +101,8 @@ class SearchFilter:
             isinstance(self.memory_types, str) or not self.memory_types or not set(self.memory_types) <= set(types)
         ):
             raise InvalidInputError(f"memory_types are one or more of {', '.join(types)}, not {self.memory_types!r}")
-        for name, moment in (("since", self.since), ("until", self.until)):
+        for name in ("since", "until", "as_of", "known_at"):
+            moment = getattr(self, name)
             if moment is not None and moment.tzinfo is None:
                 raise InvalidInputError(f"{name} needs a time zone")
 
@@ -213,10 +219,12 @@ class MemorySearch:
             record_access: count memories that are returned with a relevance of at least `USED_RELEVANCE_MIN` as used.
 
         Raises:
-            InvalidInputError: the query is blank, an argument is out of its bounds, or a vector has no direction.
+            InvalidInputError: the query is blank, a name cannot be stored, an argument is out of its bounds, or a
+                vector has no direction.
             EmbeddingDimensionError: the given vector has another number of dimensions than the columns.
             SessionNotFoundError: the filter's session is not one of this user and app.
         """
+        check_names(app_name=app_name, user_id=user_id, session_id=narrow.session_id, embedding_model=embedding_model)
         text = clean_query(query)
         if not 1 <= limit <= LIMIT_MAX:
             raise InvalidInputError(f"limit is 1 to {LIMIT_MAX}, not {limit}")
@@ -241,6 +249,8 @@ class MemorySearch:
             None if narrow.metadata is None else escape_state(narrow.metadata, where="metadata"),
             narrow.min_relevance,
             self._weights,
+            narrow.as_of,
+            narrow.known_at,
         )
         results = tuple(_result(row) for row in rows)
         if record_access:

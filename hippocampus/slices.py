@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from hippocampus import jobs, transcript
@@ -36,7 +36,11 @@ class Slice:
 
     Attributes:
         turns: what was said there, ascending, without blank messages; may be empty.
+        erasures: how often something of the thread had been erased when the slice was read.
         is_last: nothing was left past the slice when it was read, in this stage or an earlier one of the job.
+        is_stuck: a job before this one failed for good with what this slice begins with.
+        kept: a reply to the hash of some input, from an attempt whose effects were never stored; see
+            `hippocampus.replies`.
     """
 
     job: ConsolidationJob
@@ -45,11 +49,19 @@ class Slice:
     upto_seq: int
     turns: tuple[Turn, ...]
     is_last: bool
+    erasures: int
+    is_stuck: bool = False
+    kept: tuple[str, Mapping[str, Any]] | None = None
 
     @property
     def conversation(self) -> ConversationSlice:
         """The turns, as a provider takes them."""
         return ConversationSlice(turns=self.turns)
+
+    def first_half(self) -> Slice:
+        """The slice up to the middle of its turns, of which there must be at least two."""
+        turns = self.turns[: len(self.turns) // 2]
+        return replace(self, turns=turns, upto_seq=turns[-1].sequence_num, is_last=False)
 
 
 async def read_slice(pool: Pool, job_id: UUID, stage: Stage | None, *, slice_tokens: int) -> Slice | None:
@@ -70,8 +82,11 @@ async def read_slice(pool: Pool, job_id: UUID, stage: Stage | None, *, slice_tok
         stage=Stage(first["stage"]),
         after_seq=first["after_seq"],
         upto_seq=last["sequence_num"] if has_more else first["last_seq"],
-        turns=tuple(_turn(row) for row in rows if (row["text"] or "").strip()),
+        turns=tuple(turn_of(row) for row in rows if (row["text"] or "").strip()),
         is_last=not has_more and not first["is_behind"],
+        erasures=first["erasures"],
+        is_stuck=first["is_stuck"],
+        kept=(first["kept_hash"], first["kept_reply"]) if first["kept_reply"] is not None else None,
     )
 
 
@@ -80,7 +95,8 @@ def format_conversation(turns: Sequence[Turn]) -> str:
     return "\n".join(f"{transcript.label(turn.author)}: {turn.text}" for turn in turns)
 
 
-def _turn(row: asyncpg.Record) -> Turn:
+def turn_of(row: asyncpg.Record) -> Turn:
+    """Return the turn of a row with a message's columns, its content as ``text``."""
     return Turn(
         sequence_num=row["sequence_num"],
         author=row["author"],

@@ -64,6 +64,6 @@ class Notifier:
             payloads, self._payloads = list(self._payloads.values()), {}
             try:
                 await self._pool.execute(self._statement, payloads)
-            except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
+            except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError) as error:
                 # What they point at is committed; a listener finds it by its own poll.
                 _log.warning("notify_failed", threads=len(payloads), error=type(error).__name__)

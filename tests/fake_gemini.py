@@ -115,6 +115,7 @@ class FakeGemini:
         self.counts = Counts()
         self.requests: collections.deque[Request] = collections.deque(maxlen=REQUESTS_KEPT)
         self._random = random.Random(seed)
+        self._poison: dict[str, dict[str, Any]] = {}
         self._scripts: dict[str, collections.deque[dict[str, Any]]] = collections.defaultdict(collections.deque)
         self._connections: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
@@ -144,6 +145,10 @@ class FakeGemini:
         if operation != "*" and operation not in OPERATIONS:
             raise ValueError(f"unknown operation {operation!r}: one of {OPERATIONS} or *")
         self._scripts[operation].extend({"kind": kind, **fields} for _ in range(times))
+
+    def poison(self, word: str, kind: str, **fields: Any) -> None:
+        """Have every call whose body holds this word end with a fault."""
+        self._poison[word] = {"kind": kind, **fields}
 
     def reset(self) -> None:
         self._scripts.clear()
@@ -233,9 +238,9 @@ class FakeGemini:
         self.counts.calls[call.operation] += 1
         if self.latency_seconds:
             await asyncio.sleep(self.latency_seconds)
-        fault = self._next_fault(call.operation)
+        fault = self._poisoned(body.decode()) or self._next_fault(call.operation)
         if fault is not None:
-            self.counts.faults[fault["kind"]] += 1
+            self.counts.faults[" ".join(str(fault[name]) for name in ("kind", "code") if name in fault)] += 1
             if fault["kind"] == "hang":
                 await asyncio.Event().wait()
         return self._refusal(call) or respond(call, fault)
@@ -252,6 +257,9 @@ class FakeGemini:
             self.reset()
             return as_json(200, {})
         return api_error(404, "NOT_FOUND", f"there is no {method} {path}")
+
+    def _poisoned(self, body: str) -> dict[str, Any] | None:
+        return next((fault for word, fault in self._poison.items() if word in body), None)
 
     def _next_fault(self, operation: str) -> dict[str, Any] | None:
         for name in (operation, "*"):

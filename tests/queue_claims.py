@@ -60,7 +60,8 @@ async def work_off(
     """Claim and run consolidation jobs, follow-ups too, until none waits."""
     done = []
     while claim := await claim_next(pool, ["fast_replay", "deep_reflection"]):
-        assert claim.job_id is not None
+        if claim.job_id is None:
+            continue  # it stands for work that is kept elsewhere, such as slices to be drawn anew
         job = await worker.run(claim.job_id, claim)
         if job is None and deleted_ok:
             continue

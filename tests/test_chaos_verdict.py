@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import re
+import signal
+import sys
+from pathlib import Path
 
 import asyncpg
 import pytest
@@ -11,6 +14,7 @@ import pytest
 from hippocampus import jobs
 from pulse.events import Event
 from pulse.session_service import OpenSessionService
+from tests import worker_harness as harness
 from tests.chaos import faults, roles, scene, writers
 from tests.chaos.verdict import ALWAYS, AT_THE_END, QUERIES, Judge, Observer
 
@@ -143,6 +147,24 @@ def test_the_seed_alone_decides_the_faults() -> None:
     assert {fault.kind for fault in faults.schedule(7, 60, 0)} == set(faults.Kind)
     assert [fault.at_seconds for fault in long] == sorted(fault.at_seconds for fault in long)
     assert max(fault.at_seconds for fault in long) <= 600
+
+
+@pytest.mark.parametrize(("signals", "code", "untidy"), [(1, 0, []), (1, 143, [143]), (2, 143, []), (2, 1, [1])])
+async def test_only_a_second_signal_ends_a_process_without_order(
+    tmp_path: Path, signals: int, code: int, untidy: list[int]
+) -> None:
+    """143 is what two are answered with; after one, and any other code, it is a finding."""
+    slot = roles.Slot("slot", "role", (), {}, tmp_path)
+    program = f"import signal, time\nsignal.signal(15, lambda *_: None)\nprint('{roles.READY[0]}', flush=True)\n"
+    slot._command = [sys.executable, "-c", program + f"time.sleep(0.3 * {signals})\nraise SystemExit({code})"]
+    running = asyncio.create_task(slot._run())
+    await harness.until(lambda: slot.is_ready)
+    assert slot.is_at_work
+    for _ in range(signals):
+        assert slot.send(signal.SIGTERM)
+    assert not slot.is_at_work
+    await running
+    assert slot.ends.untidy == untidy
 
 
 def test_every_role_of_the_procfile_takes_part() -> None:

@@ -17,9 +17,15 @@ INSERT INTO runs (thread_id, app_name, run_id, holder, lease_until, first_seq, l
 SELECT id, 'app', 'r', 'h', now(), 1, 1 FROM threads;
 INSERT INTO initial_states (thread_id, session_state) SELECT id, '{}' FROM threads;
 INSERT INTO snapshots (thread_id, version, sequence_num, state) SELECT id, 1, 1, '{}' FROM threads;
+INSERT INTO model_replies (thread_id, stage, input_hash, reply) SELECT id, 'fast', 'h', '{}' FROM threads;
 INSERT INTO user_states (app_name, user_id) VALUES ('app', 'user');
+INSERT INTO embedding_target (model) VALUES ('m');
+INSERT INTO embedding_refusals VALUES ('facts', gen_random_uuid(), 'm', 'hash', '400');
 INSERT INTO app_states (app_name) VALUES ('app');
 INSERT INTO app_policies (app_name) VALUES ('app');
+INSERT INTO erasures (scope, app_name, user_id) VALUES ('user', 'app', 'user');
+INSERT INTO memory_tombstones (id, app_name, user_id, memory_type) VALUES (new_id(), 'app', 'user', 'summary');
+INSERT INTO slice_redraws (thread_id, stage, from_seq, upto_seq) SELECT id, 'fast', 1, 1 FROM threads;
 """
 WRONG = {
     "threads": [
@@ -36,6 +42,8 @@ WRONG = {
     ],
     "initial_states": ["session_state = '[]'"],
     "snapshots": ["state = '[]'"],
+    "embedding_refusals": ["source = 'dreams'"],
+    "embedding_target": ["is_only = false"],
     "consolidation_jobs": [
         "job_type = 'dreaming'", "status = 'lost'", "attempts = -1", "upto_seq = -1", "result = '[]'",
     ],
@@ -47,12 +55,17 @@ WRONG = {
         "fact_type = 'rumour'", "key = ''", "value = 'null'", "confidence = 1.1", "confidence = -0.1",
         "valid_until = valid_from", "embedding_model = 'm'",
     ],
+    "model_replies": ["stage = 'slow'", "reply = '[]'"],
     "instructions": ["instruction_key = ''", "version = 0"],
     "app_policies": [
         "fast_events = 0", "fast_tokens = 0", "fast_idle_seconds = 0", "deep_tokens = 0", "deep_idle_seconds = 0",
         "max_state_bytes = 0", "max_event_bytes = 0", "snapshot_events = 0", "retention_curve = 'steep'",
-        "decay_rate = -1", "cleanup_threshold = 2", "min_age_days = -1",
+        "decay_rate = -1", "cleanup_threshold = 2", "min_age_days = -1", "archive_days = -1",
     ],
+    "erasures": ["scope = 'planet'", "counts = '[]'"],
+    "memory_tombstones": ["memory_type = NULL", "fact_hash = 'h'"],
+    "slice_redraws": ["stage = 'slow'", "upto_seq = 0"],
+    "data_catalogue": ["export_kind = NULL", "event_rows = NULL"],
 }  # fmt: skip
 
 

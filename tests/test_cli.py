@@ -93,6 +93,13 @@ async def execute(dsn: str, statement: str, *arguments: object) -> None:
     await connection.close()
 
 
+async def fetch(dsn: str, statement: str) -> object:
+    connection = await asyncpg.connect(dsn)
+    value: object = await connection.fetchval(statement)
+    await connection.close()
+    return value
+
+
 def test_the_roles_are_those_of_the_procfile() -> None:
     lines = (cli_process.ROOT / "Procfile").read_text().splitlines()
     expected = {name: command.split()[1:] for name, _, command in (line.partition(": ") for line in lines)}
@@ -113,8 +120,10 @@ def test_every_command_has_help_with_an_example(words: tuple[str, ...]) -> None:
     assert shown.exit_code == 0
     assert "Example" in shown.output
     assert f"hippocampus {' '.join(words)}" in " ".join(shown.output.split())
-    roles_and_bars = ("demo", "up", "writer", "worker")
-    if words[0] not in roles_and_bars and words not in (("retention",), ("sessions",)):
+    roles_and_bars = ("demo", "up", "writer", "worker", "export", "completion")
+    groups = (("retention",), ("sessions",), ("forget",), ("memory",))
+    # An export is JSON lines by itself.
+    if words[0] not in roles_and_bars and words not in groups and words != ("memory", "export"):
         assert "--json" in shown.output
 
 
@@ -124,14 +133,14 @@ def test_ingest_says_the_format_and_that_nobody_works(
     monkeypatch.setenv("DATABASE_URL", dsn)
     code, out, _ = run("ingest", talk, "--finalize", "--app", "notes")
     assert code == 0
-    assert "is LoCoMo JSON: 2 sessions, 5 events." in out
+    assert "is LoCoMo JSON." in out
     assert "Appended 5 events to 2 sessions." in out
     assert "Enqueued 4 jobs." in out
     assert "No worker runs now: `hippocampus up` starts them" in out
     code, out, _ = run("ingest", talk, "--app", "notes", "--json")
-    assert json.loads(out) == {
-        "format": "LoCoMo JSON", "app": "notes", "sessions": 2, "events_new": 0, "events_known": 5, "jobs_enqueued": 0
-    }  # fmt: skip
+    shown = json.loads(out)
+    assert (shown["app"], shown["formats"], shown["unread"]) == ("notes", {"LoCoMo JSON": 1}, [])
+    assert (shown["sessions"], shown["events_new"], shown["events_known"], shown["rejected"]) == (2, 0, 5, 0)
 
 
 def test_facts_name_the_turns_that_say_so(cli: Run) -> None:
@@ -208,13 +217,56 @@ def test_jobs_are_listed_shown_failed_and_run_again(cli: Run, dsn: str) -> None:
     asyncio.run(execute(dsn, "UPDATE consolidation_jobs SET error = 'the key is wrong', raw_reply = 'odd words'"))
     _, out, _ = cli("jobs", "--failed")
     assert "the key is wrong" in out
-    assert "odd words" in cli("jobs", "show", job_id)[1]
+    _, out, _ = cli("jobs", "show", job_id)
+    assert "odd words" in out
+    assert [word for word in ("deferred", "started", "succeeded", "failed") if word not in out] == []
+    shown = json.loads(cli("jobs", "show", job_id, "--json")[1])
+    assert [each["type"] for each in shown["history"]][:2] == ["deferred", "started"]
     assert json.loads(cli("jobs", "retry", job_id, "--json")[1])["status"] == "pending"
     assert "cancelled" in cli("jobs", "cancel", job_id)[1]
     code, _, err = cli("jobs", "retry", str(uuid4()))
     assert code == 1
     assert "there is no job" in err
     assert cli("jobs", "show", "not-an-id")[0] == 2
+
+
+def test_many_jobs_are_run_again_or_cancelled_by_what_they_have_in_common(cli: Run, dsn: str) -> None:
+    """By app, user, session, kind and error code; what does not fit stays as it is."""
+    asyncio.run(execute(dsn, "UPDATE procrastinate_jobs SET status = 'failed'"))
+    asyncio.run(
+        execute(
+            dsn,
+            "UPDATE consolidation_jobs SET error_code = CASE job_type WHEN 'fast_replay' THEN '503' ELSE '400' END",
+        )
+    )
+    listed = json.loads(cli("jobs", "list", "--error-code", "503", "--json")[1])
+    assert {(job["job_type"], job["error_code"]) for job in listed} == {("fast_replay", "503")}
+    older = json.loads(cli("jobs", "list", "--type", "fast_replay", "--before", listed[0]["id"], "--json")[1])
+    assert [job["id"] for job in older] == [job["id"] for job in listed[1:]]
+    assert cli("jobs", "retry", "--all", "--app", "nobody")[2].strip() == "There is no such job."
+    again = json.loads(cli("jobs", "retry", "--all", "--error-code", "503", "--json")[1])
+    assert {(job["id"], job["status"]) for job in again} == {(job["id"], "pending") for job in listed}
+    assert len(json.loads(cli("jobs", "--failed", "--json")[1])) == 2
+    gone = json.loads(cli("jobs", "cancel", "--all", "--type", "fast_replay", "--json")[1])
+    assert [job["status"] for job in gone] == ["cancelled"] * len(listed)
+    assert cli("jobs", "cancel", *(job["id"] for job in listed))[0] == 0
+    for wrong in (("retry",), ("cancel", "--all", listed[0]["id"])):
+        assert cli("jobs", *wrong)[0] == 2
+
+
+def test_a_search_that_nobody_may_embed_is_answered_by_text(
+    cli: Run, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command keeps to the limit that all processes share: under a penalty it does not call, and says so."""
+    monkeypatch.setenv("GOOGLE_API_KEY", "AIza-not-a-key-0123456789")
+    monkeypatch.setenv("HIPPOCAMPUS_GEMINI_BASE_URL", "http://127.0.0.1:9")
+    asyncio.run(execute(dsn, "SELECT penalise_limit('gemini-embedding-001', 600, '429')"))
+    for command in ("search", "context"):
+        code, out, _ = cli(command, "where does she live")
+        assert code == 0
+        assert out
+    assert "Note: " in cli("search", "where does she live")[2]
+    assert not asyncio.run(fetch(dsn, "SELECT count(*) FROM call_breakers"))
 
 
 def test_retention_says_what_would_go_before_it_goes(cli: Run) -> None:
@@ -244,7 +296,11 @@ def test_status_names_what_does_not_run(cli: Run) -> None:
 def test_status_tells_that_the_model_is_not_called(cli: Run, dsn: str) -> None:
     asyncio.run(execute(dsn, "SELECT report_failure('fast_replay/m', NULL, '503', 1, 60, 600)"))
     asyncio.run(execute(dsn, "SELECT penalise_limit('m', 600, '429')"))
+    asyncio.run(
+        execute(dsn, "INSERT INTO embedding_refusals VALUES ('facts', gen_random_uuid(), 'm', md5('x'), '400')")
+    )
     _, out, _ = cli("status")
+    assert "refused   1 texts have no vector: m refuses them" in out
     assert "breaker   fast_replay/m is open: 1 calls in a row failed, the last with 503" in out
     assert "limit     no call of m for 9 min" in out.replace("10 min", "9 min")
     shown = json.loads(cli("status", "--json")[1])
@@ -401,3 +457,20 @@ def test_in_a_terminal_a_jobs_id_is_whole(terminal: Run) -> None:
     shown = terminal("jobs")[1]
     for job in json.loads(terminal("jobs", "--json")[1]):
         assert job["id"] in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("hippocampus jo", "plain,jobs"),
+        ("hippocampus jobs li", "plain,list"),
+        ("hippocampus ingest --dr", "plain,--dry-run"),
+    ],
+)
+def test_a_shell_completes_commands_and_options(tmp_path: Path, words: str, expected: str) -> None:
+    """What the printed script asks of the program when somebody presses Tab."""
+    script = cli_process.run(tmp_path, "completion", "bash")
+    assert "_HIPPOCAMPUS_COMPLETE=bash_complete" in script.stdout
+    words_before = str(len(words.split()) - 1)
+    asked = cli_process.run(tmp_path, _HIPPOCAMPUS_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=words_before)
+    assert expected in asked.stdout.splitlines(), asked.stderr

@@ -270,6 +270,97 @@ async def test_a_job_makes_one_generate_call_and_one_embedding_call(pool: asyncp
     assert (await counts(pool))["vectors"] == 60
 
 
+async def test_a_slice_is_sent_once_although_the_database_was_cut_before_its_commit(
+    pool: asyncpg.Pool, gemini: FakeGemini
+) -> None:
+    """The reply that was paid for waits for the retry, its tokens are booked once, and nothing of it stays behind."""
+    thread_id = await talk(pool, *(said("user", f"My name is Mei{n} and I live in Lisbon.") for n in range(6)))
+    connection = GeminiConnection(api_key="k", base_url=gemini.base_url, timeout_seconds=10.0)
+    generator = GeminiGenerator(connection)
+    worker = MemoryConsolidationWorker(pool, generator, LocalEmbedder())
+    try:
+        claim = await claimed(pool, thread_id, JobType.FULL_CONSOLIDATION)
+        for _ in range(2):
+            with pytest.raises((asyncpg.PostgresConnectionError, asyncpg.InterfaceError, OSError)):
+                await worker.run(claim.job_id, CutClaim())
+        kept = await pool.fetch("SELECT stage, reply FROM model_replies")
+        assert [(row["stage"], "text" in row["reply"]) for row in kept] == [("fast", True)]
+        job = await worker.run(claim.job_id, claim)
+        assert job is not None
+        assert job.status is JobStatus.COMPLETED
+        assert gemini.stats()["calls"]["generateContent"] == 2  # one for each stage
+    finally:
+        await generator.close()
+    cost = await pool.fetchrow("SELECT * FROM memory_costs")
+    assert cost is not None
+    assert (cost["events"], cost["consolidated_events"], cost["events_per_call"]) == (6, 6, 3)
+    assert (cost["generate_calls"], cost["embed_calls"] >= 1, cost["reused_replies"]) == (2, True, 1)
+    assert cost["prompt_tokens"] > 0
+    assert cost["output_tokens"] > 0
+    assert await pool.fetchval("SELECT count(*) FROM model_replies") == 0
+
+
+class CutClaim:
+    """The database goes away between the call and the commit."""
+
+    async def fence(self, connection: asyncpg.Connection) -> None:
+        await connection.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+
+    async def finish(self, connection: asyncpg.Connection, result: object) -> None:
+        raise AssertionError("nothing can be finished")
+
+
+async def test_another_slice_does_not_take_a_kept_reply(pool: asyncpg.Pool, gemini: FakeGemini) -> None:
+    """What was said since makes it another input."""
+    thread_id = await talk(pool, said("user", "I live in Lisbon."), session_id="s")
+    connection = GeminiConnection(api_key="k", base_url=gemini.base_url, timeout_seconds=10.0)
+    generator = GeminiGenerator(connection)
+    worker = MemoryConsolidationWorker(pool, generator, LocalEmbedder())
+    try:
+        claim = await claimed(pool, thread_id, JobType.FAST_REPLAY)
+        with pytest.raises((asyncpg.PostgresConnectionError, asyncpg.InterfaceError, OSError)):
+            await worker.run(claim.job_id, CutClaim())
+        await OpenSessionService(pool).append(APP, USER, "s", [said("user", "Now I moved to Porto.")])
+        await worker.run(claim.job_id, claim)
+        assert gemini.stats()["calls"]["generateContent"] == 2
+    finally:
+        await generator.close()
+
+
+async def test_a_reply_to_what_was_erased_is_not_kept(pool: asyncpg.Pool, gemini: FakeGemini) -> None:
+    """Nothing of it stays, whether it came before the erasure or after."""
+    thread_id = await talk(pool, said("user", "My name is Mei."), said("user", "I live in Lisbon."), session_id="s")
+    connection = GeminiConnection(api_key="k", base_url=gemini.base_url, timeout_seconds=10.0)
+    generator = GeminiGenerator(connection)
+    worker = MemoryConsolidationWorker(pool, generator, LocalEmbedder())
+    try:
+        claim = await claimed(pool, thread_id, JobType.FAST_REPLAY)
+        with pytest.raises((asyncpg.PostgresConnectionError, asyncpg.InterfaceError, OSError)):
+            await worker.run(claim.job_id, CutClaim())
+    finally:
+        await generator.close()
+    kept = await pool.fetchrow("SELECT input_hash, reply FROM model_replies")
+    assert kept is not None
+    await pool.execute("SELECT erase_events($1, $2, 's', '{1}', NULL)", APP, USER)
+    assert await pool.fetchval("SELECT count(*) FROM model_replies") == 0
+    await pool.execute("SELECT save_model_reply($1, 'fast', 0, $2, $3)", thread_id, kept["input_hash"], kept["reply"])
+    assert await pool.fetchval("SELECT count(*) FROM model_replies") == 0
+
+
+async def test_a_backlog_fills_its_slices_to_the_token_target(pool: asyncpg.Pool) -> None:
+    """A call reads as much as it may: no slice but the last has room for two more turns."""
+    thread_id = await talk(pool, *(said("user", f"{n} " + "and so on " * 20) for n in range(60)))
+    generator = ScriptedGenerator()
+    worker = MemoryConsolidationWorker(pool, generator, LocalEmbedder(), slice_tokens=510)
+    await worker.consolidate(thread_id, JobType.FAST_REPLAY, wait=False)
+    await work_off(pool, worker)
+    turns = [len(part.turns) for part in generator.slices]
+    assert sum(turns) == 60
+    tokens = await pool.fetchval("SELECT max(token_estimate) FROM messages")
+    assert all(count >= 510 // tokens - 1 for count in turns[:-1]), turns
+    assert await pool.fetchval("SELECT generate_calls FROM memory_costs") == len(turns)
+
+
 async def test_no_connection_is_held_while_a_model_thinks(dsn: str) -> None:
     """A pool of one connection serves others during both calls of both stages."""
     async with await database.create_pool(dsn, min_size=1, max_size=1) as pool:

@@ -9,7 +9,7 @@ import pytest
 from memory_rows import APP, ExhaustedEmbedder, WordEmbedder, add_fact, add_memory, consolidate_fast, days_ago, say
 
 from hippocampus.context_assembler import ContextAssembler
-from hippocampus.errors import ContextBudgetError, EmbeddingDimensionError
+from hippocampus.errors import ContextBudgetError, EmbeddingDimensionError, ProviderError, RateLimitedError
 from pulse.errors import InvalidInputError, SessionNotFoundError
 
 MEI = "mei"
@@ -161,7 +161,7 @@ async def test_bad_input_is_refused(known: None, pool: asyncpg.Pool, assembler: 
         ContextAssembler(pool, language="fr")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("budget", [0, 20, 60, 200, 1000])
+@pytest.mark.parametrize("budget", [0, 20, 60, 250, 1000])
 async def test_the_window_of_plain_sql_keeps_its_budget(
     known: None, pool: asyncpg.Pool, conn: asyncpg.Connection, budget: int
 ) -> None:
@@ -170,7 +170,7 @@ async def test_the_window_of_plain_sql_keeps_its_budget(
     assert sum(row["token_estimate"] for row in rows) <= budget
     history = [row["content"] for row in rows if row["context_type"] == "history"]
     assert not history or history[-1] == "[user]: MARKER"
-    if budget >= 200:
+    if budget >= 250:
         assert {row["context_type"] for row in rows} == {"fact", "memory", "history"}
         assert "Mei's cat Miso likes sardines" in {row["content"] for row in rows}
 
@@ -179,3 +179,51 @@ async def test_the_window_of_plain_sql_refuses_shares_over_one(conn: asyncpg.Con
     with pytest.raises(asyncpg.PostgresError) as caught:
         await conn.fetch("SELECT * FROM get_context_window('u', 'a', 'cat', NULL, 100, 0.6, 0.6)")
     assert caught.value.sqlstate == "HP007"
+
+
+async def test_the_window_of_plain_sql_keeps_the_beginning_of_a_newest_turn_over_its_share(
+    known: None, pool: asyncpg.Pool, conn: asyncpg.Connection
+) -> None:
+    await say(pool, MEI, "s-2", "older", "NEWEST " + "and much more " * 400)
+    rows = await conn.fetch("SELECT * FROM get_context_window($1, $2, 'cat', NULL, 200)", MEI, APP)
+    (turn,) = [row["content"] for row in rows if row["context_type"] == "history"]
+    assert turn.startswith("[user]: NEWEST and")
+    assert turn.endswith(" […]")
+    assert {row["context_type"] for row in rows} == {"fact", "memory", "history"}
+    assert sum(row["token_estimate"] for row in rows) <= 200
+
+
+async def test_the_window_of_plain_sql_passes_unspent_shares_on(pool: asyncpg.Pool, conn: asyncpg.Connection) -> None:
+    """With nothing learned yet, the history has the whole budget; a text is not there twice."""
+    await say(pool, MEI, "s", *[f"turn {n} and some more words" for n in range(60)])
+    rows = await conn.fetch("SELECT * FROM get_context_window($1, $2, '', NULL, 150)", MEI, APP)
+    assert sum(row["token_estimate"] for row in rows) > 130
+    assert rows[-1]["content"] == "[user]: turn 59 and some more words"
+    assert len({row["content"] for row in rows}) == len(rows)
+
+
+class _Strict:
+    """A model that counts every character."""
+
+    model = "strict-1"
+
+    def __init__(self, error: ProviderError | None = None) -> None:
+        self.error = error
+        self.counted: list[int] = []
+
+    async def count(self, text: str) -> int:
+        if self.error is not None:
+            raise self.error
+        self.counted.append(len(text))
+        return len(text)
+
+
+async def test_a_window_that_the_model_counts_over_the_budget_is_packed_smaller(pool: asyncpg.Pool) -> None:
+    await say(pool, MEI, "s", *["some words " * 5] * 40)
+    strict = _Strict()
+    assembler = ContextAssembler(pool, max_tokens=300, window_counter=strict, language="en")
+    window = await assembler.assemble(MEI, APP, "s", "")
+    assert len(assembler.format_context(window)) == window.total_tokens <= window.max_tokens == 300
+    assert (window.counted_by, strict.counted[-1], strict.counted[0] > 300) == ("strict-1", window.total_tokens, True)
+    silent = ContextAssembler(pool, max_tokens=300, window_counter=_Strict(RateLimitedError("no quota")))
+    assert (await silent.assemble(MEI, APP, "s", "")).counted_by == "estimate"

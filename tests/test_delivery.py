@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import random
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -273,7 +274,7 @@ async def test_a_notification_during_a_fetch_that_finds_nothing_is_not_lost(
     async def consolidate(job_id: UUID, _claim: JobClaim) -> None:
         started.append(str(job_id))
 
-    app, worker = _in_process(dsn, tables, consolidate=consolidate)
+    app, worker = in_process(dsn, tables, consolidate=consolidate)
     fetch_job = app.job_manager.fetch_job
 
     async def fetch_slowly(**given: Any) -> Any:
@@ -296,7 +297,43 @@ async def test_a_notification_during_a_fetch_that_finds_nothing_is_not_lost(
     assert slowed
 
 
-def _in_process(dsn: str, pool: asyncpg.Pool, **replaced: Any) -> tuple[Any, queue_worker.QueueWorker]:
+async def test_no_wake_up_is_lost_in_a_thousand_pairs(
+    tables: asyncpg.Pool, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two jobs 0 to 6 ms apart, a thousand times, on a worker that polls once a minute: each starts at once."""
+    monkeypatch.setattr(queue_worker, "POLL_SECONDS", 60.0)
+    started = asyncio.Queue[UUID]()
+
+    async def consolidate(job_id: UUID, _claim: JobClaim) -> None:
+        started.put_nowait(job_id)
+
+    app, worker = in_process(dsn, tables, consolidate=consolidate)
+    rng = random.Random(7)
+    fetch_job = app.job_manager.fetch_job
+
+    async def fetch_over_a_network(**given: Any) -> Any:
+        """Its answer is on its way for 2 ms, in which the next job may be told of."""
+        found = await fetch_job(**given)
+        await asyncio.sleep(0.002)
+        return found
+
+    monkeypatch.setattr(app.job_manager, "fetch_job", fetch_over_a_network)
+    async with app.open_async():
+        running = asyncio.create_task(worker.run())
+        await harness.until(lambda: _listens(tables))
+        for _ in range(1000):
+            await _insert(tables)
+            await asyncio.sleep(rng.uniform(0, 0.006))
+            await _insert(tables)
+            for _ in range(2):
+                # A lost one would wait for half a minute on average.
+                await asyncio.wait_for(started.get(), 10.0)
+        worker.stop()
+        await running
+    assert await harness.count(tables, "procrastinate_jobs") == 2000
+
+
+def in_process(dsn: str, pool: asyncpg.Pool, **replaced: Any) -> tuple[Any, queue_worker.QueueWorker]:
     settings = Settings(DATABASE_URL=dsn)
     metrics = Metrics()
     nothing: dict[str, Any] = dict.fromkeys(services.Services.__dataclass_fields__, _nothing)
@@ -329,14 +366,18 @@ async def _listens(pool: asyncpg.Pool) -> bool:
 
 async def test_every_job_that_is_ever_enqueued_has_a_task_and_a_pool(pool: asyncpg.Pool, dsn: str) -> None:
     """Whatever enqueues, in SQL or by the clock: its task is registered, and a pool listens to its queue."""
-    app, _ = _in_process(dsn, pool)
+    app, _ = in_process(dsn, pool)
     thread = await harness.make_thread(pool)
     for job_type in JobType:
         await harness.enqueue(pool, thread, job_type)
     await pool.execute("SELECT enqueue_embedding_backfill()")
+    await pool.execute(
+        "INSERT INTO slice_redraws (thread_id, stage, from_seq, upto_seq) VALUES ($1, 'fast', 1, 1)", thread
+    )
+    await pool.execute("SELECT enqueue_redraws()")
     rows = await pool.fetch("SELECT DISTINCT queue_name, task_name FROM procrastinate_jobs")
     enqueued = {(row["queue_name"], row["task_name"]) for row in rows}
-    assert len(enqueued) == len(JobType) + 1
+    assert len(enqueued) == len(JobType) + 2
     enqueued |= {(each.task.queue, each.task.name) for each in app.periodic_registry.periodic_tasks.values()}
     heard = {queue for each in POOLS.values() for queue in each.queues}
     for queue, task in enqueued:
@@ -346,7 +387,7 @@ async def test_every_job_that_is_ever_enqueued_has_a_task_and_a_pool(pool: async
     assert sum(each.is_keeper for each in POOLS.values()) == 1
     rows = await pool.fetch("SELECT proname FROM pg_proc WHERE prosrc LIKE '%procrastinate_defer_jobs_v1%'")
     ours = {row["proname"] for row in rows if not row["proname"].startswith("procrastinate_")}
-    assert ours == {"enqueue_consolidation", "enqueue_embedding_backfill"}
+    assert ours == {"enqueue_consolidation", "enqueue_embedding_backfill", "enqueue_redraws"}
 
 
 async def test_one_waiting_backfill_is_enough(pool: asyncpg.Pool) -> None:
@@ -423,6 +464,37 @@ async def test_the_queue_is_pruned_in_batches(pool: asyncpg.Pool) -> None:
     assert (await row_of(pool, recent))["status"] == "completed"
     assert await harness.count(pool, "procrastinate_jobs") == 2
     await pool.execute("SELECT retry_failed_job($1)", old)
+
+
+async def test_pruning_reads_what_ended_by_its_indexes(pool: asyncpg.Pool) -> None:
+    """Also where nothing is to be deleted among thousands that wait: neither branch reads the table."""
+    await pool.execute(
+        "INSERT INTO procrastinate_jobs (queue_name, task_name, lock)"
+        " SELECT 'q', 't', 'lock ' || n FROM generate_series(1, 5000) AS n"
+    )
+    await pool.execute(
+        "INSERT INTO procrastinate_jobs (queue_name, task_name, status)"
+        " SELECT 'q', 't', (ARRAY['failed', 'succeeded'])[1 + n % 2]::procrastinate_job_status"
+        " FROM generate_series(1, 100) AS n"
+    )
+    await pool.execute("ANALYZE procrastinate_jobs")
+    before = await scans(pool)
+    assert await pool.fetchval("SELECT prune_queue('0', 20)") == 20
+    after = await scans(pool)
+    assert after["seq_scan"] == before["seq_scan"]
+    for index in ("procrastinate_jobs_ended_idx", "procrastinate_jobs_failed_idx"):
+        assert after[index] > before[index]
+
+
+async def scans(pool: asyncpg.Pool) -> dict[str, int]:
+    """How often the queue's table was read whole, and each of its indexes."""
+    async with pool.acquire() as connection:
+        await connection.execute("SELECT pg_stat_force_next_flush()")
+        rows = await connection.fetch(
+            "SELECT indexrelname, idx_scan FROM pg_stat_user_indexes WHERE relname = 'procrastinate_jobs'"
+        )
+        whole = "SELECT seq_scan FROM pg_stat_user_tables WHERE relname = 'procrastinate_jobs'"
+        return {"seq_scan": await connection.fetchval(whole), **{row[0]: row[1] for row in rows}}
 
 
 async def test_ended_jobs_are_archived_in_batches(pool: asyncpg.Pool) -> None:

@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 import yaml
 
+from workers.metrics import Metrics, QueueGauges
 from workers.settings import Settings, variables_of
+from workers.writer_metrics import WriterMetrics
 
 ROOT = Path(__file__).parent.parent
 DEPLOY = ROOT / "deploy"
@@ -91,7 +93,27 @@ def test_every_alert_says_what_happened() -> None:
         assert rule["labels"]["severity"] in {"warning", "critical"}
         assert rule["annotations"]["summary"].endswith((".", "--failed"))
     names = {rule["alert"] for rule in group["rules"]}
-    assert {"HippocampusJobsStartLate", "HippocampusBacklogOld"} <= names
+    assert {
+        "HippocampusJobsStartLate",
+        "HippocampusBacklogOld",
+        "HippocampusBreakerOpen",
+        "HippocampusJobsFailed",
+        "HippocampusRefused",
+    } <= names
+
+
+def test_every_alert_names_metrics_that_there_are() -> None:
+    """A rule over a metric that nobody exports would never fire."""
+    exported = {
+        family.name for registry in (Metrics().registry, WriterMetrics().registry) for family in registry.collect()
+    }
+    gauges = QueueGauges()
+    gauges.show({}, {})
+    exported |= {family.name for family in gauges.collect()}
+    (group,) = yaml.safe_load((DEPLOY / "alerts.yml").read_text())["groups"]
+    for rule in group["rules"]:
+        named = set(re.findall(r"\b(?:worker|queue|gemini|writer|embedding|consolidation)_\w+", rule["expr"]))
+        assert {re.sub("_(total|bucket)$", "", name) for name in named} <= exported, rule["alert"]
 
 
 def test_the_image_is_built_from_files_that_exist() -> None:

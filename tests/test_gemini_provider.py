@@ -479,3 +479,21 @@ class TestConnection:
     def test_the_key_is_not_shown(self) -> None:
         """A connection in a log line shows no key."""
         assert KEY not in repr(gemini.GeminiConnection(api_key=KEY))
+
+
+async def test_a_window_is_counted_by_the_model_itself(connect: Callable[..., gemini.GeminiConnection]) -> None:
+    """One call, reported like any other; a model that does not answer is a provider's error."""
+    seen: list[CallRecord] = []
+    counter = gemini.GeminiTokenCounter(connect(), on_call=seen.append)
+    try:
+        assert await counter.count("how many tokens are these, and 这些呢?") > 5
+        assert [(call.operation, call.code) for call in seen] == [("count", "200")]
+        assert counter.model == gemini.GENERATION_MODEL
+    finally:
+        await counter.close()
+    unknown = gemini.GeminiTokenCounter(connect(), model=UNKNOWN_MODEL)
+    try:
+        with pytest.raises(errors.ProviderError):
+            await unknown.count("anything")
+    finally:
+        await unknown.close()

@@ -13,7 +13,9 @@ import pytest
 from pulse.events import Event
 from pulse.session_service import OpenSessionService
 from workers import conversations, ingest, samples
-from workers.conversations import FileFormatError
+from workers.ingest import Ingest
+from workers.intake import reader
+from workers.intake.records import FileFormatError, Item, Rejected, SessionHead, Turn
 
 CHATS = Path(__file__).parent.parent / "examples" / "chat.jsonl"
 TALK = {
@@ -75,7 +77,7 @@ def test_chats_one_per_line(tmp_path: Path) -> None:
         ],
     }
     read = conversations.read(write(tmp_path, json.dumps(chat) + "\n\n" + json.dumps({"messages": chat["messages"]})))
-    assert read.file_format == "chat JSONL"
+    assert read.file_format == "chat JSON"
     first, second = read.sessions
     assert (first.session_id, first.user_id) == ("support-7", "ann")
     assert (second.session_id, second.user_id) == ("talk-2", "talk")
@@ -108,7 +110,7 @@ def test_the_given_examples_are_read() -> None:
     assert mei.file_format == "LoCoMo JSON"
     assert mei.event_count > 150
     chats = conversations.read(CHATS)
-    assert chats.file_format == "chat JSONL"
+    assert chats.file_format == "chat JSON"
     assert len({each.session_id for each in chats.sessions}) == len(chats.sessions) > 1
 
 
@@ -116,11 +118,11 @@ def test_the_given_examples_are_read() -> None:
     ("content", "said"),
     [
         ("", "there is nothing in it"),
-        ("{", "line 1 is no JSON"),
-        ('{"role": "user"}\nnonsense', "line 2 is no JSON"),
-        ("[1, 2]", "line 1 has neither messages nor role"),
+        ("{", "line 1: no JSON"),
+        ('{"role": "user"}\nnonsense', "line 2: no JSON"),
+        ("[1, 2]", "is in no form that is known here"),
         ('{"messages": []}', "line 1: messages must be a list that is not empty"),
-        ('{"messages": [{"content": "Hi"}]}', "each message needs a role"),
+        ('{"messages": [{"content": "Hi"}]}', "message 1: a message needs a role"),
         ('{"role": "user", "content": "Hi", "timestamp": "soon"}', "'soon' is no time"),
         (
             {"session_1": [{"speaker": "A", "text": "x"}], "session_1_date_time": "soon"},
@@ -148,28 +150,44 @@ def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
         conversations.read(tmp_path)
 
 
-def test_batches_are_bounded_by_number_and_by_bytes() -> None:
+async def statements_of(pool: asyncpg.Pool) -> list[int]:
+    """How many events each transaction stored, in order."""
+    rows = await pool.fetch("SELECT count(*) FROM events GROUP BY xmin ORDER BY min(sequence_num)")
+    return [row["count"] for row in rows]
+
+
+async def test_batches_are_bounded_by_number_and_by_bytes(pool: asyncpg.Pool) -> None:
     """Nothing is left out, and the order stays."""
-    small = [Event(author="user", content={"text": str(place)}) for place in range(450)]
-    assert [len(batch) for batch in ingest.batches(small)] == [200, 200, 50]
-    assert [event for batch in ingest.batches(small) for event in batch] == small
-    large = [Event(author="user", content={"text": "x" * 700_000}) for _ in range(3)]
-    assert [len(batch) for batch in ingest.batches(large)] == [1, 1, 1]
+    service = OpenSessionService(pool)
+    for name, size, count, sizes in (("small", 1, 450, [200, 200, 50]), ("large", 700_000, 3, [1, 1, 1])):
+        texts = [f"{place}{'x' * size}" for place in range(count)]
+        items: list[Item] = [SessionHead(session_id=name, user_id="ann", line=1)]
+        items += [Turn(session_id=name, event=Event(author="user", content={"text": text}), line=1) for text in texts]
+        done = await ingest.ingest(service, items, app_name=name, user_id="ann", file_format="test")
+        assert (done.sessions, done.events_new) == (1, count)
+        assert await statements_of(pool) == sizes
+        session = await service.get_session(name, "ann", name)
+        assert session is not None
+        assert [event.text for event in session.events] == texts
+        await service.delete_session(name, "ann", name)
+    await service.close()
 
 
 async def test_ingesting_twice_appends_once(pool: asyncpg.Pool, tmp_path: Path) -> None:
     """A run that was cut short is completed by the next."""
     service = OpenSessionService(pool)
-    file = conversations.read(write(tmp_path, [TALK]))
+    path = write(tmp_path, [TALK])
+    file = conversations.read(path)
     await service.create_session("app", "ada", session_id="ada-session-1")
     await service.append("app", "ada", "ada-session-1", file.sessions[0].events[:1])
 
     seen: list[int] = []
-    first = await ingest.ingest(service, file, app_name="app", finalize=True, on_progress=seen.append)
+    one = {"app_name": "app", "user_id": "talk", "file_format": "LoCoMo JSON", "finalize": True}
+    first = await ingest.ingest(service, reader.read(path).items, **one, on_progress=seen.append)
     assert (first.sessions, first.events_new, first.events_known) == (3, 3, 1)
     assert first.jobs_enqueued == 6
     assert sum(seen) == 4
-    again = await ingest.ingest(service, conversations.read(tmp_path / "talk.json"), app_name="app", finalize=True)
+    again = await ingest.ingest(service, file.items(), **one)
     assert (again.events_new, again.events_known) == (0, 4)
     assert await pool.fetchval("SELECT count(*) FROM consolidation_jobs") == 6
     session = await service.get_session("app", "ada", "ada-session-1")
@@ -181,8 +199,35 @@ async def test_ingesting_twice_appends_once(pool: asyncpg.Pool, tmp_path: Path) 
 
 async def test_the_user_can_be_given(pool: asyncpg.Pool, tmp_path: Path) -> None:
     service = OpenSessionService(pool)
-    file = conversations.read(write(tmp_path, [TALK]))
-    await ingest.ingest(service, file, app_name="app", user_id="somebody")
+    one = Ingest(service, app_name="app", user_id="somebody", is_user_fixed=True, file_format="LoCoMo JSON")
+    await one.run(reader.read(write(tmp_path, [TALK])).items)
     assert await pool.fetch("SELECT DISTINCT user_id FROM threads") == [("somebody",)]
     assert await pool.fetchval("SELECT count(*) FROM consolidation_jobs") == 0
+    await service.close()
+
+
+async def test_a_refused_turn_keeps_no_other_out(pool: asyncpg.Pool) -> None:
+    """Too large for the app, an id with other content, a session that can't be made: each is told, the rest is in."""
+    service = OpenSessionService(pool)
+    await pool.execute("INSERT INTO app_policies (app_name, max_event_bytes) VALUES ('app', 2000)")
+    texts = ["one", "x" * 5_000, "three", "other words under one id", "five"]
+    ids = ["a", "b", "c", "a", "e"]
+    items: list[Item] = [
+        SessionHead(session_id="s", user_id=None, line=1),
+        SessionHead(session_id="x" * 600, user_id=None, line=9),
+    ]
+    for line, (text, event_id) in enumerate(zip(texts, ids, strict=True), 2):
+        event = Event(author="user", content={"text": text}, id=event_id)
+        items.append(Turn(session_id="s", event=event, line=line))
+    items += [
+        Turn(session_id="x" * 600, event=Event(author="user", content={"text": "lost"}), line=n) for n in (10, 11)
+    ]
+    told: list[Rejected] = []
+    one = Ingest(service, app_name="app", user_id="ann", file_format="test", on_rejected=told.append)
+    done = await one.run(items)
+    assert (done.sessions, done.events_new, done.rejected) == (1, 3, 4)
+    assert sorted(each.line for each in told) == [3, 5, 9]
+    session = await service.get_session("app", "ann", "s")
+    assert session is not None
+    assert [event.text for event in session.events] == ["one", "three", "five"]
     await service.close()

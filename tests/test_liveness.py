@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import json
 import signal
 import time
 
 import asyncpg
 import pytest
 
+from hippocampus.providers.local import LocalEmbedder
 from tests import worker_harness as harness
 from tests.worker_harness import Workers
 from workers import liveness
@@ -147,6 +149,32 @@ async def test_a_job_is_given_back_at_the_second_look_only(tables: asyncpg.Pool)
     assert await tables.fetchval("SELECT status FROM consolidation_jobs") == "pending"
 
 
+async def test_a_job_that_a_living_worker_does_not_know_of_is_given_back(
+    tables: asyncpg.Pool, workers: Workers
+) -> None:
+    """The answer of a fetch was lost with its connection: the database says that the worker runs the job."""
+    worker = await workers.start("fast_replay")
+    await workers.start("retention")
+    worker_id = json.loads(next(line for line in worker.lines().splitlines() if "worker registered" in line))[
+        "worker_id"
+    ]
+    thread = await harness.make_thread(tables)
+    async with harness.gate(tables):
+        running = await harness.enqueue(tables, thread)
+        await harness.wait_for_status(tables, running, "running")
+        # No pool that is here listens to its queue: nobody takes it up again.
+        lost = await harness.enqueue(tables, thread, "deep_reflection")
+        fetched = await tables.fetchval(
+            "SELECT id FROM procrastinate_fetch_job_v2(ARRAY['deep_reflection'], $1)", worker_id
+        )
+        assert fetched is not None
+        assert await harness.status_of(tables, lost) == "running"
+        await harness.wait_for_status(tables, lost, "pending", 10.0)
+        assert await harness.status_of(tables, running) == "running"
+    await harness.wait_for_status(tables, running, "completed")
+    assert await harness.count(tables, "attempts_made") == 1
+
+
 async def test_a_job_that_kills_its_workers_is_given_up(tables: asyncpg.Pool) -> None:
     """After so many deaths a job is failed, with what happened; a person may run it again."""
     job = await harness.enqueue(tables, await harness.make_thread(tables))
@@ -200,3 +228,4 @@ async def test_the_keeper_does_all_upkeep_and_catches_up_what_was_due(tables: as
         (forgotten, "deep_reflection", "pending"),
     }
     assert await tables.fetchval("SELECT count(*) FROM upkeep_runs WHERE name = 'retention'") == 1
+    assert await tables.fetchval("SELECT model FROM embedding_target") == LocalEmbedder().model

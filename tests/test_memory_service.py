@@ -264,3 +264,38 @@ async def test_what_no_row_can_match_is_refused_and_not_answered_with_nothing(
     name = next(name for name in asked if name != "key")
     with pytest.raises(InvalidInputError, match=name):
         await getattr(service, listing)(app_name="app", user_id="mei", **asked)
+
+
+BAD_NAMES = ["a\0b", "half \ud800"]
+
+
+@pytest.mark.parametrize("bad", BAD_NAMES)
+async def test_a_name_that_cannot_be_stored_is_refused_in_plain_words(service: OpenMemoryService, bad: str) -> None:
+    """Whichever name, and whatever is asked: never the driver's own error, and nothing is changed."""
+    scope = {"app_name": "app", "user_id": "mei"}
+    asked: list[tuple[str, dict[str, object]]] = [
+        ("search_memory", {"query": "tea"}),
+        ("get_context_window", {"query": "tea", "session_id": None}),
+        ("list_memories", {}),
+        ("list_facts", {}),
+        ("fact_history", {"fact_type": "profile", "key": "city"}),
+        ("list_jobs", {}),
+        ("add_session_to_memory", {"session_id": "s"}),
+    ]
+    for method, others in asked:
+        for name in ("app_name", "user_id", *(key for key in others if key in ("session_id", "key"))):
+            with pytest.raises(InvalidInputError, match=name):
+                await getattr(service, method)(**{**scope, **others, name: bad})
+
+
+async def test_an_unknown_session_is_an_error_in_every_reading(service: OpenMemoryService, pool: asyncpg.Pool) -> None:
+    """An empty page says that a session has nothing, not that there is none."""
+    await pool.execute("SELECT create_session('app', 'mei', 'known')")
+    scope = {"app_name": "app", "user_id": "mei"}
+    assert await service.list_memories(**scope, session_id="known") == []
+    assert await service.list_jobs(**scope, session_id="known") == []
+    for reading in (service.list_memories, service.list_jobs):
+        with pytest.raises(SessionNotFoundError, match="nowhere"):
+            await reading(**scope, session_id="nowhere")
+        with pytest.raises(SessionNotFoundError):
+            await reading(app_name="app", user_id="tom", session_id="known")

@@ -121,7 +121,8 @@ async def test_a_cancelled_call_is_counted(pool: asyncpg.Pool, workers: Workers,
 
 
 async def test_the_gauges_show_breakers_and_penalties(pool: asyncpg.Pool, workers: Workers) -> None:
-    """One process exports what all share."""
+    """One process exports what all share; also how many texts a model refused a vector."""
+    await pool.execute("INSERT INTO embedding_refusals VALUES ('facts', gen_random_uuid(), 'm', md5('x'), '400')")
     await pool.execute("SELECT report_failure('fast_replay/m', NULL, '503', 1, 60, 600)")
     await pool.execute("SELECT penalise_limit('m', 600, '429')")
     await workers.start("retention")
@@ -137,4 +138,5 @@ async def test_the_gauges_show_breakers_and_penalties(pool: asyncpg.Pool, worker
         1,
         0,
     ]
+    assert seen["embedding_refused_texts", "m"] == 1
     assert 500 < seen["gemini_limit_blocked_seconds", "m"] <= 600

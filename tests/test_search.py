@@ -48,7 +48,7 @@ async def test_the_rare_word_outweighs_the_common_one(search: MemorySearch, conn
 
 
 async def test_bm25_is_exact_over_the_scope(search: MemorySearch, conn: asyncpg.Connection) -> None:
-    """The score equals Okapi BM25 (k1 1.2, b 0.3) computed by hand over the same rows."""
+    """The score equals Okapi BM25 (k1 0.6, b 0.6) computed by hand over the same rows."""
     from math import log
 
     documents = {"red apple": (1, 2), "apple apple pear": (2, 2), "green pear tree": (0, 3)}
@@ -59,7 +59,7 @@ async def test_bm25_is_exact_over_the_scope(search: MemorySearch, conn: asyncpg.
     mean = 7 / 3
     for content in ("red apple", "apple apple pear"):
         tf, length = documents[content]
-        assert found[content] == pytest.approx(idf * tf * 2.2 / (tf + 1.2 * (0.7 + 0.3 * length / mean)), rel=1e-6)
+        assert found[content] == pytest.approx(idf * tf * 1.6 / (tf + 0.6 * (0.4 + 0.6 * length / mean)), rel=1e-6)
     assert "green pear tree" not in found
 
 
@@ -382,3 +382,33 @@ async def test_retention_is_scored_by_the_apps_policy(search: MemorySearch, conn
     assert (await find(search, "tea")).memories[0].why.retention == pytest.approx(1.0, abs=1e-4)
     await conn.execute("INSERT INTO app_policies (app_name, retention_curve) VALUES ($1, 'classic')", APP)
     assert (await find(search, "tea")).memories[0].why.retention == pytest.approx(0.2, abs=1e-4)
+
+
+async def test_facts_are_searched_as_they_were_true_and_known(search: MemorySearch, conn: asyncpg.Connection) -> None:
+    """as_of is the clock of the world, known_at that of the record; an old version is found by its own words."""
+    moved, heard = days_ago(10), days_ago(9)
+    fact_id = await add_fact(conn, MEI, "city", "Porto", valid_from=moved, recorded_at=heard)
+    await conn.execute(
+        """INSERT INTO fact_versions (fact_id, user_id, app_name, fact_type, key, value, confidence, valid_from,
+                                      valid_until, recorded_at, superseded_at, outcome, source_seqs)
+           VALUES ($1, 'mei', 'app', 'preference', 'city', '"Lisbon"', 0.7, $2, $3, $2, $4, 'superseded', '{3,5}')""",
+        fact_id,
+        days_ago(30),
+        moved,
+        heard,
+    )
+    (now,) = (await find(search, "city Lisbon Porto")).memories
+    (then,) = (await find(search, "city Lisbon Porto", as_of=days_ago(20))).memories
+    (unaware,) = (await find(search, "city Lisbon Porto", as_of=days_ago(9.5), known_at=days_ago(9.5))).memories
+    assert (now.content, then.content, unaware.content) == ("city: Porto", "city: Lisbon", "city: Lisbon")
+    assert (then.metadata["value"], then.why.retention, then.source_seqs) == ("Lisbon", 0.7, (3, 5))
+    assert then.why.matched_terms == ("citi", "lisbon")
+    assert (then.why.similarity, now.why.similarity is None) == (None, False)
+    assert (await find(search, "city Lisbon Porto", as_of=days_ago(40))).memories == ()
+
+
+async def test_a_turn_that_asks_is_ranked_below_one_that_tells(search: MemorySearch, pool: asyncpg.Pool) -> None:
+    await say(pool, MEI, "s-1", "Does the blue kayak leak?")
+    await say(pool, MEI, "s-2", "The blue kayak does leak.")
+    await say(pool, MEI, "s-3", "蓝色的皮划艇漏水吗？")
+    assert contents(await find(search, "blue kayak leak"))[0] == "The blue kayak does leak."

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import asyncpg
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -170,6 +172,113 @@ async def test_turns_are_reached_by_their_session(pool: asyncpg.Pool, conn: asyn
         )
         assert scans["messages"] == 0
         assert scans["messages_thread_id_sequence_num_key"] > 0
+
+
+async def test_a_giant_scope_never_compares_two_models(
+    giant: None, search: MemorySearch, conn: asyncpg.Connection
+) -> None:
+    """The index holds vectors of both; those of the other model are nearer, and none of them is returned for it."""
+    await conn.execute(
+        """UPDATE memories SET embedding = $1, embedding_model = 'words-0'
+           WHERE user_id = 'giant' AND (metadata ->> 'n')::integer % 20 = 11""",
+        vector_of("near this"),
+    )
+    await conn.execute("VACUUM ANALYZE memories")
+    near = await conn.fetch(
+        """SELECT m.embedding_model, m.user_id FROM nearest_memories('app', 'giant', $1, 'words-1', 10) AS n
+           JOIN memories AS m USING (id)""",
+        vector_of("near this"),
+    )
+    assert [tuple(row) for row in near] == [("words-1", "giant")] * 10
+    found = await search.search(app_name="app", user_id="giant", query="near this", record_access=False)
+    assert {result.metadata["n"] % 500 for result in found.memories} == {3}
+    assert all(result.why.similarity is not None for result in found.memories)
+
+
+async def say_much(conn: asyncpg.Connection, user: str, turns: int) -> None:
+    """Turns of one session by the thousand; every 700th speaks of zanzibar, every 500th has a vector."""
+    await conn.execute("SELECT create_session('app', $1, 'long')", user)
+    await conn.execute("SET hippocampus.notify = 'off'")
+    await conn.execute(
+        """WITH said AS (
+               INSERT INTO events (thread_id, sequence_num, id, author, event_type, content, occurred_at)
+               SELECT t.id, n, 'e' || n, 'user', 'user_message', '{}', now() - (7000 - n) * interval '1 minute'
+               FROM threads AS t, generate_series(1, $2) AS n WHERE t.user_id = $1 RETURNING *)
+           INSERT INTO messages (thread_id, sequence_num, event_id, app_name, user_id, role, author, content,
+                                 token_estimate, occurred_at, embedding, embedding_model)
+           SELECT s.thread_id, s.sequence_num, s.id, 'app', $1, 'user', 'user',
+                  'common words about number' || s.sequence_num % 40
+                      || CASE WHEN s.sequence_num % 700 = 9 THEN ' zanzibar' ELSE '' END, 2, s.occurred_at,
+                  CASE WHEN s.sequence_num % 500 = 3 THEN $3::vector END,
+                  CASE WHEN s.sequence_num % 500 = 3 THEN 'words-1' END
+           FROM said AS s""",
+        user,
+        turns,
+        vector_of("near to this"),
+    )
+    await conn.execute("UPDATE threads SET last_seq = $2, last_event_at = now() WHERE user_id = $1", user, turns)
+    await conn.execute("VACUUM ANALYZE messages, threads")
+
+
+async def test_a_giant_scope_of_turns_finds_rare_words_near_vectors_and_neighbours(
+    pool: asyncpg.Pool, search: MemorySearch, conn: asyncpg.Connection
+) -> None:
+    """Exact and bounded scoring meet at the bound; nearest vectors come from the turns' own index."""
+    await say(pool, "other", "s", "zanzibar near to this")
+    await say_much(conn, "giant", GIANT)
+    everything = SearchFilter(sources=("message",), messages="all")
+    ask = {"app_name": "app", "user_id": "giant", "record_access": False}
+    rare = await search.search(query="zanzibar common words", narrow=everything, **ask)  # type: ignore[arg-type]
+    assert {result.source_seqs[0] % 700 for result in rare.memories[:8]} == {9}
+    assert any(result.source_seqs[0] % 700 in (8, 10) for result in rare.memories[8:])
+    near = await search.search(query="near to this", narrow=everything, **ask)  # type: ignore[arg-type]
+    assert {result.source_seqs[0] % 500 for result in near.memories} == {3}
+    assert all(result.why.vector_rank for result in near.memories)
+    scans = await scans_of(
+        conn,
+        "SELECT id FROM search_memory('app', 'giant', 'near', $1, 'words-1', p_messages => 'all')",
+        vector_of("near"),
+        table="messages",
+    )
+    assert scans["messages_embedding_idx"] > 0
+    recent = await search.search(query="zanzibar common words", **ask)  # type: ignore[arg-type]
+    assert recent.total_count == 5000
+    assert min(result.source_seqs[0] for result in recent.memories) > GIANT - 5000
+
+
+async def plan_of(conn: asyncpg.Connection, *arguments: object) -> str:
+    """The plan of the statement inside search_memory, as it is made for these arguments."""
+    source = await conn.fetchval("SELECT pg_get_functiondef(oid) FROM pg_proc WHERE proname = 'search_memory'")
+    source = re.sub(r"FUNCTION \S*search_memory\(", "FUNCTION pg_temp.search_memory_plan(", source, count=1)
+    source = re.sub(r"RETURNS TABLE\(.*?\)\n", "RETURNS TABLE(plan text)\n", source, count=1, flags=re.DOTALL)
+    source = re.sub(r"\bSTABLE\b", "VOLATILE", source, count=1).replace("RETURN QUERY", "RETURN QUERY EXPLAIN", 1)
+    await conn.execute(source)
+    places = ", ".join(f"${place}" for place in range(1, len(arguments) + 1))
+    return "\n".join(
+        row["plan"] for row in await conn.fetch(f"SELECT * FROM pg_temp.search_memory_plan({places})", *arguments)
+    )
+
+
+async def test_the_plan_reaches_every_table_by_an_index(
+    giant: None, pool: asyncpg.Pool, conn: asyncpg.Connection
+) -> None:
+    """Inside the function, for a small scope and a giant one: memories by scope or id, turns by thread."""
+    await say_much(conn, "tom", 6000)
+    await say(pool, "mei", "s", "tea with milk")
+    await conn.execute(
+        """INSERT INTO facts (app_name, user_id, key, value, content)
+           SELECT 'app', 'user' || n % 50, 'key' || n, '1', 'key' FROM generate_series(1, 5000) AS n"""
+    )
+    await conn.execute("VACUUM ANALYZE")
+    vector = vector_of("zanzibar near")
+    small = await plan_of(conn, "app", "other", "zanzibar", vector, "words-1")
+    giant_plan = await plan_of(conn, "app", "giant", "zanzibar", vector, "words-1")
+    for plan in (small, giant_plan):
+        assert not re.search(r"Seq Scan on (memories|messages|facts)", plan), plan
+        assert "messages_thread_id_sequence_num_key" in plan
+        assert "facts_" in plan
+    assert "memories_scope_idx" in small
+    assert re.search(r"memories_(pkey|scope_idx)", giant_plan)
 
 
 async def scans_of(conn: asyncpg.Connection, query: str, *arguments: object, table: str = "memories") -> dict[str, int]:

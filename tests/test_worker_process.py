@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from uuid import UUID
 
 import asyncpg
 import pytest
@@ -131,6 +132,31 @@ async def test_a_worker_survives_the_loss_of_every_connection(tables: asyncpg.Po
     await harness.wait_for_status(tables, again, "completed")
     assert worker.popen.poll() is None
     assert await harness.count(tables, "effects") == 2
+
+
+async def test_a_cut_connection_stops_no_worker_from_taking_other_jobs(tables: asyncpg.Pool, workers: Workers) -> None:
+    """All connections of the queue are ended while one job waits for its model: its neighbour starts all the same."""
+    worker = await workers.start("fast_replay", shutdown_grace_seconds="60")
+    async with harness.gate(tables):
+        for session in "abc":
+            job = await harness.enqueue(tables, await harness.make_thread(tables, session))
+
+            async def begun(job: UUID = job) -> bool:
+                return bool(await tables.fetchval("SELECT count(*) FROM attempts_made WHERE job_id = $1", job))
+
+            await harness.until(begun, 10.0)
+            cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'hippocampus queue'"
+            assert len(await tables.fetch(cut + " AND datname = current_database()")) >= 2
+    await harness.until(lambda: _all_completed(tables, 3))
+    assert worker.popen.poll() is None
+    assert "worker ended" not in worker.lines()
+    assert "connection of the queue cut" in worker.lines()
+    assert await harness.count(tables, "effects") == await harness.count(tables, "attempts_made") == 3
+
+
+async def _all_completed(pool: asyncpg.Pool, jobs: int) -> bool:
+    done: int = await pool.fetchval("SELECT count(*) FROM consolidation_jobs WHERE status = 'completed'")
+    return done == jobs
 
 
 async def test_a_worker_survives_that_its_row_was_pruned(tables: asyncpg.Pool, workers: Workers) -> None:

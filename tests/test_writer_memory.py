@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import uuid
+from pathlib import Path
 from typing import Any
 
 import asyncpg
@@ -11,7 +13,8 @@ import httpx
 import pytest
 
 from hippocampus.providers.local_embedding import LocalEmbedder
-from tests.writer_process import WriterProcess, append, problem, say
+from tests.fake_gemini import FakeGemini
+from tests.writer_process import KEY, WriterProcess, append, problem, say
 
 pytest_plugins = ["tests.writer_fixtures"]
 
@@ -164,8 +167,11 @@ async def test_jobs_are_enqueued_listed_cancelled_and_run_again(
             uuid.UUID(job_id),
             status,
         )
-    failed = (await client.get(f"{user}/jobs", params={"status": "failed", "session_id": "s1"})).json()["jobs"]
-    assert [each["id"] for each in failed] == [job_id]
+    await rows.execute("UPDATE consolidation_jobs SET error_code = '503' WHERE id = $1", uuid.UUID(job_id))
+    wanted = {"status": "failed", "session_id": "s1", "error_code": "503"}
+    failed = (await client.get(f"{user}/jobs", params=wanted)).json()["jobs"]
+    assert [(each["id"], each["error_code"]) for each in failed] == [(job_id, "503")]
+    assert (await client.get(f"{user}/jobs", params={"error_code": "400"})).json()["jobs"] == []
     again = await client.post(f"{user}/jobs/{job_id}/retry")
     assert (again.status_code, again.json()["status"]) == (200, "pending")
     cancelled = await client.post(f"{user}/jobs/{job_id}/cancel")
@@ -290,6 +296,42 @@ async def test_metrics_are_found_and_tell_what_was_done(
     await append(client, session, say("c"), expected_version=0)
     after = [await metric(name) for name in ("events_appended_total", "version_conflicts_total", conflicts)]
     assert [new - old for new, old in zip(after, before, strict=True)] == [2, 1, 1]
+
+
+async def test_a_query_that_gemini_cannot_embed_is_answered_by_its_words(writer_dsn: str, tmp_path: Path) -> None:
+    """Over HTTP, from the model's 429 to the response and the counter: text is searched, and both say so."""
+    authorized = {"Authorization": f"Bearer {KEY}"}
+    async with FakeGemini() as gemini, httpx.AsyncClient(headers=authorized, timeout=30) as client:
+        process = WriterProcess(
+            writer_dsn,
+            tmp_path / "log",
+            api_key=KEY,
+            provider="gemini",
+            google_api_key="k",
+            gemini_base_url=gemini.base_url,
+        )
+        await asyncio.to_thread(process.__enter__)
+        try:
+            user = f"{process.url}/v1/apps/app-{uuid.uuid4().hex[:8]}/users/ann"
+            (await client.post(f"{user}/sessions", json={"session_id": "s1"})).raise_for_status()
+            await append(client, f"{user}/sessions/s1", say("The umbrella is blue", id="e1"))
+            found = (await client.post(f"{user}/search", json={"query": "umbrella"})).json()
+            assert (found["degraded"], len(found["results"])) == (None, 1)
+
+            gemini.script("rate_limit", operation="*", times=50)
+            found = (await client.post(f"{user}/search", json={"query": "umbrella"})).json()
+            assert [result["content"] for result in found["results"]] == ["The umbrella is blue"]
+            assert "text alone was searched" in found["degraded"]
+            window = (await client.post(f"{user}/context", json={"query": "umbrella", "session_id": "s1"})).json()
+            assert "text alone was searched" in window["degraded"]
+
+            targets = (await client.get(f"{process.url}/metrics/targets")).json()
+            addresses = [address for group in targets for address in group["targets"]]
+            pages = [(await client.get(f"http://{address}/metrics")).text for address in addresses]
+            counted = re.findall(r'^search_degraded_total\{reason="\w+"\} (\d+)', "\n".join(pages), re.MULTILINE)
+            assert sum(map(int, counted)) == 2
+        finally:
+            await asyncio.to_thread(process.__exit__, None, None, None)
 
 
 def test_openapi_documents_every_answer(writer: WriterProcess, seen: set[tuple[str, str, int]]) -> None:

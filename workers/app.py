@@ -79,11 +79,22 @@ def make_connector(settings: Settings) -> PsycopgConnector:
     )
 
 
+class _Pool(AsyncConnectionPool):
+    """A pool that is soon back after a long absence of its server.
+
+    Attempts to connect double their distance, which after half a minute is half a minute. Here each gives up after
+    some seconds, and whoever wants a connection next begins anew.
+    """
+
+    async def open(self, wait: bool = False, timeout: float = CONNECTION_WAIT_SECONDS) -> None:  # noqa: ASYNC109 - its own
+        """Open the pool; see psycopg_pool. Procrastinate waits until it has its first connection."""
+        await super().open(wait, timeout=timeout)
+
+
 def _make_pool(**options: Any) -> AsyncConnectionPool:
-    # The check would be one more round trip for each statement. A broken connection ends the worker instead, and
-    # the supervisor makes another.
+    # The check would be one more round trip for each statement. What meets a broken connection is run again instead.
     options.pop("check")
-    return AsyncConnectionPool(**options)
+    return _Pool(reconnect_timeout=CONNECTION_WAIT_SECONDS, **options)
 
 
 async def _configure(connection: psycopg.AsyncConnection[Any]) -> None:

@@ -237,8 +237,8 @@ def generator_gate(settings: Settings, pool: Pool, metrics: CallMetrics, role: s
 
 def embedder_gate(settings: Settings, pool: Pool, metrics: CallMetrics, role: str) -> SharedCallGate:
     """Return the gate before the calls for vectors that a role's processes make."""
-    # Somebody waits for the writer's answer, which can be given by text alone; a job has time.
-    patience = SEARCH_WAIT_SECONDS_MAX if role == "writer" else math.inf
+    # Somebody waits for a search's answer, which can be given by text alone; a job has time.
+    patience = SEARCH_WAIT_SECONDS_MAX if role in ("writer", "cli") else math.inf
     rule = GateRule(
         limit=settings.embedding_model,
         breaker=f"{role}/{settings.embedding_model}",

@@ -14,7 +14,7 @@ from procrastinate.exceptions import JobAborted, UniqueViolation
 from procrastinate.jobs import Job, Status
 
 from hippocampus.errors import JobFencedError
-from workers import failures
+from workers import cuts, failures
 from workers.claims import JobClaim
 from workers.metrics import Metrics
 
@@ -70,6 +70,13 @@ class FencedJobManager(manager.JobManager):
         except UniqueViolation:
             # Another fetch took an older job of the same lock just then. It is as if this one had looked before.
             return await super().fetch_job(queues, worker_id)
+
+    async def listen_for_jobs(
+        self, *, on_notification: manager.NotificationCallback, queues: Iterable[str] | None = None
+    ) -> None:
+        """Call back for each notification until cancelled. What is told while it listens again is left to the polls."""
+        listen = super().listen_for_jobs
+        await cuts.through_cuts("listener", lambda: listen(on_notification=on_notification, queues=queues))
 
     async def finish_job(self, job: Job, status: Status, delete_job: bool) -> None:
         """End the job for good. Finished jobs are pruned later: `delete_job` is ignored."""

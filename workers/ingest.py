@@ -1,84 +1,251 @@
-"""Appending a conversation file to sessions, in bounded batches. Doing it again changes nothing."""
+"""Appending what a file of conversations holds to sessions, in bounded batches. Doing it again changes nothing.
+
+Sessions are written a few at a time; the turns of one stay in their order. A batch that is refused is appended turn
+by turn, so that one bad turn keeps no other out.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 
-from pulse.errors import SessionExistsError
-from pulse.events import Event
+from pulse.errors import EventConflictError, InvalidInputError, SessionExistsError
 from pulse.session_service import OpenSessionService
-from workers.conversations import ConversationFile, SessionFile
+from workers.intake.records import Item, Rejected, SessionHead, Turn
 
 BATCH_EVENTS_MAX = 200
 BATCH_BYTES_MAX = 1 << 20
+#: Batches that are written at once.
+LANES = 8
+#: Sessions whose turns are held back until a batch is full.
+SESSIONS_OPEN_MAX = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ingested:
-    """What became of a file."""
+    """What became of a file.
 
-    sessions: int
-    events_new: int
-    events_known: int  # stored by an earlier run
-    jobs_enqueued: int  # by finalising
+    Attributes:
+        events_known: stored by an earlier run.
+        jobs_enqueued: by finalising.
+        rejected: records and turns that could not be read, or were refused.
+    """
+
+    sessions: int = 0
+    events_new: int = 0
+    events_known: int = 0
+    jobs_enqueued: int = 0
+    rejected: int = 0
+
+    def plus(self, other: Ingested) -> Ingested:
+        """Return the sum."""
+        return Ingested(
+            sessions=self.sessions + other.sessions,
+            events_new=self.events_new + other.events_new,
+            events_known=self.events_known + other.events_known,
+            jobs_enqueued=self.jobs_enqueued + other.jobs_enqueued,
+            rejected=self.rejected + other.rejected,
+        )
+
+
+@dataclass(slots=True)
+class _Open:
+    """A session of the file, and those of its turns that are not written yet."""
+
+    head: SessionHead
+    user_id: str
+    turns: list[Turn] = field(default_factory=list)
+    size_bytes: int = 0
+    is_made: bool = False
+    refusal: str | None = None
+    last_write: asyncio.Task[None] | None = None
+
+
+class Ingest:
+    """One file on its way into the database.
+
+    Args:
+        user_id: whose sessions they become where the file names nobody.
+        is_user_fixed: whoever the file names.
+        on_progress: called with the number of events of each batch that is stored.
+        on_rejected: called with what could not be read or was refused.
+    """
+
+    def __init__(
+        self,
+        service: OpenSessionService,
+        *,
+        app_name: str,
+        user_id: str,
+        file_format: str,
+        is_user_fixed: bool = False,
+        on_progress: Callable[[int], None] | None = None,
+        on_rejected: Callable[[Rejected], None] | None = None,
+    ) -> None:
+        self._service = service
+        self._app_name = app_name
+        self._user_id = user_id
+        self._is_user_fixed = is_user_fixed
+        self._metadata = {"ingested_from": file_format}
+        self._on_progress = on_progress
+        self._on_rejected = on_rejected
+        self._sessions: dict[str, _Open] = {}
+        self._held: OrderedDict[str, None] = OrderedDict()
+        self._lanes = asyncio.Semaphore(LANES)
+        self._writes: set[asyncio.Task[None]] = set()
+        self.done = Ingested()
+
+    async def run(self, items: Iterable[Item], *, finalize: bool = False) -> Ingested:
+        """Append everything that can be appended.
+
+        Args:
+            finalize: end each session, so that everything in it is consolidated at once.
+
+        Raises:
+            PulseError, and what the driver raises: the database went away. What was appended stays (`done` counts
+                it), and a later run goes on from there.
+        """
+        try:
+            for item in items:
+                await self._take(item)
+            for session_id in list(self._held):
+                await self._write(self._sessions[session_id])
+            await self._settle()
+        finally:
+            for write in self._writes:
+                write.cancel()
+            await asyncio.gather(*self._writes, return_exceptions=True)
+        if finalize:
+            await self._finalize()
+        return self.done
+
+    async def _take(self, item: Item) -> None:
+        match item:
+            case Rejected():
+                self._reject(item)
+            case SessionHead():
+                if item.session_id not in self._sessions:
+                    user_id = self._user_id if self._is_user_fixed else item.user_id or self._user_id
+                    self._sessions[item.session_id] = _Open(item, user_id)
+            case Turn():
+                await self._hold(self._sessions[item.session_id], item)
+
+    async def _hold(self, session: _Open, turn: Turn) -> None:
+        size_bytes = len(json.dumps(turn.event.content))
+        if session.turns and session.size_bytes + size_bytes > BATCH_BYTES_MAX:
+            await self._write(session)
+        session.turns.append(turn)
+        session.size_bytes += size_bytes
+        session_id = session.head.session_id
+        self._held[session_id] = None
+        self._held.move_to_end(session_id)
+        if len(session.turns) == BATCH_EVENTS_MAX:
+            await self._write(session)
+        elif len(self._held) > SESSIONS_OPEN_MAX:
+            await self._write(self._sessions[next(iter(self._held))])
+
+    async def _write(self, session: _Open) -> None:
+        """Begin to write what is held of a session, once a lane is free."""
+        self._held.pop(session.head.session_id, None)
+        turns, session.turns, session.size_bytes = session.turns, [], 0
+        await self._lanes.acquire()
+        self._raise_failures()
+        write = asyncio.create_task(self._append(session, turns, session.last_write))
+        session.last_write = write
+        self._writes.add(write)
+
+    async def _settle(self) -> None:
+        if self._writes:
+            await asyncio.wait(self._writes)
+        self._raise_failures()
+
+    def _raise_failures(self) -> None:
+        ended = {write for write in self._writes if write.done()}
+        self._writes -= ended
+        for write in ended:
+            write.result()
+
+    async def _append(self, session: _Open, turns: Sequence[Turn], before: asyncio.Task[None] | None) -> None:
+        try:
+            if before is not None:
+                await before
+            if not session.is_made and session.refusal is None:
+                await self._make(session)
+            if session.refusal is None:
+                await self._append_batch(session, turns)
+            else:
+                self._count(rejected=len(turns))
+        finally:
+            self._lanes.release()
+
+    async def _make(self, session: _Open) -> None:
+        head = session.head
+        metadata = {**self._metadata, **({"title": head.title} if head.title else {})}
+        try:
+            await self._service.create_session(
+                self._app_name, session.user_id, head.state, session_id=head.session_id, metadata=metadata
+            )
+        except SessionExistsError:
+            pass
+        except InvalidInputError as error:
+            session.refusal = str(error)
+            self._tell(Rejected(line=head.line, error=f"the session is refused: {error}", record=head.session_id))
+            return
+        session.is_made = True
+        self._count(sessions=1)
+
+    async def _append_batch(self, session: _Open, turns: Sequence[Turn]) -> None:
+        events = [turn.event for turn in turns]
+        try:
+            outcome = await self._service.append(self._app_name, session.user_id, session.head.session_id, events)
+        except (InvalidInputError, EventConflictError) as error:
+            if len(turns) == 1:
+                record = {
+                    "session_id": session.head.session_id,
+                    "author": events[0].author,
+                    "content": events[0].content,
+                }
+                self._reject(Rejected(line=turns[0].line, error=f"the turn is refused: {error}", record=record))
+                return
+            for turn in turns:
+                await self._append_batch(session, [turn])
+            return
+        self._count(events_new=len(outcome.new_events), events_known=len(events) - len(outcome.new_events))
+        if self._on_progress is not None:
+            self._on_progress(len(events))
+
+    async def _finalize(self) -> None:
+        # In the file's order, which is that of their jobs: what was said first is consolidated first.
+        for session in self._sessions.values():
+            if session.is_made:
+                jobs = await self._service.finalize_session(self._app_name, session.user_id, session.head.session_id)
+                self._count(jobs_enqueued=len(jobs))
+
+    def _reject(self, rejected: Rejected) -> None:
+        self._count(rejected=1)
+        self._tell(rejected)
+
+    def _tell(self, rejected: Rejected) -> None:
+        if self._on_rejected is not None:
+            self._on_rejected(rejected)
+
+    def _count(self, **more: int) -> None:
+        self.done = replace(self.done, **{name: getattr(self.done, name) + by for name, by in more.items()})
 
 
 async def ingest(
     service: OpenSessionService,
-    file: ConversationFile,
+    items: Iterable[Item],
     *,
     app_name: str,
-    user_id: str | None = None,
+    user_id: str,
+    file_format: str,
     finalize: bool = False,
     on_progress: Callable[[int], None] | None = None,
 ) -> Ingested:
-    """Append every session of a file, each event once.
-
-    Args:
-        user_id: whose sessions they become; None: whom the file names.
-        finalize: end each session, so that everything in it is consolidated at once.
-        on_progress: called with the number of events of each batch.
-
-    Raises:
-        PulseError: an event was refused; what was appended before it stays, and a later run goes on from there.
-    """
-    new = jobs = 0
-    for session in file.sessions:
-        user = user_id or session.user_id
-        await _ensure_session(service, app_name, user, session, file.file_format)
-        for batch in batches(session.events):
-            outcome = await service.append(app_name, user, session.session_id, batch)
-            new += len(outcome.new_events)
-            if on_progress is not None:
-                on_progress(len(batch))
-        if finalize:
-            jobs += len(await service.finalize_session(app_name, user, session.session_id))
-    known = file.event_count - new
-    return Ingested(sessions=len(file.sessions), events_new=new, events_known=known, jobs_enqueued=jobs)
-
-
-async def _ensure_session(
-    service: OpenSessionService, app_name: str, user_id: str, session: SessionFile, file_format: str
-) -> None:
-    metadata = {"ingested_from": file_format}
-    try:
-        await service.create_session(app_name, user_id, session_id=session.session_id, metadata=metadata)
-    except SessionExistsError:
-        return
-
-
-def batches(events: Sequence[Event]) -> Iterator[list[Event]]:
-    """Cut events into batches that stay within both bounds; an event over the bytes is a batch of its own."""
-    batch: list[Event] = []
-    size_bytes = 0
-    for event in events:
-        event_bytes = len(json.dumps(event.content))
-        if batch and (len(batch) == BATCH_EVENTS_MAX or size_bytes + event_bytes > BATCH_BYTES_MAX):
-            yield batch
-            batch, size_bytes = [], 0
-        batch.append(event)
-        size_bytes += event_bytes
-    if batch:
-        yield batch
+    """Append the sessions and turns of a file; see `Ingest`."""
+    one = Ingest(service, app_name=app_name, user_id=user_id, file_format=file_format, on_progress=on_progress)
+    return await one.run(items, finalize=finalize)

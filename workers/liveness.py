@@ -3,6 +3,9 @@
 A lock ends with its connection, so a killed process is noticed at once, not when its heartbeat is old. Every
 process looks, by itself: with one elected looker, a looker that is stopped would leave the dead unnoticed. Looking
 is reading; a job is given back once, since the statement names the attempt that it ends.
+
+A living worker may hold a job that it does not run: the answer of its fetch was lost with the connection, or the end
+of the job could not be written. Only the worker itself can tell; it gives such jobs back like those of the dead.
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 import structlog
@@ -40,14 +43,26 @@ Orphan: TypeAlias = tuple[int, int | None, int]
 
 
 async def look(
-    connection: Connection, suspects: frozenset[Orphan], *, rescues_max: int = RESCUES_MAX
+    connection: Connection,
+    suspects: frozenset[Orphan],
+    *,
+    rescues_max: int = RESCUES_MAX,
+    own_id: int | None = None,
+    running: Sequence[int] = (),
 ) -> tuple[frozenset[Orphan], int]:
     """Look for orphans once, and give back those that were suspects already.
+
+    Args:
+        rescues_max: attempts before a job is given up.
+        own_id: the worker that looks.
+        running: the queue's jobs that it knows of; others that are its own are orphans, too.
 
     Returns:
         The suspects for the next look, and how many jobs this one gave back.
     """
-    rows = await connection.fetch(QUERIES["find_orphans"], STALLED_SECONDS, timeout=STATEMENT_SECONDS_MAX)
+    rows = await connection.fetch(
+        QUERIES["find_orphans"], STALLED_SECONDS, own_id, running, timeout=STATEMENT_SECONDS_MAX
+    )
     orphans = frozenset((row["job_id"], row["worker_id"], row["attempts"]) for row in rows)
     rescued = 0
     for orphan in sorted(orphans & suspects, key=lambda each: each[0]):
@@ -78,14 +93,18 @@ class Guard:
         finally:
             self._drop()
 
-    async def watch(self, worker_id: int) -> None:
-        """Look for jobs of the dead until cancelled; take the lock again whenever it was lost."""
+    async def watch(self, worker_id: int, running: Callable[[], Sequence[int]]) -> None:
+        """Look for jobs of the dead until cancelled; take the lock again whenever it was lost.
+
+        Args:
+            running: gives the queue's jobs that the worker knows of.
+        """
         while True:
             await self._pause()
             try:
                 if self._connection is None or self._connection.is_closed():
                     await self._take(worker_id)
-                await self._look(self._connection)
+                await self._look(self._connection, worker_id, running())
             except DATABASE_FAULTS as error:
                 _log.warning("watch interrupted", error_type=type(error).__name__)
                 self._drop()
@@ -111,13 +130,13 @@ class Guard:
         if not await connection.fetchval(QUERIES["hold_worker"], worker_id, timeout=STATEMENT_SECONDS_MAX):
             self._drop()
 
-    async def _look(self, connection: Connection | None) -> None:
+    async def _look(self, connection: Connection | None, worker_id: int, running: Sequence[int]) -> None:
         if connection is None:
             return
-        self._suspects, rescued = await look(connection, self._suspects)
+        self._suspects, rescued = await look(connection, self._suspects, own_id=worker_id, running=running)
         if rescued:
             self._metrics.rescued.inc(rescued)
-            _log.warning("jobs of a dead worker given back", count=rescued)
+            _log.warning("jobs that nobody runs given back", count=rescued)
 
     def _drop(self) -> None:
         if self._connection is not None:

@@ -15,11 +15,14 @@
 | gemini_tokens_total | operation, kind | tokens in (prompt) and out (output) |
 | gemini_rate_limit_wait_seconds | operation | how long calls waited for their turn |
 | gemini_calls_postponed_total | operation, reason | calls held back: limited, breaker_open, breaker_half_open, down |
+| consolidation_turns_skipped_total | | turns that the model refused, and that a later job passed by |
+| embedding_backfill_texts_total | outcome | texts that got their vector later (given), or were refused one (refused) |
 | retention_memories_deleted_total | | memories that the clean-up archived |
 | retention_batch_duration_seconds | | one transaction of the clean-up |
 | retention_memories | strength | memories left by this process's last clean-up: high, medium, low |
 | queue_jobs | queue, status | jobs that wait, run, or have failed (one process exports it) |
 | queue_oldest_job_age_seconds | queue | how long the oldest job waits that could run (one process exports it) |
+| embedding_refused_texts | model | texts that stay without a vector of this model (one process exports it) |
 | gemini_breaker_state | breaker, state | 1 for the state that each breaker has (one process exports it) |
 | gemini_limit_blocked_seconds | limit | how long nobody may call a model, by its own word (one process exports it) |
 
@@ -62,11 +65,16 @@ class QueueGauges(Collector):
         self._ages: Mapping[str, float] = {}
         self._breakers: Mapping[str, str] = {}
         self._limits: Mapping[str, float] = {}
+        self._refused: Mapping[str, int] = {}
         self._is_shown = False
 
     def show(self, depths: Mapping[tuple[str, str], int], ages: Mapping[str, float]) -> None:
         """Export these numbers: jobs by (queue, status), ages in seconds by queue."""
         self._depths, self._ages, self._is_shown = depths, ages, True
+
+    def show_refused(self, refused: Mapping[str, int]) -> None:
+        """Export this too: texts that stay without a vector, by the model that refused them."""
+        self._refused = refused
 
     def show_gates(self, breakers: Mapping[str, str], limits: Mapping[str, float]) -> None:
         """Export these too: each breaker's state, the seconds for which each limit is blocked."""
@@ -99,6 +107,10 @@ class QueueGauges(Collector):
         for limit, seconds in self._limits.items():
             blocked.add_metric((limit,), seconds)
         yield blocked
+        refused = GaugeMetricFamily("embedding_refused_texts", "Texts that a model refused.", labels=("model",))
+        for model, count in self._refused.items():
+            refused.add_metric((model,), count)
+        yield refused
 
 
 class Metrics:
@@ -125,6 +137,10 @@ class Metrics:
         self.fenced = Counter("worker_fenced_total", "Ends that came too late.", ("queue",), registry=own)
         self.restarts = Counter("worker_restarts_total", "Queues taken up again.", ("reason",), registry=own)
         self.model_calls = CallMetrics(own)
+        self.skipped = Counter("consolidation_turns_skipped_total", "Turns that were passed by.", registry=own)
+        self.backfilled = Counter(
+            "embedding_backfill_texts_total", "Texts whose vector was made later.", ("outcome",), registry=own
+        )
         self.deleted = Counter("retention_memories_deleted_total", "Memories that the clean-up archived.", registry=own)
         self.batch_seconds = Histogram(
             "retention_batch_duration_seconds", "One transaction of the clean-up.", buckets=_SLOW, registry=own

@@ -29,8 +29,8 @@ SELECT abort_job($1, $2, $3)
 SELECT hold_worker($1)
 
 -- name: find_orphans
--- The heartbeat's greatest age in seconds.
-SELECT job_id, worker_id, attempts FROM find_orphans($1)
+-- The heartbeat's greatest age in seconds; the worker that asks, or NULL, and the queue's jobs that it runs.
+SELECT job_id, worker_id, attempts FROM find_orphans($1, $2, $3)
 
 -- name: rescue_job
 -- An attempt, and attempts before a job is given up.
@@ -57,13 +57,17 @@ SELECT EXISTS (SELECT FROM threads WHERE fast_due_at <= engine_now())
 -- name: reconcile_jobs
 SELECT reconcile_jobs()
 
+-- name: enqueue_redraws
+-- Only where a slice waits to be drawn anew.
+SELECT enqueue_redraws()
+
 -- name: enqueue_embedding_backfill
--- Only where something waits for a vector.
-SELECT enqueue_embedding_backfill()
-WHERE EXISTS (SELECT FROM memories WHERE embedding IS NULL)
-   OR EXISTS (SELECT FROM facts WHERE embedding IS NULL)
-   OR EXISTS (SELECT FROM messages AS m JOIN threads AS t ON t.id = m.thread_id
-              WHERE m.embedding IS NULL AND m.sequence_num <= t.fast_upto_seq AND m.content ~ '\S')
+-- Only where something waits for a vector of this model.
+SELECT enqueue_embedding_backfill() WHERE EXISTS (SELECT FROM list_vectorless($1, 1))
+
+-- name: refused_texts
+-- Texts that stay without a vector, by the model that refused them.
+SELECT model, count(*) AS texts FROM embedding_refusals GROUP BY model
 
 -- name: prune_queue
 -- How long finished jobs of the queue are kept, how many at most.

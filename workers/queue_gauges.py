@@ -68,5 +68,7 @@ async def _export_by(connection: Connection, gauges: QueueGauges) -> None:
         gauges.show_gates(
             {row["name"]: row["state"] for row in breakers}, {row["name"]: row["blocked_seconds"] for row in limits}
         )
+        refused = await connection.fetch(QUERIES["refused_texts"], timeout=STATEMENT_SECONDS_MAX)
+        gauges.show_refused({row["model"]: row["texts"] for row in refused})
         gauges.show(depths, ages)
         await asyncio.sleep(READ_SECONDS)

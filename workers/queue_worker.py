@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import structlog
 from procrastinate import jobs, retry
+from procrastinate.exceptions import ConnectorException
 from procrastinate.job_context import JobContext, JobResult
 from procrastinate.worker import Worker
 
-from workers import liveness
+from workers import cuts, liveness
 from workers.app import JobApp
 from workers.failures import DATABASE_FAULTS
 from workers.metrics import Metrics
@@ -21,6 +23,8 @@ _log = structlog.get_logger("workers.queue_worker")
 
 #: The backstop of a wake-up that the network lost; also how late a job starts that waited for its retry.
 POLL_SECONDS = 0.5
+#: Cuts in a row for longer than this end the worker: the next one begins with connections of its own.
+CUT_SECONDS_MAX = 30.0
 
 
 class WakeUp(asyncio.Event):
@@ -39,7 +43,12 @@ class WakeUp(asyncio.Event):
 
 
 class QueueWorker(Worker):
-    """One run of a pool's worker, from its registration to its end."""
+    """One run of a pool's worker, from its registration to its end.
+
+    A connection that is cut does not end it: procrastinate would fetch nothing more until the running jobs are over,
+    which for jobs that wait is as long as the grace time. What a cut fetch may have taken is given back by the guard,
+    as are jobs whose end could not be written: they run, in the database, and this worker does not know of them.
+    """
 
     def __init__(
         self,
@@ -67,6 +76,8 @@ class QueueWorker(Worker):
         self._pool = pool
         self._guard = guard
         self._new_job_event = WakeUp()
+        self._cuts = 0  # fetches in a row
+        self._cut_at = 0.0
 
     async def _run_loop(self) -> None:
         # The lock is held before the first fetch and until the last job is over.
@@ -75,19 +86,36 @@ class QueueWorker(Worker):
             await super()._run_loop()
 
     def _start_side_tasks(self) -> list[asyncio.Task[Any]]:
-        watch = asyncio.create_task(self._guard.watch(self._id), name="guard")
+        watch = asyncio.create_task(self._guard.watch(self._id, self._running_ids), name="guard")
         return [*super()._start_side_tasks(), watch]
+
+    async def _update_heartbeat(self) -> None:
+        await cuts.through_cuts("heartbeat", super()._update_heartbeat)
 
     async def _periodic_deferrer(self) -> None:
         if self._pool.is_keeper:
-            await super()._periodic_deferrer()
+            await cuts.through_cuts("deferrer", super()._periodic_deferrer)
         # A side task that returned would end the watch over all side tasks.
         await asyncio.Event().wait()
 
     async def _fetch_and_process_jobs(self) -> None:
         assert isinstance(self._new_job_event, WakeUp)  # noqa: S101 - set above
         self._new_job_event.rearm()
-        await super()._fetch_and_process_jobs()
+        try:
+            await super()._fetch_and_process_jobs()
+        except ConnectorException as error:
+            if not cuts.is_cut(error) or self._is_cut_off():
+                raise
+            await cuts.pause("fetch", self._cuts)
+            self._cuts += 1
+            self._new_job_event.set()
+        else:
+            self._cuts = 0
+
+    def _is_cut_off(self) -> bool:
+        if self._cuts == 0:
+            self._cut_at = time.monotonic()
+        return time.monotonic() - self._cut_at > CUT_SECONDS_MAX
 
     async def _persist_job_status(
         self,
@@ -100,10 +128,10 @@ class QueueWorker(Worker):
         try:
             await super()._persist_job_status(job, status, retry_decision, context, job_result)
         except DATABASE_FAULTS as error:
-            # The job would stay running for as long as this worker lives, and nobody would run it. So this
-            # worker ends; the next one has another id, and this one's jobs are given back.
             _log.error("the end of a job could not be written", error_type=type(error).__name__)
-            self.stop()
+
+    def _running_ids(self) -> list[int]:
+        return [context.job.id for context in self._running_jobs.values() if context.job.id is not None]
 
     @property
     def _id(self) -> int:

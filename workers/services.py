@@ -9,8 +9,11 @@ from uuid import UUID
 
 import structlog
 
-from hippocampus.backfill import backfill_embeddings
+from hippocampus.archive import MemoryArchive
+from hippocampus.backfill import Backfilled, backfill_embeddings, choose_model
 from hippocampus.consolidation_worker import MemoryConsolidationWorker
+from hippocampus.forgetting import Forgetting
+from hippocampus.redraw import redraw_slices
 from hippocampus.retention_manager import Batch, MemoryRetentionManager
 from workers.call_gate import embedder_gate, generator_gate
 from workers.claims import JobClaim
@@ -21,6 +24,7 @@ from workers.settings import Settings
 from workers.upkeep import Upkeep
 
 if TYPE_CHECKING:
+    from hippocampus.providers.protocols import Embedder
     from pulse.database import Pool
 
 _log = structlog.get_logger("workers.services")
@@ -35,11 +39,14 @@ Work = Callable[[], Awaitable[None]]
 class Services:
     """One coroutine function per kind of job.
 
-    `pause_seconds` says for how long no job can be done, because none could call its model.
+    `choose_model` says, at the start of a keeper, to which model vectors are moved. `pause_seconds` says for how long
+    no job can be done, because none could call its model.
     """
 
+    choose_model: Work
     consolidate: Callable[[UUID, JobClaim], Awaitable[object]]
     backfill: Work
+    redraw: Work
     enqueue_idle: Work
     reconcile: Work
     find_vectorless: Work
@@ -49,6 +56,7 @@ class Services:
     prune_snapshots: Work
     prune_streams: Work
     retention: Work
+    erase: Work
     close: Work
     pause_seconds: Callable[[], float]
 
@@ -64,35 +72,67 @@ def build(settings: Settings, pool: Pool, metrics: Metrics, role: str) -> Servic
     embedder = make_embedder(settings, metrics.observe_call, embedder_gate(settings, pool, metrics.model_calls, role))
     upkeep = Upkeep(pool, settings, metrics)
 
+    worker = MemoryConsolidationWorker(pool, generator, embedder, slice_tokens=settings.slice_tokens)
+
+    async def consolidate(job_id: UUID, claim: JobClaim) -> None:
+        job = await worker.run(job_id, claim)
+        if job is not None and (skipped := job.result.get("skipped")):
+            metrics.skipped.inc(len(skipped))
+            _log.warning("turns passed by that the model refuses", count=len(skipped))
+
+    async def choose() -> None:
+        await choose_model(pool, embedder.model)
+
+    async def find_vectorless() -> None:
+        await upkeep.find_vectorless(embedder.model)
+
     async def backfill() -> None:
-        total = 0
-        while count := await backfill_embeddings(pool, embedder, limit=BACKFILL_ROWS):
-            total += count
-        _log.info("vectors made later", count=total)
+        await make_vectors(pool, embedder, metrics)
+
+    async def redraw() -> None:
+        _log.info("slices drawn anew", count=await redraw_slices(pool, generator, embedder))
 
     async def retention() -> None:
         await clean_up(MemoryRetentionManager(pool), metrics)
+        _log.info("archive purged", count=await MemoryArchive(pool).purge())
+
+    async def erase() -> None:
+        if count := await Forgetting(pool).resume():
+            _log.info("users forgotten", count=count)
 
     async def close() -> None:
         await generator.close()
         await embedder.close()
 
     return Services(
-        consolidate=MemoryConsolidationWorker(pool, generator, embedder, slice_tokens=settings.slice_tokens).run,
+        choose_model=choose,
+        consolidate=consolidate,
         backfill=backfill,
+        redraw=redraw,
         enqueue_idle=upkeep.enqueue_idle,
         reconcile=upkeep.reconcile,
-        find_vectorless=upkeep.find_vectorless,
+        find_vectorless=find_vectorless,
         prune=upkeep.prune,
         archive_jobs=upkeep.archive_jobs,
         reap_runs=upkeep.reap_runs,
         prune_snapshots=upkeep.prune_snapshots,
         prune_streams=upkeep.prune_streams,
         retention=retention,
+        erase=erase,
         close=close,
         # Without vectors a job is done as well: the backfill brings them.
         pause_seconds=gate.pause_seconds,
     )
+
+
+async def make_vectors(pool: Pool, embedder: Embedder, metrics: Metrics) -> None:
+    """Give a vector to every text that may have one and has none of this model, and count what got one."""
+    total = Backfilled()
+    while (batch := await backfill_embeddings(pool, embedder, limit=BACKFILL_ROWS)).settled:
+        total = Backfilled(total.given + batch.given, total.refused + batch.refused)
+        metrics.backfilled.labels("given").inc(batch.given)
+        metrics.backfilled.labels("refused").inc(batch.refused)
+    _log.info("vectors made later", given=total.given, refused=total.refused)
 
 
 async def clean_up(manager: MemoryRetentionManager, metrics: Metrics) -> None:

@@ -31,6 +31,7 @@ MAINTENANCE_CRONS = {
     "find_vectorless": "*/5 * * * *",
     "prune": "*/10 * * * *",
     "archive_jobs": "17 * * * *",
+    "erase": "* * * * *",
     "reap_runs": "* * * * * */15",
     "prune_snapshots": "37 * * * *",
     "prune_streams": "*/2 * * * *",
@@ -50,6 +51,10 @@ def register_tasks(
     for job_type, queue in CONSOLIDATION_QUEUES.items():
         _register_consolidation(app, services, manager, retry, job_type, queue)
     app.task(name="embedding_backfill", queue=EMBEDDING_QUEUE, retry=retry)(_upkeep(services.backfill))
+    # It asks the same models as a reflection, and goes where they are known.
+    app.task(name="redraw_slices", queue=CONSOLIDATION_QUEUES[JobType.DEEP_REFLECTION], retry=retry)(
+        _upkeep(services.redraw)
+    )
     for name, cron in {**MAINTENANCE_CRONS, "retention": _checked(retention_cron)}.items():
         _register_periodic(app, retry, name, cron, getattr(services, name))
 

@@ -49,9 +49,10 @@ class Upkeep:
         """Enqueue what ought to be in the queue and is not."""
         self._tell("forgotten sessions enqueued", await self._pool.fetchval(QUERIES["reconcile_jobs"]))
 
-    async def find_vectorless(self) -> None:
-        """Enqueue the backfill where something waits for its vector."""
-        await self._pool.execute(QUERIES["enqueue_embedding_backfill"])
+    async def find_vectorless(self, model: str) -> None:
+        """Enqueue the backfill where something waits for its vector of this model, and the redrawing of slices."""
+        await self._pool.execute(QUERIES["enqueue_embedding_backfill"], model)
+        await self._pool.execute(QUERIES["enqueue_redraws"])
 
     async def prune(self) -> None:
         """Delete finished jobs of the queue, with their events, when nobody asks for them any more."""

@@ -168,6 +168,8 @@ async def run_worker(
     async with _open_pool(settings, pool) as connections:
         made = build_services(settings, connections, metrics, pool.name)
         try:
+            if pool.is_keeper:
+                await made.choose_model()
             supervisor = Supervisor(make_app(settings, connections, metrics, made), pool, metrics, settings)
             signals.on_stop(supervisor.on_signal)
             async with _serving(settings, pool, connections, metrics):

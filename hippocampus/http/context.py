@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from starlette.responses import Response
 
 from hippocampus.context_assembler import ContextAssembler
-from hippocampus.context_window import ContextItem, ContextType, ContextWindow, Language
+from hippocampus.context_window import ContextItem, ContextType, ContextWindow, Language, LeftOut, Reason
 from hippocampus.http import problems as memory_problems
 from hippocampus.http.schemas import Embedding
 from hippocampus.search import QUERY_LENGTH_MAX
@@ -80,6 +80,29 @@ class SectionView(BaseModel):
     left_out: int
 
 
+class LeftOutView(BaseModel):
+    """A candidate that is not in the window."""
+
+    context_type: ContextType
+    reason: Annotated[
+        Reason,
+        Field(description="repeats: the window says it already; too_big: for any window; no_room: others took it."),
+    ]
+    token_estimate: int
+    metadata: Annotated[JsonObject, Field(description="Where it comes from.")]
+
+    @classmethod
+    def of(cls, left: LeftOut) -> Self:
+        """Describe it without its content."""
+        item = left.item
+        return cls(
+            context_type=item.context_type,
+            reason=left.reason,
+            token_estimate=item.token_estimate,
+            metadata=dict(item.metadata),
+        )
+
+
 class ContextView(BaseModel):
     """A packed window."""
 
@@ -88,6 +111,7 @@ class ContextView(BaseModel):
     total_tokens: Annotated[int, Field(description="Of the text; never over max_tokens.")]
     max_tokens: int
     account: list[SectionView]
+    left_out: list[LeftOutView]
     degraded: Annotated[str | None, Field(description="Why only the text was searched; null where nothing failed.")]
 
     @classmethod
@@ -99,6 +123,7 @@ class ContextView(BaseModel):
             total_tokens=window.total_tokens,
             max_tokens=window.max_tokens,
             account=[SectionView.model_validate(section) for section in window.account],
+            left_out=[LeftOutView.of(left) for left in window.left_out],
             degraded=window.degraded,
         )
 

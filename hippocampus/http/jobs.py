@@ -42,7 +42,12 @@ async def enqueue_job(
     return reply(schemas.EnqueuedView(job_id=uuid.UUID(added["job_id"]), status=JobStatus(added["status"])), 202)
 
 
-@router.get("/jobs", summary="List a user's jobs", response_model=schemas.JobPageView)
+@router.get(
+    "/jobs",
+    summary="List a user's jobs",
+    response_model=schemas.JobPageView,
+    responses=problems.documented(problems.SESSION_NOT_FOUND),
+)
 async def list_jobs(
     app_name: AppName,
     user_id: UserId,
@@ -50,6 +55,7 @@ async def list_jobs(
     session_id: Annotated[Id | None, Query(description="Only jobs of this session.")] = None,
     status: JobStatus | None = None,
     job_type: JobType | None = None,
+    error_code: Annotated[Id | None, Query(description="Only jobs whose last attempt failed of this.")] = None,
     before: Annotated[uuid.UUID | None, Query(description="next_before of the page before.")] = None,
     limit: PageLimit = 50,
 ) -> Response:
@@ -60,6 +66,7 @@ async def list_jobs(
         session_id=session_id,
         status=status,
         job_type=job_type,
+        error_code=error_code,
         before=before,
         limit=limit,
     )

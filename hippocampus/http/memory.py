@@ -84,7 +84,12 @@ async def search_memory(
     return reply(schemas.SearchView.of(response))
 
 
-@router.get("/memories", summary="List memories", response_model=schemas.MemoryPageView)
+@router.get(
+    "/memories",
+    summary="List memories",
+    response_model=schemas.MemoryPageView,
+    responses=problems.documented(problems.SESSION_NOT_FOUND),
+)
 async def list_memories(
     app_name: AppName,
     user_id: UserId,

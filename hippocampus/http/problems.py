@@ -9,6 +9,9 @@ UNKNOWN_JOB_TYPE = Kind(
     "unknown-job-type", 422, "No worker knows this type of job", "Use one of the types that 'detail' lists."
 )
 JOB_NOT_FOUND = Kind("job-not-found", 404, "There is no such job", "Check the app, the user and the job's id.")
+MEMORY_NOT_FOUND = Kind(
+    "memory-not-found", 404, "There is no such memory", "Check the app, the user and the id or number."
+)
 JOB_NOT_FAILED = Kind(
     "job-not-failed", 409, "The job has not failed", "Only a failed job can be run again; enqueue a new one instead."
 )
@@ -23,10 +26,19 @@ MODEL_REFUSED = Kind(
 )
 
 register(
-    (UNKNOWN_JOB_TYPE, JOB_NOT_FOUND, JOB_NOT_FAILED, CONTEXT_BUDGET, MODEL_UNAVAILABLE, MODEL_REFUSED),
+    (
+        UNKNOWN_JOB_TYPE,
+        JOB_NOT_FOUND,
+        MEMORY_NOT_FOUND,
+        JOB_NOT_FAILED,
+        CONTEXT_BUDGET,
+        MODEL_UNAVAILABLE,
+        MODEL_REFUSED,
+    ),
     {
         errors.UnknownJobTypeError: UNKNOWN_JOB_TYPE,
         errors.JobNotFoundError: JOB_NOT_FOUND,
+        errors.MemoryNotFoundError: MEMORY_NOT_FOUND,
         errors.JobNotFailedError: JOB_NOT_FAILED,
         errors.ContextBudgetError: CONTEXT_BUDGET,
         errors.EmbeddingDimensionError: INVALID_REQUEST,

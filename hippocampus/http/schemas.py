@@ -73,6 +73,9 @@ class JobView(BaseModel):
     attempts: int
     result: JsonObject
     error: str | None
+    error_code: Annotated[
+        str | None, Field(description="Of the last attempt: an HTTP status, or a word such as timeout or malformed.")
+    ]
     raw_reply: Annotated[str | None, Field(description="What the model said, where the job failed of that.")]
     created_at: datetime | None
     started_at: datetime | None
@@ -116,6 +119,8 @@ class SearchInput(Body):
     since: Annotated[Moment | None, Field(description="Said then or later.")] = None
     until: Annotated[Moment | None, Field(description="Said before then.")] = None
     metadata: Annotated[JsonObject | None, Field(description="Rows whose metadata contain this.")] = None
+    as_of: Annotated[Moment | None, Field(description="Facts as they were true then.")] = None
+    known_at: Annotated[Moment | None, Field(description="Facts as they were known by then.")] = None
     min_relevance: Annotated[float, Field(ge=0, le=1)] = 0.0
     query_embedding: Embedding | None = None
     embedding_model: Annotated[Name | None, Field(description="Of query_embedding; by default the server's.")] = None
@@ -132,6 +137,8 @@ class SearchInput(Body):
             until=self.until,
             metadata=self.metadata,
             min_relevance=self.min_relevance,
+            as_of=self.as_of,
+            known_at=self.known_at,
         )
 
 
@@ -199,6 +206,7 @@ class MemoryView(BaseModel):
     metadata: JsonObject
     retention_score: Annotated[float, Field(description="Its strength now, 0 to 1.")]
     access_count: int
+    pinned: Annotated[bool, Field(description="It never fades and is never cleaned up.")]
     from_seq: int | None
     upto_seq: int | None
     created_at: datetime | None

@@ -243,6 +243,45 @@ class GeminiEmbedder:
         return _checked_vectors(response, len(batch))
 
 
+class GeminiTokenCounter:
+    """Counts tokens as Gemini does, by a call: a `hippocampus.tokens.WindowCounter`."""
+
+    def __init__(
+        self,
+        connection: GeminiConnection,
+        *,
+        model: str = GENERATION_MODEL,
+        on_call: CallObserver | None = None,
+        gate: CallGate | None = None,
+        sleep: Sleep = asyncio.sleep,
+    ) -> None:
+        self._client = _Client(connection)
+        self._caller = Caller(model, attempts=connection.attempts, on_call=on_call, gate=gate, sleep=sleep)
+        self._model = model
+
+    @property
+    def model(self) -> str:
+        """The model's name."""
+        return self._model
+
+    async def count(self, text: str) -> int:
+        """Return how many tokens a text costs. Raises `ProviderError` where no count came."""
+
+        async def send() -> types.CountTokensResponse:
+            return await self._client.send(
+                lambda models: models.count_tokens(model=self._model, contents=_sendable(text))
+            )
+
+        response = await self._caller.call("count", send, lambda _response: Usage())
+        if response.total_tokens is None:
+            raise MalformedReplyError(f"{self._model} gave no number of tokens")
+        return response.total_tokens
+
+    async def close(self) -> None:
+        """Close the connections. Idempotent."""
+        await self._client.close()
+
+
 @dataclass(frozen=True, slots=True)
 class _Task:
     operation: str

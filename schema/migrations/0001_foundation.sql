@@ -100,12 +100,14 @@ CREATE TABLE app_policies (
     decay_rate          double precision NOT NULL DEFAULT 0.1 CHECK (decay_rate >= 0 AND decay_rate <= 100),
     cleanup_threshold   double precision NOT NULL DEFAULT 0.1 CHECK (cleanup_threshold BETWEEN 0 AND 1),
     min_age_days        double precision NOT NULL DEFAULT 7   CHECK (min_age_days >= 0 AND min_age_days <= 36500),
+    archive_days        double precision NOT NULL DEFAULT 90  CHECK (archive_days >= 0 AND archive_days <= 36500),
     updated_at          timestamptz NOT NULL DEFAULT now()
 );
 COMMENT ON COLUMN app_policies.consolidate IS 'Appends and idle timers enqueue jobs; asking for one always does.';
 COMMENT ON COLUMN app_policies.fast_events IS 'fast_replay is enqueued after this many new events.';
 COMMENT ON COLUMN app_policies.fast_tokens IS 'fast_replay is enqueued after this many new tokens of text.';
 COMMENT ON COLUMN app_policies.deep_tokens IS 'deep_reflection is enqueued after this many new tokens of text.';
+COMMENT ON COLUMN app_policies.archive_days IS 'An archived memory can be restored for so long; then it is purged.';
 COMMENT ON COLUMN app_policies.snapshot_events IS
     'A snapshot of a session''s state is taken when it changed and this many events were appended since the last.';
 INSERT INTO app_policies (app_name) VALUES ('*');

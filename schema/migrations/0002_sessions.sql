@@ -24,6 +24,8 @@ CREATE TABLE threads (
     -- each append: an append stays a heap-only update.
     fast_due_at         timestamptz,
     deep_due_at         timestamptz,
+    -- How often something of the thread was erased: who reads a slice compares it before storing what came of it.
+    erasures            integer NOT NULL DEFAULT 0,
     last_event_at       timestamptz,
     finalized_at        timestamptz,
     created_at          timestamptz NOT NULL DEFAULT engine_now(),
@@ -72,6 +74,7 @@ CREATE TABLE events (
     app_version     bigint,
     occurred_at     timestamptz NOT NULL CHECK (isfinite(occurred_at)),
     created_at      timestamptz NOT NULL DEFAULT engine_now(),
+    erased_at       timestamptz,   -- a tombstone: nothing is left of it but its number, its id and its time
     PRIMARY KEY (thread_id, sequence_num),
     UNIQUE (thread_id, id),
     -- Pieces of a stream. The whole message is the event.
@@ -177,13 +180,17 @@ CREATE TRIGGER app_states_updated_at BEFORE UPDATE ON app_states
 CREATE TRIGGER app_policies_updated_at BEFORE UPDATE ON app_policies
     FOR EACH ROW WHEN (NEW.updated_at IS NOT DISTINCT FROM OLD.updated_at) EXECUTE FUNCTION update_updated_at();
 
--- Events are history. They go only with their thread.
+-- Events are history. They go only with their thread, and are emptied only by erase_events, which says whose they are.
 CREATE FUNCTION refuse_event_change() RETURNS trigger
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
 BEGIN
     IF TG_OP = 'DELETE' AND pg_trigger_depth() > 1 THEN
         RETURN OLD;
+    ELSIF TG_OP = 'UPDATE' AND current_setting('hippocampus.erasing', true) = OLD.thread_id::text
+          AND (NEW.thread_id, NEW.sequence_num, NEW.id) = (OLD.thread_id, OLD.sequence_num, OLD.id)
+          AND NEW.erased_at IS NOT NULL THEN
+        RETURN NEW;
     END IF;
     RAISE EXCEPTION 'events are append-only: delete the session, or append a correcting event' USING ERRCODE = 'HP013';
 END

@@ -29,9 +29,11 @@ CREATE INDEX consolidation_jobs_ended_idx ON consolidation_jobs (completed_at)
 CREATE TABLE consolidation_jobs_archive (
     LIKE consolidation_jobs,
     app_name    varchar(255),
+    user_id     varchar(255),
     archived_at timestamptz NOT NULL DEFAULT engine_now(),
     PRIMARY KEY (id)
 );
+CREATE INDEX consolidation_jobs_archive_thread_idx ON consolidation_jobs_archive (thread_id);
 
 -- Asks for the consolidation of a thread up to its last event. Joins the fresh pending job of this type where
 -- there is one, else makes one and its procrastinate job, all in the caller's transaction.

@@ -92,8 +92,9 @@ $$;
 -- Appends up to 1,000 events to one session, in order. All or none.
 --
 -- Events whose id is stored already with the same content are skipped and returned as they are stored, whatever
--- the version; with other content: HP003. p_expected_version NULL appends to whatever is there. The
--- expected versions of the user's and the app's state guard deltas into them that were computed from what was there.
+-- the version; with other content: HP003. An erased event stays erased, whatever is appended under its id.
+-- p_expected_version NULL appends to whatever is there. The expected versions of the user's and the app's state guard
+-- deltas into them that were computed from what was there.
 -- p_notify false: the caller wakes the listeners itself after its commit.
 -- Errors: HP001 unknown session, HP002 version conflict, HP003 event id taken, HP004 state too large,
 -- HP005 event too large, HP007 bad input.
@@ -147,7 +148,7 @@ BEGIN
     SELECT count(e.id), count(DISTINCT i.id),
            max(greatest(octet_length(i.content::text) + coalesce(octet_length(i.actions::text), 0),
                         octet_length(i.message))),
-           count(*) FILTER (WHERE e.id IS NOT NULL AND (
+           count(*) FILTER (WHERE e.id IS NOT NULL AND e.erased_at IS NULL AND (
                (e.author, e.event_type, e.invocation_id, e.content::text, e.actions::text)
                IS DISTINCT FROM
                (i.author, i.event_type, coalesce(i.invocation_id, ''), i.content::text, coalesce(i.actions::text, '{}'))

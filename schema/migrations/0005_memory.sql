@@ -12,6 +12,7 @@ CREATE TABLE memories (
     metadata         jsonb NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(metadata) = 'object'),
     -- 1.0, 0.7, 0.4 for insights of high, medium, low importance; 0.8 for summaries; 0.5 for raw slices.
     initial_score    double precision NOT NULL DEFAULT 0.5 CHECK (initial_score BETWEEN 0 AND 1),
+    pinned           boolean NOT NULL DEFAULT false,    -- never fades, never cleaned up
     access_count     integer NOT NULL DEFAULT 0 CHECK (access_count >= 0),
     last_accessed_at timestamptz NOT NULL DEFAULT engine_now(),
     -- Provenance: the turns it was drawn from, the job, the prompt and the model that drew it.

@@ -210,8 +210,10 @@ LANGUAGE sql VOLATILE SET search_path FROM CURRENT
 AS $$ SELECT pg_try_advisory_lock(worker_lock_class(), worker_lock_key(p_worker_id)) $$;
 
 -- Running attempts whose worker is dead: its lock is gone, or its row, or (a connection that nobody noticed was
--- cut, a stopped process) it has sent no heartbeat for a while.
-CREATE FUNCTION find_orphans(p_stalled_seconds double precision)
+-- cut, a stopped process) it has sent no heartbeat for a while. For a worker that asks also those that are its own and
+-- that it does not run: the answer of a fetch, or a job's end, was lost with a connection.
+CREATE FUNCTION find_orphans(p_stalled_seconds double precision, p_worker_id bigint DEFAULT NULL,
+                             p_running bigint[] DEFAULT '{}')
 RETURNS TABLE (job_id bigint, worker_id bigint, attempts integer)
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
@@ -232,7 +234,8 @@ BEGIN
         WHERE j.status = 'doing'
           AND (w.id IS NULL
                OR w.last_heartbeat < now() - make_interval(secs => p_stalled_seconds)
-               OR NOT EXISTS (SELECT FROM held WHERE held.key = worker_lock_key(j.worker_id)));
+               OR NOT EXISTS (SELECT FROM held WHERE held.key = worker_lock_key(j.worker_id))
+               OR (j.worker_id = p_worker_id AND j.id <> ALL (p_running)));
 END
 $$;
 
@@ -392,9 +395,9 @@ BEGIN
         DELETE FROM consolidation_jobs AS c USING doomed WHERE c.id = doomed.id RETURNING c.*
     )
     INSERT INTO consolidation_jobs_archive (id, thread_id, job_type, status, attempts, upto_seq, procrastinate_job_id,
-        result, error, error_code, raw_reply, started_at, completed_at, created_at, app_name)
+        result, error, error_code, raw_reply, started_at, completed_at, created_at, app_name, user_id)
     SELECT m.id, m.thread_id, m.job_type, m.status, m.attempts, m.upto_seq, m.procrastinate_job_id, m.result, m.error,
-           m.error_code, m.raw_reply, m.started_at, m.completed_at, m.created_at, t.app_name
+           m.error_code, m.raw_reply, m.started_at, m.completed_at, m.created_at, t.app_name, t.user_id
     FROM moved AS m JOIN threads AS t ON t.id = m.thread_id;
     GET DIAGNOSTICS v_count = ROW_COUNT;
     RETURN v_count;

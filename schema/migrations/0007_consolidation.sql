@@ -30,11 +30,13 @@ CREATE TYPE message_vector AS (
     embedding    vector(1536)
 );
 
--- What the backfill gives to a row: a vector of the text that it held when it was read.
+-- What the backfill gives to a row: a vector of the text that it held when it was read; then it had a vector of
+-- former_model, or none.
 CREATE TYPE vector_input AS (
-    id        uuid,
-    content   text,
-    embedding vector(1536)
+    id           uuid,
+    content      text,
+    former_model text,
+    embedding    vector(1536)
 );
 
 -- Where a slice comes from and what drew on it; stands on every row that it leaves.
@@ -48,14 +50,17 @@ CREATE TYPE slice_origin AS (
 );
 
 -- Takes the thread's lock for the end of a job and compares the watermark of its stage, 'fast' or 'deep'.
--- Returns the time of this transaction; NULL where the thread is gone. Errors: HP011 the watermark moved.
-CREATE FUNCTION lock_slice(p_thread_id uuid, p_stage text, p_after_seq bigint) RETURNS timestamptz
+-- p_erasures: threads.erasures as it stood when the slice was read; what was drawn from it may hold what was erased
+-- since. Returns the time of this transaction; NULL where the thread is gone. Errors: HP011 the slice is not the same.
+CREATE FUNCTION lock_slice(p_thread_id uuid, p_stage text, p_after_seq bigint, p_erasures integer) RETURNS timestamptz
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
 DECLARE
     v_upto_seq bigint;
+    v_erasures integer;
 BEGIN
-    SELECT CASE p_stage WHEN 'fast' THEN fast_upto_seq WHEN 'deep' THEN deep_upto_seq END INTO v_upto_seq
+    SELECT CASE p_stage WHEN 'fast' THEN fast_upto_seq WHEN 'deep' THEN deep_upto_seq END, erasures
+    INTO v_upto_seq, v_erasures
     FROM threads WHERE id = p_thread_id FOR NO KEY UPDATE;
     IF NOT FOUND THEN
         RETURN NULL;
@@ -63,6 +68,9 @@ BEGIN
     IF v_upto_seq IS DISTINCT FROM p_after_seq THEN
         RAISE EXCEPTION 'thread % is consolidated up to % by now, not %: nothing was written, read the slice again',
             p_thread_id, v_upto_seq, p_after_seq USING ERRCODE = 'HP011';
+    ELSIF v_erasures IS DISTINCT FROM p_erasures THEN
+        RAISE EXCEPTION 'something of thread % was erased meanwhile: nothing was written, read the slice again', p_thread_id
+            USING ERRCODE = 'HP011';
     END IF;
     RETURN engine_now();
 END
@@ -84,16 +92,14 @@ $$;
 -- What the backfill looks for. An entry lives from an append to its fast_replay.
 CREATE INDEX messages_without_vector_idx ON messages (id) WHERE embedding IS NULL;
 
--- Keeps a version of a fact that is not the current one. Its thread may be another than the job's, and the foreign key
--- locks it; one that is being deleted waits for the very fact that our caller holds, so it is not named any more.
+-- Keeps a version of a fact that is not the current one.
 CREATE FUNCTION keep_fact_version(p_fact facts, p_outcome text, p_valid_until timestamptz) RETURNS void
 LANGUAGE sql SET search_path FROM CURRENT
 AS $$
     INSERT INTO fact_versions (fact_id, thread_id, user_id, app_name, fact_type, key, value, confidence, valid_from,
                                valid_until, recorded_at, outcome, from_seq, upto_seq, source_seqs, job_id, prompt_hash,
                                model)
-    VALUES (p_fact.id, (SELECT t.id FROM threads AS t WHERE t.id = p_fact.thread_id FOR KEY SHARE SKIP LOCKED),
-            p_fact.user_id, p_fact.app_name, p_fact.fact_type, p_fact.key, p_fact.value,
+    VALUES (p_fact.id, p_fact.thread_id, p_fact.user_id, p_fact.app_name, p_fact.fact_type, p_fact.key, p_fact.value,
             p_fact.confidence, p_fact.valid_from, p_valid_until, p_fact.recorded_at, p_outcome, p_fact.from_seq,
             p_fact.upto_seq, p_fact.source_seqs, p_fact.job_id, p_fact.prompt_hash, p_fact.model)
 $$;
@@ -106,6 +112,7 @@ $$;
 --   said before the current one was said last   'out_of_order'  kept as a version, true until the next one
 --   less sure than the current one by over 0.1  'less_sure'     kept as a version that was never current
 --   else                                        'updated'       the old version is kept, true until the new one
+--   said before somebody had the key forgotten  'forgotten'     nothing is stored
 --
 -- Models grade the same certainty a little differently each time: a newer statement that is about as sure counts.
 CREATE FUNCTION record_fact(p_thread threads, p_origin slice_origin, p_fact fact_input)
@@ -146,6 +153,11 @@ BEGIN
         WHERE f.user_id = fresh.user_id AND f.app_name = fresh.app_name AND f.fact_type = fresh.fact_type
           AND f.key = fresh.key
         FOR UPDATE;
+        -- After the wait for the row: whoever held it may have been about to forget it.
+        IF is_forgotten_fact(p_thread, p_fact) THEN
+            RETURN QUERY SELECT NULL::uuid, 'forgotten';
+            RETURN;
+        END IF;
         EXIT WHEN FOUND;
         INSERT INTO facts (id, thread_id, user_id, app_name, fact_type, key, value, content, embedding,
                            embedding_model, confidence, valid_from, last_said_at, recorded_at, from_seq, upto_seq,
@@ -161,6 +173,12 @@ BEGIN
         END IF;
     END LOOP;
 
+    -- Its thread may be another than the job's, and the foreign key locks it: that of a version, and that of the fact
+    -- where this transaction writes it a second time. One that is being deleted waits for the very fact that we hold,
+    -- so it counts as gone already.
+    IF current.thread_id <> p_thread.id THEN
+        current.thread_id := (SELECT t.id FROM threads AS t WHERE t.id = current.thread_id FOR KEY SHARE SKIP LOCKED);
+    END IF;
     fresh.id := current.id;
     outcome := CASE
         WHEN current.valid_until <= fresh.valid_from THEN 'reopened'
@@ -203,7 +221,7 @@ BEGIN
     IF p_late.valid_from >= p_current.valid_from THEN
         PERFORM keep_fact_version(p_current, 'superseded', p_late.valid_from);
         PERFORM keep_fact_version(p_late, 'out_of_order', p_current.last_said_at);
-        UPDATE facts SET valid_from = last_said_at WHERE id = p_current.id;
+        UPDATE facts SET valid_from = last_said_at, thread_id = p_current.thread_id WHERE id = p_current.id;
     ELSE
         PERFORM keep_fact_version(p_late, 'out_of_order', least(p_current.valid_from, (
             SELECT min(v.valid_from) FROM fact_versions AS v
@@ -224,16 +242,16 @@ AS $$
         last_said_at = greatest(f.last_said_at, p_again.last_said_at),
         embedding = coalesce(f.embedding, p_again.embedding),
         embedding_model = coalesce(f.embedding_model, p_again.embedding_model),
-        thread_id = coalesce(f.thread_id, p_again.thread_id),
+        thread_id = coalesce(p_current.thread_id, p_again.thread_id),
         source_seqs = CASE
-            WHEN f.thread_id = p_again.thread_id THEN
+            WHEN p_current.thread_id = p_again.thread_id THEN
                 ARRAY(SELECT DISTINCT s FROM unnest(f.source_seqs || p_again.source_seqs) AS s ORDER BY s)
-            WHEN f.thread_id IS NULL THEN p_again.source_seqs
+            WHEN p_current.thread_id IS NULL THEN p_again.source_seqs
             ELSE f.source_seqs END,
-        from_seq = CASE WHEN f.thread_id = p_again.thread_id THEN least(f.from_seq, p_again.from_seq)
-                        WHEN f.thread_id IS NULL THEN p_again.from_seq ELSE f.from_seq END,
-        upto_seq = CASE WHEN f.thread_id = p_again.thread_id THEN greatest(f.upto_seq, p_again.upto_seq)
-                        WHEN f.thread_id IS NULL THEN p_again.upto_seq ELSE f.upto_seq END,
+        from_seq = CASE WHEN p_current.thread_id = p_again.thread_id THEN least(f.from_seq, p_again.from_seq)
+                        WHEN p_current.thread_id IS NULL THEN p_again.from_seq ELSE f.from_seq END,
+        upto_seq = CASE WHEN p_current.thread_id = p_again.thread_id THEN greatest(f.upto_seq, p_again.upto_seq)
+                        WHEN p_current.thread_id IS NULL THEN p_again.upto_seq ELSE f.upto_seq END,
         updated_at = engine_now()
     WHERE f.id = p_current.id
 $$;

@@ -11,12 +11,13 @@ CREATE TYPE search_weights AS (
     context_similarity double precision,   -- the same over the turns around it
     author             double precision,   -- the query names the one who said it
     recency            double precision,   -- 1 now, a half for each 30 days
-    retention          double precision    -- memories: strength; facts: confidence; messages: 1
+    retention          double precision,   -- memories: strength; facts: confidence; messages: 1
+    question           double precision    -- taken off a turn that ends in a question: it seldom holds an answer
 );
 
 CREATE FUNCTION default_search_weights() RETURNS search_weights
 LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path FROM CURRENT
-AS $$ SELECT ROW(0.3, 1.0, 0.6, 0.2, 0.3, 0.05, 0.1)::search_weights $$;
+AS $$ SELECT ROW(0.1, 1.0, 0.7, 0.4, 0.5, 0.05, 0.1, 0.15)::search_weights $$;
 
 -- The terms of a query: at most 128, so that one query is never a workload.
 CREATE FUNCTION query_terms(p_query text) RETURNS text[]
@@ -160,14 +161,16 @@ $$;
 
 -- What one user of one app said and what was learned from it, the best match first.
 --
--- BM25 is exact: document frequencies, number and mean length of the rows are counted over the very rows that may
+-- BM25 (k1 0.6, b 0.6) is exact: document frequencies, number and mean length of the rows are counted over the very rows that may
 -- match. The parts are normalised among them (text by the best row, similarity from the worst to the best), weighted
 -- and summed. A row without a vector of this model is judged by its text alone. Over more than 5,000 memories only
--- `memory_candidates` are scored.
+-- `memory_candidates` are scored, over more than 5,000 turns only `turn_candidates`.
 --
 -- p_sources: any of 'memory', 'fact', 'message'. p_messages: 'recent' are those that fast_replay has not yet reached,
--- 'all' every turn. p_session_id, p_since, p_until (exclusive), p_metadata, p_memory_types narrow the rows; facts have
--- no metadata, and only memories have a memory type.
+-- the latest 5,000 of them at most, 'all' every turn. p_session_id, p_since, p_until (exclusive), p_metadata,
+-- p_memory_types narrow the rows; facts have no metadata, and only memories have a memory type.
+-- p_as_of, p_known_at: facts as they were true then, and as they were known by then; see `facts_as_of`. A version that
+-- is not the current one is judged by its words.
 -- relevance does not depend on the other rows: the cosine similarity, or the part of the query's words (by their
 -- weight) that the row holds, whichever is greater. total counts all rows that match.
 -- Errors: HP007 bad input, HP001 unknown session.
@@ -177,7 +180,8 @@ CREATE FUNCTION search_memory(
     p_sources text[] DEFAULT '{memory,fact,message}', p_messages text DEFAULT 'recent',
     p_memory_types text[] DEFAULT NULL, p_session_id text DEFAULT NULL,
     p_since timestamptz DEFAULT NULL, p_until timestamptz DEFAULT NULL, p_metadata jsonb DEFAULT NULL,
-    p_min_relevance double precision DEFAULT 0, p_weights search_weights DEFAULT NULL)
+    p_min_relevance double precision DEFAULT 0, p_weights search_weights DEFAULT NULL,
+    p_as_of timestamptz DEFAULT NULL, p_known_at timestamptz DEFAULT NULL)
 RETURNS TABLE (
     source text, id uuid, kind text, content text, metadata jsonb, score double precision, relevance double precision,
     bm25 double precision, context_bm25 double precision, similarity double precision,
@@ -201,9 +205,12 @@ DECLARE
     v_memories boolean := 'memory' = ANY (p_sources);
     v_facts    boolean := 'fact' = ANY (p_sources) AND p_memory_types IS NULL AND p_metadata IS NULL;
     v_messages boolean := 'message' = ANY (p_sources) AND p_memory_types IS NULL AND p_messages <> 'none';
+    v_clocked  boolean := p_as_of IS NOT NULL OR p_known_at IS NOT NULL;
+    v_latest   integer := CASE WHEN p_messages = 'recent' THEN c_exact END;
     v_thread   uuid;
     v_giant    boolean := false;
     near       record;
+    turns      record;
 BEGIN
     IF btrim(p_query) = '' OR p_query IS NULL THEN
         RAISE EXCEPTION 'the query is blank: say what to search for' USING ERRCODE = 'HP007';
@@ -236,15 +243,45 @@ BEGIN
         SELECT * INTO near FROM memory_candidates(
             p_app_name, p_user_id, v_queries, p_embedding, p_embedding_model, p_memory_types, p_since, p_until, p_metadata);
     END IF;
+    SELECT NULL::uuid[] AS ids, NULL::bigint[] AS places, NULL::double precision[] AS seen,
+           NULL::double precision AS total, NULL::double precision AS mean_length INTO turns;
+    IF v_messages AND p_messages = 'all' THEN
+        SELECT count(*) > c_exact INTO v_giant FROM (
+            SELECT FROM threads AS t JOIN messages AS g ON g.thread_id = t.id
+            WHERE t.app_name = p_app_name AND t.user_id = p_user_id
+              AND g.app_name = p_app_name AND g.user_id = p_user_id AND (v_thread IS NULL OR t.id = v_thread)
+              AND (p_since IS NULL OR g.occurred_at >= p_since) AND (p_until IS NULL OR g.occurred_at < p_until)
+              AND (p_metadata IS NULL OR g.metadata @> p_metadata)
+            LIMIT c_exact + 1) AS counted;
+        IF v_giant THEN
+            SELECT * INTO turns FROM turn_candidates(
+                p_app_name, p_user_id, v_queries, p_embedding, p_embedding_model, v_thread, p_since, p_until, p_metadata);
+        END IF;
+    END IF;
 
     RETURN QUERY
-    WITH learned AS (
+    WITH held AS (
+        SELECT f.id, f.thread_id, f.fact_type, f.key, f.value, f.content, f.search, f.embedding, f.embedding_model,
+               f.confidence, f.from_seq, f.upto_seq, f.source_seqs, f.valid_from
+        FROM facts AS f
+        WHERE v_facts AND NOT v_clocked AND f.app_name = p_app_name AND f.user_id = p_user_id
+          AND (f.valid_until IS NULL OR f.valid_until > v_now)
+        UNION ALL
+        SELECT s.id, s.thread_id, s.fact_type, s.key, s.value, c.content, coalesce(f.search, search_document(c.content)),
+               f.embedding, f.embedding_model, s.confidence, s.source_seqs[1],
+               s.source_seqs[cardinality(s.source_seqs)], s.source_seqs, s.valid_from
+        FROM facts_as_of(p_app_name, p_user_id, coalesce(p_as_of, v_now), coalesce(p_known_at, v_now)) AS s
+        LEFT JOIN facts AS f ON f.id = s.id AND f.app_name = p_app_name AND f.user_id = p_user_id
+                             AND f.recorded_at = s.recorded_at AND f.value = s.value,
+        LATERAL (SELECT coalesce(f.content, fact_text(s.key, s.value)) AS content) AS c
+        WHERE v_facts AND v_clocked
+    ), learned AS (
         SELECT 'memory' AS source, m.id, length(m.search) AS length,
                CASE WHEN m.search @@ v_any THEN m.search END AS document,
                CASE WHEN m.embedding_model = p_embedding_model THEN 1 - (m.embedding <=> p_embedding) END AS similarity,
-               false AS author_match, m.occurred_at,
-               retention_score(v_policy.retention_curve, m.initial_score, m.access_count, m.last_accessed_at,
-                               v_policy.decay_rate, v_now) AS retention
+               m.occurred_at,
+               retention_score(v_policy.retention_curve, m.initial_score, m.access_count,
+                               CASE WHEN NOT m.pinned THEN m.last_accessed_at END, v_policy.decay_rate, v_now) AS retention
         FROM memories AS m
         WHERE v_memories AND m.app_name = p_app_name AND m.user_id = p_user_id
           AND (near.ids IS NULL OR m.id = ANY (near.ids))
@@ -256,11 +293,9 @@ BEGIN
         SELECT 'fact', f.id, length(f.search),
                CASE WHEN f.search @@ v_any THEN f.search END,
                CASE WHEN f.embedding_model = p_embedding_model THEN 1 - (f.embedding <=> p_embedding) END,
-               false, f.valid_from, f.confidence
-        FROM facts AS f
-        WHERE v_facts AND f.app_name = p_app_name AND f.user_id = p_user_id
-          AND (f.valid_until IS NULL OR f.valid_until > v_now)
-          AND (v_thread IS NULL OR f.thread_id = v_thread)
+               f.valid_from, f.confidence
+        FROM held AS f
+        WHERE (v_thread IS NULL OR f.thread_id = v_thread)
           AND (p_since IS NULL OR f.valid_from >= p_since) AND (p_until IS NULL OR f.valid_from < p_until)
     ), said AS (
         SELECT g.id, g.thread_id, g.sequence_num AS place, length(g.search) AS length,
@@ -268,77 +303,92 @@ BEGIN
                CASE WHEN g.embedding_model = p_embedding_model THEN 1 - (g.embedding <=> p_embedding) END AS similarity,
                g.author NOT IN ('user', 'model', 'assistant', 'tool', 'agent')
                    AND strpos(v_words, ' ' || lower(g.author) || ' ') > 0 AS author_match,
-               g.occurred_at
-        FROM threads AS t JOIN messages AS g ON g.thread_id = t.id
-        WHERE v_messages AND t.app_name = p_app_name AND t.user_id = p_user_id
-          AND g.app_name = p_app_name AND g.user_id = p_user_id
-          AND (p_messages = 'all' OR t.fast_upto_seq < t.last_seq AND g.sequence_num > t.fast_upto_seq)
-          AND (v_thread IS NULL OR t.id = v_thread)
-          AND (p_since IS NULL OR g.occurred_at >= p_since) AND (p_until IS NULL OR g.occurred_at < p_until)
-          AND (p_metadata IS NULL OR g.metadata @> p_metadata)
+               right(g.content, 1) IN ('?', '？') AS asks, g.occurred_at
+        FROM (SELECT t.id, CASE p_messages WHEN 'all' THEN 0 ELSE t.fast_upto_seq END AS after_seq
+              FROM threads AS t
+              WHERE v_messages AND t.app_name = p_app_name AND t.user_id = p_user_id
+                AND (p_messages = 'all' OR t.fast_upto_seq < t.last_seq) AND (v_thread IS NULL OR t.id = v_thread)
+              ORDER BY t.last_event_at DESC NULLS LAST) AS t
+        CROSS JOIN LATERAL (
+            SELECT m.* FROM messages AS m
+            WHERE m.thread_id = t.id AND m.app_name = p_app_name AND m.user_id = p_user_id
+              AND m.sequence_num > t.after_seq
+              AND (turns.ids IS NULL OR m.id = ANY (turns.ids))
+              AND (p_since IS NULL OR m.occurred_at >= p_since) AND (p_until IS NULL OR m.occurred_at < p_until)
+              AND (p_metadata IS NULL OR m.metadata @> p_metadata)
+            ORDER BY m.sequence_num DESC LIMIT v_latest) AS g
+        LIMIT v_latest
     ), numbered AS (
         -- n numbers the turns of a thread without gaps, whatever stood between them, and leaves four numbers free
         -- between threads: what is at most four away is a turn of the same thread.
-        SELECT t.*, row_number() OVER (ORDER BY t.thread_id, t.place)
-                    + 4 * dense_rank() OVER (ORDER BY t.thread_id) AS n
-        FROM said AS t
+        SELECT t.*, coalesce(k.place, row_number() OVER (ORDER BY t.thread_id, t.place)
+                                      + 4 * dense_rank() OVER (ORDER BY t.thread_id)) AS n
+        FROM said AS t LEFT JOIN unnest(turns.ids, turns.places) AS k (id, place) ON k.id = t.id
+    ), in_runs AS (
+        SELECT t.*, t.n - row_number() OVER (ORDER BY t.n) AS run FROM numbered AS t
     ), docs AS MATERIALIZED (
-        -- Around a turn, each step away counts 0.75 of the step before: 0.75, 0.5625, 0.4219, 0.3164 on either side,
-        -- as differences of nested frames.
-        SELECT d.n, 'message' AS source, d.id, d.length, d.document, d.similarity, d.author_match, d.occurred_at,
+        -- Of the turns around, those before count 0.75 for each step away, those after 0.6, as `spread` has it; of
+        -- their vectors two on either side, 0.5 and 0.6 for each step.
+        SELECT d.n, 'message' AS source, d.id, d.length, d.document, d.similarity, d.author_match, d.asks, d.occurred_at,
                1::float8 AS retention,
-               d.length + 0.3164::float8 * sum(d.length) OVER four + 0.1055::float8 * sum(d.length) OVER three
-                        + 0.1406::float8 * sum(d.length) OVER two + 0.1875::float8 * sum(d.length) OVER one
-                   AS context_length,
-               (0.3164::float8 * coalesce(sum(d.similarity) OVER four, 0)
-                + 0.1055::float8 * coalesce(sum(d.similarity) OVER three, 0)
-                + 0.1406::float8 * coalesce(sum(d.similarity) OVER two, 0)
-                + 0.1875::float8 * coalesce(sum(d.similarity) OVER one, 0)) / 4.1016::float8 AS context_similarity
-        FROM numbered AS d
-        WINDOW one AS (ORDER BY d.n RANGE BETWEEN 1 PRECEDING AND 1 FOLLOWING EXCLUDE CURRENT ROW),
-               two AS (ORDER BY d.n RANGE BETWEEN 2 PRECEDING AND 2 FOLLOWING EXCLUDE CURRENT ROW),
-               three AS (ORDER BY d.n RANGE BETWEEN 3 PRECEDING AND 3 FOLLOWING EXCLUDE CURRENT ROW),
-               four AS (ORDER BY d.n RANGE BETWEEN 4 PRECEDING AND 4 FOLLOWING EXCLUDE CURRENT ROW)
+               d.length + 0.75::float8 * lag(d.length, 1, 0) OVER beside + 0.5625::float8 * lag(d.length, 2, 0) OVER beside
+                        + 0.4219::float8 * lag(d.length, 3, 0) OVER beside
+                        + 0.3164::float8 * lag(d.length, 4, 0) OVER beside
+                        + 0.6::float8 * lead(d.length, 1, 0) OVER beside + 0.36::float8 * lead(d.length, 2, 0) OVER beside
+                        + 0.216::float8 * lead(d.length, 3, 0) OVER beside
+                        + 0.1296::float8 * lead(d.length, 4, 0) OVER beside AS context_length,
+               (0.5::float8 * coalesce(lag(d.similarity, 1) OVER beside, 0)
+                + 0.25::float8 * coalesce(lag(d.similarity, 2) OVER beside, 0)
+                + 0.6::float8 * coalesce(lead(d.similarity, 1) OVER beside, 0)
+                + 0.36::float8 * coalesce(lead(d.similarity, 2) OVER beside, 0)) / 1.71::float8 AS context_similarity
+        FROM in_runs AS d
+        WINDOW beside AS (PARTITION BY d.run ORDER BY d.n)
         UNION ALL
-        SELECT -row_number() OVER (), l.source, l.id, l.length, l.document, l.similarity, l.author_match, l.occurred_at,
+        SELECT -row_number() OVER (), l.source, l.id, l.length, l.document, l.similarity, false, false, l.occurred_at,
                l.retention, NULL, l.similarity
         FROM learned AS l
     ), corpus AS MATERIALIZED (
-        SELECT (count(*) FILTER (WHERE near.ids IS NULL OR d.source <> 'memory') + coalesce(near.total, 0))::float8 AS size,
-               greatest(coalesce(near.mean_length, avg(d.length)), 1)::float8 AS mean_length,
-               greatest(avg(d.context_length), 1) AS mean_context_length
+        -- What only candidates stand for is counted where they were chosen.
+        SELECT (count(*) FILTER (WHERE d.source = 'fact' OR d.source = 'memory' AND near.ids IS NULL
+                                       OR d.source = 'message' AND turns.ids IS NULL)
+                + coalesce(near.total, 0) + coalesce(turns.total, 0))::float8 AS size,
+               greatest(coalesce(near.mean_length, turns.mean_length, avg(d.length)), 1)::float8 AS mean_length,
+               greatest(avg(d.context_length), 1)::float8 AS mean_context_length
         FROM docs AS d
     ), hits AS MATERIALIZED (
-        SELECT d.n, d.source, d.length, q.term, term_frequency(d.document, q.query) AS tf
-        FROM docs AS d, unnest(v_terms, v_queries) AS q (term, query)
+        SELECT d.n, d.source, d.length, q.place::integer AS place, term_frequency(d.document, q.query) AS tf
+        FROM docs AS d, unnest(v_queries) WITH ORDINALITY AS q (query, place)
         WHERE d.document @@ q.query
     ), terms AS MATERIALIZED (
-        SELECT t.term, ln(1 + (greatest(c.size - f.seen, 0) + 0.5) / (f.seen + 0.5)) AS idf
-        FROM corpus AS c, unnest(v_terms, near.seen) AS t (term, candidates)
-        LEFT JOIN (SELECT term, count(*) AS others FROM hits WHERE near.ids IS NULL OR source <> 'memory'
-                   GROUP BY term) AS h ON h.term = t.term,
-        LATERAL (SELECT (coalesce(t.candidates, 0) + coalesce(h.others, 0))::float8 AS seen) AS f
+        SELECT t.place, ln(1 + (greatest(c.size - f.seen, 0) + 0.5) / (f.seen + 0.5)) AS idf
+        FROM corpus AS c, unnest(v_queries, near.seen, turns.seen) WITH ORDINALITY AS t (query, memories, turns, place)
+        LEFT JOIN (SELECT h.place, count(*) AS others FROM hits AS h
+                   WHERE h.source = 'fact' OR h.source = 'memory' AND near.ids IS NULL
+                         OR h.source = 'message' AND turns.ids IS NULL
+                   GROUP BY h.place) AS h ON h.place = t.place,
+        LATERAL (SELECT (coalesce(t.memories, 0) + coalesce(t.turns, 0) + coalesce(h.others, 0))::float8 AS seen) AS f
+    ), weights AS MATERIALIZED (
+        SELECT array_agg(t.idf ORDER BY t.place) AS idf, nullif(sum(t.idf), 0) AS whole FROM terms AS t
     ), own AS (
-        SELECT h.n, sum(t.idf * h.tf * 2.2::float8
-                        / (h.tf + 1.2::float8 * (0.7::float8 + 0.3::float8 * h.length / c.mean_length))) AS bm25
-        FROM hits AS h JOIN terms AS t USING (term), corpus AS c
+        SELECT h.n, sum((SELECT idf FROM weights)[h.place] * h.tf * 1.6::float8
+                        / (h.tf + 0.6::float8 * (0.4::float8
+                                   + 0.6::float8 * h.length / (SELECT mean_length FROM corpus)))) AS bm25
+        FROM hits AS h
         GROUP BY h.n
     ), spread AS (
-        SELECT h.n + o.shift AS n, h.term, sum(h.tf * o.share) AS tf
+        SELECT h.n + o.shift AS n, h.place, sum(h.tf * o.share) AS tf
         FROM hits AS h, unnest('{-4,-3,-2,-1,0,1,2,3,4}'::integer[],
-                               '{0.3164,0.4219,0.5625,0.75,1,0.75,0.5625,0.4219,0.3164}'::float8[])
-                        AS o (shift, share)
+                               '{0.1296,0.216,0.36,0.6,1,0.75,0.5625,0.4219,0.3164}'::float8[]) AS o (shift, share)
         WHERE h.source = 'message'
-        GROUP BY h.n + o.shift, h.term
+        GROUP BY h.n + o.shift, h.place
     ), context AS (
-        SELECT s.n, sum(t.idf * s.tf * 2.2::float8
-                        / (s.tf + 1.2::float8 * (0.7::float8 + 0.3::float8 * d.context_length / c.mean_context_length)))
-                    AS bm25
-        FROM spread AS s JOIN terms AS t USING (term) JOIN docs AS d ON d.n = s.n,
-             corpus AS c
+        SELECT s.n, sum((SELECT idf FROM weights)[s.place] * s.tf * 1.6::float8
+                        / (s.tf + 0.6::float8 * (0.4::float8
+                                   + 0.6::float8 * d.context_length / (SELECT mean_context_length FROM corpus)))) AS bm25
+        FROM spread AS s JOIN docs AS d ON d.n = s.n
         GROUP BY s.n
     ), parts AS MATERIALIZED (
-        SELECT d.n, d.source, d.id, d.document, d.author_match, d.occurred_at, d.retention, d.similarity,
+        SELECT d.n, d.source, d.id, d.author_match, d.asks, d.occurred_at, d.retention, d.similarity,
                d.context_similarity,
                coalesce(o.bm25, 0) AS bm25,
                CASE WHEN d.source = 'message' THEN coalesce(x.bm25, 0) ELSE coalesce(o.bm25, 0) END AS context_bm25
@@ -348,46 +398,56 @@ BEGIN
                min(similarity) AS far, nullif(max(similarity) - min(similarity), 0) AS span,
                min(context_similarity) AS context_far,
                nullif(max(context_similarity) - min(context_similarity), 0) AS context_span,
-               (SELECT nullif(sum(idf), 0) FROM terms) AS whole
+               (SELECT whole FROM weights) AS whole
         FROM parts
-    ), normal AS (
-        SELECT p.*, coalesce(p.bm25 / x.text, 0) AS n_text, coalesce(p.context_bm25 / x.context, 0) AS n_context,
-               (p.similarity - x.far) / x.span AS n_vector,
-               (p.context_similarity - x.context_far) / x.context_span AS n_around,
-               power(0.5::float8, greatest(extract(epoch FROM v_now - p.occurred_at)::float8, 0) / 2592000) AS fresh,
-               greatest(p.similarity, least(p.bm25 / x.whole, 1), 0) AS relevance
-        FROM parts AS p, extremes AS x
-        WHERE p.bm25 > 0 OR p.context_bm25 > 0 OR p.similarity > 0
-    ), scored AS (
+    ), normal AS MATERIALIZED (
+        SELECT r.* FROM (
+            SELECT p.*, coalesce(p.bm25 / x.text, 0) AS n_text, coalesce(p.context_bm25 / x.context, 0) AS n_context,
+                   (p.similarity - x.far) / x.span AS n_vector,
+                   (p.context_similarity - x.context_far) / x.context_span AS n_around,
+                   power(0.5::float8, greatest(extract(epoch FROM v_now - p.occurred_at)::float8, 0) / 2592000) AS fresh,
+                   greatest(p.similarity, least(p.bm25 / x.whole, 1), 0) AS relevance
+            FROM parts AS p, extremes AS x
+            WHERE p.bm25 > 0 OR p.context_bm25 > 0 OR p.similarity > 0) AS r
+        WHERE r.relevance >= p_min_relevance
+    ), sorted AS MATERIALIZED (
+        SELECT array_agg(n.bm25 ORDER BY n.bm25) AS texts,
+               array_agg(n.similarity ORDER BY n.similarity) FILTER (WHERE n.similarity IS NOT NULL) AS vectors,
+               count(*) AS total
+        FROM normal AS n
+    ), best AS MATERIALIZED (
         SELECT n.*,
-               (w.bm25 * n_text + w.context_bm25 * n_context
+               greatest((w.bm25 * n_text + w.context_bm25 * n_context
                 + w.similarity * coalesce(n_vector, n_text)
                 + w.context_similarity * coalesce(n_around, n_vector, n_context)
                 + CASE WHEN n.author_match THEN w.author * greatest(n_text, n_context, n_vector) ELSE 0 END
+                - CASE WHEN n.asks THEN w.question ELSE 0 END
                 + w.recency * fresh + w.retention * n.retention)
                / nullif(w.bm25 + w.context_bm25 + w.similarity + w.context_similarity
-                        + w.author + w.recency + w.retention, 0) AS score,
-               rank() OVER (ORDER BY n.bm25 DESC) AS text_rank,
-               rank() OVER (ORDER BY n.similarity DESC NULLS LAST) AS vector_rank,
-               count(*) OVER () AS total
+                        + w.author + w.recency + w.retention, 0), 0) AS score
         FROM normal AS n
-        WHERE n.relevance >= p_min_relevance
-    ), best AS (
-        SELECT * FROM scored ORDER BY score DESC, occurred_at DESC, id LIMIT p_limit
+        ORDER BY score DESC, occurred_at DESC, id LIMIT p_limit
+    ), matched AS (
+        SELECT h.n, array_agg(v_terms[h.place] ORDER BY (SELECT idf FROM weights)[h.place] DESC, v_terms[h.place]) AS terms
+        FROM hits AS h WHERE h.n IN (SELECT b.n FROM best AS b)
+        GROUP BY h.n
     )
     SELECT b.source, b.id, coalesce(m.memory_type, f.fact_type, g.role)::text, coalesce(m.content, f.content, g.content),
            coalesce(m.metadata, g.metadata, jsonb_build_object('key', f.key, 'value', f.value, 'confidence', f.confidence)),
            b.score, b.relevance, b.bm25, b.context_bm25, b.similarity, b.context_similarity,
            b.author_match, b.fresh, b.retention,
-           CASE WHEN b.bm25 > 0 THEN b.text_rank END, CASE WHEN b.similarity IS NOT NULL THEN b.vector_rank END,
-           coalesce((SELECT array_agg(term ORDER BY t.idf DESC, term)
-                     FROM hits AS h JOIN terms AS t USING (term) WHERE h.n = b.n), '{}'),
+           -- One more than how many are greater.
+           CASE WHEN b.bm25 > 0 THEN s.total - width_bucket(b.bm25, s.texts) + 1 END,
+           CASE WHEN b.similarity IS NOT NULL THEN cardinality(s.vectors)::bigint - width_bucket(b.similarity, s.vectors) + 1 END,
+           coalesce(x.terms, '{}'),
            t.id, t.session_id, coalesce(m.from_seq, f.from_seq, g.sequence_num),
            coalesce(m.upto_seq, f.upto_seq, g.sequence_num),
-           coalesce(m.source_seqs, f.source_seqs, ARRAY[g.sequence_num]), b.occurred_at, b.total
+           coalesce(m.source_seqs, f.source_seqs, ARRAY[g.sequence_num]), b.occurred_at, s.total
     FROM best AS b
+    CROSS JOIN sorted AS s
+    LEFT JOIN matched AS x ON x.n = b.n
     LEFT JOIN memories AS m ON b.source = 'memory' AND m.id = b.id
-    LEFT JOIN facts AS f ON b.source = 'fact' AND f.id = b.id
+    LEFT JOIN held AS f ON b.source = 'fact' AND f.id = b.id
     LEFT JOIN messages AS g ON b.source = 'message' AND g.id = b.id
     LEFT JOIN threads AS t ON t.id = coalesce(m.thread_id, f.thread_id, g.thread_id)
     ORDER BY b.score DESC, b.occurred_at DESC, b.id;
@@ -454,8 +514,46 @@ BEGIN
 END
 $$;
 
--- A context window for callers of plain SQL: the same candidates, packed by whole items. The sum of token_estimate is
--- at most p_max_tokens. What memories and history leave unspent of their shares goes to nobody; facts have the rest.
+-- How many tokens a text costs, rather too many than too few; see hippocampus/tokens.py, whose count_tokens is equal.
+CREATE FUNCTION count_tokens(body text) RETURNS integer
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN ceil((80 * regexp_count(body, '[A-Za-z]+') + 10 * regexp_count(body, '[A-Za-z]')
+             + 8 * regexp_count(body, '[A-Z]') + 100 * regexp_count(body, '[0-9\u0080-\u07ff]')
+             + 75 * regexp_count(body, '[\u0001-\u0008\u000e-\u001f!-/:-@\[-`{-\u007f]')
+             + 90 * regexp_count(body, '[\n\v\f\r]') + 110 * regexp_count(body, '[\u0800-\uffff]')
+             + 300 * regexp_count(body, '[\U00010000-\U0010ffff]')) / 100.0)::integer;
+
+-- The longest beginning of a turn that costs at most so many tokens, with a mark at its end; NULL where it would be
+-- too little to be worth it.
+CREATE FUNCTION cut_turn(p_content text, p_tokens integer) RETURNS text
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path FROM CURRENT
+AS $$
+DECLARE
+    c_mark   constant text := ' […]';
+    -- Eight characters a token are more than prose has: only a bounded beginning is measured.
+    v_low    integer := 0;
+    v_high   integer := least(char_length(p_content), 8 * greatest(p_tokens, 0));
+    v_middle integer;
+BEGIN
+    IF p_tokens < 16 THEN
+        RETURN NULL;
+    END IF;
+    WHILE v_low < v_high LOOP
+        v_middle := (v_low + v_high + 1) / 2;
+        IF count_tokens(left(p_content, v_middle) || c_mark) <= p_tokens THEN
+            v_low := v_middle;
+        ELSE
+            v_high := v_middle - 1;
+        END IF;
+    END LOOP;
+    RETURN CASE WHEN v_low > 0 THEN left(p_content, v_low) || c_mark END;
+END
+$$;
+
+-- A context window for callers of plain SQL: the same candidates. The sum of token_estimate is at most p_max_tokens;
+-- facts have what the two ratios leave. Each section first fills its own share; what any leaves unspent goes to the
+-- history, then to the memories, then to the facts. The newest turn is cut rather than left out; of memories and facts
+-- one that is too big is skipped, and a text that stands in the window already.
 -- p_session_id NULL: the user's latest session. p_embedding_model NULL: the model of the newest memory.
 CREATE FUNCTION get_context_window(
     p_user_id text, p_app_name text, p_query text, p_query_embedding vector(1536) DEFAULT NULL,
@@ -466,40 +564,85 @@ LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
 AS $$
 #variable_conflict use_column
 DECLARE
+    c_kinds constant text[] := '{history,memory,fact}';
     v_session text := coalesce(p_session_id, (
         SELECT session_id FROM threads WHERE app_name = p_app_name AND user_id = p_user_id
         ORDER BY last_event_at DESC NULLS LAST, id DESC LIMIT 1));
     v_model text := coalesce(p_embedding_model, (
         SELECT embedding_model FROM memories WHERE app_name = p_app_name AND user_id = p_user_id
         ORDER BY created_at DESC LIMIT 1));
+    v_shares integer[];
+    v_used   integer[] := '{0,0,0}';
+    v_kept   integer := 0;     -- free for the newest turn, while it waits for its place
+    v_kinds  text[];
+    v_texts  text[];
+    v_scores double precision[];
+    v_tokens integer[];
+    v_taken  boolean[];
+    v_room   integer;
+    v_cut    text;
 BEGIN
     IF p_max_tokens < 0 OR p_memory_ratio < 0 OR p_history_ratio < 0 OR p_memory_ratio + p_history_ratio > 1 THEN
         RAISE EXCEPTION 'max_tokens is not negative, and the two ratios are shares of 1' USING ERRCODE = 'HP007';
     END IF;
-    RETURN QUERY
-    WITH budgets (context_type, budget, place) AS (
-        VALUES ('fact', floor(p_max_tokens * (1 - p_memory_ratio - p_history_ratio)), 1),
-               ('memory', floor(p_max_tokens * p_memory_ratio), 2),
-               ('history', floor(p_max_tokens * p_history_ratio), 3)
-    ), found AS (
+    v_shares := ARRAY[floor(p_max_tokens * p_history_ratio), floor(p_max_tokens * p_memory_ratio),
+                      floor(p_max_tokens * (1 - p_memory_ratio - p_history_ratio))];
+    WITH found AS (
         SELECT DISTINCT ON (c.context_type, c.id)
                c.context_type, c.place, c.relevance,
                CASE c.context_type
                    WHEN 'history' THEN '[' || c.author || ']: ' || c.content
                    WHEN 'fact' THEN '[' || c.kind || '] ' || c.content
-                   ELSE c.content END AS content
+                   ELSE c.content END AS body
         FROM context_candidates(p_app_name, p_user_id, v_session, p_query, p_query_embedding, v_model, 10, 10, 20) AS c
         ORDER BY c.context_type, c.id, c.place
-    ), counted AS (
-        SELECT f.*, estimate_tokens(f.content) AS tokens FROM found AS f
-    ), packed AS (
-        SELECT c.*, b.place AS section,
-               sum(c.tokens) OVER (PARTITION BY c.context_type ORDER BY c.place) <= b.budget AS fits
-        FROM counted AS c JOIN budgets AS b USING (context_type)
-        WHERE c.context_type = 'history' OR c.tokens <= b.budget
+    ), ordered AS (
+        SELECT f.*, row_number() OVER (ORDER BY array_position(c_kinds, f.context_type), f.place) AS nth FROM found AS f
     )
-    SELECT p.context_type, p.content, p.relevance, p.tokens
-    FROM packed AS p WHERE p.fits
-    ORDER BY p.section, CASE p.context_type WHEN 'history' THEN -p.place ELSE p.place END;
+    SELECT array_agg(o.context_type ORDER BY o.nth), array_agg(o.body ORDER BY o.nth),
+           array_agg(o.relevance ORDER BY o.nth), array_agg(count_tokens(o.body) ORDER BY o.nth),
+           array_agg(false ORDER BY o.nth)
+    INTO v_kinds, v_texts, v_scores, v_tokens, v_taken FROM ordered AS o;
+
+    FOR within_share IN REVERSE 1 .. 0 LOOP
+        FOR k IN 1 .. 3 LOOP
+            IF k = 1 THEN
+                v_kept := 0;
+            END IF;
+            FOR i IN 1 .. coalesce(cardinality(v_kinds), 0) LOOP
+                CONTINUE WHEN v_kinds[i] <> c_kinds[k] OR v_taken[i];
+                v_room := greatest(p_max_tokens - v_used[1] - v_used[2] - v_used[3] - v_kept, 0);
+                IF within_share = 1 THEN
+                    v_room := least(v_room, v_shares[k] - v_used[k]);
+                END IF;
+                IF v_tokens[i] <= v_room THEN
+                    CONTINUE WHEN k > 1 AND EXISTS (
+                        SELECT FROM unnest(v_texts, v_taken) AS t (body, taken) WHERE t.taken AND t.body = v_texts[i]);
+                ELSIF k > 1 THEN
+                    CONTINUE;
+                ELSIF within_share = 1 THEN
+                    IF v_used[1] = 0 THEN
+                        v_kept := greatest(v_room, 16);
+                    END IF;
+                    EXIT;
+                ELSE
+                    v_cut := cut_turn(v_texts[i], v_room);
+                    EXIT WHEN v_cut IS NULL;
+                    v_texts[i] := v_cut;
+                    v_tokens[i] := count_tokens(v_cut);
+                END IF;
+                v_taken[i] := true;
+                v_used[k] := v_used[k] + v_tokens[i];
+                EXIT WHEN k = 1 AND v_cut IS NOT NULL;
+            END LOOP;
+        END LOOP;
+    END LOOP;
+    RETURN QUERY
+        SELECT w.kind, w.body, w.score, w.tokens
+        FROM unnest(v_kinds, v_texts, v_scores, v_tokens, v_taken) WITH ORDINALITY
+             AS w (kind, body, score, tokens, taken, nth)
+        WHERE w.taken
+        ORDER BY array_position(ARRAY['fact', 'memory', 'history'], w.kind),
+                 CASE w.kind WHEN 'history' THEN -w.nth ELSE w.nth END;
 END
 $$;

@@ -47,7 +47,9 @@ RETURN retention_score('strength', p_initial_score, p_access_count, p_last_acces
 CREATE FUNCTION retention_score(m memories, p app_policies, p_now timestamptz DEFAULT engine_now())
 RETURNS double precision
 LANGUAGE sql STABLE PARALLEL SAFE
-RETURN retention_score(p.retention_curve, m.initial_score, m.access_count, m.last_accessed_at, p.decay_rate, p_now);
+-- An unknown access counts as one just now: what is pinned never fades.
+RETURN retention_score(p.retention_curve, m.initial_score, m.access_count,
+                       CASE WHEN NOT m.pinned THEN m.last_accessed_at END, p.decay_rate, p_now);
 
 -- Checks what a caller of the clean-up sets in place of the apps' policies; NULL: each app's own. Errors: HP007.
 CREATE FUNCTION check_cleanup_arguments(
@@ -98,13 +100,14 @@ BEGIN
         LEFT JOIN app_policies AS own ON own.app_name = m.app_name
         CROSS JOIN LATERAL (SELECT
             retention_score(coalesce(own.retention_curve, rest.retention_curve), m.initial_score, m.access_count,
-                            m.last_accessed_at, coalesce(p_decay_rate, own.decay_rate, rest.decay_rate), v_now),
+                            CASE WHEN NOT m.pinned THEN m.last_accessed_at END,
+                            coalesce(p_decay_rate, own.decay_rate, rest.decay_rate), v_now),
             coalesce(p_threshold, own.cleanup_threshold, rest.cleanup_threshold),
             coalesce(own.retention_curve, rest.retention_curve),
             coalesce(p_decay_rate, own.decay_rate, rest.decay_rate)
         ) AS s (score, threshold, curve, decay_rate)
         WHERE m.id > p_after AND (p_app_name IS NULL OR m.app_name = p_app_name)
-          AND s.score < s.threshold
+          AND s.score < s.threshold AND NOT m.pinned
           AND m.created_at <= v_now - make_interval(
                   secs => 86400 * coalesce(p_min_age_days, own.min_age_days, rest.min_age_days))
         ORDER BY m.id LIMIT p_limit;
@@ -147,12 +150,13 @@ BEGIN
         LEFT JOIN app_policies AS own ON own.app_name = m.app_name
         CROSS JOIN LATERAL (SELECT
             retention_score(coalesce(own.retention_curve, rest.retention_curve), m.initial_score, m.access_count,
-                            m.last_accessed_at, coalesce(p_decay_rate, own.decay_rate, rest.decay_rate), v_now),
+                            CASE WHEN NOT m.pinned THEN m.last_accessed_at END,
+                            coalesce(p_decay_rate, own.decay_rate, rest.decay_rate), v_now),
             coalesce(p_threshold, own.cleanup_threshold, rest.cleanup_threshold)
         ) AS s (score, threshold)
         WHERE m.id > p_after AND m.id <= coalesce(v_upto, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
           AND (p_app_name IS NULL OR m.app_name = p_app_name)
-          AND s.score < s.threshold
+          AND s.score < s.threshold AND NOT m.pinned
           AND m.created_at <= v_now - make_interval(
                   secs => 86400 * coalesce(p_min_age_days, own.min_age_days, rest.min_age_days))
         ORDER BY m.id LIMIT p_limit
@@ -164,12 +168,12 @@ BEGIN
     -- A memory that was put back by hand may still be in the archive: the later state stands.
     DELETE FROM memories_archive AS a WHERE a.id = ANY (v_ids);
     INSERT INTO memories_archive (
-        id, thread_id, user_id, app_name, memory_type, content, embedding, embedding_model, metadata, initial_score,
+        id, thread_id, user_id, app_name, memory_type, content, embedding, embedding_model, metadata, initial_score, pinned,
         access_count, last_accessed_at, from_seq, upto_seq, source_seqs, job_id, prompt_hash, model, occurred_at,
         created_at, archive_reason, score, archived_at)
     SELECT m.id, m.thread_id, m.user_id, m.app_name, m.memory_type, m.content, m.embedding, m.embedding_model,
-           m.metadata, m.initial_score, m.access_count, m.last_accessed_at, m.from_seq, m.upto_seq, m.source_seqs,
-           m.job_id, m.prompt_hash, m.model, m.occurred_at, m.created_at, w.reason, w.score, v_now
+           m.metadata, m.initial_score, m.pinned, m.access_count, m.last_accessed_at, m.from_seq, m.upto_seq,
+           m.source_seqs, m.job_id, m.prompt_hash, m.model, m.occurred_at, m.created_at, w.reason, w.score, v_now
     FROM unnest(v_ids, v_scores, v_reasons) AS w (id, score, reason) JOIN memories AS m ON m.id = w.id;
     WITH gone AS (DELETE FROM memories AS m WHERE m.id = ANY (v_ids) RETURNING m.app_name)
     SELECT coalesce(jsonb_object_agg(g.app_name, g.memories), '{}') INTO by_app
@@ -219,7 +223,7 @@ BEGIN
                count(*) FILTER (WHERE s.score >= 0.3 AND s.score < 0.7), count(*) FILTER (WHERE s.score < 0.3),
                sum(s.score),
                count(*) FILTER (WHERE
-                   s.score < coalesce(p_threshold, own.cleanup_threshold, rest.cleanup_threshold)
+                   s.score < coalesce(p_threshold, own.cleanup_threshold, rest.cleanup_threshold) AND NOT m.pinned
                    AND m.created_at <= v_now - make_interval(
                            secs => 86400 * coalesce(p_min_age_days, own.min_age_days, rest.min_age_days)))
         FROM memories AS m
@@ -227,7 +231,8 @@ BEGIN
         LEFT JOIN app_policies AS own ON own.app_name = m.app_name
         CROSS JOIN LATERAL (SELECT
             retention_score(coalesce(own.retention_curve, rest.retention_curve), m.initial_score, m.access_count,
-                            m.last_accessed_at, coalesce(p_decay_rate, own.decay_rate, rest.decay_rate), v_now)
+                            CASE WHEN NOT m.pinned THEN m.last_accessed_at END,
+                            coalesce(p_decay_rate, own.decay_rate, rest.decay_rate), v_now)
         ) AS s (score)
         WHERE (p_app_name IS NULL OR m.app_name = p_app_name) AND (p_user_id IS NULL OR m.user_id = p_user_id)
         GROUP BY m.app_name;
@@ -266,7 +271,7 @@ BEGIN
         max_event_bytes = v_policy.max_event_bytes, snapshot_events = v_policy.snapshot_events,
         retention_curve = v_policy.retention_curve,
         decay_rate = v_policy.decay_rate, cleanup_threshold = v_policy.cleanup_threshold,
-        min_age_days = v_policy.min_age_days
+        min_age_days = v_policy.min_age_days, archive_days = v_policy.archive_days
     WHERE app_name = p_app_name
     RETURNING * INTO v_policy;
     RETURN v_policy;

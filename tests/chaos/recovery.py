@@ -15,6 +15,7 @@ from tests.chaos.verdict import Observer
 
 POLL_SECONDS = 0.05
 GIVEN_UP_SECONDS = 60.0
+SLOW_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +27,14 @@ class Recovery:
         given_back_seconds: until none of them was its own any more; None: not within a minute.
         taken_up_seconds: until each of them was started by another, or over.
         is_disturbed: no other process of the role was at work, or the next fault struck the role meanwhile.
+        story: what happened to the jobs, where they waited for long.
     """
 
     jobs: int
     given_back_seconds: float | None
     taken_up_seconds: float | None
     is_disturbed: bool
+    story: tuple[str, ...] = ()
 
 
 class Recoveries:
@@ -73,7 +76,14 @@ class Recoveries:
         given_back = await self._until_gone(began, "still_held", worker, jobs)
         taken_up = await self._until_all(began, jobs, since)
         is_disturbed = is_disturbed or self._disturbances[role] != disturbances
-        self.seen.append(Recovery(len(jobs), given_back, taken_up, is_disturbed))
+        is_slow = taken_up is None or taken_up > SLOW_SECONDS
+        story = await self._tell(role, worker, jobs, since) if is_slow else ()
+        self.seen.append(Recovery(len(jobs), given_back, taken_up, is_disturbed, story))
+
+    async def _tell(self, role: str, worker: int, jobs: list[int], since: datetime.datetime) -> tuple[str, ...]:
+        began = f"worker {worker} of {role} was killed at {since:%H:%M:%S.%f}"
+        rows = await self._observer.ask("story_of", jobs, since)
+        return began, *(f"{row['seconds']:+.2f} s  job {row['job_id']} {row['type']}" for row in rows)
 
     async def _until_gone(self, began: float, name: str, worker: int, jobs: list[int]) -> float | None:
         while time.monotonic() - began < GIVEN_UP_SECONDS:

@@ -70,6 +70,11 @@ def _recoveries(outcome: Outcome) -> Iterator[str]:
     ):
         yield f"  {name:<36} {_spread(all_)}"
         yield f"  {'  with a peer at work, no next fault':<36} {_spread(undisturbed)}"
+    for each in seen:
+        if each.story:
+            waited = "over a minute" if each.taken_up_seconds is None else f"{each.taken_up_seconds:.2f} s"
+            yield f"  waited {waited}{', disturbed' if each.is_disturbed else ''}: {each.story[0]}"
+            yield from (f"    {line}" for line in each.story[1:])
 
 
 def _rules(outcome: Outcome) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import collections
 import contextlib
 import ctypes
 import json
@@ -59,7 +60,7 @@ class Slot:
         self._command = [sys.executable, "-P", "-m", "workers", *words, "--with-parent"]
         self._environment = dict(environment)
         self._process: asyncio.subprocess.Process | None = None
-        self._asked: set[signal.Signals] = set()
+        self._asked: collections.Counter[signal.Signals] = collections.Counter()
         self._is_stopped = False
         self._log_start = 0
         self._is_over = False
@@ -78,8 +79,8 @@ class Slot:
 
     @property
     def is_at_work(self) -> bool:
-        """Ready, and not stopped."""
-        return self.is_ready and not self._is_stopped
+        """Ready, not stopped, and not told to end: who drains takes up no job."""
+        return self.is_ready and not self._is_stopped and not self._asked[signal.SIGTERM]
 
     @property
     def worker_id(self) -> int | None:
@@ -98,7 +99,7 @@ class Slot:
         if not self.is_alive:
             return False
         assert self._process is not None
-        self._asked.add(number)
+        self._asked[number] += 1
         self._is_stopped = number == signal.SIGSTOP or (self._is_stopped and number == signal.SIGTERM)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, number)
@@ -121,7 +122,7 @@ class Slot:
         self.send(signal.SIGKILL)
 
     async def _run(self) -> None:
-        self._asked, self._is_stopped = set(), False
+        self._asked, self._is_stopped = collections.Counter(), False
         self._log_start = self.log.stat().st_size if self.log.exists() else 0
         with self.log.open("ab") as sink:
             self._process = await asyncio.create_subprocess_exec(
@@ -154,7 +155,9 @@ class Slot:
             self.ends.killed += 1
         elif signal.SIGTERM in self._asked:
             self.ends.terminated += 1
-            if was_ready and code != 0:
+            # A second signal ends it at once.
+            in_order = {0, 128 + signal.SIGTERM} if self._asked[signal.SIGTERM] > 1 else {0}
+            if was_ready and code not in in_order:
                 self.ends.untidy.append(code)
         elif was_ready:
             self.ends.by_itself.append(code)

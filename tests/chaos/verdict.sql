@@ -147,6 +147,12 @@ WHERE q.id = ANY ($1::bigint[])
   AND (q.status NOT IN ('todo', 'doing')
        OR EXISTS (SELECT FROM procrastinate_events AS e WHERE e.job_id = q.id AND e.type = 'started' AND e.at > $2))
 
+-- name: story_of
+-- queue's jobs, since: what happened to them from a second before on
+SELECT e.job_id, e.type::text AS type, extract(epoch FROM e.at - $2)::float AS seconds
+FROM procrastinate_events AS e WHERE e.job_id = ANY ($1::bigint[]) AND e.at > $2::timestamptz - interval '1 second'
+ORDER BY e.at, e.id
+
 -- name: now
 SELECT clock_timestamp()
 

@@ -114,7 +114,8 @@ async def test_text_grows_piece_by_piece_and_ends_as_it_is_stored(writer: Writer
         await page.evaluate(
             """() => {
               window.texts = [];
-              const seen = () => window.texts.push(document.querySelector(".open.assistant_message .text")?.textContent);
+              const open = () => document.querySelector(".open.assistant_message .text");
+              const seen = () => window.texts.push(open()?.textContent);
               new MutationObserver(seen).observe(document.querySelector("#timeline"),
                 {childList: true, subtree: true, characterData: true});
             }"""

@@ -8,8 +8,8 @@ import click
 
 from hippocampus.context_assembler import ContextAssembler, ContextWindow
 from workers.cli import databases, output
+from workers.cli.embedder import open_embedder
 from workers.cli.owners import find_owner, json_option, owner_options
-from workers.embedders import make_embedder
 
 if TYPE_CHECKING:
     from pulse.database import Pool
@@ -61,7 +61,7 @@ async def assemble(
     system_prompt: str | None = None,
 ) -> tuple[ContextWindow, str]:
     """Assemble a window with the embedder that the settings name; return it and its text."""
-    embedder = make_embedder(config)
+    embedder = open_embedder(config, pool)
     try:
         assembler = ContextAssembler(pool, embedder, max_tokens=tokens, language="en")
         window = await assembler.assemble(user, app, session_id, query, system_prompt=system_prompt)

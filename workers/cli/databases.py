@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
-POOL_SIZE_MAX = 4
+POOL_SIZE_MAX = 10
 
 
 @contextlib.contextmanager

@@ -59,7 +59,8 @@ def command(file: Path | None) -> None:
     """Show the whole path: append a conversation, consolidate it, search what is remembered.
 
     Starts an embedded PostgreSQL (unless DATABASE_URL is set) and every role as a real process, on free ports, and
-    stops them at the end. What it made is kept. FILE is LoCoMo JSON or chat JSONL; by default a sample is used.
+    stops them at the end. What it made is kept. FILE is in any form that `hippocampus ingest` reads; by
+    default a sample is used.
     """
     config = settings.load()
     path = file or samples.sample_path()
@@ -131,16 +132,20 @@ async def _work(screen: Console, pool: Pool, read: ConversationFile) -> Worked:
 async def _append(
     service: OpenSessionService, read: ConversationFile, advance: progress.Advance, started: float
 ) -> tuple[Ingested, float]:
-    done = Ingested(sessions=0, events_new=0, events_known=0, jobs_enqueued=0)
+    done = Ingested()
     # Session by session, so that the first is consolidated while the others are appended.
     for session in read.sessions:
         one = replace(read, sessions=(session,))
-        part = await ingest(service, one, app_name=APP, finalize=True, on_progress=advance)
-        done = Ingested(
-            sessions=done.sessions + part.sessions,
-            events_new=done.events_new + part.events_new,
-            events_known=done.events_known + part.events_known,
-            jobs_enqueued=done.jobs_enqueued + part.jobs_enqueued,
+        done = done.plus(
+            await ingest(
+                service,
+                one.items(),
+                app_name=APP,
+                user_id=session.user_id,
+                file_format=read.file_format,
+                finalize=True,
+                on_progress=advance,
+            )
         )
     return done, time.monotonic() - started
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import contextlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 import click
 
 from hippocampus import jobs
-from hippocampus.records import ConsolidationJob, JobStatus
+from hippocampus.errors import JobNotFailedError, JobNotFoundError
+from hippocampus.records import ConsolidationJob, JobStatus, JobType
 from workers.cli import databases, output
 from workers.cli.owners import QUERIES, json_option
 from workers.cli.page import Page
@@ -18,43 +22,77 @@ if TYPE_CHECKING:
     from workers.settings import Settings
 
 
+Function = TypeVar("Function", bound=Callable[..., Any])
+_RUNNABLE = (JobStatus.FAILED,)
+_CANCELLABLE = (JobStatus.PENDING, JobStatus.RUNNING)
+
+
+def narrowing(function: Function) -> Function:
+    """Add the options that say which jobs are meant."""
+    for option in (
+        click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 1000), help="How many at most."),
+        click.option("--error-code", help="Only those whose last attempt failed of this: 503, timeout, malformed, ..."),
+        click.option("--type", "job_type", type=click.Choice([each.value for each in JobType]), help="Only of it."),
+        click.option("--session", help="Only of this session."),
+        click.option("--user", help="Only of this user."),
+        click.option("--app", help="Only of this app."),
+    ):
+        function = option(function)
+    return function
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Narrow:
+    """Which jobs are meant; None does not narrow."""
+
+    app: str | None = None
+    user: str | None = None
+    session: str | None = None
+    job_type: str | None = None
+    error_code: str | None = None
+    limit: int = 20
+
+    async def find(self, pool: Pool, status: JobStatus | None, before: UUID | None = None) -> list[ConsolidationJob]:
+        """List them, the newest first."""
+        return await jobs.list_jobs(
+            pool,
+            app_name=self.app,
+            user_id=self.user,
+            session_id=self.session,
+            status=status,
+            job_type=JobType(self.job_type) if self.job_type else None,
+            error_code=self.error_code,
+            before=before,
+            limit=self.limit,
+        )
+
+
 @click.group(
     invoke_without_command=True,
     epilog="Examples:  hippocampus jobs --failed;  hippocampus jobs retry 0199…",
 )
 @click.option("--failed", is_flag=True, help="Only failed ones, with their errors.")
-@click.option("--app", help="Only of this app.")
-@click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 1000), help="How many at most.")
+@narrowing
 @json_option
 @click.pass_context
-def command(context: click.Context, failed: bool, app: str | None, limit: int, as_json: bool) -> None:
-    """List consolidation jobs, the newest first; or show, retry, cancel one."""
+def command(context: click.Context, /, failed: bool, as_json: bool, **narrow: Any) -> None:
+    """List consolidation jobs, the newest first; or show, retry, cancel them."""
     if context.invoked_subcommand is None:
-        context.invoke(list_, failed=failed, app=app, limit=limit, as_json=as_json)
+        context.invoke(list_, failed=failed, as_json=as_json, **narrow)
 
 
 @command.command("list", epilog="Example:  hippocampus jobs list --status pending")
 @click.option("--failed", is_flag=True, help="Only failed ones, with their errors.")
 @click.option("--status", type=click.Choice([each.value for each in JobStatus]), help="Only in this state.")
-@click.option("--app", help="Only of this app.")
-@click.option("--user", help="Only of this user.")
-@click.option("--session", help="Only of this session.")
-@click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 1000), help="How many at most.")
+@click.option("--before", type=click.UUID, help="Only older ones than this job: the last one of the page before.")
+@narrowing
 @json_option
-def list_(
-    failed: bool,
-    app: str | None,
-    limit: int,
-    as_json: bool,
-    status: str | None = None,
-    user: str | None = None,
-    session: str | None = None,
-) -> None:
+def list_(failed: bool, as_json: bool, status: str | None = None, before: UUID | None = None, **narrow: Any) -> None:
     """List consolidation jobs, the newest first."""
     wanted = JobStatus.FAILED if failed else JobStatus(status) if status else None
 
     async def work(_config: Settings, pool: Pool) -> tuple[list[ConsolidationJob], dict[UUID, str]]:
-        found = await jobs.list_jobs(pool, app_name=app, user_id=user, session_id=session, status=wanted, limit=limit)
+        found = await Narrow(**narrow).find(pool, wanted, before)
         rows = await pool.fetch(QUERIES["session_names"], [job.thread_id for job in found])
         return found, {row["id"]: row["session_id"] for row in rows}
 
@@ -98,43 +136,81 @@ def said(job: ConsolidationJob) -> str:
 @click.argument("job_id", type=click.UUID)
 @json_option
 def show(job_id: UUID, as_json: bool) -> None:
-    """Show a job: its result; its error and the model's raw reply where it failed."""
+    """Show a job: its result and what happened to it; its error and the model's raw reply where it failed."""
 
-    async def work(_config: Settings, pool: Pool) -> ConsolidationJob:
-        return await jobs.get(pool, job_id)
+    async def work(_config: Settings, pool: Pool) -> tuple[ConsolidationJob, list[dict[str, Any]]]:
+        job = await jobs.get(pool, job_id)
+        return job, [dict(row) for row in await pool.fetch(QUERIES["job_history"], job_id)]
 
-    _write_job(databases.run(work), as_json=as_json)
-
-
-@command.command("retry", epilog="Example:  hippocampus jobs retry 0199…")
-@click.argument("job_id", type=click.UUID)
-@json_option
-def retry(job_id: UUID, as_json: bool) -> None:
-    """Run a failed job again, with all its tries."""
-
-    async def work(_config: Settings, pool: Pool) -> ConsolidationJob:
-        return await jobs.retry(pool, job_id)
-
-    _write_job(databases.run(work), as_json=as_json)
-
-
-@command.command("cancel", epilog="Example:  hippocampus jobs cancel 0199…")
-@click.argument("job_id", type=click.UUID)
-@json_option
-def cancel(job_id: UUID, as_json: bool) -> None:
-    """Cancel a job: at once where it waits, as soon as its worker hears of it where it runs."""
-
-    async def work(_config: Settings, pool: Pool) -> ConsolidationJob:
-        return await jobs.cancel(pool, job_id)
-
-    _write_job(databases.run(work), as_json=as_json)
-
-
-def _write_job(job: ConsolidationJob, *, as_json: bool) -> None:
+    job, history = databases.run(work)
     if as_json:
-        output.write_json(job)
+        output.write_json({**output.plain(job), "history": output.plain(history)})
         return
+    _write_job(job)
+    screen = output.console()
+    for event in history:
+        screen.print(f"{event['type']:<20} {output.show(event['at'])}", markup=False, soft_wrap=True)
+
+
+@command.command(
+    "retry", epilog="Examples:  hippocampus jobs retry 0199…;  hippocampus jobs retry --all --error-code 503"
+)
+@click.argument("job_ids", type=click.UUID, nargs=-1)
+@click.option("--all", "is_all", is_flag=True, help="Every failed job that the options name, up to --limit.")
+@narrowing
+@json_option
+def retry(job_ids: tuple[UUID, ...], is_all: bool, as_json: bool, **narrow: Any) -> None:
+    """Run failed jobs again, with all their tries."""
+    _change(jobs.retry, _RUNNABLE, job_ids, Narrow(**narrow) if is_all else None, as_json=as_json)
+
+
+@command.command("cancel", epilog="Examples:  hippocampus jobs cancel 0199…;  hippocampus jobs cancel --all --app shop")
+@click.argument("job_ids", type=click.UUID, nargs=-1)
+@click.option("--all", "is_all", is_flag=True, help="Every live job that the options name, up to --limit.")
+@narrowing
+@json_option
+def cancel(job_ids: tuple[UUID, ...], is_all: bool, as_json: bool, **narrow: Any) -> None:
+    """Cancel jobs: at once where they wait, as soon as their worker hears of it where they run."""
+    _change(jobs.cancel, _CANCELLABLE, job_ids, Narrow(**narrow) if is_all else None, as_json=as_json)
+
+
+def _change(
+    change: Callable[[Pool, UUID], Awaitable[ConsolidationJob]],
+    statuses: tuple[JobStatus, ...],
+    job_ids: tuple[UUID, ...],
+    narrow: Narrow | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Change the jobs that are named, or all of these statuses that `narrow` means."""
+    if (narrow is None) == (not job_ids):
+        raise click.UsageError("Name jobs by their ids, or say --all; not both.")
+
+    async def work(_config: Settings, pool: Pool) -> list[ConsolidationJob]:
+        if narrow is None:
+            return [await change(pool, job_id) for job_id in job_ids]
+        changed = []
+        for status in statuses:
+            for job in await narrow.find(pool, status):
+                with contextlib.suppress(JobNotFailedError, JobNotFoundError):  # Somebody was faster.
+                    changed.append(await change(pool, job.id))
+        return changed
+
+    changed = databases.run(work)
+    if as_json:
+        output.write_json(changed[0] if len(job_ids) == 1 else changed)
+    elif len(job_ids) == 1:
+        _write_job(changed[0])
+    else:
+        output.write_table(
+            ("job", "type", "status"),
+            [(str(job.id), str(job.job_type), str(job.status)) for job in changed],
+            empty="There is no such job.",
+        )
+
+
+def _write_job(job: ConsolidationJob) -> None:
     screen = output.console()
     for name, value in output.plain(job).items():
         if value is not None and value != {}:
-            screen.print(f"{name:<13} {output.show(value)}", markup=False, soft_wrap=True)
+            screen.print(f"{name:<20} {output.show(value)}", markup=False, soft_wrap=True)

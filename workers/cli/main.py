@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import importlib.metadata
+import keyword
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -33,15 +34,21 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "demo": "Show the whole path on a conversation: in, consolidated, searched.",
         "up": "Start every role, and an embedded PostgreSQL if needed, until Ctrl-C.",
         "ingest": "Append a file of conversations to sessions.",
+        "export": "Write sessions with their events and states as JSONL.",
+        "import": "Store sessions that `export` wrote.",
         "search": "Search memories, facts and recent turns.",
         "context": "Pack a context window for the next turn.",
         "memories": "List what is remembered.",
+        "memory": "Trace, pin, restore, export and import what is remembered.",
         "facts": "List what is known of a user, or one fact's history.",
         "sessions": "List sessions, or show one.",
         "jobs": "List, show, retry and cancel consolidation jobs.",
-        "retention": "Archive what became too weak, or say what would go.",
+        "retention": "Archive what became too weak, or say what would go, when and why.",
+        "forget": "Forget a user, a session, events or a memory for good.",
         "status": "Show what runs, what waits, and what failed.",
+        "doctor": "Check the installation, and say what to mend.",
         "migrate": "Bring the database to this program's schema.",
+        "completion": "Print what makes a shell complete the commands.",
         "writer": "Run the session writer: the HTTP API.",
         "worker": "Run a worker of a pool.",
     }
@@ -68,7 +75,8 @@ class Commands(click.Group):
         """Load a command."""
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = importlib.import_module(f"workers.cli.{cmd_name}").command
+        module = f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name
+        command: click.Command = importlib.import_module(f"workers.cli.{module}").command
         return command
 
     def resolve_command(

@@ -51,6 +51,10 @@ class Page:
         for note in notes:
             self._write("", note, indent=_INDENT + max(len(mark), 4) + 2, style="dim")
 
+    def finding(self, verdict: str, name: str, text: str, *, style: str) -> None:
+        """Write an outcome with its name."""
+        self._write(f"{verdict:<8}{name:<12}", text, mark_style=style)
+
     def note(self, text: str, *, style: str = "dim", indent: int = _INDENT) -> None:
         """Write a line that is less important, or in another style."""
         self._write("", text, style=style, indent=indent)

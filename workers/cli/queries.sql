@@ -24,6 +24,12 @@ LEFT JOIN LATERAL (
 WHERE v.app_name = $1 AND v.user_id = $2 AND v.outcome = 'superseded' AND v.value <> coalesce(next.value, f.value)
 ORDER BY v.valid_until DESC NULLS LAST, v.fact_id LIMIT $3
 
+-- name: job_history
+-- job: when it was asked for, started, given back, ended; as long as the queue keeps it
+SELECT e.type::text AS type, e.at FROM procrastinate_events AS e
+WHERE e.job_id = (SELECT procrastinate_job_id FROM consolidation_jobs WHERE id = $1)
+ORDER BY e.at, e.id
+
 -- name: session_names
 -- threads
 SELECT id, session_id FROM threads WHERE id = ANY ($1::uuid[])
@@ -52,7 +58,7 @@ SELECT engine_now()
 -- app or null, days from now: how many memories there are, and how many would be archived then if nobody used them
 SELECT d.days,
        count(m.id) AS memories,
-       count(m.id) FILTER (WHERE s.score < s.threshold
+       count(m.id) FILTER (WHERE s.score < s.threshold AND NOT m.pinned
            AND m.created_at <= n + make_interval(secs => 86400 * (d.days - s.min_age_days))) AS weak
 FROM unnest($2::double precision[]) AS d (days)
 CROSS JOIN engine_now() AS n
@@ -61,7 +67,7 @@ LEFT JOIN app_policies AS rest ON rest.app_name = '*'
 LEFT JOIN app_policies AS own ON own.app_name = m.app_name
 CROSS JOIN LATERAL (SELECT
     retention_score(coalesce(own.retention_curve, rest.retention_curve), m.initial_score, m.access_count,
-                    m.last_accessed_at, coalesce(own.decay_rate, rest.decay_rate),
+                    CASE WHEN NOT m.pinned THEN m.last_accessed_at END, coalesce(own.decay_rate, rest.decay_rate),
                     n + make_interval(secs => 86400 * d.days)) AS score,
     coalesce(own.cleanup_threshold, rest.cleanup_threshold) AS threshold,
     coalesce(own.min_age_days, rest.min_age_days) AS min_age_days) AS s

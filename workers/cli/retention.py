@@ -1,4 +1,4 @@
-"""`hippocampus retention`: run, dry-run."""
+"""`hippocampus retention`: run, dry-run, explain, compare, policy, purge."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hippocampus.retention_manager import MemoryRetentionManager, MemoryStats, WeakMemory
-from workers.cli import databases, output
+from workers.cli import databases, output, retention_advice
 from workers.cli.owners import QUERIES, json_option
 from workers.cli.page import Item, clip, write_items
 
@@ -85,6 +85,12 @@ def run(app: str | None, as_json: bool) -> None:
         output.write_json(stats)
         return
     click.echo(f"Archived {stats.cleaned_count} memories in {stats.batch_count} batches; {stats.total_memories} stay.")
+
+
+command.add_command(retention_advice.explain)
+command.add_command(retention_advice.compare)
+command.add_command(retention_advice.policy)
+command.add_command(retention_advice.purge)
 
 
 async def forecast(pool: Pool, app: str | None) -> list[Forecast]:

@@ -9,9 +9,9 @@ import click
 
 from hippocampus.search import MatchScores, MemorySearch, SearchFilter, SearchMemoryResponse, SearchMemoryResult
 from workers.cli import databases, output
+from workers.cli.embedder import open_embedder
 from workers.cli.owners import find_owner, json_option, owner_options
 from workers.cli.page import Item, passage, write_items
-from workers.embedders import make_embedder
 
 if TYPE_CHECKING:
     from pulse.database import Pool
@@ -69,7 +69,7 @@ async def search(
     config: Settings, pool: Pool, app: str, user: str, query: str, *, limit: int, narrow: SearchFilter
 ) -> SearchMemoryResponse:
     """Search with the embedder that the settings name."""
-    embedder = make_embedder(config)
+    embedder = open_embedder(config, pool)
     try:
         return await MemorySearch(pool, embedder).search(
             app_name=app, user_id=user, query=query, limit=limit, narrow=narrow

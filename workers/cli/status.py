@@ -55,6 +55,8 @@ def command(as_json: bool) -> None:
         if limit["blocked_seconds"] > 0:
             seconds = output.show_age(limit["blocked_seconds"])
             screen.print(f"limit     no call of {limit['name']} for {seconds}: {limit['reason']}", markup=False)
+    for each in found["refused_texts"]:
+        screen.print(f"refused   {each['texts']} texts have no vector: {each['model']} refuses them", markup=False)
     rows = [
         (each["queue"], each["waiting"], each["running"], each["failed"], output.show_age(each["oldest_seconds"]))
         for each in found["queues"]
@@ -75,6 +77,7 @@ async def read(_config: Settings, pool: Pool) -> dict[str, Any]:
         "processes": [dict(row) for row in await pool.fetch(QUERIES["live_processes"], SEEN_SECONDS_MAX)],
         "breakers": [dict(row) for row in await pool.fetch(QUEUE_QUERIES["breaker_states"])],
         "limits": [dict(row) for row in await pool.fetch(QUEUE_QUERIES["limit_states"])],
+        "refused_texts": [dict(row) for row in await pool.fetch(QUEUE_QUERIES["refused_texts"])],
         "queues": [
             {
                 "queue": queue,

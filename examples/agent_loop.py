@@ -1,0 +1,53 @@
+"""An agent without a framework that remembers across sessions.
+
+    hippocampus up &                          # in one terminal: the database and the workers
+    DATABASE_URL=… python examples/agent_loop.py ann
+
+Say something about yourself, leave with an empty line, start it again, and ask. The model here is a stand-in that
+quotes its context, so that it runs without a key: put a call of yours into `answer`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+
+from hippocampus.context_assembler import ContextAssembler
+from hippocampus.context_window import format_items
+from hippocampus.providers.local import LocalEmbedder
+from pulse import database
+from pulse.events import Event
+from pulse.session_service import OpenSessionService
+
+APP = "agent-loop"
+INSTRUCTIONS = "You are a helpful assistant. Use what you know of the user."
+
+
+def answer(context: str, said: str) -> str:
+    """Stand in for a model: a real one is given the context as its instructions, and what was said."""
+    words = {word.strip(".,!?").lower() for word in said.split() if len(word) > 3}
+    known = [line for line in context.splitlines() if words & {word.strip(".,!?:").lower() for word in line.split()}]
+    other = [line.strip("- ") for line in known if said not in line]
+    return f"As far as I remember: {other[0]}" if other else "Noted."
+
+
+async def talk(user: str) -> None:
+    """One session: each turn is stored, answered from a packed context, and stored again."""
+    async with await database.create_pool(os.environ["DATABASE_URL"]) as pool:
+        sessions = OpenSessionService(pool)
+        assembler = ContextAssembler(pool, LocalEmbedder(), language="en")
+        session = await sessions.create_session(APP, user)
+        while said := (await asyncio.to_thread(sys.stdin.readline)).strip():
+            window = await assembler.assemble(user, APP, session.id, said, system_prompt=INSTRUCTIONS, max_tokens=2000)
+            await sessions.append_event(session, Event(author="user", content={"text": said}))
+            reply = answer(format_items(window.items, window.language), said)
+            await sessions.append_event(session, Event(author="model", content={"text": reply}))
+            print(reply, flush=True)
+        # The session is over: what is new in it becomes memories and facts.
+        await sessions.finalize_session(APP, user, session.id)
+        await sessions.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(talk(sys.argv[1] if len(sys.argv) > 1 else "me"))

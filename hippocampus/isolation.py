@@ -1,0 +1,68 @@
+"""Getting past a turn that the models refuse, so that one turn does not end the memory of its conversation.
+
+The first job that fails for good stays failed: a person may look at it and run it again. A later job, asked for by
+later events, begins with the same turns. Where they fail it as well, it takes the first half, and the half of that;
+what is taken is stored, and a follow-up goes on behind it. A turn that fails alone, again and again, while the models
+answer to a harmless one, is passed by: its text is kept, nothing is drawn from it, and the job's result says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+from hippocampus import effects
+from hippocampus.effects import Effects
+from hippocampus.errors import ProviderError, RateLimitedError
+from hippocampus.providers.protocols import Embedder
+from hippocampus.slices import Slice
+
+_HARMLESS = "Hello."
+#: Nothing passes for refused by chance.
+_TRIES_ALONE = 2
+
+Draw = Callable[[Slice], Awaitable[Effects]]
+
+
+async def get_past(draw: Draw, embedder: Embedder, part: Slice, error: ProviderError) -> tuple[Slice, Effects]:
+    """Return as much of the slice's beginning as the models take, and what they drew from it.
+
+    Args:
+        draw: asks the models for a slice.
+        error: with which the whole slice failed.
+
+    Raises:
+        RateLimitedError: nobody may call just now.
+        ProviderError: it is not the turn that fails: nothing is taken at all.
+    """
+    await _check_answers(draw, part, error)
+    while len(part.turns) > 1:
+        part = part.first_half()
+        drawn = await _try(draw, part)
+        if isinstance(drawn, Effects):
+            return part, drawn
+        error = drawn
+    for _ in range(_TRIES_ALONE):
+        drawn = await _try(draw, part)
+        if isinstance(drawn, Effects):
+            return part, drawn
+        error = drawn
+    # Again: it may have gone down meanwhile.
+    await _check_answers(draw, part, error)
+    return part, await effects.keep_unread(embedder, part, error.code)
+
+
+async def _try(draw: Draw, part: Slice) -> Effects | ProviderError:
+    try:
+        return await draw(part)
+    except RateLimitedError:
+        raise
+    except ProviderError as error:
+        return error
+
+
+async def _check_answers(draw: Draw, part: Slice, error: ProviderError) -> None:
+    """Raise the error where the models do not take a harmless turn either."""
+    harmless = replace(part, turns=(replace(part.turns[0], text=_HARMLESS),))
+    if not isinstance(await _try(draw, harmless), Effects):
+        raise error

@@ -1,0 +1,126 @@
+-- Vectors that are made later: for texts that have none, and for those of a model that is not the present one.
+
+-- A text that a model refuses for what it says is asked for once, not for ever. Ids and a hash, nothing of the content;
+-- no foreign keys, which would lock what accesses and clean-up lock.
+CREATE TABLE embedding_refusals (
+    source      text NOT NULL CHECK (source IN ('memories', 'facts', 'messages')),
+    id          uuid NOT NULL,
+    model       text NOT NULL,
+    content_md5 text NOT NULL,
+    error_code  text NOT NULL,
+    refused_at  timestamptz NOT NULL DEFAULT engine_now(),
+    PRIMARY KEY (source, id, model)
+);
+COMMENT ON TABLE embedding_refusals IS 'Texts that stay without a vector; delete a row to have its text tried again.';
+
+-- The model that vectors are moved to. Without it two processes of different settings would take turns for ever.
+CREATE TABLE embedding_target (
+    is_only   boolean PRIMARY KEY DEFAULT true CHECK (is_only),
+    model     text NOT NULL,
+    chosen_at timestamptz NOT NULL DEFAULT engine_now()
+);
+
+-- Both sides of the present model are ranges of these; where all is of one model they are empty. Equal keys are stored
+-- once, and an append has none.
+CREATE INDEX memories_embedding_model_idx ON memories (embedding_model) WHERE embedding_model IS NOT NULL;
+CREATE INDEX facts_embedding_model_idx ON facts (embedding_model) WHERE embedding_model IS NOT NULL;
+CREATE INDEX messages_embedding_model_idx ON messages (embedding_model) WHERE embedding_model IS NOT NULL;
+
+-- Says that from now on vectors are of this model. The last one that starts decides.
+CREATE FUNCTION choose_embedding_model(p_model text) RETURNS void
+LANGUAGE sql SET search_path FROM CURRENT
+AS $$
+    INSERT INTO embedding_target AS t (model) VALUES (p_model)
+    ON CONFLICT (is_only) DO UPDATE SET model = EXCLUDED.model, chosen_at = EXCLUDED.chosen_at
+    WHERE t.model <> EXCLUDED.model
+$$;
+
+-- Whether this model refused this text of this row.
+CREATE FUNCTION is_refused(p_source text, p_id uuid, p_model text, p_content text) RETURNS boolean
+LANGUAGE sql STABLE SET search_path FROM CURRENT
+AS $$
+    SELECT EXISTS (SELECT FROM embedding_refusals AS r
+                   WHERE r.source = p_source AND r.id = p_id AND r.model = p_model AND r.content_md5 = md5(p_content))
+$$;
+
+-- At most p_limit texts that wait for a vector of this model: first those that have none, what was learned before what
+-- was said; then, if the model is the chosen one, those that have another's. Messages that fast_replay has not reached
+-- are left to it; blank ones say nothing.
+CREATE FUNCTION list_vectorless(p_model text, p_limit integer)
+RETURNS TABLE (source text, id uuid, content text, former_model text)
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
+AS $$
+DECLARE
+    v_moves boolean := coalesce((SELECT t.model FROM embedding_target AS t), p_model) = p_model;
+BEGIN
+    RETURN QUERY
+        (SELECT 'memories', m.id, m.content, m.embedding_model FROM memories AS m
+         WHERE m.embedding IS NULL AND NOT is_refused('memories', m.id, p_model, m.content) ORDER BY m.id LIMIT p_limit)
+        UNION ALL
+        (SELECT 'facts', f.id, f.content, f.embedding_model FROM facts AS f
+         WHERE f.embedding IS NULL AND NOT is_refused('facts', f.id, p_model, f.content) ORDER BY f.id LIMIT p_limit)
+        UNION ALL
+        (SELECT 'messages', m.id, m.content, m.embedding_model FROM messages AS m JOIN threads AS t ON t.id = m.thread_id
+         WHERE m.embedding IS NULL AND m.sequence_num <= t.fast_upto_seq AND m.content ~ '\S'
+           AND NOT is_refused('messages', m.id, p_model, m.content) ORDER BY m.id LIMIT p_limit)
+        LIMIT p_limit;
+    IF FOUND OR NOT v_moves THEN
+        RETURN;
+    END IF;
+    RETURN QUERY
+        (SELECT 'memories', m.id, m.content, m.embedding_model FROM memories AS m
+         WHERE m.embedding_model < p_model AND NOT is_refused('memories', m.id, p_model, m.content) LIMIT p_limit)
+        UNION ALL
+        (SELECT 'memories', m.id, m.content, m.embedding_model FROM memories AS m
+         WHERE m.embedding_model > p_model AND NOT is_refused('memories', m.id, p_model, m.content) LIMIT p_limit)
+        UNION ALL
+        (SELECT 'facts', f.id, f.content, f.embedding_model FROM facts AS f
+         WHERE f.embedding_model < p_model AND NOT is_refused('facts', f.id, p_model, f.content) LIMIT p_limit)
+        UNION ALL
+        (SELECT 'facts', f.id, f.content, f.embedding_model FROM facts AS f
+         WHERE f.embedding_model > p_model AND NOT is_refused('facts', f.id, p_model, f.content) LIMIT p_limit)
+        UNION ALL
+        (SELECT 'messages', m.id, m.content, m.embedding_model FROM messages AS m
+         WHERE m.embedding_model < p_model AND NOT is_refused('messages', m.id, p_model, m.content) LIMIT p_limit)
+        UNION ALL
+        (SELECT 'messages', m.id, m.content, m.embedding_model FROM messages AS m
+         WHERE m.embedding_model > p_model AND NOT is_refused('messages', m.id, p_model, m.content) LIMIT p_limit)
+        LIMIT p_limit;
+END
+$$;
+
+-- Notes texts that a model refused. p_rows: as they were read; their vectors are not looked at.
+CREATE FUNCTION refuse_texts(p_source text, p_rows vector_input[], p_model text, p_error_codes text[]) RETURNS void
+LANGUAGE sql SET search_path FROM CURRENT
+AS $$
+    INSERT INTO embedding_refusals AS r (source, id, model, content_md5, error_code)
+    SELECT p_source, g.id, p_model, md5(g.content), g.error_code
+    FROM unnest(p_rows, p_error_codes) AS g (id, content, former_model, embedding, error_code)
+    ORDER BY g.id
+    ON CONFLICT (source, id, model) DO UPDATE SET
+        content_md5 = EXCLUDED.content_md5, error_code = EXCLUDED.error_code, refused_at = EXCLUDED.refused_at
+$$;
+
+-- Forgets at most p_limit refusals of rows that are gone, or whose text is another by now.
+CREATE FUNCTION prune_refusals(p_limit integer DEFAULT 1000) RETURNS integer
+LANGUAGE sql SET search_path FROM CURRENT
+AS $$
+    WITH gone AS (
+        SELECT r.source, r.id, r.model FROM embedding_refusals AS r
+        WHERE NOT EXISTS (
+            SELECT FROM memories AS m WHERE r.source = 'memories' AND m.id = r.id AND md5(m.content) = r.content_md5
+            UNION ALL
+            SELECT FROM facts AS f WHERE r.source = 'facts' AND f.id = r.id AND md5(f.content) = r.content_md5
+            UNION ALL
+            SELECT FROM messages AS m WHERE r.source = 'messages' AND m.id = r.id AND md5(m.content) = r.content_md5)
+        ORDER BY r.source, r.id, r.model LIMIT p_limit
+        FOR UPDATE OF r SKIP LOCKED
+    ), pruned AS (
+        DELETE FROM embedding_refusals AS r USING gone AS g
+        WHERE r.source = g.source AND r.id = g.id AND r.model = g.model RETURNING 1
+    )
+    SELECT count(*)::integer FROM pruned
+$$;
+
+-- prune_queue looks for failed jobs of the queue that no consolidation job names; they are few among many that end well.
+CREATE INDEX procrastinate_jobs_failed_idx ON procrastinate_jobs (id) WHERE status = 'failed';

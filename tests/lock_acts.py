@@ -1,0 +1,241 @@
+"""What may happen to sessions and their jobs at any moment, as acts that take a pool and chance."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, cast
+from uuid import UUID, uuid4
+
+import asyncpg
+from procrastinate.jobs import Job
+
+from hippocampus.backfill import backfill_embeddings
+from hippocampus.consolidation_worker import MemoryConsolidationWorker
+from hippocampus.errors import JobFencedError, TransientProviderError, WatermarkMovedError
+from hippocampus.providers.protocols import EmbeddingTask
+from hippocampus.records import (
+    EMBEDDING_DIMENSIONS,
+    ConversationSlice,
+    ExtractedFact,
+    Origin,
+    Reflection,
+    Summary,
+    Vector,
+)
+from workers import liveness
+from workers.claims import QUERIES, JobClaim
+
+SESSIONS = 5
+AGES = datetime.timedelta(0)
+ORIGIN = Origin(provider="lock", model="lock", prompt_hash="0" * 64)
+Act = Callable[[asyncpg.Pool, random.Random], Awaitable[object]]
+
+
+@dataclass(slots=True)
+class Gossip:
+    """A model that hears the same few facts in every session, some twice in one reply."""
+
+    rng: random.Random
+    name: str = "gossip"
+
+    async def summarize(self, slices: Sequence[ConversationSlice]) -> list[Summary]:
+        return [Summary(text="They spoke.", origin=ORIGIN) for _ in slices]
+
+    async def reflect(self, slices: Sequence[ConversationSlice]) -> list[Reflection]:
+        return [Reflection(facts=self._facts(part), insights=(), origin=ORIGIN) for part in slices]
+
+    async def close(self) -> None: ...
+
+    def _facts(self, part: ConversationSlice) -> tuple[ExtractedFact, ...]:
+        seq = part.turns[-1].sequence_num
+        return tuple(
+            ExtractedFact(
+                fact_type="preference",
+                key=self.rng.choice("abc"),
+                value=self.rng.choice(("tea", "jam")),
+                confidence=self.rng.choice((0.7, 0.9)),
+                source_seqs=(seq,),
+            )
+            for _ in range(4)
+        )
+
+
+@dataclass(slots=True)
+class FlatEmbedder:
+    """Vectors at once; one call in three fails, so that the backfill has something to do."""
+
+    rng: random.Random
+    model: str = "flat"
+
+    async def embed(self, texts: Sequence[str], task: EmbeddingTask) -> list[Vector]:
+        if task == "document" and self.rng.random() < 0.3:
+            raise TransientProviderError("down")
+        return [[1.0] * EMBEDDING_DIMENSIONS for _ in texts]
+
+    async def close(self) -> None: ...
+
+
+def session(rng: random.Random) -> str:
+    return f"s{rng.randrange(SESSIONS)}"
+
+
+async def append(pool: asyncpg.Pool, rng: random.Random) -> None:
+    """One event with a delta for each scope; a session that is not there is made."""
+    chosen = session(rng)
+    delta = json.dumps({"a": 1})
+    try:
+        await pool.execute(
+            "SELECT append_event('app', 'user', $1, NULL, $2, 'user', 'message', '{}', 'user', 'well', $3::text::jsonb,"
+            " $3::text::jsonb, $3::text::jsonb)",
+            chosen,
+            str(uuid4()),
+            delta,
+        )
+    except asyncpg.PostgresError as error:
+        if error.sqlstate != "HP001":
+            raise
+        await pool.execute("SELECT create_session('app', 'user', $1)", chosen)
+
+
+async def attempt(pool: asyncpg.Pool) -> tuple[tuple[int, int, int], UUID | None] | None:
+    """Fetch a job as a new worker: the attempt, and its consolidation job."""
+    worker = await pool.fetchval("SELECT worker_id FROM procrastinate_register_worker_v1()")
+    try:
+        row = await pool.fetchrow(
+            "SELECT id, worker_id, attempts, args FROM procrastinate_fetch_job_v2(NULL, $1)", worker
+        )
+    except asyncpg.UniqueViolationError:
+        # Another fetch took an older job of the same lock just then, one that was run again by hand.
+        return None
+    if row["id"] is None:
+        return None
+    job_id = row["args"].get("job_id")
+    return (row["id"], row["worker_id"], row["attempts"]), UUID(job_id) if job_id else None
+
+
+async def consolidate(pool: asyncpg.Pool, rng: random.Random) -> None:
+    """A real job, from its slice to its end; or the backfill."""
+    taken = await attempt(pool)
+    if taken is None:
+        return
+    (queued, worker, before), job_id = taken
+    if job_id is None:
+        await backfill(pool, rng)
+        await pool.execute(QUERIES["finish_job"], queued, worker, before, None)
+        return
+    job = cast(Job, SimpleNamespace(id=queued, worker_id=worker, attempts=before))
+    try:
+        await MemoryConsolidationWorker(pool, Gossip(rng), FlatEmbedder(rng)).run(job_id, JobClaim(job))
+    except (JobFencedError, WatermarkMovedError):
+        # Cancelled, rescued, or another job was faster: whoever looks after the dead gives it back.
+        return
+
+
+async def backfill(pool: asyncpg.Pool, rng: random.Random) -> None:
+    try:
+        await backfill_embeddings(pool, FlatEmbedder(rng))
+    except TransientProviderError:
+        return
+
+
+async def fail(pool: asyncpg.Pool, _rng: random.Random) -> None:
+    taken = await attempt(pool)
+    if taken is not None:
+        await pool.execute(QUERIES["fail_job"], *taken[0], "x", "503", None)
+
+
+async def delete(pool: asyncpg.Pool, rng: random.Random) -> None:
+    await pool.execute("SELECT delete_session('app', 'user', $1)", session(rng))
+
+
+async def finalise(pool: asyncpg.Pool, rng: random.Random) -> None:
+    await pool.execute("SELECT finalize_session('app', 'user', $1)", session(rng))
+
+
+async def idle(pool: asyncpg.Pool, _rng: random.Random) -> None:
+    """Every timer is due at once."""
+    await pool.execute(
+        "UPDATE threads SET fast_due_at = now(), deep_due_at = now(), last_event_at = now() - interval '1 day'"
+        " WHERE id = (SELECT id FROM threads ORDER BY random() LIMIT 1)"
+    )
+    await pool.execute(QUERIES["enqueue_idle"])
+
+
+async def archive(pool: asyncpg.Pool, _rng: random.Random) -> None:
+    await pool.fetchval(QUERIES["archive_jobs"], AGES, AGES, 20)
+
+
+async def prune(pool: asyncpg.Pool, _rng: random.Random) -> None:
+    await pool.fetchval(QUERIES["prune_queue"], AGES, 20)
+
+
+async def clean_up(pool: asyncpg.Pool, _rng: random.Random) -> None:
+    """A clean-up by which every memory is too weak."""
+    await pool.execute("SELECT archive_weak_memories(p_threshold => 1, p_min_age_days => 0, p_decay_rate => 100)")
+
+
+async def erase(pool: asyncpg.Pool, rng: random.Random) -> None:
+    """An event."""
+    await pool.execute(
+        "SELECT erase_events('app', 'user', $1, ARRAY[$2::bigint], NULL)", session(rng), rng.randrange(1, 9)
+    )
+
+
+async def forget(pool: asyncpg.Pool, rng: random.Random) -> None:
+    """A session; now and then a step of forgetting the user."""
+    if rng.random() < 0.8:
+        await pool.execute("SELECT erase_session('app', 'user', $1)", session(rng))
+    else:
+        await pool.execute("SELECT advance_erasure(r.id, 10) FROM request_user_erasure('app', 'user') AS r")
+
+
+async def access(pool: asyncpg.Pool, _rng: random.Random) -> None:
+    await pool.execute("SELECT record_memory_access(ARRAY(SELECT id FROM memories ORDER BY random() LIMIT 10))")
+
+
+async def reconcile(pool: asyncpg.Pool, _rng: random.Random) -> None:
+    await pool.fetchval("SELECT reconcile_jobs(500, 0)")
+
+
+async def rescue(pool: asyncpg.Pool, _rng: random.Random) -> None:
+    """Everybody here is dead: nobody holds a lock."""
+    async with pool.acquire() as connection:
+        suspects, _ = await liveness.look(connection, frozenset())
+        await liveness.look(connection, suspects)
+
+
+async def cancel(pool: asyncpg.Pool, _rng: random.Random) -> None:
+    await pool.execute("SELECT cancel_job(id) FROM (SELECT id FROM consolidation_jobs ORDER BY random() LIMIT 1) AS j")
+
+
+async def retry(pool: asyncpg.Pool, _rng: random.Random) -> None:
+    await pool.execute(
+        "SELECT retry_failed_job(id) FROM"
+        " (SELECT id FROM consolidation_jobs WHERE status = 'failed' ORDER BY random() LIMIT 1) AS j"
+    )
+
+
+#: Each as often as it stands here.
+ACTS: tuple[Act, ...] = (
+    append, append, append, append, consolidate, consolidate, consolidate, consolidate, fail, delete, finalise, idle,
+    archive, prune, clean_up, erase, forget, access, backfill, reconcile, rescue, cancel, retry,
+)  # fmt: skip
+
+
+async def sqlstate_of(act: Awaitable[Any]) -> str | None:
+    """Await an act; return the SQLSTATE that it was refused with, or None."""
+    try:
+        await act
+    except asyncpg.PostgresError as error:
+        return error.sqlstate
+    except Exception as error:
+        cause = error.__cause__
+        if isinstance(cause, asyncpg.PostgresError):
+            return cause.sqlstate
+        raise
+    return None

@@ -1,0 +1,41 @@
+"""A file larger than what a program may take is ingested whole."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from tests import cli_process
+
+pytestmark = pytest.mark.system
+
+FILE_BYTES = 200 * 2**20
+TURNS = 21_000
+MEMORY_BYTES_MAX = 200 * 2**20
+
+
+async def test_a_file_of_200_mb_takes_less_memory_than_that(dsn: str, pool: asyncpg.Pool, tmp_path: Path) -> None:
+    """One array of messages, ten kilobytes each; every one is stored."""
+    path = tmp_path / "large.json"
+    with path.open("w") as file:
+        file.write("[")
+        for place in range(TURNS):
+            row = {"role": "user", "session_id": f"s{place // 700}", "content": f"{place} " + "word " * 2_000}
+            file.write(("," if place else "") + json.dumps(row) + "\n")
+        file.write("]")
+    assert path.stat().st_size > FILE_BYTES
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", "workers", "ingest", str(path)],
+        env=cli_process.environment(tmp_path / "home", DATABASE_URL=dsn),
+    )
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0
+    assert usage.ru_maxrss * 1024 < MEMORY_BYTES_MAX
+    assert await pool.fetchval("SELECT count(*) FROM events") == TURNS

@@ -1,0 +1,130 @@
+"""The documentation is true: its code runs and prints what it says, its commands exist, its pages are current."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from tests import cli_process
+from tests.writer_process import WriterProcess
+from workers.cli import main
+
+ROOT = Path(__file__).parent.parent
+PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md", ROOT / "schema" / "README.md"]
+_spec = importlib.util.spec_from_file_location("reference", ROOT / "docs" / "reference.py")
+assert _spec is not None
+assert _spec.loader is not None
+reference = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(reference)
+
+
+def blocks(page: str, language: str) -> list[str]:
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+def commands(page: Path) -> Iterator[str]:
+    """Every `hippocampus …` that a page has, in a block or in a sentence."""
+    text = page.read_text(encoding="utf-8")
+    yield from re.findall(r"^(?: {4}|\$ )?hippocampus ([a-z][^#\n|>]*)", text, re.MULTILINE)
+    yield from re.findall(r"`hippocampus ([a-z][^`|>]*)`", text)
+
+
+def test_the_settings_page_is_current() -> None:
+    assert (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8") == reference.configuration(), "make docs"
+
+
+async def test_the_schema_page_is_current(dsn: str) -> None:
+    assert (ROOT / "docs" / "schema.md").read_text(encoding="utf-8") == await reference.schema(dsn), "make docs"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for link in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text(encoding="utf-8")):
+        assert "://" in link or (page.parent / link).exists(), link
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_command_and_option_exists(page: Path) -> None:
+    for line in commands(page):
+        words = [word for word in shlex.split(line) if not word.startswith(("…", "ID", "FILE"))]
+        command: click.Command = main.root
+        options = set()
+        for word in words:
+            context = click.Context(command)
+            options |= {option for each in command.get_params(context) for option in each.opts}
+            inner = command.get_command(context, word) if isinstance(command, click.Group) else None
+            if inner is not None:
+                command = inner
+        options |= {option for each in command.get_params(click.Context(command)) for option in each.opts}
+        assert command is not main.root, line
+        given = {word.partition("=")[0] for word in words if word.startswith("-")}
+        assert given <= options | {"--help"}, line
+
+
+def test_the_library_quick_start_prints_what_it_says(dsn: str, home: Path, tmp_path: Path) -> None:
+    (code,) = blocks("quickstart.md", "python")
+    script = tmp_path / "quickstart.py"
+    script.write_text(code, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        env=cli_process.environment(home, DATABASE_URL=dsn),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.stderr, [done.stdout]) == ("", blocks("quickstart.md", "text"))
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl here")
+def test_the_http_quick_start_runs(dsn: str, tmp_path: Path) -> None:
+    script = blocks("quickstart.md", "sh")[0]
+    with WriterProcess(dsn, tmp_path / "log") as writer:
+        done = subprocess.run(
+            ["/bin/sh", "-e", "-c", script.replace("curl -s", "curl -sS --fail")],
+            env={"API": writer.url, "PATH": "/usr/bin:/bin"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "without sugar" in done.stdout.split("}{")[-2]
+
+
+def test_the_two_machines_run(dsn: str, home: Path) -> None:
+    """Two of each worker on one database, as on two machines; status and doctor see them all."""
+    machine, keeper, look = (block.splitlines() for block in blocks("quickstart.md", "sh")[1:])
+    migrate, *workers = [line.removeprefix("hippocampus ").split() for line in machine]
+    assert cli_process.run(home, *migrate, DATABASE_URL=dsn).returncode == 0
+    started = [*workers, *workers, keeper[0].removeprefix("hippocampus ").split()]
+    running = [cli_process.Running(home, *words, DATABASE_URL=dsn) for words in started]
+    try:
+        for process in running:
+            process.read_until("worker registered")
+        status, doctor = (cli_process.run(home, *line.split()[1:], DATABASE_URL=dsn) for line in look)
+        assert status.stdout.count("fast_replay\t") >= 2
+        assert status.stdout.count("deep_reflection\t") >= 2
+        assert "pools" in doctor.stdout
+    finally:
+        for process in running:
+            process.process.terminate()
+        for process in running:
+            process.end(15)
+            process.__exit__()
+
+
+@pytest.mark.parametrize("line", [line for block in blocks("operations.md", "sh") for line in block.splitlines()])
+def test_the_commands_of_operations_run(line: str, dsn: str, home: Path) -> None:
+    done = cli_process.run(home, *line.removeprefix("hippocampus ").split(), DATABASE_URL=dsn)
+    assert "Traceback" not in done.stderr
+    # The suite's server is set to be fast and not safe, which doctor says.
+    assert done.returncode == (1 if "doctor" in line else 0), done.stderr

@@ -1,0 +1,142 @@
+"""`hippocampus doctor` finds what is wrong with an installation, one fault at a time, and says the mend."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+
+from workers import doctor, settings
+from workers.cli import main
+
+Diagnose = Callable[..., tuple[int, dict[str, dict[str, str]]]]
+
+
+@pytest.fixture
+def diagnose(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Diagnose:
+    """Run the command; its exit code, and its findings by check."""
+
+    def call(dsn: str, **more: str) -> tuple[int, dict[str, dict[str, str]]]:
+        monkeypatch.setenv("DATABASE_URL", dsn)
+        for name, value in more.items():
+            monkeypatch.setenv(name, value)
+        code = main.run(["doctor", "--json"])
+        found: list[dict[str, str]] = json.loads(capsys.readouterr().out)
+        return code, {each["check"]: each for each in found}
+
+    return call
+
+
+@pytest.fixture
+def owner(dsn: str) -> Any:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        yield connection
+
+
+def fault(found: dict[str, dict[str, str]], check: str) -> tuple[str, str]:
+    return found[check]["verdict"], found[check]["mend"]
+
+
+def test_a_fresh_installation_lacks_only_its_roles(diagnose: Diagnose, dsn: str) -> None:
+    """The suite's server runs without fsync, full_page_writes and autovacuum: each is found, and nothing else."""
+    code, found = diagnose(dsn)
+    assert code == 1
+    wrong = {check for check, each in found.items() if each["verdict"] != "ok"}
+    assert wrong == {"fsync", "full_page_writes", "autovacuum", "synchronous_commit", "roles"}
+    assert all(each["mend"] for check, each in found.items() if check in wrong)
+    assert not any(each["mend"] for check, each in found.items() if check not in wrong)
+    expected = {"connection", "PostgreSQL", "pgvector", "clock", "schema", "permissions", "pools", "queues", "model"}
+    assert expected <= set(found)
+
+
+def test_a_server_that_is_away_is_one_problem(diagnose: Diagnose) -> None:
+    code, found = diagnose("postgresql://nobody@127.0.0.1:1/none")
+    assert code == 1
+    verdict, mend = fault(found, "connection")
+    assert verdict == "problem"
+    assert "127.0.0.1:1" in mend
+    assert "PostgreSQL" not in found
+
+
+def test_a_database_without_the_schema_names_the_command(diagnose: Diagnose, empty_dsn: str) -> None:
+    code, found = diagnose(empty_dsn)
+    assert code == 1
+    assert fault(found, "pgvector")[0] == "problem"
+    assert "hippocampus migrate" in fault(found, "schema")[1]
+    assert "permissions" not in found
+
+
+def test_a_setting_of_this_database_is_found(diagnose: Diagnose, dsn: str, owner: psycopg.Connection) -> None:
+    owner.execute(f'ALTER DATABASE "{owner.info.dbname}" SET default_transaction_isolation = serializable')
+    owner.execute(f'ALTER DATABASE "{owner.info.dbname}" SET default_transaction_read_only = on')
+    _, found = diagnose(dsn)
+    assert fault(found, "default_transaction_isolation")[0] == "problem"
+    assert "primary" in fault(found, "default_transaction_read_only")[1]
+
+
+def test_a_user_without_rights_is_told_the_grant(diagnose: Diagnose, dsn: str, owner: psycopg.Connection) -> None:
+    """Of the tables that it may not read or write, the first are named."""
+    owner.execute("DROP ROLE IF EXISTS reader_only")
+    owner.execute("CREATE ROLE reader_only LOGIN PASSWORD 'reader'")
+    owner.execute("GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader_only")
+    owner.execute("GRANT INSERT, UPDATE, DELETE ON app_states TO reader_only")
+    head, _, tail = dsn.removeprefix("postgresql://").partition("@")
+    assert head
+    code, found = diagnose(f"postgresql://reader_only:reader@{tail}")
+    owner.execute("DROP OWNED BY reader_only")
+    owner.execute("DROP ROLE reader_only")
+    assert code == 1
+    verdict, mend = fault(found, "permissions")
+    assert verdict == "problem"
+    assert mend.startswith("GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public")
+    assert "app_policies" in found["permissions"]["found"]
+    assert "app_states" not in found["permissions"]["found"]
+
+
+def test_pools_that_ask_for_more_than_the_server_has(diagnose: Diagnose, dsn: str, owner: psycopg.Connection) -> None:
+    """One of each role is counted before any runs, the live ones afterwards; the mend is in numbers."""
+    _, found = diagnose(dsn, HIPPOCAMPUS_DATABASE_POOL_SIZE="60")
+    verdict, mend = fault(found, "pools")
+    assert verdict == "problem"
+    assert "one of each role may open 262" in found["pools"]["found"]
+    assert "HIPPOCAMPUS_DATABASE_POOL_SIZE (now 60)" in mend
+    owner.execute(
+        "INSERT INTO metrics_targets (host, port, role, pid) VALUES ('h', 1, 'writer', 1), ('h', 2, 'writer', 2)"
+    )
+    _, found = diagnose(dsn, HIPPOCAMPUS_DATABASE_POOL_SIZE="60")
+    assert found["pools"]["verdict"] == "ok"
+    assert "the roles that run may open 122" in found["pools"]["found"]
+    assert fault(found, "roles") == (
+        "warning", "start them with `hippocampus up`, or one by one as in the Procfile",
+    )  # fmt: skip
+
+
+def test_what_waits_failed_or_forgot_itself_is_a_warning(
+    diagnose: Diagnose, dsn: str, owner: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner.execute("SELECT create_session('app', 'ann', 's')")
+    owner.execute("SELECT append_event('app', 'ann', 's', NULL, 'e', 'user', 'message', '{}', 'user', 'hi')")
+    owner.execute("SELECT finalize_session('app', 'ann', 's')")
+    owner.execute("UPDATE procrastinate_jobs SET status = 'failed' WHERE queue_name = 'deep_reflection'")
+    owner.execute("UPDATE procrastinate_events SET at = now() - interval '1 hour'")
+    owner.execute("INSERT INTO call_breakers (name, state, reason) VALUES ('m', 'open', 'timeout')")
+    with psycopg.connect(dsn) as forgotten:
+        forgotten.execute("SELECT 1")
+        monkeypatch.setattr(doctor, "TRANSACTION_SECONDS_MAX", 0.0)
+        code, found = diagnose(dsn)
+    assert code == 1  # of the suite's server's own settings
+    assert found["failed jobs"]["found"] == "1"
+    assert "hippocampus jobs --failed" in fault(found, "failed jobs")[1]
+    assert found["queues"]["found"].startswith("the oldest job waits for 36")
+    assert found["model"]["found"] == "not called now: m (timeout)"
+    assert fault(found, "transactions")[0] == "warning"
+
+
+def test_every_connection_of_a_process_is_counted() -> None:
+    """A worker has the queue's own driver besides, its lock, its listening and a look; a writer its listener."""
+    config = settings.Settings(database_pool_size=7, queue_pool_size=3)
+    assert doctor.connections_of("writer", config) == 8
+    assert doctor.connections_of("fast_replay", config) == 13

@@ -1,0 +1,24 @@
+"""The embedder of commands that a person starts: held to the limit and the breaker that all processes share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry
+
+from workers.call_gate import embedder_gate
+from workers.call_metrics import CallMetrics
+from workers.embedders import make_embedder
+
+if TYPE_CHECKING:
+    from hippocampus.providers.protocols import Embedder
+    from pulse.database import Pool
+    from workers.settings import Settings
+
+#: Its breakers' pool, as `hippocampus status` shows it.
+ROLE = "cli"
+
+
+def open_embedder(config: Settings, pool: Pool) -> Embedder:
+    """Return the embedder that the settings name; the caller closes it. Nobody scrapes a command's metrics."""
+    return make_embedder(config, gate=embedder_gate(config, pool, CallMetrics(CollectorRegistry()), ROLE))

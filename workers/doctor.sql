@@ -1,0 +1,49 @@
+-- What `hippocampus doctor` asks. Reading only; nothing needs a privilege of its own.
+
+-- name: clock
+SELECT extract(epoch FROM clock_timestamp())::double precision
+
+-- name: extension
+SELECT extversion FROM pg_extension WHERE extname = 'vector'
+
+-- name: settings
+SELECT name, setting FROM pg_settings WHERE name = ANY ($1::text[])
+
+-- name: connections
+-- How many the server has for users like us, how many are taken, how many of them are ours.
+SELECT current_setting('max_connections')::integer
+       - current_setting('superuser_reserved_connections')::integer
+       - coalesce(current_setting('reserved_connections', true)::integer, 0) AS usable,
+       (SELECT count(*)::integer FROM pg_stat_activity WHERE backend_type = 'client backend') AS taken,
+       (SELECT count(*)::integer FROM pg_stat_activity
+        WHERE backend_type = 'client backend' AND datname = current_database() AND usename = current_user) AS ours
+
+-- name: lacking_privileges
+-- Tables of the schema that this user may not read and write.
+SELECT c.relname FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+WHERE n.nspname = $1 AND c.relkind IN ('r', 'p')
+  AND NOT (has_table_privilege(c.oid, 'SELECT') AND has_table_privilege(c.oid, 'INSERT')
+           AND has_table_privilege(c.oid, 'UPDATE') AND has_table_privilege(c.oid, 'DELETE'))
+ORDER BY c.relname
+
+-- name: roles
+-- Live processes by role, seen within so many seconds.
+SELECT role, count(*)::integer AS processes FROM metrics_targets
+WHERE seen_at > now() - make_interval(secs => $1) GROUP BY role
+
+-- name: oldest_transaction
+-- Of this database, in seconds; it keeps dead rows from being cleaned up.
+SELECT max(extract(epoch FROM now() - xact_start))::double precision FROM pg_stat_activity
+WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'
+
+-- name: size
+SELECT pg_database_size(current_database())
+
+-- name: collation
+-- Whether the operating system's collations changed under the database.
+SELECT datcollversion IS NOT NULL AND datcollversion <> pg_database_collation_actual_version(oid)
+FROM pg_database WHERE datname = current_database()
+
+-- name: backlog
+SELECT (SELECT count(*)::integer FROM consolidation_jobs WHERE status = 'failed') AS failed,
+       (SELECT max(oldest_seconds) FROM queue_ages()) AS oldest_seconds

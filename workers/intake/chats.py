@@ -1,0 +1,120 @@
+"""Chats as model providers take them: roles and contents, as a chat or as a message per record.
+
+{"messages": [{"role": "user", "content": "…"}, …], "id": "…", "user": "…", "created_at": "2025-03-01T09:30:00Z"}
+{"role": "user", "content": "…", "timestamp": "2025-03-01T09:30:00+08:00", "session_id": "…"}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from pulse.events import Event
+from workers.intake import langchain
+from workers.intake.documents import Record
+from workers.intake.moments import moment
+from workers.intake.records import TURN_SECONDS, BadRecordError, Item, Naming, Rejected, SessionHead, author_of
+
+_EVENT_TYPES = {"user": "user_message", "assistant": "assistant_message", "tool": "message", "function": "message"}
+_TIMES = ("timestamp", "created_at", "time", "create_time")
+#: What is kept elsewhere than in the event's content.
+_BESIDE = frozenset({"content", "session_id", "user_id", "user", "name", *_TIMES})
+
+
+def chat(record: Record, naming: Naming) -> Iterator[Item]:
+    """Read a record that is a whole chat.
+
+    Raises:
+        BadRecordError: its messages are no list, or its time is none.
+    """
+    messages = record.value["messages"]
+    if isinstance(messages, str | Mapping) or not isinstance(messages, Iterable) or messages == []:
+        raise BadRecordError("messages must be a list that is not empty")
+    yield from conversation(record, ((record.line, message) for message in messages), naming)
+
+
+def conversation(record: Record, messages: Iterator[tuple[int, Any]], naming: Naming) -> Iterator[Item]:
+    """Read the messages of a conversation, given with their lines, and what stands beside them in its record."""
+    beside: Mapping[str, Any] = record.value if isinstance(record.value, Mapping) else {}
+    start = _time(beside, naming)
+    head = _head(beside, record.line, naming)
+    yield head
+    for place, (line, message) in enumerate(messages, 1):
+        default = None if start is None else start + TURN_SECONDS * (place - 1)
+        try:
+            yield naming.turn(head.session_id, _event(message, default, naming), line)
+        except BadRecordError as error:
+            yield Rejected(line=line, error=f"message {place}: {error}", record=message)
+
+
+def message(record: Record, naming: Naming) -> Iterator[Item]:
+    """Read a record that is one message of a conversation.
+
+    Raises:
+        BadRecordError: it has no role, or its time is none.
+    """
+    said = record.value
+    event = _event(said, None, naming)
+    session_id = str(said.get("session_id") or naming.stem)
+    yield SessionHead(session_id=session_id, user_id=_user(said), line=record.line)
+    yield naming.turn(session_id, event, record.line)
+
+
+def _head(beside: Mapping[str, Any], line: int, naming: Naming) -> SessionHead:
+    title = beside.get("title")
+    return SessionHead(
+        session_id=naming.session(beside.get("session_id") or beside.get("id")),
+        user_id=_user(beside),
+        line=line,
+        title=title if isinstance(title, str) and title.strip() else None,
+    )
+
+
+def _user(beside: Mapping[str, Any]) -> str | None:
+    user_id = beside.get("user_id") or beside.get("user")
+    return None if user_id is None else str(user_id)
+
+
+def _event(said: Any, default_time: float | None, naming: Naming) -> Event:
+    if langchain.is_message(said):
+        said = langchain.as_chat_message(said)
+    role = said.get("role") if isinstance(said, Mapping) else None
+    if not isinstance(role, str) or not role:
+        raise BadRecordError("a message needs a role, such as user or assistant")
+    name = said.get("name")
+    content = {key: value for key, value in said.items() if key not in _BESIDE and value is not None}
+    text = _text(said.get("content"))
+    if text:
+        content["text"] = text
+    if isinstance(said.get("content"), list):
+        content["parts"] = said["content"]
+    own_time = _time(said, naming)
+    # What a system or developer message says is an instruction: kept, and no part of the conversation.
+    return Event(
+        author=name if isinstance(name, str) and name and role in ("user", "assistant") else author_of(role),
+        event_type=_EVENT_TYPES.get(role, "instruction") if text else _silent_type(said),
+        content=content,
+        timestamp=default_time if own_time is None else own_time,
+    )
+
+
+def _silent_type(said: Mapping[str, Any]) -> str:
+    return "tool_call" if said.keys() & {"tool_calls", "function_call"} else "attachment"
+
+
+def _text(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else []
+    texts = (part if isinstance(part, str) else part.get("text") for part in parts if isinstance(part, str | dict))
+    return "\n".join(text for text in texts if isinstance(text, str) and text)
+
+
+def _time(said: Mapping[str, Any], naming: Naming) -> float | None:
+    given = next((said[key] for key in _TIMES if said.get(key) is not None), None)
+    if given is None:
+        return None
+    try:
+        return moment(given, day_first=naming.day_first)
+    except ValueError as error:
+        raise BadRecordError(str(error)) from None

@@ -1,0 +1,76 @@
+"""A conversation of an assistant's exported ``conversations.json``: a tree of messages, of which one path is shown.
+
+{"title": "…", "conversation_id": "…", "current_node": "n2", "mapping":
+  {"n1": {"parent": null, "message": {"author": {"role": "user"}, "create_time": 1714550000.1,
+                                      "content": {"content_type": "text", "parts": ["…"]}}}, "n2": …}}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from workers.intake import chats
+from workers.intake.documents import Record
+from workers.intake.records import BadRecordError, Item, Naming
+
+
+def conversation(record: Record, naming: Naming) -> Iterator[Item]:
+    """Read the path that ends at the conversation's current message.
+
+    Raises:
+        BadRecordError: the tree has no such path.
+    """
+    whole = record.value
+    beside = {
+        "id": whole.get("conversation_id") or whole.get("id"),
+        "title": whole.get("title"),
+        "created_at": whole.get("create_time"),
+    }
+    path = _path(whole["mapping"], whole.get("current_node"))
+    messages = ((record.line, said) for node in path if (said := _message(node)) is not None)
+    return chats.conversation(Record(record.line, beside), messages, naming)
+
+
+def _path(nodes: Any, current: Any) -> list[Mapping[str, Any]]:
+    if not isinstance(nodes, Mapping) or not all(isinstance(node, Mapping) for node in nodes.values()):
+        raise BadRecordError("mapping must be an object of nodes")
+    if current is None:
+        leaves = [key for key, node in nodes.items() if not node.get("children")]
+        current = leaves[-1] if leaves else None
+    path: list[Mapping[str, Any]] = []
+    while current is not None:
+        node = nodes.get(current)
+        if node is None or len(path) == len(nodes):
+            raise BadRecordError(f"node {current!r} of the mapping is missing, or is its own ancestor")
+        path.append(node)
+        current = node.get("parent")
+    return path[::-1]
+
+
+def _message(node: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return a node's message as a chat's; None for what was never shown."""
+    said = node.get("message")
+    if not isinstance(said, Mapping):
+        return None
+    author, content = said.get("author"), said.get("content")
+    metadata = said.get("metadata")
+    if isinstance(metadata, Mapping) and metadata.get("is_visually_hidden_from_conversation"):
+        return None
+    parts = _parts(content)
+    if not parts:
+        return None
+    return {
+        "role": author.get("role") if isinstance(author, Mapping) else None,
+        "content": parts[0] if len(parts) == 1 and isinstance(parts[0], str) else parts,
+        "timestamp": said.get("create_time"),
+        "message_id": said.get("id"),
+    }
+
+
+def _parts(content: Any) -> list[Any]:
+    if not isinstance(content, Mapping):
+        return []
+    parts = content.get("parts")
+    found = parts if isinstance(parts, list) else [content.get("text")]
+    return [part for part in found if part]
