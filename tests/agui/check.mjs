@@ -3,7 +3,7 @@
 //   node check.mjs <client package> <base URL>      headers as JSON in CHECK_HEADERS
 //
 // Every scenario runs the real pipeline. It demands a terminal event, no warning, what the rules ask beyond what the
-// client checks, and the outcome that the scenario names. The last line of the output is a JSON report.
+// client checks, and the outcome that the scenario names. The output is a JSON report.
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { Observable } from "rxjs";
