@@ -312,7 +312,7 @@ async def test_huge_announced_body_is_refused_at_once(writer: WriterProcess, use
 @pytest.mark.parametrize(
     ("method", "path", "status", "slug"),
     [
-        ("GET", "/", 404, "no-such-route"),
+        ("GET", "/nothing", 404, "no-such-route"),
         ("GET", "/v1/nothing", 404, "no-such-route"),
         ("GET", "/v1/apps/a/users/u/sessions/", 404, "no-such-route"),
         ("PUT", "/v1/apps/a/users/u/sessions", 405, "method-not-allowed"),
