@@ -11,7 +11,9 @@ from pathlib import Path
 
 MEASUREMENTS = {
     "Sessions": ["benchmarks.sessions"],
+    "State": ["benchmarks.state"],
     "Ingest": ["benchmarks.ingest"],
+    "Live streams": ["benchmarks.streams"],
     "Jobs": ["benchmarks.enqueue_to_start"],
     "Recovery": ["benchmarks.recovery"],
     "More workers": ["benchmarks.scaling"],
@@ -20,6 +22,7 @@ MEASUREMENTS = {
     "Search and context": ["benchmarks.search"],
     "Limit of model calls": ["benchmarks.limiter"],
     "Forgetting": ["benchmarks.retention"],
+    "Merging facts and insights": ["benchmarks.merge_thresholds"],
 }
 
 

@@ -382,7 +382,12 @@ async def test_without_the_key_nobody_comes_in(writer: WriterProcess, user: str,
 async def test_health_says_what_it_looked_at(client: httpx.AsyncClient) -> None:
     """A healthy writer says ok, and of what."""
     response = await client.get("/health")
-    assert response.json() == {"status": "ok", "database": "reachable", "schema": "current"}
+    assert response.json() == {
+        "status": "ok",
+        "database": "reachable",
+        "schema": "current",
+        "listener_running": True,
+    }
 
 
 async def test_request_id_is_kept_or_made(client: httpx.AsyncClient, writer: WriterProcess) -> None:

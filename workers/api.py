@@ -11,7 +11,9 @@ from starlette.types import ASGIApp
 
 from hippocampus.context_assembler import ContextAssembler
 from hippocampus.context_window import HEADERS
-from hippocampus.http import care, context, jobs, memory
+from hippocampus.facts import FactLedger
+from hippocampus.http import care, context, facts, instructions, jobs, memory
+from hippocampus.instructions import InstructionStore
 from hippocampus.memory_service import OpenMemoryService
 from hippocampus.retention_manager import MemoryRetentionManager
 from hippocampus.search import MemorySearch
@@ -86,10 +88,12 @@ def build_api(settings: Settings, pool: Pool, live: LiveStreams, embedder: Embed
         for language in HEADERS
     }
     app.state.retention = MemoryRetentionManager(pool)
+    app.state.ledger = FactLedger(pool)
+    app.state.instructions = InstructionStore(pool)
     app.state.pool = pool
     session_routers = (sessions.router, state.router, state.short_router, timeline.router, timeline.short_router)
-    memory_routers = (memory.router, memory.apps_router, context.router, jobs.router, care.router, care.apps_router)
-    for router in (*session_routers, threads.router, *memory_routers):
+    memory_rooms = (memory, facts, context, jobs, care, instructions)
+    for router in (*session_routers, threads.router, *(room.router for room in memory_rooms), memory.apps_router, care.apps_router):
         app.include_router(router)
     for router in (runs.router, agui.router, sockets.router, *([stream_tests.router] if settings.test_routes else [])):
         app.include_router(router)
