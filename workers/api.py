@@ -93,8 +93,8 @@ def build_api(settings: Settings, pool: Pool, live: LiveStreams, embedder: Embed
     app.state.pool = pool
     session_routers = (sessions.router, state.router, state.short_router, timeline.router, timeline.short_router)
     memory_rooms = (memory, facts, context, jobs, care, instructions)
-    memory_routers = (*(room.router for room in memory_rooms), memory.apps_router, care.apps_router)
-    for router in (*session_routers, threads.router, *memory_routers):
+    apps_routers = (memory.apps_router, care.apps_router)
+    for router in (*session_routers, threads.router, *(room.router for room in memory_rooms), *apps_routers):
         app.include_router(router)
     for router in (runs.router, agui.router, sockets.router, *([stream_tests.router] if settings.test_routes else [])):
         app.include_router(router)
