@@ -33,7 +33,11 @@ def event(n: int, key: str = "step") -> Event:
     """Return a message of 400 bytes that sets one key."""
     content = types.Content(role="user", parts=[types.Part(text=TEXT)])
     return Event(
-        invocation_id="e-1", author="user", content=content, timestamp=1.7e9 + n, actions=EventActions(state_delta={key: n})
+        invocation_id="e-1",
+        author="user",
+        content=content,
+        timestamp=1.7e9 + n,
+        actions=EventActions(state_delta={key: n}),
     )
 
 

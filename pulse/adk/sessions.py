@@ -72,7 +72,7 @@ class PostgresSessionService(BaseSessionService):
         """Take a pool of the event loop that all calls come from, or a URL (``postgresql://…``) for any loops."""
         self._database = access(database)
         self._queries = load_queries("pulse.adk", "sessions.sql")
-        self._notifier: tuple[Pool, Notifier] | None = None
+        self._notifiers: dict[Pool, Notifier] = {}
         self._turns = Turns()
 
     async def prepare_tables(self) -> None:
@@ -260,9 +260,13 @@ class PostgresSessionService(BaseSessionService):
     @override
     async def flush(self) -> None:
         """Send the notifications that wait; events themselves are stored when `append_event` returns."""
-        if self._notifier is not None:
-            _, notifier = self._notifier
-            await self._database.run(lambda _pool: notifier.close())
+
+        async def send(pool: Pool) -> None:
+            if pool in self._notifiers:
+                await self._notifiers[pool].close()
+
+        if self._notifiers:
+            await self._run(send)
 
     async def close(self) -> None:
         """Send what waits, and close what a URL opened."""
@@ -289,10 +293,15 @@ class PostgresSessionService(BaseSessionService):
             new_events=(stored,) if row["appended"] else (),
         )
         if appended.new_events:
-            if self._notifier is None or self._notifier[0] is not pool:
-                self._notifier = pool, Notifier(pool)
-            self._notifier[1].wake(appended)
+            self._notifier(pool).wake(appended)
         return appended
+
+    def _notifier(self, pool: Pool) -> Notifier:
+        if pool not in self._notifiers:
+            for closed in [each for each in self._notifiers if each.is_closing()]:
+                del self._notifiers[closed]
+            self._notifiers[pool] = Notifier(pool)
+        return self._notifiers[pool]
 
     async def _fetch(self, name: str, *arguments: Any) -> list[asyncpg.Record]:
         return await self._run(lambda pool: pool.fetch(self._queries[name], *arguments))

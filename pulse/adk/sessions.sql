@@ -30,7 +30,7 @@ SELECT t.id AS thread_id, t.version, t.created_at, last_event_time(t) AS event_t
 FROM threads AS t
 LEFT JOIN user_states AS u ON u.app_name = t.app_name AND u.user_id = t.user_id
 LEFT JOIN app_states AS a ON a.app_name = t.app_name
-WHERE t.app_name = $1 AND t.user_id = $2 AND t.session_id = $3 AND NOT has_expired(t)
+WHERE t.app_name = $1 AND t.user_id = $2 AND t.session_id = $3 AND NOT t.memory_only AND NOT has_expired(t)
 
 -- name: list_adk_sessions
 -- app, user (null: all), below this user and thread (null: from the top), at most this many (null: all); a user's state stands
