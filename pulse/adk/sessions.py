@@ -236,18 +236,7 @@ class PostgresSessionService(BaseSessionService):
         async with self._turns.of(session):
             stored = adk_events.to_engine(event)
             known = Marker.of(session)
-            seen = None if known else [each.id for each in session.events[-SEEN_IDS_MAX:]]
-            arguments = (
-                session.app_name,
-                session.user_id,
-                session.id.strip(),
-                known.thread_id if known else None,
-                known.version if known else None,
-                seen,
-                event_input(stored),
-                event.timestamp,
-            )
-            appended = await self._run(lambda pool: self._append(pool, stored, arguments))
+            appended = await self._run(lambda pool: self._append(pool, session, stored, known))
             marker = Marker(appended.thread_id, appended.version)
             if appended.new_events or _answers_a_lost_try(known, marker, appended):
                 self._apply_temp_state(session, event)
@@ -281,8 +270,22 @@ class PostgresSessionService(BaseSessionService):
     ) -> None:
         await self.close()
 
-    async def _append(self, pool: Pool, event: engine.Event, arguments: tuple[Any, ...]) -> Appended:
-        row = await pool.fetchrow(self._queries["append_adk_event"], *arguments)
+    async def _append(self, pool: Pool, session: Session, event: engine.Event, known: Marker | None) -> Appended:
+        names = session.app_name, session.user_id, session.id.strip()
+        if known is not None:
+            row = await pool.fetchrow(
+                self._queries["append_adk_event"],
+                *names,
+                known.version,
+                event_input(event),
+                known.thread_id,
+                event.timestamp,
+            )
+        else:
+            seen = [each.id for each in session.events[-SEEN_IDS_MAX:]]
+            row = await pool.fetchrow(
+                self._queries["append_seen_event"], *names, seen, event_input(event), event.timestamp
+            )
         assert row is not None  # noqa: S101  # the function returns its row or raises
         stored = replace(event, sequence_num=row["sequence_num"], created_at=row["created_at"])
         appended = Appended(

@@ -2,7 +2,7 @@
 
 -- name: check_tables
 -- fails where they are missing
-SELECT 'append_adk_event'::regproc
+SELECT 'append_seen_event'::regproc
 
 -- name: create_adk_session
 -- app, user, session id, session state, user delta or null, app delta or null, metadata, time to live or null
@@ -10,10 +10,15 @@ SELECT thread_id, version, user_state::text AS user_state, app_state::text AS ap
 FROM create_adk_session($1, $2, $3, $4, $5, $6, $7, $8)
 
 -- name: append_adk_event
--- app, user, session id, thread or null, its version or null, ids of the newest events that were read, the event, its
--- time in seconds; the notifier wakes the listeners afterwards
-SELECT sequence_num, occurred_at, created_at, appended, thread_id, version, last_seq
-FROM append_adk_event($1, $2, $3, $4, $5, $6, $7, $8)
+-- app, user, session id, its version, the event, its thread, the event's time in seconds; the notifier wakes the
+-- listeners afterwards
+SELECT sequence_num, created_at, appended, thread_id, version, last_seq
+FROM append_events($1, $2, $3, $4, ARRAY[$5::event_input], false, p_thread_id => $6, p_event_time => $7)
+
+-- name: append_seen_event
+-- app, user, session id, ids of the newest events that were read, the event, its time in seconds
+SELECT sequence_num, created_at, appended, thread_id, version, last_seq
+FROM append_seen_event($1, $2, $3, $4, $5, $6)
 
 -- name: get_adk_session
 -- app, user, session id, at most this many events of the newest times and all that share the last one's (0: none), not

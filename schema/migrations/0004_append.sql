@@ -89,19 +89,27 @@ BEGIN
 END
 $$;
 
+-- Whether a session's time to live is over. Then it is as good as deleted, also before the upkeep deletes it.
+CREATE FUNCTION has_expired(t threads) RETURNS boolean
+LANGUAGE sql STABLE
+RETURN t.ttl IS NOT NULL AND t.updated_at + t.ttl <= engine_now();
+
 -- Appends up to 1,000 events to one session, in order. All or none.
 --
 -- Events whose id is stored already with the same content are skipped and returned as they are stored, whatever
 -- the version; with other content: HP003. An erased event stays erased, whatever is appended under its id.
 -- p_expected_version NULL appends to whatever is there. The expected versions of the user's and the app's state guard
 -- deltas into them that were computed from what was there.
+-- p_thread_id refuses another thread of the same names: one that was deleted and made again. p_event_time is the last
+-- event's time to the last bit.
 -- p_notify false: the caller wakes the listeners itself after its commit.
 -- Errors: HP001 unknown session, HP002 version conflict, HP003 event id taken, HP004 state too large,
 -- HP005 event too large, HP007 bad input.
 CREATE FUNCTION append_events(
     p_app_name text, p_user_id text, p_session_id text, p_expected_version integer,
     p_events event_input[], p_notify boolean DEFAULT true,
-    p_expected_user_version bigint DEFAULT NULL, p_expected_app_version bigint DEFAULT NULL)
+    p_expected_user_version bigint DEFAULT NULL, p_expected_app_version bigint DEFAULT NULL,
+    p_thread_id uuid DEFAULT NULL, p_event_time double precision DEFAULT NULL)
 RETURNS TABLE (event_id text, sequence_num bigint, occurred_at timestamptz, created_at timestamptz,
                appended boolean, thread_id uuid, version integer, last_seq bigint,
                user_version bigint, app_version bigint)
@@ -139,10 +147,13 @@ BEGIN
     SELECT * INTO t FROM threads
     WHERE app_name = p_app_name AND user_id = p_user_id AND session_id = p_session_id
     FOR NO KEY UPDATE;
-    IF NOT FOUND THEN
-        RAISE EXCEPTION 'there is no session % for app % and user %: create it first',
+    IF NOT FOUND OR has_expired(t) THEN
+        RAISE EXCEPTION 'there is no session % for app % and user %, or no longer: create it first',
             quote_nullable(p_session_id), quote_nullable(p_app_name), quote_nullable(p_user_id)
             USING ERRCODE = 'HP001';
+    ELSIF p_thread_id <> t.id THEN
+        RAISE EXCEPTION 'session % was deleted and created again: read it again and recompute', p_session_id
+            USING ERRCODE = 'HP002';
     END IF;
 
     SELECT count(e.id), count(DISTINCT i.id),
@@ -241,7 +252,7 @@ BEGIN
         UPDATE threads AS u SET
             last_seq = t.last_seq, version = t.version, token_count = t.token_count,
             state = coalesce(v_state, u.state), state_seq = t.state_seq,
-            last_event_at = v_now, updated_at = v_now, finalized_at = NULL,
+            last_event_at = v_now, event_time = p_event_time, updated_at = v_now, finalized_at = NULL,
             fast_due_at = coalesce(u.fast_due_at, v_now + make_interval(secs => v_policy.fast_idle_seconds)),
             deep_due_at = coalesce(u.deep_due_at, v_now + make_interval(secs => v_policy.deep_idle_seconds))
         WHERE u.id = t.id;

@@ -75,7 +75,7 @@ async def test_a_conversation_goes_on_where_it_was(service: PostgresSessionServi
 
 
 def test_each_run_may_have_an_event_loop_of_its_own(dsn: str) -> None:
-    """`Runner.run` starts a thread and a loop per call; with the loop its connections end, and nothing is left of it."""
+    """`Runner.run` starts a thread and a loop per call; its connections end with the loop."""
     service = PostgresSessionService(dsn)
     asyncio.run(service.create_session(**WHO, session_id="s"))
 
