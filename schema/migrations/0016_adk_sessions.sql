@@ -7,9 +7,10 @@ CREATE INDEX events_time_idx ON events (thread_id, occurred_at);
 -- NULL before the first.
 CREATE FUNCTION last_event_time(t threads) RETURNS double precision
 LANGUAGE sql STABLE
-RETURN coalesce(t.event_time,
-                (SELECT extract(epoch FROM e.occurred_at)::double precision FROM events AS e
-                 WHERE e.thread_id = t.id AND e.sequence_num = t.last_seq));
+RETURN CASE WHEN t.last_seq > 0 THEN coalesce(
+    t.event_time,
+    (SELECT extract(epoch FROM e.occurred_at)::double precision FROM events AS e
+     WHERE e.thread_id = t.id AND e.sequence_num = t.last_seq)) END;
 
 -- create_session, with a time to live or NULL; an expired session of the same id makes room. Errors: as create_session.
 CREATE FUNCTION create_adk_session(
