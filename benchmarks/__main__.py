@@ -11,8 +11,10 @@ from pathlib import Path
 
 MEASUREMENTS = {
     "Sessions": ["benchmarks.sessions"],
+    "State": ["benchmarks.state"],
     "Sessions of ADK": ["benchmarks.adk"],
     "Ingest": ["benchmarks.ingest"],
+    "Live streams": ["benchmarks.streams"],
     "Jobs": ["benchmarks.enqueue_to_start"],
     "Recovery": ["benchmarks.recovery"],
     "More workers": ["benchmarks.scaling"],
@@ -21,6 +23,7 @@ MEASUREMENTS = {
     "Search and context": ["benchmarks.search"],
     "Limit of model calls": ["benchmarks.limiter"],
     "Forgetting": ["benchmarks.retention"],
+    "Merging facts and insights": ["benchmarks.merge_thresholds"],
 }
 
 

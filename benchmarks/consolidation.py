@@ -27,6 +27,7 @@ class InstantGenerator:
     """A model that answers at once, each summary with a word of its own."""
 
     name = "instant"
+    fingerprint = "instant"
 
     async def summarize(self, slices: Sequence[ConversationSlice]) -> list[Summary]:
         return [Summary(text=f"About {part.turns[0].text.split()[0]}.", origin=ORIGIN) for part in slices]

@@ -18,7 +18,7 @@ from uuid import UUID
 
 import asyncpg
 
-from hippocampus import effects, isolation, jobs
+from hippocampus import effects, facts, isolation, jobs
 from hippocampus.effects import Cost, Effects
 from hippocampus.errors import ProviderError, RateLimitedError, from_postgres
 from hippocampus.providers.protocols import Embedder, Generator
@@ -117,9 +117,12 @@ class MemoryConsolidationWorker:
         """Ask the models. No connection is held meanwhile."""
         if not part.turns:
             return Effects()
-        draw = effects.replay if part.stage is Stage.FAST else effects.reflect
         paid = PaidReplies(self._pool, self._generator, part)
-        drawn = await draw(paid, self._embedder, part)
+        if part.stage is Stage.FAST:
+            drawn = await effects.replay(paid, self._embedder, part)
+        else:
+            styles = await facts.read_styles(self._pool, part.job.thread_id)
+            drawn = await effects.reflect(paid, self._embedder, part, styles=styles)
         return replace(
             drawn,
             cost=Cost(
@@ -163,6 +166,11 @@ class MemoryConsolidationWorker:
             )
             assert stored is not None  # noqa: S101  # the function returns one row or raises
             result = {**before, **_result(part, drawn, stored, before)}
+            if drawn.proposals:
+                proposed = await connection.fetchval(
+                    _QUERIES["propose_instructions"], part.job.thread_id, _origin(part, drawn), drawn.proposals
+                )
+                result["proposals"] = [str(proposal) for proposal in proposed]
             if not ends:
                 await connection.execute(_QUERIES["keep_job_result"], part.job.id, result)
                 return replace(part.job, result=result)

@@ -116,7 +116,8 @@ class ContextAssembler:
             query: what is searched for, usually what was just said. Blank: nothing is searched, the window holds the
                 surest facts, the newest summaries and the history.
             query_embedding: of the query, by the model that `embedding_model` names; None: the embedder makes it.
-            system_prompt: taken whole, whatever its share.
+            system_prompt: taken whole, whatever its share; the app's instructions that are in force follow it, except
+                those whose metadata say ``"context": false``.
             max_tokens: this call's budget.
 
         Raises:
@@ -132,7 +133,8 @@ class ContextAssembler:
             raise InvalidInputError("a query_embedding needs embedding_model: two models are never mixed in one search")
         text = clean_query(query) if not is_blank(query) else ""
         vector, degraded = await self._search.embed_query(text, query_embedding) if text else (None, None)
-        candidates = await self._candidates(app_name, user_id, session_id, text, vector, model)
+        candidates, instructions = await self._candidates(app_name, user_id, session_id, text, vector, model)
+        system_prompt = "\n\n".join(part for part in (system_prompt, *instructions) if part) or None
         window = await self._packed(candidates, budget, system_prompt)
         await self._search.record_access(i.metadata["memory_id"] for i in window.items if "memory_id" in i.metadata)
         return replace(window, degraded=degraded)
@@ -157,7 +159,7 @@ class ContextAssembler:
         """Write a window as text; its tokens are `ContextWindow.total_tokens`."""
         return format_items(window.items, window.language)
 
-    async def _candidates(self, *arguments: Any) -> dict[ContextType, list[ContextItem]]:
+    async def _candidates(self, *arguments: Any) -> tuple[dict[ContextType, list[ContextItem]], list[str]]:
         try:
             rows = await self._pool.fetch(
                 self._queries["context_candidates"], *arguments, MEMORIES_MAX, FACTS_MAX, TURNS_MAX
@@ -167,10 +169,10 @@ class ContextAssembler:
         candidates: dict[ContextType, list[ContextItem]] = {"fact": [], "memory": [], "history": []}
         seen = set()
         for row in rows:
-            if (row["context_type"], row["id"]) not in seen:
+            if row["context_type"] is not None and (row["context_type"], row["id"]) not in seen:
                 seen.add((row["context_type"], row["id"]))
                 candidates[row["context_type"]].append(_item(row))
-        return candidates
+        return candidates, rows[0]["instructions"] or []
 
 
 async def _recounted(

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from hippocampus import fact_elements, fact_keys
 from hippocampus.errors import EmbeddingDimensionError, MalformedReplyError, ProviderError
+from hippocampus.fact_elements import Element
 from hippocampus.providers.protocols import Embedder, Generator
 from hippocampus.records import (
     EMBEDDING_DIMENSIONS,
     ConversationSlice,
-    ExtractedFact,
     ExtractedInsight,
     Importance,
     Origin,
@@ -56,7 +57,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effects:
-    """The rows that a stage leaves, as the SQL types memory_input, message_vector and fact_input take them.
+    """The rows that a stage leaves, as the SQL types memory_input, message_vector, fact_input and so on take them.
 
     `vectorless` says that the embedding failed: texts are stored as they are, vectors follow by backfill. `skipped` is
     why the model was not asked for the slice's only turn: the code of its refusals.
@@ -67,6 +68,7 @@ class Effects:
     memories: list[tuple[Any, ...]] = field(default_factory=list)
     message_vectors: list[tuple[int, Vector]] = field(default_factory=list)
     facts: list[tuple[Any, ...]] = field(default_factory=list)
+    proposals: list[tuple[Any, ...]] = field(default_factory=list)
     vectorless: bool = False
     skipped: str | None = None
     cost: Cost = field(default_factory=Cost)
@@ -122,14 +124,20 @@ async def keep_unread(embedder: Embedder, part: Slice, code: str) -> Effects:
     )
 
 
-async def reflect(generator: Generator, embedder: Embedder, part: Drawable) -> Effects:
-    """Draw facts and insights from a slice; one generate call, one embedding call, none where nothing was found.
+async def reflect(
+    generator: Generator, embedder: Embedder, part: Drawable, *, styles: fact_keys.Styles | None = None
+) -> Effects:
+    """Draw facts, insights and proposals from a slice; one generate call, one embedding call, none for nothing found.
+
+    Args:
+        styles: the app's policy of which keys hold many values.
 
     Raises:
         ProviderError, EmbeddingDimensionError: as `replay`.
     """
     (reflection,) = await generator.reflect([part.conversation])
-    fact_texts = [clean_text(f"{fact.key}: {_value_text(fact.value)}") for fact in reflection.facts]
+    facts = [element for fact in reflection.facts for element in fact_elements.of_fact(fact, styles)]
+    fact_texts = [clean_text(f"{fact.key}: {_value_text(fact.value)}") for fact in facts]
     insight_texts = [clean_text(insight.content) for insight in reflection.insights]
     vectors = await _embed(embedder, [*fact_texts, *insight_texts])
     fact_vectors, insight_vectors = vectors[: len(fact_texts)], vectors[len(fact_texts) :]
@@ -140,7 +148,10 @@ async def reflect(generator: Generator, embedder: Embedder, part: Drawable) -> E
             _insight_input(part, *item)
             for item in zip(reflection.insights, insight_texts, insight_vectors, strict=True)
         ],
-        facts=[_fact_input(part, *item) for item in zip(reflection.facts, fact_texts, fact_vectors, strict=True)],
+        facts=[_fact_input(part, *item) for item in zip(facts, fact_texts, fact_vectors, strict=True)],
+        proposals=[
+            (clean_text(each.key), clean_text(each.content), list(each.source_seqs)) for each in reflection.proposals
+        ],
         vectorless=None in vectors,
     )
 
@@ -194,7 +205,7 @@ def _insight_input(part: Drawable, insight: ExtractedInsight, text: str, vector:
     )
 
 
-def _fact_input(part: Drawable, fact: ExtractedFact, text: str, vector: Vector | None) -> tuple[Any, ...]:
+def _fact_input(part: Drawable, fact: Element, text: str, vector: Vector | None) -> tuple[Any, ...]:
     return (
         fact.fact_type,
         clean_text(fact.key),
@@ -204,7 +215,15 @@ def _fact_input(part: Drawable, fact: ExtractedFact, text: str, vector: Vector |
         fact.confidence,
         list(fact.source_seqs),
         _said_at(part, fact.source_seqs),
+        fact_keys.normal_key(fact.key),
+        fact.collection,
+        fact_keys.contrast_of(fact.key, _speakers(part)),
     )
+
+
+def _speakers(part: Drawable) -> set[str]:
+    """The names of those who speak, as a key may begin with them."""
+    return {turn.author for turn in part.turns if turn.author not in ("user", "model", "agent", "assistant", "tool")}
 
 
 def _said_at(part: Drawable, seqs: Sequence[int]) -> Any:

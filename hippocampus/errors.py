@@ -8,6 +8,9 @@ HippocampusError
 ├── ErasureRunningError        the user is being forgotten; import when that has ended
 ├── ImportFileError            lines of a file cannot be imported; `lines` says which and why, nothing was changed
 ├── JobNotFailedError          only a failed job can be run again; enqueue a new one instead
+├── FactNotFoundError          no such candidate or merge of this app and user (also a LookupError)
+├── ProposalNotFoundError      no such proposal of this app, or it is decided on already (also a LookupError)
+├── ReplayOvertakenError       the session moved on while it was replayed; nothing was changed, replay again
 ├── InstructionConflictError   somebody else changed the instruction; read it again, redo the change
 ├── WatermarkMovedError        another job consolidated this slice; nothing was written, run again
 ├── ContextBudgetError         the system prompt alone is over the window's budget; shorten it or raise max_tokens
@@ -73,6 +76,18 @@ class ImportFileError(HippocampusError, ValueError):
 
 class JobNotFailedError(HippocampusError):
     """The job waits, runs, or ended well: there is nothing to run again."""
+
+
+class FactNotFoundError(HippocampusError, LookupError):
+    """There is no such candidate or merge, it belongs to another app or user, or it is decided on already."""
+
+
+class ProposalNotFoundError(HippocampusError, LookupError):
+    """There is no such proposal, it belongs to another app, or it is decided on already. Nothing was changed."""
+
+
+class ReplayOvertakenError(HippocampusError):
+    """What was drawn does not fit what is stored. Nothing was changed; replay again: only what is new is drawn."""
 
 
 class InstructionConflictError(HippocampusError):
@@ -181,6 +196,9 @@ _BY_SQLSTATE: dict[str, type[HippocampusError]] = {
     "HP014": JobNotFoundError,
     "HP015": JobNotFailedError,
     "HP016": InstructionConflictError,
+    "HP041": FactNotFoundError,
+    "HP042": ProposalNotFoundError,
+    "HP043": ReplayOvertakenError,
     "HP046": MemoryNotFoundError,
     "HP047": ErasureRunningError,
     "HP048": ImportFileError,

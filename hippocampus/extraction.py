@@ -22,13 +22,21 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, NoReturn, get_args
+from typing import Any, NoReturn, TypeAlias, get_args
 
 from hippocampus.errors import MalformedReplyError
-from hippocampus.records import ConversationSlice, ExtractedFact, ExtractedInsight, FactType, Importance
+from hippocampus.records import (
+    ConversationSlice,
+    ExtractedFact,
+    ExtractedInsight,
+    ExtractedProposal,
+    FactType,
+    Importance,
+)
 
 SUMMARY_CHARACTERS_MAX = 200
 KEY_CHARACTERS_MAX = 255
+INSTRUCTION_CHARACTERS_MAX = 500
 CONFIDENCE_TOLERANCE = 0.01
 #: Problems that a message lists; a repair needs the kinds, not a thousand repetitions.
 PROBLEMS_LISTED_MAX = 20
@@ -69,10 +77,12 @@ _INSIGHT_SCHEMA = _closed(
         "source_turns": _SOURCES,
     }
 )
+_PROPOSAL_SCHEMA = _closed({"key": {"type": "string"}, "content": {"type": "string"}, "source_turns": _SOURCES})
 REFLECTION_SCHEMA: dict[str, Any] = _closed(
     {
         "facts": {"type": "array", "items": _FACT_SCHEMA},
         "insights": {"type": "array", "items": _INSIGHT_SCHEMA},
+        "instructions": {"type": "array", "items": _PROPOSAL_SCHEMA},
     }
 )
 
@@ -99,20 +109,27 @@ def parse_summary(reply: str, *, clip: bool = False) -> str:
     return text
 
 
-def parse_reflection(
-    reply: str, conversation: ConversationSlice
-) -> tuple[tuple[ExtractedFact, ...], tuple[ExtractedInsight, ...]]:
-    """The facts and insights out of a reply. Both may be empty, if the reply says so with empty lists.
+#: Facts, insights, and proposals for the app's instructions.
+Found: TypeAlias = tuple[tuple[ExtractedFact, ...], tuple[ExtractedInsight, ...], tuple[ExtractedProposal, ...]]
+
+
+def parse_reflection(reply: str, conversation: ConversationSlice) -> Found:
+    """What a reply found. All may be empty, if the reply says so with empty lists; `instructions` may be left out.
 
     Raises:
         MalformedReplyError: any part of it breaks the form; nothing of it is taken then.
     """
     check = _Check(reply, frozenset(turn.sequence_num for turn in conversation.turns))
-    root = check.object(read_object(reply), "the reply", ("facts", "insights"))
+    root = check.object(read_object(reply), "the reply", ("facts", "insights"), ("instructions",))
     facts = [_fact(check, item, path) for path, item in check.items(root, "facts")]
     insights = [_insight(check, item, path) for path, item in check.items(root, "insights")]
+    proposals = [_proposal(check, item, path) for path, item in check.items(root, "instructions")]
     check.finish()
-    return _merge_repeated(reply, [fact for fact in facts if fact]), tuple(one for one in insights if one)
+    return (
+        _merge_repeated(reply, [fact for fact in facts if fact]),
+        tuple(one for one in insights if one),
+        tuple(one for one in proposals if one),
+    )
 
 
 def refuse(reply: str, problems: Iterable[str]) -> NoReturn:
@@ -205,6 +222,17 @@ def _insight(check: _Check, item: Any, path: str) -> ExtractedInsight | None:
     return ExtractedInsight(**found)
 
 
+def _proposal(check: _Check, item: Any, path: str) -> ExtractedProposal | None:
+    fields = check.object(item, path, ("key", "content", "source_turns"))
+    if not fields:
+        return None
+    return ExtractedProposal(
+        key=check.text(fields, "key", path, characters_max=KEY_CHARACTERS_MAX),
+        content=check.text(fields, "content", path, characters_max=INSTRUCTION_CHARACTERS_MAX),
+        source_seqs=check.sources(fields, path),
+    )
+
+
 def _merge_repeated(reply: str, facts: list[ExtractedFact]) -> tuple[ExtractedFact, ...]:
     """Join facts that say the same twice; refuse those that contradict each other."""
     merged: dict[tuple[str, str], ExtractedFact] = {}
@@ -239,15 +267,16 @@ class _Check:
         if self.problems:
             refuse(self._reply, self.problems)
 
-    def object(self, value: Any, path: str, keys: tuple[str, ...]) -> Mapping[str, Any]:
-        """An object of exactly these keys; empty where it is not one."""
+    def object(self, value: Any, path: str, keys: tuple[str, ...], optional: tuple[str, ...] = ()) -> Mapping[str, Any]:
+        """An object of exactly these keys, and perhaps the optional ones; empty where it is not one."""
         if not isinstance(value, dict):
             self.problems.append(f"{path} must be an object, it is {_kind(value)}")
             return {}
         if missing := [key for key in keys if key not in value]:
             self.problems.append(f"{path} lacks {', '.join(missing)}")
-        if extra := len(value.keys() - set(keys)):
-            self.problems.append(f"{path} has {extra} keys that were not asked for; only {', '.join(keys)}")
+        if extra := len(value.keys() - {*keys, *optional}):
+            asked = ", ".join((*keys, *optional))
+            self.problems.append(f"{path} has {extra} keys that were not asked for; only {asked}")
         return value if not missing else {}
 
     def items(self, root: Mapping[str, Any], name: str) -> list[tuple[str, Any]]:

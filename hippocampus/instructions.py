@@ -1,14 +1,18 @@
-"""Procedural memory: instructions under version control. A change adds a version; the newest is in force."""
+"""Procedural memory: instructions under version control. A change adds a version; the newest is in force.
+
+Deep reflection may propose a change from what a user asks for. A proposal acts on nothing until somebody approves it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import asyncpg
 
 from hippocampus.errors import from_postgres
-from hippocampus.records import Instruction
+from hippocampus.records import Instruction, InstructionProposal
 from pulse.errors import InvalidInputError
 from pulse.json_values import clean_text, escape_state, unescape
 from pulse.sql import load_queries
@@ -17,6 +21,7 @@ if TYPE_CHECKING:
     from pulse.database import Pool
 
 HISTORY_MAX = 1000
+PROPOSAL_STATUSES = ("proposed", "approved", "rejected")
 _NAME_LENGTH_MAX = 255
 
 
@@ -70,11 +75,21 @@ class InstructionStore:
         row = await self._pool.fetchrow(self._queries["get_instruction"], app_name, key, version)
         return None if row is None else _instruction(row)
 
+    async def active(self, app_name: str, *, limit: int = 100) -> list[Instruction]:
+        """List what is in force, by key: the newest version of each; one whose newest version is empty is not.
+
+        Args:
+            limit: 1 to 1,000.
+        """
+        _check_names(app_name, "any")
+        _check_limit(limit)
+        rows = await self._pool.fetch(self._queries["active_instructions"], app_name, limit)
+        return [_instruction(row) for row in rows]
+
     async def history(self, app_name: str, key: str, *, limit: int = 100) -> list[Instruction]:
         """List the versions, the newest first; `limit` is 1 to 1,000."""
         _check_names(app_name, key)
-        if not 1 <= limit <= HISTORY_MAX:
-            raise InvalidInputError(f"limit is 1 to {HISTORY_MAX}, not {limit}")
+        _check_limit(limit)
         rows = await self._pool.fetch(self._queries["instruction_history"], app_name, key, limit)
         return [_instruction(row) for row in rows]
 
@@ -91,6 +106,58 @@ class InstructionStore:
         if old is None:
             raise LookupError(f"instruction {key!r} of app {app_name!r} has no version {version}; see its history")
         return await self.put(app_name, key, old.content, metadata=old.metadata, expected_version=expected_version)
+
+    async def list_proposals(
+        self, app_name: str, *, status: str | None = None, before: UUID | None = None, limit: int = 50
+    ) -> list[InstructionProposal]:
+        """List what was proposed for an app, the newest first.
+
+        Args:
+            status: 'proposed', 'approved' or 'rejected'; None: any.
+            before: the id of the last proposal of the page before.
+        """
+        _check_names(app_name, "any")
+        _check_limit(limit)
+        if status is not None and status not in PROPOSAL_STATUSES:
+            raise InvalidInputError(f"status is one of {', '.join(PROPOSAL_STATUSES)}, not {status!r:.80}")
+        rows = await self._pool.fetch(self._queries["list_proposals"], app_name, status, before, limit)
+        return [_proposal(row) for row in rows]
+
+    async def approve(
+        self, app_name: str, proposal_id: UUID, *, decided_by: str | None = None, force: bool = False
+    ) -> InstructionProposal:
+        """Put a proposal in force, as the next version of its instruction.
+
+        Args:
+            decided_by: who says so, for the record.
+            force: also where the instruction was changed since the proposal was made.
+
+        Raises:
+            ProposalNotFoundError: no such proposal of this app waits; nothing was changed.
+            InstructionConflictError: the instruction was changed since; nothing was changed.
+        """
+        return await self._decide(self._queries["approve_proposal"], app_name, proposal_id, decided_by, force)
+
+    async def reject(self, app_name: str, proposal_id: UUID, *, decided_by: str | None = None) -> InstructionProposal:
+        """Turn a proposal down; the same wish of the same user is not proposed again.
+
+        Raises:
+            ProposalNotFoundError: no such proposal of this app waits; nothing was changed.
+        """
+        return await self._decide(self._queries["reject_proposal"], app_name, proposal_id, decided_by)
+
+    async def _decide(self, query: str, *arguments: Any) -> InstructionProposal:
+        try:
+            row = await self._pool.fetchrow(query, *arguments)
+        except asyncpg.PostgresError as error:
+            raise from_postgres(error) or error from error
+        assert row is not None  # noqa: S101  # the function returns a row or raises
+        return _proposal(row)
+
+
+def _check_limit(limit: int) -> None:
+    if not 1 <= limit <= HISTORY_MAX:
+        raise InvalidInputError(f"limit is 1 to {HISTORY_MAX}, not {limit}")
 
 
 def _check_names(app_name: str, key: str) -> None:
@@ -109,3 +176,8 @@ def _instruction(row: asyncpg.Record) -> Instruction:
         metadata=unescape(row["metadata"]),
         created_at=row["created_at"],
     )
+
+
+def _proposal(row: asyncpg.Record) -> InstructionProposal:
+    fields = {name: value for name, value in row.items() if name != "instruction_key"}
+    return InstructionProposal(**{**fields, "key": row["instruction_key"], "source_seqs": tuple(row["source_seqs"])})

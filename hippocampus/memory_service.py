@@ -14,6 +14,7 @@ from uuid import UUID
 from hippocampus import jobs
 from hippocampus.context_assembler import ContextAssembler, ContextWindow
 from hippocampus.errors import UnknownJobTypeError
+from hippocampus.fact_keys import normal_key
 from hippocampus.names import check_names, require_session
 from hippocampus.records import (
     ConsolidationJob,
@@ -210,6 +211,7 @@ class OpenMemoryService:
         """List what holds of a user, by type and key.
 
         Args:
+            key: of one fact, also in a spelling that was merged into it; or of a collection, for its elements.
             as_of: what was true then; None: what is true now.
             known_at: as it was recorded by then; None: by now.
         """
@@ -218,12 +220,24 @@ class OpenMemoryService:
         _check_zones(as_of=as_of, known_at=known_at)
         check_names(app_name=app_name, user_id=user_id, key=key)
         rows = await self._pool.fetch(
-            self._queries["list_facts"], app_name, user_id, fact_type, key, as_of, known_at, limit, offset
+            self._queries["list_facts"],
+            app_name,
+            user_id,
+            fact_type,
+            key,
+            as_of,
+            known_at,
+            limit,
+            offset,
+            None if key is None else normal_key(key),
         )
         return [_fact(row) for row in rows]
 
     async def fact_history(self, *, app_name: str, user_id: str, fact_type: FactType, key: str) -> list[FactVersion]:
-        """List every statement about one key: the current one, then the others by when they stood, newest first."""
+        """List all that was ever said about one key: what holds, what it ended and what was too unsure, newest first.
+
+        A key that was merged into another tells the whole story of both.
+        """
         _check_word("fact_type", fact_type, get_args(FactType))
         check_names(app_name=app_name, user_id=user_id, key=key)
         rows = await self._pool.fetch(self._queries["fact_history"], app_name, user_id, fact_type, key)

@@ -125,25 +125,67 @@ ORDER BY retention_score DESC, m.created_at DESC, m.id DESC
 LIMIT $7 OFFSET $8
 
 -- name: list_facts
--- app, user, fact type, key (each null: any), true at, known at (null: now), limit, offset
+-- app, user, fact type, key (each null: any), true at, known at (null: now), limit, offset, normal form of the key
+-- A key also finds the facts that it is another spelling of, and the elements of the collection that it names.
 SELECT f.id, f.thread_id, $2::text AS user_id, $1::text AS app_name, f.fact_type, f.key, f.value, f.confidence,
        f.source_seqs, f.valid_from, f.valid_until, f.recorded_at
-FROM facts_as_of($1, $2, coalesce($5, engine_now()), coalesce($6, engine_now())) AS f
-WHERE ($3::text IS NULL OR f.fact_type = $3) AND ($4::text IS NULL OR f.key = $4)
+FROM (
+    SELECT id, thread_id, fact_type, key, value, confidence, source_seqs, valid_from, valid_until, recorded_at
+    FROM facts
+    WHERE app_name = $1 AND user_id = $2 AND $5::timestamptz IS NULL AND $6::timestamptz IS NULL
+      AND (valid_until IS NULL OR valid_until > engine_now())
+    UNION ALL
+    SELECT a.*
+    FROM (SELECT $5::timestamptz IS NOT NULL OR $6::timestamptz IS NOT NULL AS past) AS asked
+    CROSS JOIN LATERAL facts_as_of($1, $2, coalesce($5, engine_now()), coalesce($6, engine_now())) AS a
+    WHERE asked.past) AS f
+WHERE ($3::text IS NULL OR f.fact_type = $3)
+  AND ($4::text IS NULL OR f.key = $4 OR EXISTS (
+      SELECT FROM facts AS k
+      WHERE k.id = f.id AND (k.collection = $9 OR k.id = known_fact($1, $2, k.fact_type, $4))))
 ORDER BY f.fact_type, f.key
 LIMIT $7 OFFSET $8
 
 -- name: fact_history
--- app, user, fact type, key; the current version first, then by when they stood
-SELECT * FROM (
-    SELECT id AS fact_id, thread_id, value, confidence, valid_from, valid_until, recorded_at,
-           NULL::timestamptz AS superseded_at, 'current' AS outcome, source_seqs, job_id, prompt_hash, model
-    FROM facts WHERE app_name = $1 AND user_id = $2 AND fact_type = $3 AND key = $4
-    UNION ALL
-    SELECT fact_id, thread_id, value, confidence, valid_from, valid_until, recorded_at, superseded_at, outcome,
-           source_seqs, job_id, prompt_hash, model
-    FROM fact_versions WHERE app_name = $1 AND user_id = $2 AND fact_type = $3 AND key = $4) AS h
-ORDER BY superseded_at DESC NULLS FIRST, valid_from DESC, recorded_at DESC
+-- app, user, fact type, key
+SELECT * FROM fact_history($1, $2, $3, $4)
+
+-- name: list_candidates
+-- app, user, fact type (null: any), limit, offset
+SELECT v.id, v.fact_id, v.fact_type, f.key, v.value, v.confidence, f.value AS held_value,
+       f.confidence AS held_confidence, v.valid_from, v.recorded_at, v.thread_id, v.source_seqs
+FROM fact_versions AS v JOIN facts AS f ON f.id = v.fact_id
+WHERE v.app_name = $1 AND v.user_id = $2 AND v.accepted_at IS NULL AND v.retracted_at IS NULL
+  AND ($3::text IS NULL OR v.fact_type = $3)
+ORDER BY v.fact_type, f.key, v.valid_from DESC, v.id
+LIMIT $4 OFFSET $5
+
+-- name: promote_candidate
+-- app, user, candidate
+SELECT promote_candidate($1, $2, $3)
+
+-- name: list_merges
+-- app, user, fact type (null: any), limit, offset; the newest first
+SELECT id, fact_id, fact_type, from_key, to_key, method, similarity, embedding_model, job_id, merged_at, undone_at
+FROM fact_aliases
+WHERE app_name = $1 AND user_id = $2 AND ($3::text IS NULL OR fact_type = $3)
+ORDER BY merged_at DESC, id DESC
+LIMIT $4 OFFSET $5
+
+-- name: undo_merge
+-- app, user, merge
+SELECT undo_merge($1, $2, $3)
+
+-- name: set_fact_style
+-- app, fact type, normal form of a key, style
+INSERT INTO fact_styles (app_name, fact_type, normal_key, style) VALUES ($1, $2, $3, $4)
+ON CONFLICT (app_name, fact_type, normal_key) DO UPDATE SET style = EXCLUDED.style
+
+-- name: fact_styles
+-- thread; its app's own before those of every app
+SELECT DISTINCT ON (fact_type, normal_key) fact_type, normal_key, style FROM fact_styles
+WHERE app_name IN ((SELECT t.app_name FROM threads AS t WHERE t.id = $1), '*')
+ORDER BY fact_type, normal_key, app_name = '*'
 
 -- name: put_instruction
 -- app, key, content, metadata, expected version or null
@@ -210,3 +252,87 @@ SELECT prune_refusals()
 -- name: choose_embedding_model
 -- model
 SELECT choose_embedding_model($1)
+
+-- name: propose_instructions
+-- thread, origin, proposals
+SELECT propose_instructions($1, $2::slice_origin, $3::proposal_input[])
+
+-- name: active_instructions
+-- app, limit; the newest version of each, by key; one without content is out of force
+SELECT i.* FROM active_instructions($1) AS i ORDER BY i.instruction_key LIMIT $2
+
+-- name: list_proposals
+-- app, status (null: any), before this proposal (null: from the newest), limit
+SELECT * FROM instruction_proposals
+WHERE app_name = $1 AND ($2::text IS NULL OR status = $2) AND ($3::uuid IS NULL OR id < $3)
+ORDER BY id DESC LIMIT $4
+
+-- name: approve_proposal
+-- app, proposal, who decides, also where the instruction moved on
+SELECT p.* FROM approve_proposal($1, $2, $3, $4) AS p
+
+-- name: reject_proposal
+-- app, proposal, who decides
+SELECT p.* FROM reject_proposal($1, $2, $3) AS p
+
+-- name: begin_replay
+-- app, user, session id (null: all of the user's), fingerprint
+SELECT begin_replay($1, $2, $3, $4)
+
+-- name: next_replay_slice
+-- replay, tokens at most, turns at most
+-- One row per message of the next slice to be drawn, ascending; one row without a message where its rest says nothing;
+-- none where everything is drawn.
+WITH asked AS (
+    SELECT p.thread_id, p.stage, p.watermark, p.drawn_seq
+    FROM replays AS r CROSS JOIN LATERAL replay_progress(r) AS p
+    WHERE r.id = $1 AND p.drawn_seq < p.watermark
+    ORDER BY p.thread_id, p.stage DESC LIMIT 1
+), ahead AS (
+    SELECT m.sequence_num, m.author, m.role, m.content, m.occurred_at,
+           row_number() OVER (ORDER BY m.sequence_num) AS place,
+           sum(m.token_estimate) OVER (ORDER BY m.sequence_num) AS tokens
+    FROM asked CROSS JOIN LATERAL (
+        SELECT * FROM messages
+        WHERE thread_id = asked.thread_id AND sequence_num > asked.drawn_seq AND sequence_num <= asked.watermark
+        ORDER BY sequence_num LIMIT $3::integer + 1) AS m
+), fits AS (
+    SELECT *, lead(sequence_num) OVER (ORDER BY sequence_num) AS following,
+           place = 1 OR (tokens <= $2 AND place <= $3) AS within
+    FROM ahead
+), cut AS (
+    SELECT asked.*, coalesce((SELECT max(sequence_num) FROM fits WHERE within AND following IS NOT NULL
+                              AND sequence_num = (SELECT max(sequence_num) FROM fits WHERE within)),
+                             asked.watermark) AS upto_seq
+    FROM asked
+)
+SELECT cut.thread_id, cut.stage, cut.drawn_seq + 1 AS from_seq, cut.upto_seq,
+       slice_digest(cut.thread_id, cut.drawn_seq + 1, cut.upto_seq) AS said,
+       f.sequence_num, f.author, f.role, f.content AS text, f.occurred_at
+FROM cut LEFT JOIN fits AS f ON f.within
+ORDER BY f.sequence_num
+
+-- name: reuse_draw
+-- replay, thread, stage, from, upto, digest of its turns, hash of its input: the answer to the very same question
+INSERT INTO replay_draws (replay_id, thread_id, stage, from_seq, upto_seq, said, input_hash, origin, memories, vectors,
+                          facts, vectorless)
+SELECT $1, $2, $3, $4, $5, $6, $7, d.origin, d.memories, d.vectors, d.facts, d.vectorless
+FROM replay_draws AS d WHERE d.input_hash = $7 AND NOT d.vectorless LIMIT 1
+ON CONFLICT DO NOTHING
+RETURNING true
+
+-- name: keep_draw
+-- replay, thread, stage, from, upto, digest of its turns, hash of its input, origin, memories, vectors, facts, vectorless
+INSERT INTO replay_draws (replay_id, thread_id, stage, from_seq, upto_seq, said, input_hash, origin, memories, vectors,
+                          facts, vectorless)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8::slice_origin, $9::memory_input[], $10::message_vector[], $11::fact_input[], $12)
+ON CONFLICT DO NOTHING
+
+-- name: swap_replay
+-- replay
+SELECT * FROM swap_replay($1)
+
+-- name: user_facts
+-- app, user; what holds, to compare
+SELECT fact_type, key, value FROM facts
+WHERE app_name = $1 AND user_id = $2 AND (valid_until IS NULL OR valid_until > engine_now()) ORDER BY fact_type, key

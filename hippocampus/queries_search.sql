@@ -12,4 +12,9 @@ SELECT record_memory_access($1)
 
 -- name: context_candidates
 -- app, user, session or null, query, embedding or null, its model, memories, facts, turns
-SELECT * FROM context_candidates($1, $2, $3, $4, $5, $6, $7, $8, $9) ORDER BY context_type, place
+-- Beside each row, and in a row of its own where there is none, the app's instructions that are meant for contexts.
+SELECT c.*, i.instructions
+FROM (SELECT array_agg(x.content ORDER BY x.instruction_key) AS instructions FROM active_instructions($1) AS x
+      WHERE NOT x.metadata @> '{"context": false}') AS i
+LEFT JOIN context_candidates($1, $2, $3, $4, $5, $6, $7, $8, $9) AS c ON true
+ORDER BY c.context_type, c.place

@@ -110,11 +110,21 @@ class ExtractedInsight:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExtractedProposal:
+    """A change of the app's instructions that a user's feedback asks for. It acts only when somebody approves it."""
+
+    key: str  # 1 to 255 characters, snake_case English where the provider chooses it
+    content: str  # the instruction, one sentence that an agent can follow; never blank
+    source_seqs: tuple[int, ...]  # as in ExtractedFact
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reflection:
-    """What a deep reflection found in one slice. Both may be empty: then there was nothing to find."""
+    """What a deep reflection found in one slice. All may be empty: then there was nothing to find."""
 
     facts: tuple[ExtractedFact, ...]
     insights: tuple[ExtractedInsight, ...]
+    proposals: tuple[ExtractedProposal, ...] = ()
     origin: Origin
     usage: Usage = field(default_factory=Usage)
 
@@ -178,18 +188,20 @@ class Fact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactVersion:
-    """One statement in the history of a fact.
+    """A stretch of time in the history of a fact, or a statement that never counted.
 
     Attributes:
-        outcome: ``current``; ``superseded`` by a newer one; ``less_sure`` than the current one, so never current;
-            ``out_of_order``: recorded after a newer one, true before it.
+        outcome: ``current``; ``superseded`` by what was said after it; ``out_of_order``: superseded before it was
+            learned; ``candidate``: too unsure beside what held, never current; ``retracted``: a replay drew it no more.
         valid_from, valid_until: when it was true. recorded_at, superseded_at: when it was held.
+        superseded_by_thread_id, superseded_by_seq, superseded_by_event_id: the turn that ended it; None where nothing
+            did, or where its session was deleted.
     """
 
     fact_id: UUID
     value: Any
     confidence: float
-    outcome: Literal["current", "superseded", "less_sure", "out_of_order"]
+    outcome: Literal["current", "superseded", "out_of_order", "candidate", "retracted"]
     valid_from: datetime
     valid_until: datetime | None
     recorded_at: datetime
@@ -199,6 +211,44 @@ class FactVersion:
     job_id: UUID | None
     prompt_hash: str | None
     model: str | None
+    superseded_by_thread_id: UUID | None
+    superseded_by_seq: int | None
+    superseded_by_event_id: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactCandidate:
+    """A statement that was too unsure to replace what held when it was said. It waits to be said again, or promoted."""
+
+    id: UUID
+    fact_id: UUID
+    fact_type: FactType
+    key: str
+    value: Any
+    confidence: float
+    held_value: Any  # what holds of the fact now
+    held_confidence: float
+    valid_from: datetime  # when it was said
+    recorded_at: datetime
+    thread_id: UUID | None
+    source_seqs: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactMerge:
+    """A key that was taken for another spelling of a fact's key."""
+
+    id: UUID
+    fact_id: UUID
+    fact_type: FactType
+    from_key: str
+    to_key: str
+    method: Literal["normal_form", "meaning"]
+    similarity: float  # cosine of the two texts; 1 for a normal form
+    embedding_model: str | None
+    job_id: UUID | None
+    merged_at: datetime
+    undone_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,3 +262,25 @@ class Instruction:
     version: int  # 1, 2, ...; the newest is in force
     metadata: Mapping[str, Any]
     created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstructionProposal:
+    """A change of an instruction that waits for a person, or was decided on."""
+
+    id: UUID
+    app_name: str
+    key: str
+    content: str
+    status: Literal["proposed", "approved", "rejected"]
+    base_version: int  # the newest when it was proposed; 0: there was none
+    version: int | None  # what it became when it was approved
+    user_id: str  # whose feedback it follows from
+    thread_id: UUID | None
+    source_seqs: tuple[int, ...]
+    job_id: UUID | None
+    prompt_hash: str | None
+    model: str | None
+    proposed_at: datetime
+    decided_at: datetime | None
+    decided_by: str | None

@@ -13,6 +13,7 @@ from hippocampus.records import (
     ConversationSlice,
     ExtractedFact,
     ExtractedInsight,
+    ExtractedProposal,
     Origin,
     Reflection,
     Summary,
@@ -54,6 +55,11 @@ class PaidReplies:
         """The provider's name."""
         return self._generator.name
 
+    @property
+    def fingerprint(self) -> str:
+        """What the answers depend on; see `Generator`."""
+        return self._generator.fingerprint
+
     async def summarize(self, slices: Sequence[ConversationSlice]) -> list[Summary]:
         """Summarise each slice; see `Generator`."""
         return [await self._paid(part, self._generator.summarize, _summary) for part in slices]
@@ -72,7 +78,7 @@ class PaidReplies:
         read: Callable[[Mapping[str, Any]], Reply],
     ) -> Reply:
         thread, stage = self._part.job.thread_id, self._part.stage
-        digest = input_hash(self._generator.name, conversation)
+        digest = input_hash(self._generator.fingerprint, conversation)
         if self._part.kept is not None and self._part.kept[0] == digest:
             reply = read(unescape(self._part.kept[1]))
             self.reused += 1
@@ -89,13 +95,13 @@ class PaidReplies:
         return reply
 
 
-def input_hash(provider: str, conversation: ConversationSlice) -> str:
-    """SHA-256, hex, of what a provider is asked."""
+def input_hash(fingerprint: str, conversation: ConversationSlice) -> str:
+    """SHA-256, hex, of what a provider is asked, and by which prompts and model."""
     turns = [
         [turn.sequence_num, turn.author, turn.role, turn.text, turn.occurred_at.isoformat()]
         for turn in conversation.turns
     ]
-    return hashlib.sha256(json.dumps([provider, turns]).encode()).hexdigest()
+    return hashlib.sha256(json.dumps([fingerprint, turns]).encode()).hexdigest()
 
 
 def _summary(body: Mapping[str, Any]) -> Summary:
@@ -109,6 +115,7 @@ def _reflection(body: Mapping[str, Any]) -> Reflection:
     return Reflection(
         facts=tuple(ExtractedFact(**sourced(fact)) for fact in body["facts"]),
         insights=tuple(ExtractedInsight(**sourced(insight)) for insight in body["insights"]),
+        proposals=tuple(ExtractedProposal(**sourced(proposal)) for proposal in body["proposals"]),
         origin=Origin(**body["origin"]),
         usage=Usage(**body["usage"]),
     )

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     Pool = asyncpg.Pool[asyncpg.Record]
 
 SERVER_VERSION_NUM_MIN = 160000
+#: What a statement may raise because of the database or the way to it; the last, of a connection that was cut between
+#: two messages of its protocol, is none of the driver's other errors.
+FAULTS = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 _EXTENSION_SCHEMA = """
 SELECT n.nspname FROM pg_extension AS e JOIN pg_namespace AS n ON n.oid = e.extnamespace WHERE e.extname =
 'vector'

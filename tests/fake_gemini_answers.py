@@ -21,6 +21,9 @@ FACT_PATTERNS = tuple(
         ("preference", "likes", r"\bI (?:like|love) ([\w' -]+?)(?:[.,!?]|$)"),
         ("preference", "likes", r"我喜欢(\w{1,20})"),
         ("preference", "avoids", r"我不吃(\w{1,8})"),
+        ("preference", "favourite_food", r"\bmy favourite food is ([\w' -]+?)(?:[.,!?]|$)"),
+        ("preference", "food_preference", r"\bthe food I prefer is ([\w' -]+?)(?:[.,!?]|$)"),
+        ("profile", "hobbies", r"\bmy hobby is ([\w' -]+?)(?:[.,!?]|$)"),
         ("rule", "never", r"\bnever ([\w' -]+?)(?:[.,!?]|$)"),
     )
 )
@@ -33,7 +36,7 @@ def generate(body: dict[str, Any]) -> dict[str, Any]:
     schema = config.get("responseJsonSchema") or config.get("responseSchema") or {}
     if "summary" in schema.get("properties", {}):
         return {"summary": summarise(turns)}
-    return {"facts": facts(turns), "insights": insights(turns)}
+    return {"facts": facts(turns), "insights": insights(turns), "instructions": wishes(turns)}
 
 
 def first_text(body: dict[str, Any]) -> str:
@@ -77,6 +80,17 @@ def insights(turns: list[tuple[int, str, str]]) -> list[dict[str, Any]]:
     return [
         {"content": f"A decision was taken: {text.strip()}", "importance": "high", "source_turns": [seq]}
         for seq, text in decided
+    ]
+
+
+def wishes(turns: list[tuple[int, str, str]]) -> list[dict[str, Any]]:
+    asked = [
+        (seq, re.search(r"please (always [^.!]+)|(以后请[^。！]+)", text, re.IGNORECASE)) for seq, _, text in turns
+    ]
+    return [
+        {"key": "answer_style", "content": f"{(m[1] or m[2]).capitalize()}.", "source_turns": [seq]}
+        for seq, m in asked
+        if m
     ]
 
 

@@ -34,6 +34,7 @@ class ScriptedGenerator:
     during: Callable[[], Awaitable[None]] | None = None
     slices: list[ConversationSlice] = field(default_factory=list)
     name: str = "scripted"
+    fingerprint: str = "scripted 1"
 
     async def summarize(self, slices: Sequence[ConversationSlice]) -> list[Summary]:
         await self._note(slices)

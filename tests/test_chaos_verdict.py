@@ -35,9 +35,9 @@ CONSOLIDATED = """
     SELECT id, user_id, app_name, 'likes', '["plum-la-3", "plum-la-4"]', 'likes', array_fill(1, ARRAY[1536])::vector,
            'fake', 3, 4 FROM threads;
     INSERT INTO fact_versions (fact_id, thread_id, user_id, app_name, fact_type, key, value, confidence, valid_from,
-                               recorded_at, outcome, from_seq, upto_seq)
-    SELECT id, thread_id, user_id, app_name, fact_type, key, '["plum-la-1", "plum-la-2"]', 1, now(), now(),
-           'superseded', 1, 2 FROM facts;
+                               recorded_at, accepted_at, from_seq, upto_seq)
+    SELECT id, thread_id, user_id, app_name, fact_type, key, '["plum-la-1", "plum-la-2"]', 1, now() - interval '1 h',
+           now(), now(), 1, 2 FROM facts;
     UPDATE threads SET fast_upto_seq = 4, deep_upto_seq = 4;
     UPDATE messages SET embedding = array_fill(1, ARRAY[1536])::vector, embedding_model = 'fake';
     UPDATE procrastinate_jobs SET status = 'doing' WHERE status = 'todo';
@@ -58,7 +58,7 @@ DAMAGE = {
         "UPDATE memories SET from_seq = 2 WHERE memory_type = 'episodic' AND from_seq = 3",
         "slices_broken",
     ),
-    "a statement of a fact is lost": ("DELETE FROM fact_versions", "facts_not_once"),
+    "a statement of a fact is lost": ("DELETE FROM fact_versions WHERE from_seq = 1", "facts_not_once"),
     "a statement of a fact is there twice": (
         "UPDATE fact_versions SET value = value || '[\"plum-la-3\"]'",
         "facts_not_once",

@@ -121,7 +121,7 @@ def test_every_command_has_help_with_an_example(words: tuple[str, ...]) -> None:
     assert "Example" in shown.output
     assert f"hippocampus {' '.join(words)}" in " ".join(shown.output.split())
     roles_and_bars = ("demo", "up", "writer", "worker", "export", "completion")
-    groups = (("retention",), ("sessions",), ("forget",), ("memory",))
+    groups = (("retention",), ("sessions",), ("forget",), ("memory",), ("instructions",))
     # An export is JSON lines by itself.
     if words[0] not in roles_and_bars and words not in groups and words != ("memory", "export"):
         assert "--json" in shown.output
@@ -152,6 +152,75 @@ def test_facts_name_the_turns_that_say_so(cli: Run) -> None:
     facts = json.loads(cli("facts", "--type", "preference", "--json")[1])
     assert any("普洱" in fact["value"]["text"] and fact["said"][0]["sequence_num"] == 4 for fact in facts)
     assert {fact["fact_type"] for fact in facts} == {"preference"}
+
+
+def test_facts_of_another_time_candidates_and_merges(cli: Run, dsn: str) -> None:
+    """What is asked of the past, what is listed beside the facts, and what is decided there."""
+    assert "Oslo" not in cli("facts", "--as-of", "2001-01-01")[1]
+    assert "Oslo" in cli("facts", "--as-of", "2101-01-01T00:00:00Z", "--known-at", "2101-01-01")[1]
+    code, _, err = cli("facts", "--as-of", "yesterday")
+    assert code == 2
+    assert "is no date" in err
+    assert cli("facts", "--candidates", "--merges")[0] == 2
+    assert cli("facts", "--candidates")[2].strip() == "Nothing waits to be believed."
+    record = """SELECT record_fact(t, ROW(NULL, 1, 1, NULL, NULL, NULL)::slice_origin,
+                    ROW('profile', $1, to_jsonb($2::text), $1, NULL, $3, '{1}', now(), 'k', NULL, '')::fact_input)
+                FROM threads AS t LIMIT 1"""
+    for key, value, confidence in (("first key", "sure", 0.9), ("second key", "unsure", 0.2)):
+        asyncio.run(execute(dsn, record, key, value, confidence))
+    (candidate,) = json.loads(cli("facts", "--candidates", "--json")[1])
+    assert "unsure" in cli("facts", "--candidates")[1]
+    assert "It is the fact" in cli("facts", "--promote", candidate["id"])[1]
+    assert cli("facts", "--promote", candidate["id"])[0] == 1
+    (merge,) = json.loads(cli("facts", "--merges", "--json")[1])
+    assert (merge["from_key"], merge["to_key"]) == ("second key", "first key")
+    assert json.loads(cli("facts", "--undo-merge", merge["id"], "--json")[1])["fact_id"]
+    assert {"first key", "second key"} <= {each["key"] for each in json.loads(cli("facts", "--json")[1])}
+
+
+def test_instructions_are_put_rolled_back_and_proposals_decided_on(cli: Run, dsn: str) -> None:
+    app = ("--app", "ada")
+    assert "Be brief." in cli("instructions", "put", "tone", "Be brief.", *app)[1]
+    assert cli("instructions", "put", "tone", "x", *app, "--expect", "0")[0] == 1
+    cli("instructions", "put", "tone", "Be kind.", *app)
+    assert json.loads(cli("instructions", "rollback", "tone", "1", *app, "--json")[1])[0]["version"] == 3
+    assert cli("instructions", "rollback", "tone", "9", *app)[0] == 1
+    assert cli("instructions", "history", "none", *app)[0] == 1
+    assert len(json.loads(cli("instructions", "history", "tone", *app, "--json")[1])) == 3
+    for key in ("a", "b"):
+        insert = """INSERT INTO instruction_proposals (app_name, user_id, instruction_key, content, base_version)
+                    VALUES ('ada', 'ann', $1, 'Be long.', 0)"""
+        asyncio.run(execute(dsn, insert, key))
+    second, first = json.loads(cli("instructions", "proposals", *app, "--json")[1])
+    assert "approved" in cli("instructions", "approve", first["id"], *app, "--by", "ops")[1]
+    assert "rejected" in cli("instructions", "reject", second["id"], *app)[1]
+    assert cli("instructions", "approve", first["id"], *app)[0] == 1
+    assert "Nothing is proposed." in cli("instructions", "proposals", *app)[2]
+    assert [each["key"] for each in json.loads(cli("instructions", "list", *app, "--json")[1])] == ["a", "tone"]
+
+
+def test_a_replay_shows_what_would_change_and_then_changes_it(cli: Run, dsn: str) -> None:
+    """A fact that the rules do not draw goes; the rest is kept; without --apply nothing happens."""
+    session = "ada-session-1"
+    asyncio.run(
+        execute(
+            dsn,
+            """INSERT INTO memories (thread_id, app_name, user_id, memory_type, content, from_seq, upto_seq)
+               SELECT id, app_name, user_id, 'semantic', 'Invented.', 1, 1 FROM threads WHERE session_id = $1""",
+            session,
+        )
+    )
+    code, out, err = cli("replay", session)
+    assert code == 0, err
+    assert "Invented." in out
+    assert "Nothing was changed; with --apply it would be: 0 added, 1 dropped" in out
+    assert "Invented." in cli("memories")[1]
+    owner = json.loads(cli("memories", "--json")[1])[0]["user_id"]
+    report = json.loads(cli("replay", "--user", owner, "--apply", "--json")[1])
+    assert (report["applied"], report["counts"]["dropped"], report["counts"]["added"]) == (True, 1, 0)
+    assert "Invented." not in cli("memories")[1]
+    assert cli("replay")[0] == 2
+    assert cli("replay", "no-such-session")[0] == 1
 
 
 def test_a_facts_history_shows_what_was_true_before(cli: Run) -> None:

@@ -378,7 +378,7 @@ async def test_no_connection_is_held_while_a_model_thinks(dsn: str) -> None:
 
 
 async def test_a_job_takes_a_handful_of_statements_however_much_was_learned(dsn: str) -> None:
-    """One reads the slice; within BEGIN and COMMIT: lock, store, and the claim's own three."""
+    """Two read the slice and the app's styles; within BEGIN and COMMIT: lock, store, and the claim's own three."""
     async with await database.create_pool(dsn, min_size=1, max_size=1) as pool:
         told = ([fact(f"k{n}", n) for n in range(20)], [insight(f"i{n}", "low") for n in range(20)])
         worker = MemoryConsolidationWorker(pool, ScriptedGenerator(reflections=[told, told]), LocalEmbedder())
@@ -391,8 +391,9 @@ async def test_a_job_takes_a_handful_of_statements_however_much_was_learned(dsn:
             claim = await claimed(pool, thread_id, JobType.DEEP_REFLECTION)
             statements.clear()
             await worker.run(claim.job_id, claim)
-        assert len(statements) == 1 + 1 + 2 + 3 + 1, statements
-        assert await pool.fetchval("SELECT count(*) FROM memories") == 40
+        assert len(statements) == 2 + 1 + 2 + 3 + 1, statements
+        # What the second job found was known.
+        assert await pool.fetchval("SELECT count(*) FROM memories WHERE metadata ->> 'support' = '2'") == 20
 
 
 async def test_nobody_can_talk_a_fact_into_another_users_memory(

@@ -10,6 +10,7 @@ from memory_rows import APP, ExhaustedEmbedder, WordEmbedder, add_fact, add_memo
 
 from hippocampus.context_assembler import ContextAssembler
 from hippocampus.errors import ContextBudgetError, EmbeddingDimensionError, ProviderError, RateLimitedError
+from hippocampus.instructions import InstructionStore
 from pulse.errors import InvalidInputError, SessionNotFoundError
 
 MEI = "mei"
@@ -227,3 +228,25 @@ async def test_a_window_that_the_model_counts_over_the_budget_is_packed_smaller(
     assert (window.counted_by, strict.counted[-1], strict.counted[0] > 300) == ("strict-1", window.total_tokens, True)
     silent = ContextAssembler(pool, max_tokens=300, window_counter=_Strict(RateLimitedError("no quota")))
     assert (await silent.assemble(MEI, APP, "s", "")).counted_by == "estimate"
+
+
+async def test_what_an_app_tells_its_agents_stands_in_the_system_part(pool: asyncpg.Pool) -> None:
+    """After the prompt, in the order of the keys: the newest versions, and only what is approved and meant for it."""
+    store = InstructionStore(pool)
+    await store.put(APP, "tone", "Shout.")
+    await store.put(APP, "tone", "Be kind.")
+    await store.put(APP, "language", "Answer in French.")
+    await store.put(APP, "template", "Dear {name}", metadata={"context": False})
+    await store.put(APP, "over", "Old rule.")
+    await store.put(APP, "over", "")
+    await store.put("other", "tone", "Be rude.")
+    await pool.execute(
+        """INSERT INTO instruction_proposals (app_name, user_id, instruction_key, content, base_version)
+           VALUES ($1, 'ann', 'wish', 'Obey me.', 0)""",
+        APP,
+    )
+    assembler = ContextAssembler(pool)
+    window = await assembler.assemble("ann", APP, None, "", system_prompt="You are a clerk.")
+    assert assembler.format_context(window) == "You are a clerk.\n\nAnswer in French.\n\nBe kind."
+    window = await assembler.assemble("ann", "nothing", None, "")
+    assert assembler.format_context(window) == ""

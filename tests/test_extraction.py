@@ -154,7 +154,7 @@ class TestReflection:
     @pytest.mark.parametrize("reply", PACKAGED.values(), ids=PACKAGED)
     def test_packaging_means_nothing(self, reply: str) -> None:
         """One good object is read, whatever harmless things stand around it."""
-        facts, insights = extraction.parse_reflection(reply, CONVERSATION)
+        facts, insights, _ = extraction.parse_reflection(reply, CONVERSATION)
         assert facts == (
             ExtractedFact(fact_type="profile", key="home_city", value="Lyon", confidence=0.9, source_seqs=(3,)),
         )
@@ -170,7 +170,7 @@ class TestReflection:
 
     def test_nothing_found_is_an_answer(self) -> None:
         """Empty lists, given as such, are an empty reflection and no error."""
-        assert extraction.parse_reflection('{"facts": [], "insights": []}', CONVERSATION) == ((), ())
+        assert extraction.parse_reflection('{"facts": [], "insights": []}', CONVERSATION) == ((), (), ())
 
     def test_the_message_names_each_problem_and_no_content(self) -> None:
         """A repair is told of all problems at once; a log line shows nothing that was said."""
@@ -190,34 +190,34 @@ class TestReflection:
     @pytest.mark.parametrize(("given_value", "kept"), [(1, 1.0), (0, 0.0), (1.004, 1.0), (-0.004, 0.0), (0.25, 0.25)])
     def test_confidence_is_a_float_in_range(self, given_value: float, kept: float) -> None:
         """Whole numbers count, and what overshoots by rounding is clamped."""
-        facts, _ = extraction.parse_reflection(facts_reply(confidence=given_value), CONVERSATION)
+        facts, _, _ = extraction.parse_reflection(facts_reply(confidence=given_value), CONVERSATION)
         assert facts[1].confidence == kept
         assert isinstance(facts[1].confidence, float)
 
     @pytest.mark.parametrize("value", [0, False, 3.5, "7", ["a", 1], {"since": 2020}, "你好"])
     def test_values_keep_their_type(self, value: Any) -> None:
         """Zero and false say something; lists and objects come through as they are."""
-        facts, _ = extraction.parse_reflection(facts_reply(value=value), CONVERSATION)
+        facts, _, _ = extraction.parse_reflection(facts_reply(value=value), CONVERSATION)
         assert facts[1].value == value
         assert type(facts[1].value) is type(value)
 
     def test_case_and_spaces_of_fixed_words_mean_nothing(self) -> None:
         """A type or importance is known by its letters; keys and texts lose the spaces around them."""
-        facts, _ = extraction.parse_reflection(facts_reply(type=" Rule ", key=" k ", value=" v "), CONVERSATION)
+        facts, _, _ = extraction.parse_reflection(facts_reply(type=" Rule ", key=" k ", value=" v "), CONVERSATION)
         assert (facts[1].fact_type, facts[1].key, facts[1].value) == ("rule", "k", "v")
-        _, insights = extraction.parse_reflection(insight_reply(importance="LOW"), CONVERSATION)
+        _, insights, _ = extraction.parse_reflection(insight_reply(importance="LOW"), CONVERSATION)
         assert insights[0].importance == "low"
 
     def test_sources_are_ascending_and_single(self) -> None:
         """The order and repetition of source turns carry no meaning; 7.0 is the whole number 7."""
-        facts, _ = extraction.parse_reflection(facts_reply(source_turns=[7.0, 3, 3]), CONVERSATION)
+        facts, _, _ = extraction.parse_reflection(facts_reply(source_turns=[7.0, 3, 3]), CONVERSATION)
         assert facts[1].source_seqs == (3, 7)
         assert all(type(seq) is int for seq in facts[1].source_seqs)
 
     def test_the_same_fact_said_twice_is_one(self) -> None:
         """Equal facts join their evidence and keep the higher confidence."""
         twice = {"facts": [FACT, {**FACT, "confidence": 0.95, "source_turns": [7]}], "insights": []}
-        facts, _ = extraction.parse_reflection(json.dumps(twice), CONVERSATION)
+        facts, _, _ = extraction.parse_reflection(json.dumps(twice), CONVERSATION)
         assert [(fact.confidence, fact.source_seqs) for fact in facts] == [(0.95, (3, 7))]
 
     @given(
@@ -234,7 +234,7 @@ class TestReflection:
         """No reply raises anything but the one error, and none that is read has fewer facts than it gave."""
         reply = json.dumps(value)
         try:
-            facts, insights = extraction.parse_reflection(reply, CONVERSATION)
+            facts, insights, _ = extraction.parse_reflection(reply, CONVERSATION)
         except MalformedReplyError as error:
             assert error.raw_reply == reply  # noqa: PT017 - both ends are right, the other is checked below
         else:

@@ -76,8 +76,11 @@ async def current(pool: asyncpg.Pool) -> asyncpg.Record:
 
 
 async def versions(pool: asyncpg.Pool) -> list[tuple[Any, ...]]:
+    """What does not hold, by when it was said."""
     rows = await pool.fetch(
-        "SELECT value, outcome, valid_from, valid_until FROM fact_versions ORDER BY superseded_at, valid_from"
+        """SELECT h.value, h.outcome, h.valid_from, h.valid_until
+           FROM facts AS f CROSS JOIN LATERAL fact_history(f.app_name, f.user_id, f.fact_type, f.key) AS h
+           WHERE h.outcome <> 'current' ORDER BY h.valid_from, h.recorded_at"""
     )
     return [tuple(row) for row in rows]
 
@@ -101,9 +104,15 @@ async def test_a_newer_statement_replaces_and_keeps_the_old_one(pool: asyncpg.Po
     assert row["created_at"] == before["created_at"]
     assert list(row["embedding"].to_list()) != list(before["embedding"].to_list())
     assert await versions(pool) == [("Lisbon", "superseded", DAY_1, DAY_2)]
-    kept = await pool.fetchrow("SELECT * FROM fact_versions")
+    kept = await pool.fetchrow(
+        "SELECT * FROM fact_history($1, $2, 'profile', $3) WHERE outcome <> 'current'", APP, USER, KEY
+    )
     assert kept is not None
     assert kept["superseded_at"] == row["recorded_at"]
+    event = await pool.fetchrow("SELECT * FROM events WHERE thread_id = $1", row["thread_id"])
+    assert event is not None
+    ender = (kept["superseded_by_thread_id"], kept["superseded_by_seq"], kept["superseded_by_event_id"])
+    assert ender == (row["thread_id"], 1, event["id"])
     provenance = ("fact_id", "thread_id", "confidence", "recorded_at", "source_seqs", "job_id", "prompt_hash", "model")
     old = {**dict(before), "fact_id": before["id"]}
     assert {name: kept[name] for name in provenance} == {name: old[name] for name in provenance}
@@ -134,21 +143,21 @@ async def test_turns_of_another_thread_never_join_the_list(pool: asyncpg.Pool) -
         "SELECT f.*, t.session_id FROM facts f JOIN threads t ON t.id = thread_id WHERE key = $1", KEY
     )
     assert row is not None
-    assert (row["session_id"], row["source_seqs"]) == ("b", [3])
+    assert (row["session_id"], row["source_seqs"]) == ("b", [2, 3])
 
 
 async def test_a_much_less_sure_newcomer_does_not_overwrite(pool: asyncpg.Pool) -> None:
     await learn(pool, fact("Lisbon", 0.9), at=DAY_1)
-    assert await learn(pool, fact("Mars", 0.3), at=DAY_2) == ["less_sure"]
+    assert await learn(pool, fact("Mars", 0.3), at=DAY_2) == ["candidate"]
     assert (await current(pool))["value"] == "Lisbon"
-    assert await versions(pool) == [("Mars", "less_sure", DAY_2, None)]
+    assert await versions(pool) == [("Mars", "candidate", DAY_2, None)]
 
 
 async def test_about_as_sure_counts_as_news(pool: asyncpg.Pool) -> None:
     """A person who moves is believed although a model grades the new sentence a shade lower."""
     await learn(pool, fact("Lisbon", 1.0), at=DAY_1)
     assert await learn(pool, fact("Porto", 0.9), at=DAY_2) == ["updated"]
-    assert await learn(pool, fact("Faro", 0.79), at=DAY_3) == ["less_sure"]
+    assert await learn(pool, fact("Faro", 0.79), at=DAY_3) == ["candidate"]
 
 
 async def test_an_old_statement_that_arrives_late_is_history(pool: asyncpg.Pool) -> None:
@@ -158,8 +167,8 @@ async def test_an_old_statement_that_arrives_late_is_history(pool: asyncpg.Pool)
     assert await learn(pool, fact("Braga", 1.0), at=DAY_3) == ["out_of_order"]
     assert (await current(pool))["value"] == "Faro"
     assert await versions(pool) == [
-        ("Lisbon", "superseded", DAY_1, DAY_4),
-        ("Porto", "out_of_order", DAY_2, DAY_4),
+        ("Lisbon", "superseded", DAY_1, DAY_2),
+        ("Porto", "superseded", DAY_2, DAY_3),
         ("Braga", "out_of_order", DAY_3, DAY_4),
     ]
 
@@ -202,7 +211,8 @@ async def record(pool: asyncpg.Pool, user: str, value: str, at: datetime) -> Non
     await pool.execute(
         """SELECT record_fact(
                ROW(t.*)::threads, ROW(NULL, 1, 1, NULL, NULL, NULL)::slice_origin,
-               ROW('profile', 'k', to_jsonb($2::text), 'k', NULL, 0.9, '{1}', $3::timestamptz)::fact_input)
+               ROW('profile', 'k', to_jsonb($2::text), 'k', NULL, 0.9, '{1}', $3::timestamptz, 'k',
+                   NULL, '')::fact_input)
            FROM (SELECT (jsonb_populate_record(NULL::threads,
                      jsonb_build_object('app_name', 'app', 'user_id', $1::text))).*) AS t""",
         user,
@@ -344,8 +354,8 @@ async def test_the_history_names_its_sources(pool: asyncpg.Pool, service: OpenMe
     history = await service.fact_history(app_name=APP, user_id=USER, fact_type="profile", key=KEY)
     assert [(v.value, v.outcome) for v in history] == [
         ("Porto", "current"),
+        ("Mars", "candidate"),
         ("Lisbon", "superseded"),
-        ("Mars", "less_sure"),
     ]
     assert len({v.job_id for v in history}) == len({v.thread_id for v in history}) == 3
     assert all(isinstance(v.job_id, UUID) for v in history)

@@ -123,8 +123,9 @@ async def test_a_user_is_forgotten_everywhere_and_another_is_not(pool: asyncpg.P
     assert await hits(pool) > 0
     report = await forgetting.forget_user(APP, "ana")
     assert report.is_complete
-    # A version whose successor went with an earlier session goes as the current one.
-    assert added(report.counts) == added(shown)
+    # A fact that a later session said too stands once more when the first one is gone, and goes with that.
+    assert report.counts["facts"] >= shown["facts"]
+    assert added({**report.counts, "facts": 0}) == added({**shown, "facts": 0})
     assert await scan(pool) == {}
     assert await hits(pool) == 0
     assert await forgetting.get(APP, "ana", report.id) == report

@@ -99,7 +99,7 @@ class TestRequest:
         assert request.model == gemini.GENERATION_MODEL
         assert request.api_key == KEY
         assert config["responseMimeType"] == "application/json"
-        assert set(config["responseJsonSchema"]["properties"]) == {"facts", "insights"}
+        assert set(config["responseJsonSchema"]["properties"]) == {"facts", "insights", "instructions"}
         assert config["temperature"] == 0
 
     async def test_the_conversation_is_data_apart_from_the_prompt(self, generator: Any, fake: FakeGemini) -> None:

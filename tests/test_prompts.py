@@ -58,9 +58,10 @@ def test_the_example_of_the_reflection_is_valid() -> None:
     turns = tuple(
         Turn(sequence_num=seq, author="user", role="user", text="x", occurred_at=START) for seq in range(1, 9)
     )
-    facts, insights = extraction.parse_reflection(example.group(), ConversationSlice(turns=turns))
+    facts, insights, proposals = extraction.parse_reflection(example.group(), ConversationSlice(turns=turns))
     assert facts
     assert insights
+    assert proposals
 
 
 def test_the_example_of_the_summary_is_valid() -> None:

@@ -334,6 +334,78 @@ async def test_a_query_that_gemini_cannot_embed_is_answered_by_its_words(writer_
             await asyncio.to_thread(process.__exit__, None, None, None)
 
 
+async def test_candidates_and_merges_are_seen_and_decided_on(
+    client: httpx.AsyncClient, user: str, app: str, rows: asyncpg.Connection
+) -> None:
+    """An unsure newcomer is promoted, a merged key is parted; what another user has is not there."""
+    for key, value, confidence in (("favourite food", "sushi", 0.9), ("food_preference", "ramen", 0.3)):
+        await rows.execute(
+            """SELECT record_fact(
+                   ROW(t.*)::threads, ROW(NULL, 1, 1, NULL, NULL, NULL)::slice_origin,
+                   ROW('preference', $2, to_jsonb($3::text), $2, NULL, $4, '{1}', now(), 'favorite food', NULL, ''
+                   )::fact_input)
+               FROM (SELECT (jsonb_populate_record(NULL::threads,
+                         jsonb_build_object('app_name', $1::text, 'user_id', 'ann'))).*) AS t""",
+            app, key, value, confidence,
+        )  # fmt: skip
+    (candidate,) = (await client.get(f"{user}/fact-candidates")).json()["candidates"]
+    assert (candidate["value"], candidate["held_value"], candidate["key"]) == ("ramen", "sushi", "favourite food")
+    stranger = f"/v1/apps/{app}/users/bob"
+    refused = await client.post(f"{stranger}/fact-candidates/{candidate['id']}/promote")
+    assert problem(refused)["type"] == "/problems/not-found"
+    promoted = await client.post(f"{user}/fact-candidates/{candidate['id']}/promote")
+    assert promoted.json() == {"fact_id": candidate["fact_id"]}
+    (merge,) = (await client.get(f"{user}/fact-merges")).json()["merges"]
+    assert (merge["from_key"], merge["to_key"], merge["method"]) == ("food_preference", "favourite food", "normal_form")
+    versions = (await client.get(f"{user}/facts/preference/food_preference/history")).json()["versions"]
+    assert [(each["value"], each["outcome"]) for each in versions] == [("ramen", "current"), ("sushi", "superseded")]
+    assert problem(await client.post(f"{stranger}/fact-merges/{merge['id']}/undo"))["type"] == "/problems/not-found"
+    assert (await client.post(f"{user}/fact-merges/{merge['id']}/undo")).status_code == 200
+    facts = (await client.get(f"{user}/facts")).json()["facts"]
+    assert {each["key"]: each["value"] for each in facts} == {"favourite food": "sushi", "food_preference": "ramen"}
+    past = (await client.get(f"{user}/facts", params={"known_at": "2020-01-01T00:00:00Z"})).json()["facts"]
+    assert past == []
+
+
+async def test_instructions_are_changed_rolled_back_and_decided_on(
+    client: httpx.AsyncClient, app: str, rows: asyncpg.Connection
+) -> None:
+    """Put, get, history, rollback; a proposal acts when it is approved, and only then."""
+    base = f"/v1/apps/{app}"
+    for content in ("Be brief.", "Be kind."):
+        assert (await client.put(f"{base}/instructions/tone", json={"content": content})).status_code == 200
+    conflict = await client.put(f"{base}/instructions/tone", json={"content": "x", "expected_version": 1})
+    assert problem(conflict)["type"] == "/problems/instruction-conflict"
+    assert (await client.get(f"{base}/instructions/tone")).json()["content"] == "Be kind."
+    assert (await client.get(f"{base}/instructions/tone", params={"version": 1})).json()["content"] == "Be brief."
+    assert (await client.get(f"{base}/instructions/none")).status_code == 404
+    rolled = await client.post(f"{base}/instructions/tone/rollback", json={"version": 1})
+    assert (rolled.json()["version"], rolled.json()["content"]) == (3, "Be brief.")
+    assert (await client.post(f"{base}/instructions/tone/rollback", json={"version": 9})).status_code == 404
+    history = (await client.get(f"{base}/instructions/tone/history")).json()["instructions"]
+    assert [each["version"] for each in history] == [3, 2, 1]
+
+    for key in ("length", "tone"):
+        await rows.execute(
+            """INSERT INTO instruction_proposals (app_name, user_id, instruction_key, content, base_version)
+               VALUES ($1, 'ann', $2, 'Be long.', 0)""",
+            app,
+            key,
+        )
+    tone, length = (await client.get(f"{base}/instruction-proposals")).json()["proposals"]
+    active = [each["key"] for each in (await client.get(f"{base}/instructions")).json()["instructions"]]
+    assert active == ["tone"]
+    approved = await client.post(f"{base}/instruction-proposals/{length['id']}/approve", json={"decided_by": "ops"})
+    assert (approved.json()["status"], approved.json()["version"]) == ("approved", 1)
+    conflict = await client.post(f"{base}/instruction-proposals/{tone['id']}/approve", json={})
+    assert problem(conflict)["type"] == "/problems/instruction-conflict"
+    rejected = await client.post(f"{base}/instruction-proposals/{tone['id']}/reject", json={})
+    assert rejected.json()["status"] == "rejected"
+    again = await client.post(f"{base}/instruction-proposals/{tone['id']}/reject", json={})
+    assert problem(again)["type"] == "/problems/not-found"
+    assert (await client.get(f"{base}/instructions/length")).json()["content"] == "Be long."
+
+
 def test_openapi_documents_every_answer(writer: WriterProcess, seen: set[tuple[str, str, int]]) -> None:
     """Whatever the API's tests saw is in the document; errors are problems there too."""
     document = httpx.get(f"{writer.url}/openapi.json").json()

@@ -113,7 +113,7 @@ async def list_memories(
         offset=offset,
     )
     shown = [schemas.MemoryView.of(each) for each in found]
-    return reply(schemas.MemoryPageView(memories=shown, next_offset=_next_offset(len(found), limit, offset)))
+    return reply(schemas.MemoryPageView(memories=shown, next_offset=next_offset(len(found), limit, offset)))
 
 
 @router.get("/facts", summary="List facts", response_model=schemas.FactPageView)
@@ -140,7 +140,7 @@ async def list_facts(
         offset=offset,
     )
     shown = [schemas.FactView.of(each) for each in found]
-    return reply(schemas.FactPageView(facts=shown, next_offset=_next_offset(len(found), limit, offset)))
+    return reply(schemas.FactPageView(facts=shown, next_offset=next_offset(len(found), limit, offset)))
 
 
 @router.get(
@@ -174,6 +174,7 @@ async def retention_dry_run(
     return reply(schemas.DryRunView(memories=[schemas.WeakMemoryView.of(each) for each in weak], next_after=following))
 
 
-def _next_offset(found: int, limit: int, offset: int) -> int | None:
+def next_offset(found: int, limit: int, offset: int) -> int | None:
+    """Return where the next page starts; None after the last."""
     following = offset + found
     return following if found == limit and following <= OFFSET_MAX else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hippocampus import errors
-from pulse.http.problems import INVALID_REQUEST, Kind, register
+from pulse.http.problems import INVALID_REQUEST, NOT_FOUND, Kind, register
 
 UNKNOWN_JOB_TYPE = Kind(
     "unknown-job-type", 422, "No worker knows this type of job", "Use one of the types that 'detail' lists."
@@ -14,6 +14,9 @@ MEMORY_NOT_FOUND = Kind(
 )
 JOB_NOT_FAILED = Kind(
     "job-not-failed", 409, "The job has not failed", "Only a failed job can be run again; enqueue a new one instead."
+)
+INSTRUCTION_CONFLICT = Kind(
+    "instruction-conflict", 409, "The instruction was changed meanwhile", "Read it again, and redo the change."
 )
 CONTEXT_BUDGET = Kind(
     "context-budget", 422, "The system prompt is over the budget", "Raise max_tokens, or shorten the system prompt."
@@ -31,6 +34,7 @@ register(
         JOB_NOT_FOUND,
         MEMORY_NOT_FOUND,
         JOB_NOT_FAILED,
+        INSTRUCTION_CONFLICT,
         CONTEXT_BUDGET,
         MODEL_UNAVAILABLE,
         MODEL_REFUSED,
@@ -40,6 +44,9 @@ register(
         errors.JobNotFoundError: JOB_NOT_FOUND,
         errors.MemoryNotFoundError: MEMORY_NOT_FOUND,
         errors.JobNotFailedError: JOB_NOT_FAILED,
+        errors.FactNotFoundError: NOT_FOUND,
+        errors.ProposalNotFoundError: NOT_FOUND,
+        errors.InstructionConflictError: INSTRUCTION_CONFLICT,
         errors.ContextBudgetError: CONTEXT_BUDGET,
         errors.EmbeddingDimensionError: INVALID_REQUEST,
         errors.TransientProviderError: MODEL_UNAVAILABLE,

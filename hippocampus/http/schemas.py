@@ -260,7 +260,7 @@ class FactVersionView(BaseModel):
     fact_id: uuid.UUID
     value: Annotated[Any, Field(description=ESCAPE_NOTE)]
     confidence: float
-    outcome: Literal["current", "superseded", "less_sure", "out_of_order"]
+    outcome: Literal["current", "superseded", "out_of_order", "candidate", "retracted"]
     valid_from: datetime
     valid_until: datetime | None
     recorded_at: datetime
@@ -270,6 +270,9 @@ class FactVersionView(BaseModel):
     job_id: uuid.UUID | None
     prompt_hash: str | None
     model: str | None
+    superseded_by_thread_id: uuid.UUID | None
+    superseded_by_seq: int | None
+    superseded_by_event_id: str | None
 
     @classmethod
     def of(cls, version: FactVersion) -> Self:

@@ -112,6 +112,12 @@ class GeminiGenerator:
         """The provider's name."""
         return PROVIDER
 
+    @property
+    def fingerprint(self) -> str:
+        """The model that is asked for, and the hashes of the prompts."""
+        hashes = (self._fast_replay.sha256, self._deep_reflection.sha256, self._repair.sha256)
+        return " ".join((PROVIDER, self._model, *hashes))
+
     async def summarize(self, slices: Sequence[ConversationSlice]) -> list[Summary]:
         """Summarise each slice in at most 200 characters.
 
@@ -131,11 +137,11 @@ class GeminiGenerator:
 
         async def one(conversation: ConversationSlice) -> Reflection:
             task = _Task("reflect", self._deep_reflection, extraction.REFLECTION_SCHEMA, conversation)
-            (facts, insights), answer = await self._ask(
+            (facts, insights, proposals), answer = await self._ask(
                 task, lambda reply, _last: extraction.parse_reflection(reply, conversation)
             )
             origin = self._origin(task, answer)
-            return Reflection(facts=facts, insights=insights, origin=origin, usage=answer.usage)
+            return Reflection(facts=facts, insights=insights, proposals=proposals, origin=origin, usage=answer.usage)
 
         return await self._each(one, slices)
 

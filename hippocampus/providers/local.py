@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from hippocampus.providers import local_facts, local_insights, local_summary
+from hippocampus.providers import local_facts, local_feedback, local_insights, local_summary
 from hippocampus.providers.local_embedding import LocalEmbedder
 from hippocampus.records import ConversationSlice, Origin, Reflection, Summary
 
@@ -30,12 +30,17 @@ class LocalGenerator:
         """The provider's name."""
         return "local"
 
+    @property
+    def fingerprint(self) -> str:
+        """The hash of the rules."""
+        return f"local {MODEL} {_origin().prompt_hash}"
+
     async def summarize(self, slices: Sequence[ConversationSlice]) -> list[Summary]:
         """The most salient sentences of each slice, with their speakers, in at most 200 characters."""
         return [await asyncio.to_thread(_summarize, conversation_slice) for conversation_slice in slices]
 
     async def reflect(self, slices: Sequence[ConversationSlice]) -> list[Reflection]:
-        """Facts by patterns and insights by cue; both are empty where nothing matches."""
+        """Facts and wishes by patterns, insights by cue; each is empty where nothing matches."""
         return [await asyncio.to_thread(_reflect, conversation_slice) for conversation_slice in slices]
 
     async def close(self) -> None:
@@ -50,6 +55,7 @@ def _reflect(conversation_slice: ConversationSlice) -> Reflection:
     return Reflection(
         facts=tuple(local_facts.of_slice(conversation_slice)),
         insights=tuple(local_insights.of_slice(conversation_slice)),
+        proposals=tuple(local_feedback.of_slice(conversation_slice)),
         origin=_origin(),
     )
 

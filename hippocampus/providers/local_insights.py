@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from dataclasses import dataclass
 
 from hippocampus.providers import local_sentences, local_words
@@ -13,7 +12,6 @@ from hippocampus.records import ConversationSlice, ExtractedInsight, Importance
 INSIGHTS_MAX = 4
 CONTENT_CHARS_MAX = 300
 _SAME_WORDS = 0.6  # Jaccard: two sentences that share so many words say the same
-_TOPIC_TURNS_MIN = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +84,7 @@ def of_slice(conversation_slice: ConversationSlice) -> list[ExtractedInsight]:
     for importance, sentence in found:
         if len(chosen) < INSIGHTS_MAX and not any(_alike(sentence, other) for _, other in chosen):
             chosen.append((importance, sentence))
-    insights = [_insight(importance, sentence) for importance, sentence in chosen]
-    return insights + _recurring(sentences)
+    return [_insight(importance, sentence) for importance, sentence in chosen]
 
 
 def _importance(sentence: Sentence) -> Importance | None:
@@ -118,28 +115,3 @@ def _label(sentence: Sentence) -> str:
 def _alike(left: Sentence, right: Sentence) -> bool:
     a, b = set(local_words.terms(left.text)), set(local_words.terms(right.text))
     return len(a & b) >= _SAME_WORDS * max(1, len(a | b))
-
-
-def _recurring(sentences: list[Sentence]) -> list[ExtractedInsight]:
-    """The one word that a speaker comes back to in at least five turns of the slice."""
-    turns: dict[tuple[str, str], set[int]] = {}
-    for sentence in sentences:
-        if not sentence.is_cjk:
-            for term in set(local_words.terms(sentence.text)):
-                if len(term) > 3:
-                    turns.setdefault((sentence.turn.author, term), set()).add(sentence.turn.sequence_num)
-    counts = Counter({place: len(seqs) for place, seqs in turns.items() if len(seqs) >= _TOPIC_TURNS_MIN})
-    if not counts:
-        return []
-    (author, term), _ = min(counts.items(), key=lambda entry: (-entry[1], entry[0]))
-    seqs = tuple(sorted(turns[author, term]))
-    who = "User" if author == "user" else author
-    word = _spelling(term, sentences)
-    return [ExtractedInsight(content=f"{who} keeps coming back to: {word}", importance="low", source_seqs=seqs)]
-
-
-def _spelling(term: str, sentences: list[Sentence]) -> str:
-    spelled = Counter(
-        token for s in sentences for token in local_words.tokens(s.text) if local_words.stem(token) == term
-    )
-    return min(spelled.items(), key=lambda entry: (-entry[1], entry[0]))[0]

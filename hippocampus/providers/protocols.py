@@ -12,7 +12,7 @@ EmbeddingTask: TypeAlias = Literal["document", "query"]
 
 
 class Generator(Protocol):
-    """Draws summaries, facts and insights from slices of conversation.
+    """Draws summaries, facts, insights and proposals for instructions from slices of conversation.
 
     Every method answers in the order of its input, one reply per slice, and raises
     `hippocampus.errors.ProviderError` for the whole batch where one slice fails: a failure is
@@ -22,6 +22,10 @@ class Generator(Protocol):
     @property
     def name(self) -> str:
         """The provider's name: ``gemini``, ``local``."""
+
+    @property
+    def fingerprint(self) -> str:
+        """What its answers depend on beside their input: model, prompts, rules. Another one: other answers."""
 
     async def summarize(self, slices: Sequence[ConversationSlice]) -> list[Summary]:
         """Summarise each slice in at most 200 characters."""

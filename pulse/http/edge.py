@@ -28,7 +28,7 @@ from pulse.http import problems
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-_OPEN_PATHS = ("/health", "/docs", "/openapi.json", "/problems/")
+_OPEN_PATHS = ("/health", "/docs", "/openapi.json", "/problems/", "/page/")
 _STREAM_PATH = re.compile(r"/api/runs/[^/]+/events")
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 # Whichever is more of bodies may be held in memory at once.
@@ -149,7 +149,7 @@ class KeyGuard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection."""
-        if scope["type"] == "lifespan" or scope["path"].startswith(_OPEN_PATHS):
+        if scope["type"] == "lifespan" or scope["path"] == "/" or scope["path"].startswith(_OPEN_PATHS):
             await self._app(scope, receive, send)
             return
         refusal = self._refuse(scope, Headers(scope=scope))

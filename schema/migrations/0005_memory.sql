@@ -54,6 +54,9 @@ CREATE TABLE facts (
     fact_type       varchar(50) NOT NULL DEFAULT 'preference'
                     CHECK (fact_type IN ('preference', 'rule', 'profile', 'custom')),
     key             varchar(255) NOT NULL CHECK (key <> ''),
+    normal_key      text NOT NULL,                 -- one for all spellings of the key; plain_key() where none is given
+    collection      text,                          -- of an element: the normal form of its collection
+    contrast        text NOT NULL DEFAULT '',      -- what tells its key apart from others of like meaning
     value           jsonb NOT NULL CHECK (value <> 'null'),
     content         text NOT NULL,                 -- "key: value", what is embedded and searched
     embedding       vector(1536),
@@ -62,6 +65,7 @@ CREATE TABLE facts (
     -- The clock of the world: when it was true. The clock of the record: when it was known.
     valid_from      timestamptz NOT NULL DEFAULT engine_now(),
     valid_until     timestamptz,
+    last_said_at    timestamptz,                   -- when it was said last; NULL: once
     recorded_at     timestamptz NOT NULL DEFAULT engine_now(),
     from_seq        bigint,
     upto_seq        bigint,
@@ -73,6 +77,7 @@ CREATE TABLE facts (
     updated_at      timestamptz NOT NULL DEFAULT engine_now(),
     search          tsvector GENERATED ALWAYS AS (search_document(content)) STORED,
     CONSTRAINT facts_user_key_unique UNIQUE (user_id, app_name, fact_type, key),
+    CONSTRAINT facts_normal_key_unique UNIQUE (user_id, app_name, fact_type, normal_key),
     CHECK (valid_until > valid_from),
     CHECK ((embedding IS NULL) = (embedding_model IS NULL))
 );
@@ -83,30 +88,39 @@ CREATE INDEX facts_valid_idx ON facts (app_name, user_id) WHERE valid_until IS N
 CREATE INDEX facts_thread_idx ON facts (thread_id);
 CREATE INDEX facts_without_vector_idx ON facts (id) WHERE embedding IS NULL;
 
--- Every version that is not the current one: superseded, or never current because it was less sure.
+-- Every statement about a fact, in the words of its key: the ledger from which `facts` can be made again. What is in a
+-- row stays, but for the two times at which it began and ceased to count.
 CREATE TABLE fact_versions (
-    id            uuid PRIMARY KEY DEFAULT new_id(),
-    fact_id       uuid NOT NULL,
-    thread_id     uuid REFERENCES threads ON DELETE SET NULL,
-    user_id       varchar(255) NOT NULL,
-    app_name      varchar(255) NOT NULL,
-    fact_type     varchar(50) NOT NULL,
-    key           varchar(255) NOT NULL,
-    value         jsonb NOT NULL,
-    confidence    double precision NOT NULL,
-    valid_from    timestamptz NOT NULL,
-    valid_until   timestamptz,
-    recorded_at   timestamptz NOT NULL,
-    superseded_at timestamptz NOT NULL DEFAULT engine_now(),
-    outcome       text NOT NULL CHECK (outcome IN ('superseded', 'less_sure', 'out_of_order')),
-    from_seq      bigint,
-    upto_seq      bigint,
-    source_seqs   bigint[] NOT NULL DEFAULT '{}',
-    job_id        uuid,
-    prompt_hash   text,
-    model         text
+    id           uuid PRIMARY KEY DEFAULT new_id(),
+    fact_id      uuid NOT NULL,
+    thread_id    uuid REFERENCES threads ON DELETE SET NULL,
+    user_id      varchar(255) NOT NULL,
+    app_name     varchar(255) NOT NULL,
+    fact_type    varchar(50) NOT NULL,
+    key          varchar(255) NOT NULL,            -- as it was said; see fact_aliases
+    normal_key   text NOT NULL,
+    collection   text,
+    contrast     text NOT NULL DEFAULT '',
+    value        jsonb,                            -- NULL: from valid_from on, nothing holds
+    content      text NOT NULL DEFAULT '',
+    confidence   double precision NOT NULL CHECK (confidence BETWEEN 0 AND 1),
+    valid_from   timestamptz NOT NULL,             -- when it was said
+    recorded_at  timestamptz NOT NULL,             -- when it was heard
+    accepted_at  timestamptz,                      -- since when it is believed; NULL: it is a candidate
+    retracted_at timestamptz,                      -- since when it is not any more, because it was drawn anew
+    from_seq     bigint,
+    upto_seq     bigint,
+    source_seqs  bigint[] NOT NULL DEFAULT '{}',
+    job_id       uuid,
+    prompt_hash  text,
+    model        text,
+    CHECK (accepted_at >= recorded_at),
+    CHECK (retracted_at >= recorded_at)
 );
-CREATE INDEX fact_versions_key_idx ON fact_versions (app_name, user_id, fact_type, key, superseded_at);
+CREATE INDEX fact_versions_fact_idx ON fact_versions (fact_id, valid_from);
+CREATE INDEX fact_versions_scope_idx ON fact_versions (app_name, user_id);
+CREATE INDEX fact_versions_candidates_idx ON fact_versions (app_name, user_id)
+    WHERE accepted_at IS NULL AND retracted_at IS NULL;
 CREATE INDEX fact_versions_thread_idx ON fact_versions (thread_id);
 
 -- Procedural memory: a change adds a version, the newest is read.

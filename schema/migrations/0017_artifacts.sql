@@ -3,6 +3,7 @@
 -- What a version holds is stored once for all who saved the same bytes, under its SHA-256. Saving locks the artifact's
 -- row, then one blob's; deleting waits for no blob. Nothing else is locked with them.
 
+-- The bytes of files, each content once.
 CREATE TABLE artifact_blobs (
     sha256     bytea PRIMARY KEY CHECK (octet_length(sha256) = 32),
     data       bytea NOT NULL,
@@ -11,6 +12,7 @@ CREATE TABLE artifact_blobs (
 -- Pictures and archives are compressed already; uncompressed, they are read and written as they are.
 ALTER TABLE artifact_blobs ALTER COLUMN data SET STORAGE EXTERNAL;
 
+-- The names of files, and how many versions each has.
 CREATE TABLE artifacts (
     id           uuid PRIMARY KEY DEFAULT new_id(),
     app_name     varchar(255) NOT NULL CHECK (app_name <> ''),
@@ -22,6 +24,7 @@ CREATE TABLE artifacts (
     UNIQUE NULLS NOT DISTINCT (app_name, user_id, session_id, filename)
 );
 
+-- The versions of files: what stands beside their bytes.
 CREATE TABLE artifact_versions (
     artifact_id     uuid NOT NULL REFERENCES artifacts ON DELETE CASCADE,
     version         integer NOT NULL CHECK (version >= 0),

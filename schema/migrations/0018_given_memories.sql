@@ -48,6 +48,7 @@ BEGIN
 END
 $$;
 
+-- A memory that somebody wrote.
 CREATE TYPE given_memory AS (
     id            uuid,
     content       text,

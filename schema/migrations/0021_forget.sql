@@ -84,7 +84,7 @@ AS $$
     SELECT EXISTS (
         SELECT FROM memory_tombstones AS x
         WHERE x.app_name = p_thread.app_name AND x.user_id = p_thread.user_id
-          AND x.fact_hash = fact_hash(p_fact.fact_type, p_fact.key)
+          AND x.fact_hash = fact_hash(p_fact.fact_type, coalesce(p_fact.normal_key, plain_key(p_fact.key)))
           AND NOT EXISTS (SELECT FROM events AS e
                           WHERE e.thread_id = p_thread.id AND e.sequence_num = ANY (p_fact.source_seqs)
                             AND e.created_at > x.forgotten_at))
@@ -282,11 +282,11 @@ INSERT INTO data_catalogue (place, table_name, user_rows, thread_rows, event_row
  'states of a session; after an event is erased, as if it had never been'),
 (110, 'app_states', NULL, NULL,
  'app_name = (SELECT app_name FROM threads WHERE id = $1) AND state <> rebase_state(state, ''app'', $1, $2)',
- 'state = rebase_state(state, ''app'', $1, $2)', false, NULL, NULL,
+ 'state = rebase_state(state, ''app'', $1, $2), version = version + 1', false, NULL, NULL,
  'the app''s own; what an erased event set in it goes'),
 (120, 'user_states', 'app_name = $1 AND user_id = $2', NULL,
  '(app_name, user_id) = (SELECT app_name, user_id FROM threads WHERE id = $1) AND state <> rebase_state(state, ''user'', $1, $2)',
- 'state = rebase_state(state, ''user'', $1, $2)', false, NULL, NULL,
+ 'state = rebase_state(state, ''user'', $1, $2), version = version + 1', false, NULL, NULL,
  'the user''s state in an app; stays when one session is forgotten'),
 (200, 'fact_versions', 'app_name = $1 AND user_id = $2', 'thread_id = $1',
  'thread_id = $1 AND rests_on(from_seq, upto_seq, source_seqs, value, $1, $2)', NULL, false,
@@ -315,7 +315,7 @@ INSERT INTO data_catalogue (place, table_name, user_rows, thread_rows, event_row
  NULL, true, NULL, NULL, 'what was said'),
 (510, 'runs', 'thread_id IN (SELECT id FROM threads WHERE app_name = $1 AND user_id = $2)', 'thread_id = $1',
  'thread_id = $1 AND run_id IN (SELECT e.invocation_id FROM events AS e WHERE e.thread_id = $1 AND e.sequence_num = ANY ($2) AND e.invocation_id <> '''')',
- 'thinking_steps = ''[]'', tool_calls = ''[]'', error = NULL', true, NULL, NULL,
+ 'thinking_steps = ''[]'', tool_calls = ''[]'', error = CASE status WHEN ''failed'' THEN ''erased'' END', true, NULL, NULL,
  'what an agent thought and called on the way'),
 (600, 'artifacts', 'app_name = $1 AND user_id = $2',
  '(app_name, user_id, session_id) = (SELECT app_name, user_id, session_id FROM threads WHERE id = $1)', NULL, NULL,
@@ -646,9 +646,17 @@ BEGIN
           UNION ALL
           SELECT memory_type, NULL, thread_id, from_seq, upto_seq, source_seqs FROM memories_archive WHERE id = p_id
           UNION ALL
-          SELECT NULL, fact_hash(fact_type, key), thread_id, from_seq, upto_seq, source_seqs FROM facts
+          SELECT NULL, fact_hash(fact_type, normal_key), thread_id, from_seq, upto_seq, source_seqs FROM facts
           WHERE id = p_id) AS s
     ON CONFLICT (id) DO UPDATE SET forgotten_at = clock_timestamp();
+    -- And each of its other keys, under the id of a statement that was made under it.
+    INSERT INTO memory_tombstones (id, app_name, user_id, fact_hash, thread_id, from_seq, upto_seq, source_seqs)
+    SELECT DISTINCT ON (v.normal_key) v.id, p_app_name, p_user_id, fact_hash(v.fact_type, v.normal_key), v.thread_id,
+           v.from_seq, v.upto_seq, v.source_seqs
+    FROM fact_versions AS v
+    WHERE v.fact_id = p_id AND v.normal_key <> (SELECT f.normal_key FROM facts AS f WHERE f.id = p_id)
+    ORDER BY v.normal_key, v.id
+    ON CONFLICT (id) DO NOTHING;
     SELECT array_agg(s.job_id) INTO v_jobs
     FROM (SELECT job_id FROM memories WHERE id = p_id UNION SELECT job_id FROM memories_archive WHERE id = p_id
           UNION SELECT job_id FROM facts WHERE id = p_id UNION SELECT job_id FROM fact_versions WHERE fact_id = p_id) AS s;

@@ -23,9 +23,7 @@ HAVING count(DISTINCT e.sequence_num) <> t.last_seq OR count(e.id) <> t.last_seq
 WITH slices AS (
     SELECT thread_id, memory_type AS kind, from_seq, upto_seq FROM memories WHERE memory_type IN ('summary', 'episodic')
     UNION ALL
-    SELECT thread_id, 'fact', from_seq, upto_seq FROM facts
-    UNION ALL
-    SELECT thread_id, 'fact', from_seq, upto_seq FROM fact_versions
+    SELECT DISTINCT thread_id, 'fact', from_seq, upto_seq FROM fact_versions
 ), ordered AS (
     SELECT *, lag(upto_seq, 1, 0::bigint) OVER (PARTITION BY thread_id, kind ORDER BY from_seq, upto_seq) AS before
     FROM slices
@@ -41,8 +39,7 @@ WITH reached AS (
     WHERE memory_type IN ('summary', 'episodic') GROUP BY thread_id, memory_type
     UNION ALL
     SELECT thread_id, 'fact', max(upto_seq)
-    FROM (SELECT thread_id, upto_seq FROM facts UNION ALL SELECT thread_id, upto_seq FROM fact_versions) AS f
-    GROUP BY thread_id
+    FROM fact_versions GROUP BY thread_id
 )
 SELECT t.session_id, k.kind, k.watermark, r.upto_seq, t.last_seq
 FROM threads AS t
@@ -70,7 +67,7 @@ HAVING count(m.id) <> t.deep_upto_seq
 -- Each consolidated event names one word, which stands in one statement of a fact.
 WITH stated AS (
     SELECT f.thread_id, w.word, count(*) AS times
-    FROM (SELECT thread_id, value FROM facts UNION ALL SELECT thread_id, value FROM fact_versions) AS f
+    FROM fact_versions AS f
     CROSS JOIN LATERAL jsonb_array_elements_text(
         CASE jsonb_typeof(f.value) WHEN 'array' THEN f.value ELSE jsonb_build_array(f.value) END) AS w (word)
     GROUP BY f.thread_id, w.word
@@ -179,7 +176,7 @@ SELECT (SELECT count(*) FROM events) AS events,
        (SELECT count(*) FROM memories WHERE memory_type = 'summary') AS summaries,
        (SELECT count(*) FROM memories WHERE memory_type = 'episodic') AS slices,
        (SELECT count(*) FROM memories WHERE memory_type = 'semantic') AS insights,
-       (SELECT count(*) FROM facts) + (SELECT count(*) FROM fact_versions) AS statements,
+       (SELECT count(*) FROM fact_versions) AS statements,
        (SELECT count(*) FROM consolidation_jobs) AS jobs,
        (SELECT coalesce(sum(attempts), 0) FROM consolidation_jobs) AS attempts,
        (SELECT count(*) FROM procrastinate_jobs) AS queue_jobs,

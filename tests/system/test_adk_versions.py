@@ -1,4 +1,4 @@
-"""ADK's contract beyond this checkout's own versions: on PostgreSQL 16, and with the oldest google-adk that is supported."""
+"""ADK's contract beyond this checkout's own versions: on PostgreSQL 16, and with the oldest supported google-adk."""
 
 from __future__ import annotations
 

@@ -42,6 +42,8 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "memories": "List what is remembered.",
         "memory": "Trace, pin, restore, export and import what is remembered.",
         "facts": "List what is known of a user, or one fact's history.",
+        "instructions": "Show and change what an app's agents are told.",
+        "replay": "Draw memories anew, and show what would change.",
         "sessions": "List sessions, or show one.",
         "jobs": "List, show, retry and cancel consolidation jobs.",
         "retention": "Archive what became too weak, or say what would go, when and why.",

@@ -15,14 +15,10 @@ ORDER BY m.occurred_at, m.sequence_num
 
 -- name: changed_facts
 -- app, user, limit: values of facts and what replaced each, the latest change first
-SELECT v.value AS before, v.valid_until, coalesce(next.value, f.value) AS now
-FROM fact_versions AS v JOIN facts AS f ON f.id = v.fact_id
-LEFT JOIN LATERAL (
-    SELECT n.value FROM fact_versions AS n
-    WHERE n.fact_id = v.fact_id AND n.outcome = 'superseded' AND n.id <> v.id AND n.valid_from >= v.valid_until
-    ORDER BY n.valid_from LIMIT 1) AS next ON true
-WHERE v.app_name = $1 AND v.user_id = $2 AND v.outcome = 'superseded' AND v.value <> coalesce(next.value, f.value)
-ORDER BY v.valid_until DESC NULLS LAST, v.fact_id LIMIT $3
+SELECT s.value AS before, s.valid_until, n.value AS now
+FROM fact_stretches($1, $2, NULL, NULL) AS s JOIN fact_versions AS n ON n.id = s.superseded_by
+WHERE s.value <> n.value AND s.learned_at <= s.superseded_at
+ORDER BY s.valid_until DESC, s.fact_id LIMIT $3
 
 -- name: job_history
 -- job: when it was asked for, started, given back, ended; as long as the queue keeps it

@@ -1,0 +1,114 @@
+"""What is kept beside the facts that hold: candidates, merged keys, and which keys hold many values.
+
+The facts themselves, and their history, are read with `hippocampus.memory_service.OpenMemoryService`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, get_args
+from uuid import UUID
+
+import asyncpg
+
+from hippocampus.errors import from_postgres
+from hippocampus.fact_keys import FactStyle, Styles, normal_key
+from hippocampus.records import FactCandidate, FactMerge, FactType
+from pulse.errors import InvalidInputError
+from pulse.json_values import unescape
+from pulse.sql import load_queries
+
+if TYPE_CHECKING:
+    from pulse.database import Pool
+
+PAGE_SIZE_MAX = 1000
+_QUERIES = load_queries("hippocampus")
+
+
+class FactLedger:
+    """Looks into, and corrects, what consolidation decided about facts.
+
+    Raises, from every method:
+        InvalidInputError: an argument is out of its bounds; nothing was changed.
+    """
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    async def list_candidates(
+        self, *, app_name: str, user_id: str, fact_type: FactType | None = None, limit: int = 50, offset: int = 0
+    ) -> list[FactCandidate]:
+        """List statements that were too unsure to replace what held, by type, key and when they were said."""
+        _check_page(limit, offset)
+        rows = await self._pool.fetch(_QUERIES["list_candidates"], app_name, user_id, fact_type, limit, offset)
+        return [
+            FactCandidate(
+                **{
+                    **row,
+                    "value": unescape(row["value"]),
+                    "held_value": unescape(row["held_value"]),
+                    "source_seqs": tuple(row["source_seqs"]),
+                }
+            )
+            for row in rows
+        ]
+
+    async def promote(self, candidate_id: UUID, *, app_name: str, user_id: str) -> UUID:
+        """Believe a candidate from now on, as true from when it was said; return its fact.
+
+        Raises:
+            FactNotFoundError: no such candidate of this app and user; nothing was changed.
+        """
+        fact_id = await self._change(_QUERIES["promote_candidate"], app_name, user_id, candidate_id)
+        assert fact_id is not None  # noqa: S101  # the function returns one or raises
+        return fact_id
+
+    async def list_merges(
+        self, *, app_name: str, user_id: str, fact_type: FactType | None = None, limit: int = 50, offset: int = 0
+    ) -> list[FactMerge]:
+        """List the keys that were taken for other spellings of a fact's key, the newest first; also undone ones."""
+        _check_page(limit, offset)
+        rows = await self._pool.fetch(_QUERIES["list_merges"], app_name, user_id, fact_type, limit, offset)
+        return [FactMerge(**row) for row in rows]
+
+    async def undo_merge(self, merge_id: UUID, *, app_name: str, user_id: str) -> UUID | None:
+        """Part a merged key: what was said under it becomes a fact of its own, and the two are never merged again.
+
+        Returns:
+            The new fact; None where nothing is left that was said under the key.
+
+        Raises:
+            FactNotFoundError: no such merge of this app and user, or it is undone already; nothing was changed.
+        """
+        return await self._change(_QUERIES["undo_merge"], app_name, user_id, merge_id)
+
+    async def set_style(self, app_name: str, fact_type: FactType, key: str, style: FactStyle) -> None:
+        """Let a key hold one value ('profile') or many side by side ('collection') from the next statement on.
+
+        Args:
+            app_name: '*' for every app that says nothing else.
+            key: in any spelling.
+        """
+        if fact_type not in get_args(FactType) or style not in get_args(FactStyle) or not normal_key(key):
+            raise InvalidInputError(
+                f"a style needs a key, one of the types {', '.join(get_args(FactType))}, and one of the styles"
+                f" {', '.join(get_args(FactStyle))}"
+            )
+        await self._pool.execute(_QUERIES["set_fact_style"], app_name, fact_type, normal_key(key), style)
+
+    async def _change(self, query: str, app_name: str, user_id: str, row_id: UUID) -> UUID | None:
+        try:
+            changed: UUID | None = await self._pool.fetchval(query, app_name, user_id, row_id)
+        except asyncpg.PostgresError as error:
+            raise from_postgres(error) or error from error
+        return changed
+
+
+async def read_styles(pool: Pool, thread_id: UUID) -> Styles:
+    """Read the policy of a thread's app on which keys hold many values."""
+    rows = await pool.fetch(_QUERIES["fact_styles"], thread_id)
+    return {(row["fact_type"], row["normal_key"]): row["style"] for row in rows}
+
+
+def _check_page(limit: int, offset: int) -> None:
+    if not 1 <= limit <= PAGE_SIZE_MAX or offset < 0:
+        raise InvalidInputError(f"limit is 1 to {PAGE_SIZE_MAX} and offset counts from 0, not {limit} and {offset}")

@@ -1,0 +1,150 @@
+"""`hippocampus instructions`: what an app's agents are told, and what users' feedback proposes."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, TypeVar
+from uuid import UUID
+
+import click
+
+from hippocampus.instructions import PROPOSAL_STATUSES, InstructionStore
+from hippocampus.records import Instruction, InstructionProposal
+from pulse.errors import InvalidInputError
+from workers.cli import databases, output
+from workers.cli.owners import json_option
+from workers.cli.page import Item, write_items
+
+if TYPE_CHECKING:
+    from pulse.database import Pool
+    from workers.settings import Settings
+
+Result = TypeVar("Result")
+_app_option = click.option("--app", required=True, help="Of which app.")
+_version_option = click.option(
+    "--expect", "expected", type=click.IntRange(0), help="Refuse where the newest version is another; 0: there is none."
+)
+
+
+@click.group(epilog="Example:  hippocampus instructions proposals --app shop")
+def command() -> None:
+    """Show and change what an app's agents are told, and decide on what users' feedback proposes."""
+
+
+@command.command("list", epilog="Example:  hippocampus instructions list --app shop")
+@_app_option
+@json_option
+def list_active(app: str, as_json: bool) -> None:
+    """List what is in force."""
+    _write(_run(lambda store: store.active(app, limit=1000)), as_json)
+
+
+@command.command(epilog="Example:  hippocampus instructions history tone --app shop")
+@click.argument("key")
+@_app_option
+@json_option
+def history(key: str, app: str, as_json: bool) -> None:
+    """List the versions of an instruction, the newest first."""
+    found = _run(lambda store: store.history(app, key, limit=1000))
+    if not found:
+        raise InvalidInputError(f"There is no instruction {key!r}: see `hippocampus instructions list`.")
+    _write(found, as_json)
+
+
+@command.command(epilog="Example:  hippocampus instructions put tone 'Be brief.' --app shop")
+@click.argument("key")
+@click.argument("content")
+@_app_option
+@_version_option
+@json_option
+def put(key: str, content: str, app: str, expected: int | None, as_json: bool) -> None:
+    """Put a text in force, as the next version of an instruction."""
+    _write([_run(lambda store: store.put(app, key, content, expected_version=expected))], as_json)
+
+
+@command.command(epilog="Example:  hippocampus instructions rollback tone 1 --app shop")
+@click.argument("key")
+@click.argument("version", type=click.IntRange(1))
+@_app_option
+@_version_option
+@json_option
+def rollback(key: str, version: int, app: str, expected: int | None, as_json: bool) -> None:
+    """Put an old version in force again, as the next one."""
+
+    async def work(store: InstructionStore) -> Instruction:
+        try:
+            return await store.rollback(app, key, version, expected_version=expected)
+        except LookupError as error:
+            raise InvalidInputError(str(error)) from None
+
+    _write([_run(work)], as_json)
+
+
+@command.command(epilog="Example:  hippocampus instructions proposals --app shop")
+@_app_option
+@click.option("--status", type=click.Choice(PROPOSAL_STATUSES), default="proposed", show_default=True)
+@click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000), help="How many at most.")
+@json_option
+def proposals(app: str, status: str, limit: int, as_json: bool) -> None:
+    """List what users' feedback asks for, the newest first."""
+    _write_proposals(_run(lambda store: store.list_proposals(app, status=status, limit=limit)), as_json)
+
+
+@command.command(epilog="Example:  hippocampus instructions approve ID --app shop --by ann")
+@click.argument("proposal", type=click.UUID)
+@_app_option
+@click.option("--by", help="Who decides, for the record.")
+@click.option("--force", is_flag=True, help="Also where the instruction was changed since.")
+@json_option
+def approve(proposal: UUID, app: str, by: str | None, force: bool, as_json: bool) -> None:
+    """Put a proposal in force."""
+    _write_proposals([_run(lambda store: store.approve(app, proposal, decided_by=by, force=force))], as_json)
+
+
+@command.command(epilog="Example:  hippocampus instructions reject ID --app shop")
+@click.argument("proposal", type=click.UUID)
+@_app_option
+@click.option("--by", help="Who decides, for the record.")
+@json_option
+def reject(proposal: UUID, app: str, by: str | None, as_json: bool) -> None:
+    """Turn a proposal down."""
+    _write_proposals([_run(lambda store: store.reject(app, proposal, decided_by=by))], as_json)
+
+
+def _run(ask: Callable[[InstructionStore], Awaitable[Result]]) -> Result:
+    async def work(_config: Settings, pool: Pool) -> Result:
+        return await ask(InstructionStore(pool))
+
+    return databases.run(work)
+
+
+def _write(found: list[Instruction], as_json: bool) -> None:
+    if as_json:
+        output.write_json(found)
+        return
+    items = [
+        Item(
+            (each.version, each.key, each.content, each.created_at),
+            f"v{each.version}",
+            each.content or "(in force no more)",
+            (f"{each.key}, {output.show_time(each.created_at)}",),
+        )
+        for each in found
+    ]
+    write_items(("version", "key", "content", "since"), items, empty="There are no instructions.")
+
+
+def _write_proposals(found: list[InstructionProposal], as_json: bool) -> None:
+    if as_json:
+        output.write_json(found)
+        return
+    items = [
+        Item(
+            (each.status, each.key, each.content, each.user_id, each.proposed_at, str(each.id)),
+            each.status,
+            each.content,
+            (f"{each.key}; asked for by {each.user_id}, {output.show_time(each.proposed_at)}", str(each.id)),
+        )
+        for each in found
+    ]
+    write_items(("status", "key", "content", "user", "proposed", "id"), items, empty="Nothing is proposed.")
