@@ -7,7 +7,7 @@ SELECT 'append_seen_event'::regproc
 -- name: create_adk_session
 -- app, user, session id, session state, user delta or null, app delta or null, metadata, time to live or null
 SELECT thread_id, version, user_state::text AS user_state, app_state::text AS app_state, created_at
-FROM create_adk_session($1, $2, $3, $4, $5, $6, $7, $8)
+FROM create_session($1, $2, $3, $4, $5, $6, $7, p_ttl => $8)
 
 -- name: append_adk_event
 -- app, user, session id, its version, the event, its thread, the event's time in seconds; the notifier wakes the

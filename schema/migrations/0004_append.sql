@@ -15,20 +15,35 @@ CREATE TYPE event_input AS (
     occurred_at     timestamptz   -- NULL: now
 );
 
+-- Whether a session's time to live is over. Then it is as good as deleted, also before the upkeep deletes it.
+CREATE FUNCTION has_expired(t threads) RETURNS boolean
+LANGUAGE sql STABLE
+RETURN t.ttl IS NOT NULL AND t.updated_at + t.ttl <= engine_now();
+
+-- Creates a session, for good or with a time to live; one of the same names whose time is over makes room.
+-- Errors: HP004 state too large, HP006 there is one.
 CREATE FUNCTION create_session(
     p_app_name text, p_user_id text, p_session_id text,
     p_session_state jsonb DEFAULT '{}', p_user_delta jsonb DEFAULT NULL, p_app_delta jsonb DEFAULT NULL,
-    p_metadata jsonb DEFAULT '{}')
+    p_metadata jsonb DEFAULT '{}', p_ttl interval DEFAULT NULL)
 RETURNS TABLE (thread_id uuid, version integer, user_state jsonb, app_state jsonb, created_at timestamptz,
                user_version bigint, app_version bigint)
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
 BEGIN
-    INSERT INTO threads AS t (app_name, user_id, session_id, state, metadata)
-    VALUES (p_app_name, p_user_id, p_session_id, p_session_state, p_metadata)
+    INSERT INTO threads AS t (app_name, user_id, session_id, state, metadata, ttl, expires_at)
+    VALUES (p_app_name, p_user_id, p_session_id, p_session_state, p_metadata, p_ttl, engine_now() + p_ttl)
     ON CONFLICT (app_name, user_id, session_id) DO NOTHING
     RETURNING t.id, t.version, t.created_at INTO thread_id, version, created_at;
     IF NOT FOUND THEN
+        PERFORM FROM threads AS t
+        WHERE t.app_name = p_app_name AND t.user_id = p_user_id AND t.session_id = p_session_id AND has_expired(t);
+        IF FOUND THEN
+            PERFORM delete_session(p_app_name, p_user_id, p_session_id);
+            RETURN QUERY SELECT * FROM create_session(
+                p_app_name, p_user_id, p_session_id, p_session_state, p_user_delta, p_app_delta, p_metadata, p_ttl);
+            RETURN;
+        END IF;
         RAISE EXCEPTION 'session % exists already for app % and user %', p_session_id, p_app_name, p_user_id
             USING ERRCODE = 'HP006';
     END IF;
@@ -88,11 +103,6 @@ BEGIN
     END IF;
 END
 $$;
-
--- Whether a session's time to live is over. Then it is as good as deleted, also before the upkeep deletes it.
-CREATE FUNCTION has_expired(t threads) RETURNS boolean
-LANGUAGE sql STABLE
-RETURN t.ttl IS NOT NULL AND t.updated_at + t.ttl <= engine_now();
 
 -- Appends up to 1,000 events to one session, in order. All or none.
 --

@@ -12,31 +12,6 @@ RETURN CASE WHEN t.last_seq > 0 THEN coalesce(
     (SELECT extract(epoch FROM e.occurred_at)::double precision FROM events AS e
      WHERE e.thread_id = t.id AND e.sequence_num = t.last_seq)) END;
 
--- create_session, with a time to live or NULL; an expired session of the same id makes room. Errors: as create_session.
-CREATE FUNCTION create_adk_session(
-    p_app_name text, p_user_id text, p_session_id text,
-    p_session_state jsonb, p_user_delta jsonb, p_app_delta jsonb, p_metadata jsonb, p_ttl interval)
-RETURNS TABLE (thread_id uuid, version integer, user_state jsonb, app_state jsonb, created_at timestamptz)
-LANGUAGE plpgsql SET search_path FROM CURRENT
-AS $$
-#variable_conflict use_column
-BEGIN
-    PERFORM FROM threads AS t
-    WHERE t.app_name = p_app_name AND t.user_id = p_user_id AND t.session_id = p_session_id AND has_expired(t);
-    IF FOUND THEN
-        PERFORM delete_session(p_app_name, p_user_id, p_session_id);
-    END IF;
-    SELECT s.thread_id, s.version, s.user_state, s.app_state, s.created_at
-    INTO thread_id, version, user_state, app_state, created_at
-    FROM create_session(p_app_name, p_user_id, p_session_id, p_session_state, p_user_delta, p_app_delta, p_metadata)
-         AS s;
-    IF p_ttl IS NOT NULL THEN
-        UPDATE threads AS t SET ttl = p_ttl, expires_at = t.updated_at + p_ttl WHERE t.id = thread_id;
-    END IF;
-    RETURN NEXT;
-END
-$$;
-
 -- append_events with one event, for a reader who knows nothing of the session but events: the session's last one must be
 -- among p_seen_ids, the newest that were read. Errors: as append_events; HP002 also for an event that was not seen.
 CREATE FUNCTION append_seen_event(
