@@ -243,7 +243,8 @@ class PostgresSessionService(BaseSessionService):
                 event = self._trim_temp_delta_state(event)
                 session.last_update_time = event.timestamp
                 marker.mark(session)
-                self._commit_event_to_session(session, event)
+                self._update_session_state(session, event)
+                session.events.append(event)
             return event
 
     @override
