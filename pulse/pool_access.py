@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
-from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from pulse import database
@@ -20,6 +19,8 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 POOL_SIZE_MAX = 10
+#: How long `close` waits for the pool of another loop.
+CLOSE_SECONDS_MAX = 10.0
 
 
 class PoolAccess(Protocol):
@@ -85,9 +86,9 @@ class LoopPools:
             if loop is here:
                 await opened.close()
             elif loop.is_running():
-                # It may end at this moment, and closes its pool itself.
-                with suppress(RuntimeError, asyncio.CancelledError):
-                    await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(opened.close(), loop))
+                closing = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(opened.close(), loop))
+                # A loop that ends at this moment closes its pool itself, and may not answer.
+                await asyncio.wait([closing], timeout=CLOSE_SECONDS_MAX)
             self._opened.pop(loop, None)
 
     async def _open_once(self) -> Pool:
@@ -100,10 +101,16 @@ class LoopPools:
         return await opened.ready()
 
     async def _open(self) -> Pool:
+        # None is kept open for its own sake: a loop that ends without closing leaves little behind.
         pool = await database.create_pool(self._dsn, schema=self._schema, min_size=0, max_size=self._max_size)
         try:
+            async with pool.acquire():
+                pass
             if self._check is not None:
                 await self._check(pool)
+        except database.CONNECT_ERRORS as error:
+            await pool.close()
+            raise database.unreachable(self._dsn, error) from error
         except BaseException:
             await pool.close()
             raise
