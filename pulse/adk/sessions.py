@@ -250,7 +250,7 @@ class PostgresSessionService(BaseSessionService):
 
     @override
     async def flush(self) -> None:
-        """Send the notifications of this event loop that wait; events themselves are stored when `append_event` returns."""
+        """Send this event loop's notifications that wait; events are stored when `append_event` returns."""
         here = asyncio.get_running_loop()
         for loop, notifier in list(self._notifiers.values()):
             if loop is here:
