@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
@@ -72,7 +73,7 @@ class PostgresSessionService(BaseSessionService):
         """Take a pool of the event loop that all calls come from, or a URL (``postgresql://…``) for any loops."""
         self._database = access(database)
         self._queries = load_queries("pulse.adk", "sessions.sql")
-        self._notifiers: dict[Pool, Notifier] = {}
+        self._notifiers: dict[Pool, tuple[asyncio.AbstractEventLoop, Notifier]] = {}
         self._turns = Turns()
 
     async def prepare_tables(self) -> None:
@@ -249,14 +250,11 @@ class PostgresSessionService(BaseSessionService):
 
     @override
     async def flush(self) -> None:
-        """Send the notifications that wait; events themselves are stored when `append_event` returns."""
-
-        async def send(pool: Pool) -> None:
-            if pool in self._notifiers:
-                await self._notifiers[pool].close()
-
-        if self._notifiers:
-            await self._run(send)
+        """Send this event loop's notifications that wait; events are stored when `append_event` returns."""
+        here = asyncio.get_running_loop()
+        for loop, notifier in list(self._notifiers.values()):
+            if loop is here:
+                await notifier.close()
 
     async def close(self) -> None:
         """Send what waits, and close what a URL opened."""
@@ -304,8 +302,8 @@ class PostgresSessionService(BaseSessionService):
         if pool not in self._notifiers:
             for closed in [each for each in self._notifiers if each.is_closing()]:
                 del self._notifiers[closed]
-            self._notifiers[pool] = Notifier(pool)
-        return self._notifiers[pool]
+            self._notifiers[pool] = asyncio.get_running_loop(), Notifier(pool)
+        return self._notifiers[pool][1]
 
     async def _fetch(self, name: str, *arguments: Any) -> list[asyncpg.Record]:
         return await self._run(lambda pool: pool.fetch(self._queries[name], *arguments))
