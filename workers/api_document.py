@@ -11,9 +11,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from fastapi import FastAPI
+from fastapi.routing import APIRoute
 
 from pulse.http import problems
+from pulse.http.roles import role_of
 
+#: What anybody may ask, without a key.
+OPEN_PATHS = frozenset({"/health"})
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #222 }
 h2 { margin-top: 2.5rem; border-bottom: 1px solid #ddd }
@@ -34,6 +38,19 @@ summary { cursor: pointer }
 class DocumentedApi(FastAPI):
     """FastAPI with a document that says what is true: problems have their media type, the key is a bearer key."""
 
+    def require_roles(self) -> None:
+        """Check that each route says which role it needs; only health needs none.
+
+        Raises:
+            LookupError: one does not.
+        """
+        for route in self.routes:
+            if isinstance(route, APIRoute) and route.include_in_schema and route.path not in OPEN_PATHS:
+                role = role_of(route)
+                if role is None:
+                    raise LookupError(f"the route {route.path} ({route.name}) says no role: see pulse.http.roles")
+                route.description = f"{route.description}\n\nNeeds a key with the role `{role}`.".strip()
+
     def openapi(self) -> dict[str, Any]:
         """Return the OpenAPI document, made once."""
         if self.openapi_schema is None:
@@ -42,6 +59,8 @@ class DocumentedApi(FastAPI):
                 _give_problems_their_type(operation)
             document["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
             document["security"] = [{"key": []}]
+            for path in OPEN_PATHS & document["paths"].keys():
+                document["paths"][path]["get"]["security"] = []
         return super().openapi()
 
 

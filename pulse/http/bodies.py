@@ -104,7 +104,7 @@ def parse(body: bytes) -> Any:
     """
     try:
         text = body.decode()
-        value = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
+        value = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite, object_pairs_hook=_object)
         return read_escaped(value) if _may_hold_escape(text) else value
     except InvalidInputError as error:
         raise problems.ProblemError(problems.INVALID_REQUEST, str(error)) from None
@@ -127,6 +127,8 @@ def reply(value: BaseModel, status: int = 200) -> Response:
 
 async def _receive(request: Request) -> None:
     """Read the whole body, and check that it says it is JSON."""
+    if request.headers.get("content-encoding", "identity").strip().lower() != "identity":
+        raise problems.ProblemError(problems.ENCODED_BODY, headers={"Accept-Encoding": "identity"})
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json" and not (kind.startswith("application/") and kind.endswith("+json")):
         raise problems.ProblemError(problems.NOT_JSON)
@@ -143,6 +145,16 @@ async def _receive(request: Request) -> None:
 def _may_hold_escape(text: str) -> bool:
     # Each of the mark's characters may itself be written as \u00XX.
     return MARK in text or "\\u00" in text
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        # RFC 8259 leaves open which of them counts: two programs would read two messages.
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"an object has the key {twice[:40]!r} twice: send it once")
+    return found
 
 
 def _refuse_constant(constant: str) -> NoReturn:
