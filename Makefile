@@ -7,7 +7,7 @@ COVERAGE_MIN ?= 90
 # Many tests wait for processes: one more at once than a small machine has cores. Each has a server of its own.
 TESTS_AT_ONCE ?= 3
 # name of a program : Debian's package that has it
-SYSTEM_TOOLS := sh:dash $(if $(filter 0,$(shell id -u)),useradd:passwd)
+SYSTEM_TOOLS := sh:dash node:nodejs npm:npm chromium:chromium $(if $(filter 0,$(shell id -u)),useradd:passwd)
 
 # Each checkout keeps its embedded database apart. PostgreSQL does not run as root, and the system user that runs it
 # then can't enter a checkout below /root.
@@ -18,7 +18,7 @@ HIPPOCAMPUS_HOME ?= $(CURDIR)/.home
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo run test test-system check chaos bench docs lock clean
+.PHONY: help venv demo run test test-system missing-tools check chaos bench docs lock clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'
@@ -53,6 +53,9 @@ test-system: $(STAMP) ## Run the tests that need more of the machine
 	@for pair in $(SYSTEM_TOOLS); do command -v "$${pair%%:*}" >/dev/null \
 	  || { echo "$${pair%%:*} is missing. On Debian: apt install $${pair##*:}" >&2; exit 1; }; done
 	$(BIN)/python -m pytest -m system
+
+missing-tools: ## Name Debian's packages that test-system lacks here
+	@for pair in $(SYSTEM_TOOLS); do command -v "$${pair%%:*}" >/dev/null || echo "$${pair##*:}"; done
 
 check: $(STAMP) ## Check style, types, import contracts and the lock file
 	$(BIN)/ruff check .

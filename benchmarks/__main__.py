@@ -11,7 +11,10 @@ from pathlib import Path
 
 MEASUREMENTS = {
     "Sessions": ["benchmarks.sessions"],
+    "State": ["benchmarks.state"],
+    "Sessions of ADK": ["benchmarks.adk"],
     "Ingest": ["benchmarks.ingest"],
+    "Live streams": ["benchmarks.streams"],
     "Jobs": ["benchmarks.enqueue_to_start"],
     "Recovery": ["benchmarks.recovery"],
     "More workers": ["benchmarks.scaling"],

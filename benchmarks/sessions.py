@@ -32,8 +32,9 @@ WITH moved AS (
                        token_count = token_count + $4, last_event_at = now(), updated_at = now()
     WHERE id = $1 AND version = $2 RETURNING id, last_seq, app_name, user_id
 ), stored AS (
-    INSERT INTO events (thread_id, sequence_num, id, author, event_type, content, actions, occurred_at, created_at)
-    SELECT id, last_seq, $5, 'user', 'user_message', $6::json, $7::json, now(), now() FROM moved
+    INSERT INTO events (thread_id, sequence_num, id, author, event_type, content, actions, version, session_delta,
+                        occurred_at, created_at)
+    SELECT id, last_seq, $5, 'user', 'user_message', $6::json, $7::json, $2 + 1, $3, now(), now() FROM moved
     RETURNING thread_id, sequence_num
 )
 INSERT INTO messages (id, thread_id, sequence_num, event_id, app_name, user_id, role, author, content, token_estimate,

@@ -25,7 +25,7 @@ from pulse.sql import load_queries
 if TYPE_CHECKING:
     from pulse.database import Pool
 
-Scope: TypeAlias = Literal["user", "session", "events", "memory", "fact"]
+Scope: TypeAlias = Literal["user", "session", "events", "turn", "memory", "fact"]
 
 #: Rows of a user that hang on no session, in one transaction.
 STEP_ROWS = 1000

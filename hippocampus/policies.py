@@ -47,6 +47,7 @@ _COUNTS = (
     "deep_idle_seconds",
     "max_state_bytes",
     "max_event_bytes",
+    "max_artifact_bytes",
     "snapshot_events",
 )
 _RANGES: Mapping[str, tuple[float, float]] = MappingProxyType(
@@ -74,6 +75,7 @@ class AppPolicy:
     deep_idle_seconds: int  # or this long without an event
     max_state_bytes: int
     max_event_bytes: int
+    max_artifact_bytes: int  # of one version of a file, at most 512 MB
     snapshot_events: int  # a snapshot of a session's state after this many events that changed it
     retention_curve: Curve
     decay_rate: float  # per day, 0 to 100

@@ -23,9 +23,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-import asyncpg
 import structlog
 
+from pulse.database import FAULTS
 from pulse.errors import InvalidInputError, PulseError, RunEndedError, RunFencedError, RunNotFoundError
 from pulse.event_types import STATE_UPDATE
 from pulse.events import Event, EventActions
@@ -248,7 +248,7 @@ class AgentRunner:
                 return
             except _LOST:
                 return
-            except (PulseError, OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            except (PulseError, *FAULTS) as error:
                 _log.warning("run_end_failed", run_id=run.run_id, error=type(error).__name__)
                 await asyncio.sleep(_END_RETRY_SECONDS * 2**attempt)
 

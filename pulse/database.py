@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     Pool = asyncpg.Pool[asyncpg.Record]
 
 SERVER_VERSION_NUM_MIN = 160000
+#: What a statement may raise because of the database or the way to it; the last, of a connection that was cut between
+#: two messages of its protocol, is none of the driver's other errors.
+FAULTS = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 _EXTENSION_SCHEMA = """
 SELECT n.nspname FROM pg_extension AS e JOIN pg_namespace AS n ON n.oid = e.extnamespace WHERE e.extname =
 'vector'
@@ -52,7 +55,7 @@ async def create_pool(dsn: str, *, schema: str = "public", min_size: int = 1, ma
             connection_class=PooledConnection,
             server_settings={"search_path": search_path(schema), "application_name": "hippocampus"},
         )
-    except _CONNECT_ERRORS as error:
+    except CONNECT_ERRORS as error:
         raise unreachable(dsn, error) from error
 
 
@@ -66,7 +69,7 @@ async def connect(dsn: str, *, schema: str = "public", prepare: bool = True) -> 
     settings = {"search_path": search_path(schema), "application_name": "hippocampus"}
     try:
         connection = await asyncpg.connect(dsn, server_settings=settings)
-    except _CONNECT_ERRORS as error:
+    except CONNECT_ERRORS as error:
         raise unreachable(dsn, error) from error
     try:
         require_supported_server(server_version_num(connection))
@@ -143,9 +146,9 @@ def _decode_jsonb(stored: bytes) -> Any:
     return json.loads(stored[1:])
 
 
-# Refused, unknown host, time-out; a dsn that can't be read; wrong password or role; no such database;
-# starting up or shutting down; no connection left.
-_CONNECT_ERRORS = (
+#: Why a connection can't be had: refused, unknown host, time-out; a dsn that can't be read; wrong password or role; no
+#: such database; starting up or shutting down; no connection left.
+CONNECT_ERRORS = (
     OSError,
     TimeoutError,
     asyncpg.ClientConfigurationError,

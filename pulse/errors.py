@@ -2,6 +2,7 @@
 
     PulseError
     ├── InvalidInputError          the call itself is wrong; mend the named argument (also a ValueError)
+    │   ├── ArtifactTooLargeError  the file is over the policy's limit; raise it, or keep the file elsewhere
     │   ├── EventTooLargeError     the event is over the policy's limit; store the payload elsewhere, append a reference
     │   ├── StreamTooLongError     an open message is over the carrier's limit; end it and begin another
     │   └── StateTooLargeError     the merged state would be over the policy's limit; remove keys or split it
@@ -39,6 +40,10 @@ class InvalidInputError(PulseError, ValueError):
 
 class EventTooLargeError(InvalidInputError):
     """The event's content and actions are over ``max_event_bytes``. Nothing was changed."""
+
+
+class ArtifactTooLargeError(InvalidInputError):
+    """The file is over ``max_artifact_bytes`` of the app's policy. Nothing was stored."""
 
 
 class StateTooLargeError(InvalidInputError):
@@ -117,6 +122,7 @@ _BY_SQLSTATE: dict[str, type[PulseError]] = {
     "HP005": EventTooLargeError,
     "HP006": SessionExistsError,
     "HP007": InvalidInputError,
+    "HP038": ArtifactTooLargeError,
     "HP020": RunNotFoundError,
     "HP021": RunConflictError,
     "HP022": RunEndedError,

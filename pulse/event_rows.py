@@ -18,8 +18,12 @@ from pulse.scopes import split_delta
 ID_LENGTH_MAX = 512
 
 
-def event_input(event: Event) -> tuple[Any, ...]:
+def event_input(event: Event, *, apply_state: bool = True) -> tuple[Any, ...]:
     """Return an event as the SQL type ``event_input``.
+
+    Args:
+        event: to be appended.
+        apply_state: False leaves the state as it is; the event keeps its delta all the same.
 
     Raises:
         InvalidInputError: it is a piece of a stream, its id is out of bounds, or a value of it is not JSON.
@@ -30,7 +34,7 @@ def event_input(event: Event) -> tuple[Any, ...]:
         )
     if not 1 <= len(event.id) <= ID_LENGTH_MAX or "\0" in event.id:
         raise InvalidInputError(f"an event's id is 1 to {ID_LENGTH_MAX} characters without U+0000")
-    delta = split_delta(event.actions.state_delta)
+    delta = split_delta(event.actions.state_delta if apply_state else {})
     stored_delta = {key: value for key, value in event.actions.state_delta.items() if not key.startswith("temp:")}
     actions = {**event.actions.other, **({"state_delta": stored_delta} if stored_delta else {})}
     return (

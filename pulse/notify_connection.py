@@ -15,7 +15,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import asyncpg
 import structlog
 
 from pulse import database
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 #: The payload of one notification.
 OnPayload = Callable[[str], None]
 
-_FAULTS = (OSError, TimeoutError, DatabaseUnreachableError, SchemaError, asyncpg.PostgresError, asyncpg.InterfaceError)
+_FAULTS = (DatabaseUnreachableError, SchemaError, *database.FAULTS)
 _log = structlog.get_logger(__name__)
 
 
@@ -104,6 +103,8 @@ class NotifyConnection:
                 await self._listen_once()
             except _FAULTS as error:
                 _log.warning("listener_lost", error=type(error).__name__)
+            except Exception:  # noqa: BLE001 - logged whole; a listener that ended here would be deaf for good
+                _log.exception("listener_failed")
             if self._hears:
                 ceiling_seconds = self._RETRY_SECONDS_MIN
             self._hears = False

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 import structlog
 
+from pulse.database import FAULTS
 from pulse.errors import DatabaseUnreachableError, PulseError, from_postgres
 from pulse.pg_notify_listener import PgNotifyListener
 from pulse.sql import load_queries
@@ -27,7 +28,7 @@ DELTAS_CHANNEL = "agent_deltas"
 
 _RUNS_AT_ONCE = 500
 _RETRY_SECONDS = 0.2
-_FAULTS = (OSError, TimeoutError, PulseError, asyncpg.PostgresError, asyncpg.InterfaceError)
+_FAULTS = (PulseError, *FAULTS)
 _log = structlog.get_logger(__name__)
 
 
@@ -160,7 +161,7 @@ class PgDeltaCarrier:
             return await self._pool.fetch(self._queries[name], *arguments)
         except asyncpg.PostgresError as error:
             raise from_postgres(error) or DatabaseUnreachableError(str(error)) from error
-        except asyncpg.InterfaceError as error:
+        except (asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
             raise DatabaseUnreachableError(str(error)) from error
 
 

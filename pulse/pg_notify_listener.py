@@ -17,9 +17,9 @@ import uuid
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-import asyncpg
 import structlog
 
+from pulse.database import FAULTS
 from pulse.event_rows import read_event
 from pulse.events import Event
 from pulse.notify_connection import ListenerTiming, NotifyConnection, OnPayload
@@ -38,7 +38,6 @@ _THREADS_AT_ONCE = 500
 _EVENTS_AT_ONCE = 200
 _RETRY_SECONDS = 0.1
 _RETRY_SECONDS_MAX = 2.0
-_DATABASE_FAULTS = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError)
 _log = structlog.get_logger(__name__)
 
 
@@ -169,7 +168,7 @@ class PgNotifyListener:
             try:
                 await self._deliver(batch)
                 wait_seconds = _RETRY_SECONDS
-            except _DATABASE_FAULTS as error:
+            except FAULTS as error:
                 _log.warning("events_unread", threads=len(batch), error=type(error).__name__)
                 self._mark(batch)
                 await asyncio.sleep(wait_seconds)

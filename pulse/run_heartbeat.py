@@ -11,9 +11,9 @@ import uuid
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 
-import asyncpg
 import structlog
 
+from pulse.database import FAULTS
 from pulse.run_service import RunService
 from pulse.runs import Run, RunStatus
 
@@ -70,7 +70,7 @@ class RunHeartbeat:
             asked = tuple(self._watched)
             try:
                 heard = await self._runs.renew(asked) if asked else {}
-            except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
+            except FAULTS as error:
                 # The next beat comes before the lease is over; if none gets through, the reaper speaks for us.
                 _log.warning("heartbeat_failed", runs=len(asked), error=type(error).__name__)
                 continue

@@ -1,11 +1,9 @@
 """Runs: what an agent does in one execution, as events of its session.
 
-    started = await runs.start("shop", "mei", "order-17", "run-1", said("Where is my parcel?"))
+    started = await runs.start("shop", "mei", "order-17", "run-1", user_message("Where is my parcel?"))
     if started.created:
-        run = started.run
-        run = (await runs.think(run, "I have to look it up")).run
-        ...
-        await runs.finish(run, "It arrives tomorrow.")
+        await runs.think(started.run, "I have to look it up")
+        await runs.finish(started.run, "It arrives tomorrow.")
 
 Each write is one transaction: the event, its message, its state, the run's row. A run has exactly one last event,
 ``complete``, ``error`` or ``cancelled``; if its process is lost, `reap` writes it.
@@ -16,11 +14,11 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import asyncpg
 
-from pulse import event_types
+from pulse import event_types, run_events
 from pulse.errors import InvalidInputError, RunNotFoundError
 from pulse.event_rows import ID_LENGTH_MAX, event_input, read_appended, translate
 from pulse.events import Event, EventActions
@@ -36,7 +34,6 @@ LEASE_SECONDS = 30.0
 PAGE_SIZE_MAX = 1000
 
 _ERROR_LENGTH_MAX = 10_000
-_T = TypeVar("_T")
 
 
 class RunService:
@@ -57,7 +54,7 @@ class RunService:
         if not 1 <= lease_seconds <= 3600:
             raise InvalidInputError(f"a lease is 1 to 3600 seconds, not {lease_seconds}")
         self.lease_seconds = lease_seconds
-        self.holder = holder or f"{uuid.uuid4()}"
+        self.holder = holder or str(uuid.uuid4())
         self._pool = pool
         self._queries = load_queries("pulse", "runs.sql")
         self._notifier = Notifier(pool)
@@ -84,7 +81,7 @@ class RunService:
         """
         if not 1 <= len(run_id) <= ID_LENGTH_MAX or "\0" in run_id:
             raise InvalidInputError(f"run_id is 1 to {ID_LENGTH_MAX} characters without U+0000")
-        first = message or Event(author="system", event_type=event_types.RUN_STARTED, content={})
+        first = message or run_events.of_the_system(event_types.RUN_STARTED, {})
         events = [replace(first, invocation_id=run_id)]
         row = await self._fetchrow(
             "start_run",
@@ -103,15 +100,14 @@ class RunService:
 
     async def think(self, run: Run, text: str, *, event_id: str | None = None) -> RunWritten:
         """Append a thought, whole."""
-        return await self.write(run, [_event("model", "thought", {"content": text}, event_id)])
+        return await self.write(run, [run_events.thought(text, event_id)])
 
     async def call_tool(
         self, run: Run, tool_name: str, tool_input: Any, *, tool_call_id: str | None = None, event_id: str | None = None
     ) -> RunWritten:
         """Append the call of a tool, before it is made."""
         tool_call_id = tool_call_id or str(uuid.uuid4())
-        content = {"tool_name": tool_name, "tool_input": tool_input, "tool_call_id": tool_call_id}
-        event = _event("model", "act", content, event_id)
+        event = run_events.act(tool_name, tool_input, tool_call_id, event_id)
         return await self._write(run, [event], {"tool_call_id": tool_call_id, "tool_name": tool_name})
 
     async def tool_result(
@@ -126,8 +122,7 @@ class RunService:
     ) -> RunWritten:
         """Append what a tool answered."""
         name = tool_name or _name_of_call(run, tool_call_id)
-        content = {"tool_name": name, "observation": observation, "is_error": is_error, "tool_call_id": tool_call_id}
-        event = _event("tool", "observe", content, event_id)
+        event = run_events.observe(name, observation, tool_call_id, is_error=is_error, event_id=event_id)
         return await self._write(run, [event], {"tool_call_id": tool_call_id, "is_error": is_error})
 
     async def write(self, run: Run, events: Sequence[Event]) -> RunWritten:
@@ -161,25 +156,23 @@ class RunService:
         complete: dict[str, Any] = {} if result is None else {"result": result}
         events = []
         if answer:
-            message_id = message_id or str(uuid.uuid4())
-            content = {"content": answer, "message_id": message_id}
-            events.append(_event("model", "assistant_message", content, message_id))
-            complete["message_id"] = message_id
-        last = _event("system", event_types.COMPLETE, complete, f"end-of-{run.id}")
+            events.append(run_events.assistant_message(answer, message_id))
+            complete["message_id"] = events[0].id
+        last = run_events.of_the_system(event_types.COMPLETE, complete, f"end-of-{run.id}")
         events.append(replace(last, actions=EventActions(state_delta=state_delta or {})))
         return await self._end(run, RunStatus.COMPLETED, events)
 
     async def fail(self, run: Run, message: str, *, code: str = "failed") -> RunWritten:
         """End a run as failed. A partial answer is not kept: nothing of it is a message."""
         message = message.replace("\0", "\ufffd")[:_ERROR_LENGTH_MAX] or code
-        last = _event("system", event_types.ERROR, {"message": message, "code": code}, f"end-of-{run.id}")
+        last = run_events.of_the_system(event_types.ERROR, {"message": message, "code": code}, f"end-of-{run.id}")
         return await self._end(run, RunStatus.FAILED, [last], message, code)
 
     async def cancel(self, run: Run, reason: str = "") -> RunWritten:
         """End a run as cancelled: the owner's answer to `request_cancel`."""
         content = {"reason": reason} if reason else {}
         return await self._end(
-            run, RunStatus.CANCELLED, [_event("system", event_types.CANCELLED, content, f"end-of-{run.id}")]
+            run, RunStatus.CANCELLED, [run_events.of_the_system(event_types.CANCELLED, content, f"end-of-{run.id}")]
         )
 
     async def request_cancel(self, app_name: str, user_id: str, run_id: str) -> Run:
@@ -268,10 +261,6 @@ class RunService:
 
     async def _fetchrow(self, name: str, *arguments: Any) -> asyncpg.Record:
         return (await self._fetch(name, *arguments))[0]
-
-
-def _event(author: str, event_type: str, content: Any, event_id: str | None) -> Event:
-    return Event(author=author, event_type=event_type, content=content, id=event_id or str(uuid.uuid4()))
 
 
 def _name_of_call(run: Run, tool_call_id: str) -> str:

@@ -65,7 +65,7 @@ class OpenSessionService:
             StateTooLargeError: a scope would be over the app's limit.
         """
         session_id = (session_id or "").strip() or str(uuid.uuid4())
-        _check_names(app_name, user_id, session_id)
+        check_names(app_name, user_id, session_id)
         delta = split_delta(_plain(state or {}, "state"))
         row = await self._fetchrow(
             "create_session",
@@ -201,6 +201,7 @@ class OpenSessionService:
         expected_version: int | None = None,
         expected_user_version: int | None = None,
         expected_app_version: int | None = None,
+        apply_state: bool = True,
     ) -> Appended:
         """Append up to 1,000 events to a session by its names, in one transaction.
 
@@ -210,6 +211,7 @@ class OpenSessionService:
 
         Args:
             expected_version: refuse if the session is at another version; None appends to whatever is there.
+            apply_state: False keeps the events' deltas with them and changes no state, as for events of the past.
             expected_user_version, expected_app_version: refuse to change the user's or the app's state if another
                 session changed it since; None changes whatever is there.
 
@@ -227,7 +229,7 @@ class OpenSessionService:
             user_id,
             session_id.strip(),
             expected_version,
-            [event_input(event) for event in events],
+            [event_input(event, apply_state=apply_state) for event in events],
             expected_user_version,
             expected_app_version,
         )
@@ -312,7 +314,8 @@ def _move_on(session: Session, outcome: Appended) -> None:
             session.last_update_time = event.created_at.timestamp()
 
 
-def _check_names(app_name: str, user_id: str, session_id: str) -> None:
+def check_names(app_name: str, user_id: str, session_id: str) -> None:
+    """Refuse names that the tables can't hold, with InvalidInputError."""
     for what, value, limit in (
         ("app_name", app_name, _NAME_LENGTH_MAX),
         ("user_id", user_id, _NAME_LENGTH_MAX),

@@ -2,9 +2,10 @@
 
 -- name: changes_since
 -- app, user, session id, versions of the session, of the user's state, of the app's; no row: no such session.
--- Each version has at least one event of its own, so none past a version has a number at or below it.
-SELECT t.version, t.last_seq, coalesce(u.version, 0) AS user_version, coalesce(a.version, 0) AS app_version,
-       CASE WHEN $4 = 0 THEN t.state ELSE (
+-- Each version has at least one event of its own, so none past a version has a number at or below it; but where events
+-- were erased, which takes back what they set, and is a version without an event.
+SELECT $4 = 0 OR t.erasures > 0 AND t.version > $4 AS is_whole, t.version, t.last_seq, coalesce(u.version, 0) AS user_version, coalesce(a.version, 0) AS app_version,
+       CASE WHEN $4 = 0 OR t.erasures > 0 AND t.version > $4 THEN t.state ELSE (
            SELECT fold_deltas(e.session_delta ORDER BY e.sequence_num) FROM events AS e
            WHERE e.thread_id = t.id AND e.sequence_num > $4 AND e.version > $4 AND e.session_delta IS NOT NULL
              AND coalesce(e.session_delta, e.user_delta, e.app_delta) IS NOT NULL) END AS delta,

@@ -32,10 +32,13 @@ class StateChanges:
 
     Attributes:
         state: keys to set, with their prefixes; of a shared scope that changed, all of them.
+        is_whole: the session's own keys are all of them: drop what is not among them. So where everything was asked
+            for, and where events were erased, since that takes keys back.
         version, sequence_num, user_version, app_version: as of now: ask from here the next time.
     """
 
     state: Mapping[str, Any]
+    is_whole: bool
     version: int
     sequence_num: int
     user_version: int
@@ -134,6 +137,7 @@ class StateHistory:
         state = merge_state(unescape(row["delta"]), unescape(row["user_state"]), unescape(row["app_state"]))
         return StateChanges(
             state=state,
+            is_whole=row["is_whole"],
             version=row["version"],
             sequence_num=row["last_seq"],
             user_version=row["user_version"],

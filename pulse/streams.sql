@@ -80,6 +80,7 @@ SELECT e.id, e.sequence_num, e.author, e.event_type, e.invocation_id, e.content:
        e.occurred_at, e.created_at
 FROM events AS e
 WHERE e.thread_id = $1 AND e.sequence_num > $2 AND ($3::bigint IS NULL OR e.sequence_num < $3)
+  AND e.erased_at IS NULL
   AND NOT EXISTS (SELECT FROM runs AS r WHERE r.thread_id = e.thread_id AND r.run_id = e.invocation_id)
 ORDER BY e.sequence_num LIMIT 1
 

@@ -22,6 +22,7 @@ from pulse.errors import InvalidInputError, SessionNotFoundError
 from pulse.event_rows import read_event, translate
 from pulse.event_types import MESSAGE_EVENT_TYPES, PERSISTENT_EVENT_TYPES, TIMELINE_EVENT_TYPES
 from pulse.events import Event, message_text
+from pulse.json_values import clean_text
 from pulse.sql import load_queries
 
 if TYPE_CHECKING:
@@ -114,14 +115,14 @@ def timeline_item(event: Event) -> TimelineItem | None:
         case "user_message" | "assistant_message":
             shown = _item(event, event.event_type, {"content": message_text(event.content) or ""})
         case "thought":
-            text = content.get("thought") or message_text(event.content) or ""
-            shown = _item(event, "thought", {"content": text}) if str(text).strip() else None
+            text = _text(content.get("thought")) or message_text(event.content) or ""
+            shown = _item(event, "thought", {"content": text}) if text.strip() else None
         case "act":
-            fields = {"toolName": content.get("tool_name") or "", "toolInput": content.get("tool_input")}
+            fields = {"toolName": _text(content.get("tool_name")), "toolInput": content.get("tool_input")}
             shown = _item(event, "tool_call", fields)
         case "observe":
             fields = {
-                "toolName": content.get("tool_name") or "",
+                "toolName": _text(content.get("tool_name")),
                 "toolOutput": content.get("observation"),
                 "isError": bool(content.get("is_error")),
             }
@@ -132,13 +133,18 @@ def timeline_item(event: Event) -> TimelineItem | None:
 def _item(event: Event, kind: str, fields: Mapping[str, Any]) -> TimelineItem:
     if event.sequence_num is None or event.timestamp is None:
         raise ValueError(f"the event {event.id!r} is not stored")
-    named = event.content.get("message_id") if isinstance(event.content, Mapping) else None
-    is_message = event.event_type in MESSAGE_EVENT_TYPES
+    is_message = event.event_type in MESSAGE_EVENT_TYPES and isinstance(event.content, Mapping)
+    # A message_id of null is none.
+    named = _text(event.content.get("message_id")) if is_message else ""
     return TimelineItem(
-        # A message_id of null is none.
-        id=(str(named) if is_message and named else "") or f"{event.event_type}-{event.sequence_num}",
+        id=named or f"{event.event_type}-{event.sequence_num}",
         type=kind,
         sequence_number=event.sequence_num,
         timestamp=int(event.timestamp * 1000),
         fields=fields,
     )
+
+
+def _text(value: Any) -> str:
+    """Return a value that ought to be a text as one that can be shown; '' for none."""
+    return "" if value is None else clean_text(value if isinstance(value, str) else str(value))

@@ -40,11 +40,13 @@ class StreamRules:
         """One SSE frame: its form, its id, its event."""
         text = frame.decode()
         self.check("\r" not in text and not any(mark in text for mark in "\u2028\u2029\x85"), "15, 19: line ends", text)
-        identity, data, *rest = text.split("\n")
-        self.check(rest == ["", ""] and identity.startswith("id: ") and data.startswith("data: "), "15: framing", text)
-        self.check(identity not in self.frame_ids, "an id for each frame", identity)
-        self.frame_ids.add(identity)
+        *identity, data, end, rest = text.split("\n")
+        self.check((end, rest) == ("", "") and data.startswith("data: "), "15: framing", text)
         event = json.loads(data[6:])
+        if identity or event["type"] != "RAW":
+            (line,) = identity
+            self.check(line.startswith("id: ") and line not in self.frame_ids, "an id for each frame", line)
+            self.frame_ids.add(line)
         self.event(event)
         return event
 

@@ -8,6 +8,7 @@ import itertools
 import os
 import shutil
 import tempfile
+import uuid
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -34,6 +35,10 @@ TEMPLATE = "hippocampus_template"
 _numbers = itertools.count(1)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--postgres-major", type=int, default=18, help="the embedded PostgreSQL to test on: 18 or 16")
+
+
 @pytest.fixture(autouse=True)
 def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the developer's shell has set does not reach a test."""
@@ -58,9 +63,10 @@ def home(home_root: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def server(home_root: Path) -> Iterator[EmbeddedServer]:
+def server(home_root: Path, pytestconfig: pytest.Config) -> Iterator[EmbeddedServer]:
     """The suite's PostgreSQL."""
-    with EmbeddedServer(home_root / "suite", settings=FAST_SETTINGS) as running:
+    major = pytestconfig.getoption("postgres_major")
+    with EmbeddedServer(home_root / "suite", settings=FAST_SETTINGS, major=major) as running:
         yield running
 
 
@@ -119,7 +125,8 @@ def dsn_of(server: EmbeddedServer, name: str) -> str:
 def cloned(admin: psycopg.Connection, template: str) -> Iterator[str]:
     """A new database like `template`, dropped at the end."""
     # The hyphen is on purpose: nothing may take a database's name for an SQL word.
-    name = f"test-{next(_numbers)}"
+    # No counter: this module is imported twice where a test's own conftest takes something from it.
+    name = f"test-{uuid.uuid4().hex[:12]}"
     admin.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}" STRATEGY FILE_COPY')
     try:
         yield name

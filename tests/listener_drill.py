@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from pulse import database
 from pulse.events import Event, Session
 from pulse.pg_notify_listener import PgNotifyListener
+from pulse.session_service import OpenSessionService
 
 WAIT_SECONDS = 30.0
 _KILL = """
@@ -55,3 +56,44 @@ async def kill_listener(dsn: str) -> int:
         return len(await connection.fetch(_KILL))
     finally:
         await connection.close()
+
+
+async def drill(
+    listener: PgNotifyListener,
+    sessions: OpenSessionService,
+    strike: Callable[[], Awaitable[object]],
+    *,
+    seconds: float,
+    every_seconds: float,
+) -> None:
+    """Append 100 events a second, strike again and again; each of three watchers must get each once, in order."""
+    session = await sessions.create_session("app", "ann", session_id="s")
+    watches = [Watch(listener, session) for _ in range(3)]
+    total = int(100 * seconds)
+
+    async def write() -> None:
+        begin = time.monotonic()
+        for n in range(total):
+            await append_surely(sessions, Event(author="user", content={"n": n}))
+            await asyncio.sleep(max(0.0, begin + n / 100 - time.monotonic()))
+
+    writing = asyncio.create_task(write())
+    while not writing.done():
+        await strike()
+        await asyncio.wait({writing}, timeout=every_seconds)
+    await writing
+    await until(lambda: all(watch.last == total for watch in watches))
+    assert [watch.numbers for watch in watches] == [list(range(1, total + 1))] * 3
+
+
+async def append_surely(sessions: OpenSessionService, event: Event) -> None:
+    """Append, also where the database is away for a while: the same event again is stored once."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    while True:
+        try:
+            await sessions.append("app", "ann", "s", [event])
+        except database.FAULTS:
+            assert time.monotonic() < deadline
+            await asyncio.sleep(0.05)
+        else:
+            return

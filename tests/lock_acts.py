@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 import json
 import random
@@ -42,6 +43,7 @@ class Gossip:
 
     rng: random.Random
     name: str = "gossip"
+    fingerprint: str = "gossip"
 
     async def summarize(self, slices: Sequence[ConversationSlice]) -> list[Summary]:
         return [Summary(text="They spoke.", origin=ORIGIN) for _ in slices]
@@ -220,10 +222,49 @@ async def retry(pool: asyncpg.Pool, _rng: random.Random) -> None:
     )
 
 
+async def execute(pool: asyncpg.Pool, rng: random.Random) -> None:
+    """A run with state for every scope, its heartbeat meanwhile."""
+    run_id = str(uuid4())
+    delta = {"n": rng.randrange(9)}
+    row = await pool.fetchrow(
+        """SELECT (s.run).id FROM start_run('app', 'user', $1, $2, 'holder', 3600, ARRAY[ROW($2 || '-a', 'user',
+           'user_message', $2, '{}', '{}', $3, $3, $3, 'user', 'well', NULL)::event_input]) AS s""",
+        session(rng),
+        run_id,
+        delta,
+    )
+    assert row is not None
+    beats = pool.fetch("SELECT status FROM renew_runs('holder', (SELECT array_agg(id) FROM runs), 3600)")
+    end = pool.execute(
+        """SELECT FROM end_run('app', $1, 'holder', 'completed', ARRAY[ROW($1 || '-z', 'system', 'complete', $1,
+           '{}', '{}', $2, $2, $2, NULL, NULL, NULL)::event_input])""",
+        run_id,
+        delta,
+    )
+    for outcome in await asyncio.gather(beats, end, return_exceptions=True):
+        if isinstance(outcome, BaseException):
+            raise outcome
+
+
+async def reap(pool: asyncpg.Pool, _rng: random.Random) -> None:
+    await pool.execute(
+        "UPDATE runs SET lease_until = now() - interval '1 s' WHERE id IN"
+        " (SELECT id FROM runs WHERE status = 'running' ORDER BY random() LIMIT 1 FOR UPDATE SKIP LOCKED)"
+    )
+    await pool.fetchval("SELECT reap_runs(3)")
+
+
+async def stop(pool: asyncpg.Pool, _rng: random.Random) -> None:
+    await pool.execute(
+        "SELECT request_cancel('app', 'user', run_id) FROM (SELECT run_id FROM runs ORDER BY random() LIMIT 1) AS r"
+    )
+
+
 #: Each as often as it stands here.
 ACTS: tuple[Act, ...] = (
     append, append, append, append, consolidate, consolidate, consolidate, consolidate, fail, delete, finalise, idle,
     archive, prune, clean_up, erase, forget, access, backfill, reconcile, rescue, cancel, retry,
+    execute, execute, reap, stop,
 )  # fmt: skip
 
 

@@ -99,7 +99,7 @@ async def flood(run: RunContext) -> None:
     """More frames than a follower's queue takes, of some size."""
     for number in range(30):
         await run.write(
-            *(Event(author="model", event_type="work_plan", content={"n": n, "pad": "x" * 4000}) for n in range(50))
+            *(Event(author="model", event_type="work_plan", content={"n": n, "pad": "x" * 12000}) for n in range(50))
         )
         async with run.text() as text:
             await text.push(f"part {number}")

@@ -1,4 +1,4 @@
-"""A client of the streams, small and strict: it checks every frame against the rules and keeps what a page would show."""
+"""A client of the streams, small and strict: it checks each frame against the rules, and keeps what a page shows."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ class Page:
 
     def take(self, frame: bytes) -> None:
         self.reducer.event(self.rules.frame(frame))
-        self.last_id = frame.split(b"\n")[0].removeprefix(b"id: ").decode()
+        first_line = frame.split(b"\n")[0]
+        if first_line.startswith(b"id: "):
+            self.last_id = first_line.removeprefix(b"id: ").decode()
         self.frames.append(frame)
 
 

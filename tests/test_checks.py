@@ -31,6 +31,11 @@ INSERT INTO embedding_target (model) VALUES ('m');
 INSERT INTO embedding_refusals VALUES ('facts', gen_random_uuid(), 'm', 'hash', '400');
 INSERT INTO app_states (app_name) VALUES ('app');
 INSERT INTO app_policies (app_name) VALUES ('app');
+INSERT INTO live_messages (thread_id, run_id, message_id, kind, after_seq, body)
+    SELECT id, 'run', 'message', 'text', 0, 'so far' FROM threads LIMIT 1;
+INSERT INTO stream_tickets (token_hash, app_name, user_id, session_id, expires_at)
+    VALUES (sha256('token'), 'app', 'user', 's', now());
+SELECT save_artifact('app', 'user', 's', 'a.txt', '{}', 'data');
 INSERT INTO erasures (scope, app_name, user_id) VALUES ('user', 'app', 'user');
 INSERT INTO memory_tombstones (id, app_name, user_id, memory_type) VALUES (new_id(), 'app', 'user', 'summary');
 INSERT INTO slice_redraws (thread_id, stage, from_seq, upto_seq) SELECT id, 'fast', 1, 1 FROM threads;
@@ -48,6 +53,8 @@ WRONG = {
         "holder = ''", "first_seq = 0", "last_seq = 0", "status = 'completed'", "completed_at = now()",
         "error = 'e'", "status = 'failed', completed_at = now()", "error_code = 'c'",
     ],
+    "live_messages": ["run_id = ''", "message_id = ''", "kind = 'song'"],
+    "stream_tickets": ["token_hash = 'short'"],
     "initial_states": ["session_state = '[]'"],
     "snapshots": ["state = '[]'"],
     "embedding_refusals": ["source = 'dreams'"],
@@ -63,6 +70,12 @@ WRONG = {
         "fact_type = 'rumour'", "key = ''", "value = 'null'", "confidence = 1.1", "confidence = -0.1",
         "valid_until = valid_from", "embedding_model = 'm'",
     ],
+    "artifacts": [
+        "app_name = ''", "user_id = ''", "session_id = ''", "session_id = repeat('x', 513)", "filename = ''",
+        "filename = repeat('x', 1025)", "last_version = -1",
+    ],
+    "artifact_versions": ["version = -1"],
+    "artifact_blobs": ["sha256 = 'short'"],
     "model_replies": ["stage = 'slow'", "reply = '[]'"],
     "instructions": ["instruction_key = ''", "version = 0"],
     "fact_aliases": ["method = 'guess'"],
@@ -78,7 +91,8 @@ WRONG = {
     ],
     "app_policies": [
         "fast_events = 0", "fast_tokens = 0", "fast_idle_seconds = 0", "deep_tokens = 0", "deep_idle_seconds = 0",
-        "max_state_bytes = 0", "max_event_bytes = 0", "snapshot_events = 0", "retention_curve = 'steep'",
+        "max_state_bytes = 0", "max_event_bytes = 0", "max_artifact_bytes = 0", "snapshot_events = 0",
+        "retention_curve = 'steep'",
         "decay_rate = -1", "cleanup_threshold = 2", "min_age_days = -1", "archive_days = -1",
     ],
     "erasures": ["scope = 'planet'", "counts = '[]'"],

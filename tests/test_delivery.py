@@ -521,3 +521,27 @@ async def test_ended_jobs_are_archived_in_batches(pool: asyncpg.Pool) -> None:
     ]
     left = await pool.fetch("SELECT id, status FROM consolidation_jobs ORDER BY id")
     assert [tuple(row) for row in left] == [(jobs[2], "pending"), (jobs[4], "pending")]
+
+
+async def test_upkeep_ends_orphaned_runs_and_prunes_snapshots(pool: asyncpg.Pool) -> None:
+    """More of both than one batch holds; what lives, and each session's newest snapshot, stays."""
+    await pool.execute(
+        """SELECT create_session('app', 'user', n::text) FROM generate_series(1, 230) AS n;
+           SELECT start_run('app', 'user', n::text, n::text, 'holder', CASE n WHEN 230 THEN 3600 ELSE 1 END,
+               ARRAY[ROW('start', 'system', 'run_started', n::text, '{}', '{}', '{"a": 1}', NULL, NULL, NULL, NULL,
+                         NULL)::event_input])
+           FROM generate_series(1, 230) AS n;
+           UPDATE runs SET lease_until = lease_until - interval '1 minute'"""
+    )
+    upkeep = Upkeep(pool, Settings(snapshots_keep_days=1), Metrics())
+    await upkeep.reap_runs()
+    statuses = await pool.fetch("SELECT status, count(*) FROM runs GROUP BY 1 ORDER BY 1")
+    assert [tuple(row) for row in statuses] == [("failed", 229), ("running", 1)]
+    assert await pool.fetchval("SELECT count(*) FROM events WHERE event_type = 'error'") == 229
+    await pool.execute(
+        """INSERT INTO snapshots (thread_id, version, sequence_num, state, superseded_at)
+           SELECT t.id, n + 1000, 0, '{}', now() - make_interval(days => n % 2 * 2)
+           FROM generate_series(1, 2400) AS n, (SELECT id FROM threads LIMIT 1) AS t"""
+    )
+    await upkeep.prune_snapshots()
+    assert await pool.fetchval("SELECT count(*) FROM snapshots") == 1200 + 229

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
 
 import asyncpg
 import pytest
@@ -14,7 +14,7 @@ from pulse.events import Event
 from pulse.notify_connection import ListenerTiming
 from pulse.pg_notify_listener import PgNotifyListener
 from pulse.session_service import OpenSessionService
-from tests.listener_drill import Watch, kill_listener, until
+from tests.listener_drill import Watch, drill, kill_listener, until
 
 QUICK = ListenerTiming(heartbeat_seconds=0.2, answer_seconds=2.0, poll_seconds=30.0, retry_seconds_max=0.1)
 
@@ -121,33 +121,6 @@ async def test_killed_again_and_again_it_loses_and_doubles_nothing(
     assert listener.connects >= 5
 
 
-async def drill(
-    listener: PgNotifyListener,
-    sessions: OpenSessionService,
-    strike: Callable[[], Awaitable[object]],
-    *,
-    seconds: float,
-    every_seconds: float,
-) -> None:
-    session = await sessions.create_session("app", "ann", session_id="s")
-    watches = [Watch(listener, session) for _ in range(3)]
-    total = int(100 * seconds)
-
-    async def write() -> None:
-        begin = time.monotonic()
-        for n in range(total):
-            await sessions.append("app", "ann", "s", [Event(author="user", content={"n": n})])
-            await asyncio.sleep(max(0.0, begin + n / 100 - time.monotonic()))
-
-    writing = asyncio.create_task(write())
-    while not writing.done():
-        await strike()
-        await asyncio.wait({writing}, timeout=every_seconds)
-    await writing
-    await until(lambda: all(watch.last == total for watch in watches))
-    assert [watch.numbers for watch in watches] == [list(range(1, total + 1))] * 3
-
-
 async def test_a_session_that_forgot_its_channels_is_found_out(
     dsn: str, listener: PgNotifyListener, sessions: OpenSessionService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,6 +137,24 @@ async def test_a_session_that_forgot_its_channels_is_found_out(
     await until(lambda: listener.connects > connects)
     await sessions.append("app", "ann", "s", [Event(author="user", content="hi")])
     await until(lambda: watch.last == 1)
+
+
+async def test_no_error_of_the_driver_makes_it_deaf_for_good(
+    dsn: str, listener: PgNotifyListener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A connection cut between two messages of the protocol raises what is none of the driver's other errors."""
+    faults = [asyncpg.InternalClientError("cut"), ZeroDivisionError("nobody foresaw it")]
+    watch = listener._connection._watch
+
+    async def failing(*arguments: Any) -> None:
+        if faults:
+            raise faults.pop()
+        await watch(*arguments)
+
+    monkeypatch.setattr(listener._connection, "_watch", failing)
+    connects = listener.connects
+    await kill_listener(dsn)
+    await until(lambda: listener.connects >= connects + 3 and listener.is_running)
 
 
 async def test_it_says_when_it_is_deaf_and_the_poll_still_delivers(

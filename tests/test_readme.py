@@ -36,7 +36,7 @@ def test_the_first_lines_of_code_print_what_the_readme_says(dsn: str, home: Path
 
 def test_every_command_stands_in_the_readme_and_exists() -> None:
     table = README.partition("## At the command line")[2].partition("## ")[0]
-    named = set(re.findall(r"`(?:hippocampus )?([a-z]+)[^`]*`", table))
+    named = set(re.findall(r"`(?:hippocampus )?([a-z][a-z-]*)[^`]*`", table))
     assert named == set(main.COMMANDS)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
+import re
 from collections.abc import AsyncIterator
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,6 +22,7 @@ from pulse.json_values import unescape
 from pulse.run_service import RunService
 from pulse.scopes import split_delta
 from pulse.session_service import OpenSessionService
+from pulse.sql import load_queries
 from pulse.state_debug import StateDebugService
 from pulse.state_history import StateHistory
 from workers.embedded import EmbeddedServer
@@ -64,58 +66,54 @@ async def read(sessions: OpenSessionService, name: str = "s") -> Session:
 def test_the_state_told_from_the_events_is_the_stored_state(dsn: str) -> None:
     """Whatever the deltas: three scopes, nulls, escapes, several sessions and batches; at each point of the past."""
 
-    async def run(first: dict[str, Any], batches: list[tuple[int, list[dict[str, Any]]]]) -> None:
-        number = next(numbers)
-        app = f"app-{number}"
-        async with await database.create_pool(dsn, max_size=2) as pool:
-            sessions, history = OpenSessionService(pool), StateHistory(pool)
-            names = ("one", "two")
-            opened = [await sessions.create_session(app, "mei", first, session_id=name) for name in names]
-            past: list[list[tuple[int, dict[str, Any]]]] = [[(0, split_delta(each.state).session)] for each in opened]
-            for which, deltas in batches:
-                events = [change(**delta) for delta in deltas]
-                each = await sessions.get_session(app, "mei", names[which], num_recent_events=0)
-                assert each is not None
-                await sessions.append_events(each, events)
-                past[which].append((each.events[-1].sequence_num or 0, split_delta(each.state).session))
-            for name, states in zip(names, past, strict=True):
-                stored = await sessions.get_session(app, "mei", name, num_recent_events=0)
-                assert stored is not None
-                scopes = split_delta(stored.state)
-                for from_snapshot in (True, False):
-                    told = await history.restore(app, "mei", name, from_snapshot=from_snapshot)
-                    assert told.state == scopes.session == states[-1][1]
-                    assert (told.version, told.sequence_num) == (stored.version, states[-1][0])
-                    assert repr(sorted(told.state.items())) == repr(sorted(scopes.session.items()))
-                    for sequence_num, state in states:
-                        before = await history.restore(
-                            app, "mei", name, sequence_num=sequence_num, from_snapshot=from_snapshot
-                        )
-                        assert before.state == state
-                shared = await history.rebuild_shared(app, "mei")
-                assert (shared.user_state, shared.app_state) == (scopes.user, scopes.app)
-                assert shared.user_is_complete
-                assert shared.app_is_complete
-            await sessions.close()
+    async def tell(pool: asyncpg.Pool, first: dict[str, Any], batches: list[tuple[int, list[dict[str, Any]]]]) -> None:
+        app = f"app-{next(numbers)}"
+        sessions, history = OpenSessionService(pool), StateHistory(pool)
+        names = ("one", "two")
+        opened = [await sessions.create_session(app, "mei", first, session_id=name) for name in names]
+        past: list[list[tuple[int, dict[str, Any]]]] = [[(0, split_delta(each.state).session)] for each in opened]
+        for which, deltas in batches:
+            events = [change(**delta) for delta in deltas]
+            each = await sessions.get_session(app, "mei", names[which], num_recent_events=0)
+            assert each is not None
+            await sessions.append_events(each, events)
+            past[which].append((each.events[-1].sequence_num or 0, split_delta(each.state).session))
+        for name, states in zip(names, past, strict=True):
+            stored = await sessions.get_session(app, "mei", name, num_recent_events=0)
+            assert stored is not None
+            scopes = split_delta(stored.state)
+            for from_snapshot in (True, False):
+                told = await history.restore(app, "mei", name, from_snapshot=from_snapshot)
+                assert told.state == scopes.session == states[-1][1]
+                assert (told.version, told.sequence_num) == (stored.version, states[-1][0])
+                assert repr(sorted(told.state.items())) == repr(sorted(scopes.session.items()))
+                for sequence_num, state in states:
+                    before = await history.restore(
+                        app, "mei", name, sequence_num=sequence_num, from_snapshot=from_snapshot
+                    )
+                    assert before.state == state
+            shared = await history.rebuild_shared(app, "mei")
+            assert (shared.user_state, shared.app_state) == (scopes.user, scopes.app)
+            assert shared.user_is_complete
+            assert shared.app_is_complete
+        await sessions.close()
 
     numbers = iter(range(10_000))
 
-    @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+    @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
     @given(
         first=DELTAS,
         batches=st.lists(st.tuples(st.integers(0, 1), st.lists(DELTAS, min_size=1, max_size=3)), max_size=6),
     )
     def check(first: dict[str, Any], batches: list[tuple[int, list[dict[str, Any]]]]) -> None:
-        asyncio.run(run(first, batches))
+        runner.run(tell(pool, first, batches))
 
-    asyncio.run(_policy(dsn, 3))
-    check()
-
-
-async def _policy(dsn: str, snapshot_events: int) -> None:
-    connection = await database.connect(dsn)
-    await connection.execute("UPDATE app_policies SET snapshot_events = $1", snapshot_events)
-    await connection.close()
+    # One loop for all examples: hypothesis calls a plain function.
+    with asyncio.Runner() as runner:
+        pool = runner.run(database.create_pool(dsn, max_size=2))
+        runner.run(pool.execute("UPDATE app_policies SET snapshot_events = 3"))
+        check()
+        runner.run(pool.close())
 
 
 async def test_snapshots_are_taken_every_so_many_events_and_at_the_end_of_a_run(
@@ -329,3 +327,59 @@ async def test_the_deltas_beside_an_event_are_those_in_its_actions(
     stored = [unescape(row[name]) for name in ("session_delta", "user_delta", "app_delta")]
     assert stored == [scopes.session, scopes.user, scopes.app]
     assert (row["version"], row["user_version"], row["app_version"]) == (1, 2, 1)
+
+
+async def test_the_past_of_a_state_is_read_by_its_index(pool: asyncpg.Pool, session: Session) -> None:
+    """However many events changed nothing: neither a page of history nor what changed since reads them."""
+    await pool.execute(
+        """INSERT INTO events (thread_id, sequence_num, id, author, event_type, content, occurred_at, version,
+                               session_delta)
+           SELECT t.id, n, n::text, 'user', 'user_message', '{}', now(), n,
+                  CASE WHEN n % 500 = 0 THEN '{"a": 1}'::jsonb END
+           FROM threads AS t, generate_series(1, 20000) AS n;
+           UPDATE threads SET last_seq = 20000, version = 20000;
+           ANALYZE events; ANALYZE threads"""
+    )
+    queries = load_queries("pulse", "state.sql")
+    for name, arguments in (
+        ("list_changes", ("app", "mei", "s", None, 21)),
+        ("list_changes", ("app", "mei", "s", 9000, 21)),
+        ("changes_since", ("app", "mei", "s", 100, 0, 0)),
+    ):
+        async with pool.acquire() as connection:
+            await connection.execute("SET plan_cache_mode = force_generic_plan")
+            await connection.execute("DEALLOCATE ALL")
+            literals = ", ".join("NULL" if each is None else repr(each) for each in arguments)
+            types = ["text", "text", "text", "bigint" if name == "list_changes" else "integer", "bigint", "bigint"]
+            await connection.execute(f"PREPARE guarded ({', '.join(types[: len(arguments)])}) AS {queries[name]}")
+            plan = "\n".join(row[0] for row in await connection.fetch(f"EXPLAIN ANALYZE EXECUTE guarded ({literals})"))
+            await connection.execute("DEALLOCATE ALL")
+        assert "events_changes_idx" in plan, plan
+        removed = [int(each) for each in re.findall(r"Rows Removed by Filter: (\d+)", plan)]
+        assert sum(removed) <= 40, plan
+
+
+async def test_an_erased_event_is_gone_from_the_state_and_its_past(
+    sessions: OpenSessionService, history: StateHistory, pool: asyncpg.Pool, session: Session
+) -> None:
+    """Stored, told from a snapshot, told from the events: all without what it set; a reader of changes hears of it."""
+    await pool.execute("UPDATE app_policies SET snapshot_events = 3")
+    for n in range(4):
+        await sessions.append_event(session, change(n=n, **{f"only-{n}": n, "user:n": n}))
+    await sessions.append_event(session, change(theme="light"))
+    await pool.execute("SELECT erase_events('app', 'mei', 's', ARRAY[4, 5], NULL)")
+    expected = {"theme": "dark", "n": 2, "only-0": 0, "only-1": 1, "only-2": 2}
+    stored = await read(sessions)
+    assert split_delta(stored.state).session == expected
+    assert stored.state["user:n"] == 2
+    for from_snapshot in (True, False):
+        assert (await history.restore("app", "mei", "s", from_snapshot=from_snapshot)).state == expected
+    known = (session.version, session.user_version, session.app_version)
+    found = await history.changes_since("app", "mei", "s", known[0], user_version=known[1], app_version=known[2])
+    assert found.is_whole
+    assert found.state == {**expected, "user:lang": "en", "user:n": 2}
+    assert not (await history.changes_since("app", "mei", "s", found.version)).is_whole
+    await sessions.append_event(stored, change(later=1))
+    after = await history.changes_since("app", "mei", "s", found.version, user_version=found.user_version)
+    assert {**expected, "later": 1} == after.state
+    assert len((await history.list_changes("app", "mei", "s")).changes) == 4

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import Any
 
 import asyncpg
@@ -10,12 +11,14 @@ import pytest
 
 from hippocampus.context_assembler import ContextAssembler
 from hippocampus.providers.local import LocalEmbedder
+from pulse import run_events
 from pulse.errors import InvalidInputError, SessionNotFoundError
 from pulse.event_types import DELTA_EVENT_TYPES
 from pulse.events import Event, Session
 from pulse.run_service import RunService
 from pulse.session_service import OpenSessionService
 from pulse.timeline import PERSISTENT_EVENT_TYPES, TimelineService, timeline_item
+from tests.run_process import LEASE_SECONDS
 
 
 @pytest.fixture
@@ -77,6 +80,9 @@ def test_the_persistent_kinds_are_these_fourteen() -> None:
             ("observe-3", "tool_result", {"toolName": "f", "toolOutput": None, "isError": True}),
         ),
         ("act", None, ("act-3", "tool_call", {"toolName": "", "toolInput": None})),
+        ("act", {"tool_name": 7}, ("act-3", "tool_call", {"toolName": "7", "toolInput": None})),
+        ("thought", {"thought": "a\0\ud800"}, ("thought-3", "thought", {"content": "a\ufffd\ufffd"})),
+        ("user_message", {"content": "a\0", "message_id": 5}, ("5", "user_message", {"content": "a\ufffd"})),
     ],
 )
 def test_each_kind_is_shown_with_its_fields(event_type: str, content: Any, item: tuple[str, str, Any]) -> None:
@@ -96,7 +102,7 @@ def test_nothing_else_is_shown_and_blank_thoughts_are_left_out() -> None:
 
 async def answer(runs: RunService, turn: int, tokens: int = 1000) -> None:
     """One turn as an agent makes it; the pieces of its answer go to whoever looks, and to nobody's table."""
-    asked = Event(author="user", content={"content": f"question {turn}", "message_id": f"q{turn}"}, id=f"q{turn}")
+    asked = run_events.user_message(f"question {turn}", f"q{turn}")
     run = (await runs.start("app", "mei", "s", f"run-{turn}", asked)).run
     await runs.think(run, f"thinking of {turn}")
     run = (await runs.call_tool(run, "search", {"q": turn}, tool_call_id=f"c{turn}")).run
@@ -177,34 +183,31 @@ async def test_a_timeline_of_nobody_is_an_error(timelines: TimelineService, sess
             await timelines.get_conversation_messages("app", "mei", "s", **wrong)
 
 
-async def test_a_crash_in_the_middle_leaves_what_was_finished_and_an_error_at_the_end(
-    pool: asyncpg.Pool, sessions: OpenSessionService, timelines: TimelineService, session: Session
+async def test_a_process_killed_in_the_middle_leaves_what_was_finished_and_an_error_at_the_end(
+    dsn: str, pool: asyncpg.Pool, sessions: OpenSessionService, timelines: TimelineService, session: Session
 ) -> None:
-    """The process streams an answer and is gone: no part of it is a message, and the run ends."""
+    """SIGKILL while it streams its answer, under a lease that its heartbeat prolonged: no part of it is a message."""
     runs = RunService(pool)
-    run = (await runs.start("app", "mei", "s", "run-1", Event(author="user", content="question"))).run
-    await runs.think(run, "finished thought")
-    await runs.call_tool(run, "search", {})
-
-    async def streams_until_it_is_killed() -> None:
-        for n in range(10_000):
-            pieces.append(f"word{n} ")
-            await asyncio.sleep(0)
-        await runs.finish(run, "".join(pieces))
-
-    pieces: list[str] = []
-    task = asyncio.create_task(streams_until_it_is_killed())
-    while len(pieces) < 100:
-        await asyncio.sleep(0)
-    task.cancel()
-    await asyncio.wait([task])
-    await pool.execute("UPDATE runs SET lease_until = now() - interval '1 second'")
-    assert await RunService(pool).reap() == 1
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tests.run_process", dsn, stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    deadline = asyncio.get_running_loop().time() + 2 * LEASE_SECONDS
+    while asyncio.get_running_loop().time() < deadline:
+        assert await asyncio.wait_for(process.stdout.readline(), 30)
+    assert (await runs.get("app", "mei", "run-1")).status == "running"
+    process.kill()
+    await process.wait()
+    async with asyncio.timeout(30):
+        while await runs.reap() == 0:
+            await asyncio.sleep(0.05)
     shown = await timelines.get_conversation_messages("app", "mei", "s")
     assert [item.type for item in shown.items] == ["user_message", "thought", "tool_call"]
     events = await sessions.list_events("app", "mei", "s")
     assert [event.event_type for event in events] == ["user_message", "thought", "act", "error"]
-    assert (await runs.get("app", "mei", "run-1")).status == "failed"
+    assert await pool.fetchval("SELECT count(*) FROM messages") == 1
+    run = await runs.get("app", "mei", "run-1")
+    assert (run.status, run.error_code) == ("failed", "orphaned")
 
 
 async def test_context_and_history_read_whatever_kind_of_message(

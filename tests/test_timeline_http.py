@@ -77,6 +77,34 @@ async def test_a_timeline_is_read_page_by_page_and_by_either_path(
     assert (await client.get(short, headers={"X-App-Name": app, "X-User-Id": "%61nn"})).json() == whole
 
 
+async def test_a_timeline_shows_whatever_was_stored(client: httpx.AsyncClient, session: str, user: str) -> None:
+    """Odd characters, odd types, deep values: never an error of the server, tool values in the escape."""
+    odd = "\0\ud800"
+    events: list[dict[str, Any]] = [
+        {"event_type": "thought", "content": {"thought": odd}},
+        {"event_type": "act", "content": {"tool_name": odd, "tool_input": {odd: [1e22, odd]}}},
+        {"event_type": "act", "content": {"tool_name": {"a": 1}, "tool_input": None}},
+        {"event_type": "observe", "content": {"tool_name": None, "observation": -0.0, "is_error": "yes"}},
+        {"event_type": "observe", "content": [1, 2]},
+        {"event_type": "assistant_message", "content": {"parts": [{"text": odd}], "message_id": [odd]}},
+        {"event_type": "user_message", "content": 7},
+    ]
+    await append(client, session, *({"author": "model", **event} for event in events))
+    shown = await client.get(f"{user}/conversations/s1/messages")
+    assert shown.status_code == 200
+    items = shown.json()["timeline"]
+    assert [item["type"] for item in items] == [
+        "thought", "tool_call", "tool_call", "tool_result", "tool_result", "assistant_message", "user_message",
+    ]  # fmt: skip
+    assert items[1]["toolInput"] == {
+        r"$hippocampus:\u0000\ud800": [
+            {"$hippocampus": ["float", "1e+22"]},
+            {"$hippocampus": ["text", r"\u0000\ud800"]},
+        ]
+    }
+    assert items[3]["isError"] is True
+
+
 async def test_the_short_paths_want_one_owner_and_know_no_others_threads(
     client: httpx.AsyncClient, session: str, app: str
 ) -> None:
@@ -119,7 +147,8 @@ async def test_state_is_shown_by_scope_with_the_events_that_made_it(
     seen = {"since_version": 2, "since_user_version": 1, "since_app_version": 1}
     changes = (await client.get(f"{session}/state/changes", params=seen)).json()
     assert changes == {
-        "state": {"user:lang": "zh"}, "version": 3, "user_version": 2, "app_version": 1, "sequence_num": 3,
+        "state": {"user:lang": "zh"}, "is_whole": False, "version": 3, "user_version": 2, "app_version": 1,
+        "sequence_num": 3,
     }  # fmt: skip
     assert (await client.get(f"{session}/state/changes", params={"since_version": 9})).status_code == 422
 

@@ -16,6 +16,7 @@ from pulse import database
 from pulse.errors import InvalidInputError
 from pulse.events import Event, EventActions
 from pulse.session_service import OpenSessionService
+from pulse.state_history import StateHistory
 from tests import cli_process
 from workers.embedded import EmbeddedServer
 from workers.intake.source import Source
@@ -97,6 +98,16 @@ async def test_a_round_trip_is_exact(pool: asyncpg.Pool, other: asyncpg.Pool, tm
         "SELECT sequence_num, role, author, content, token_estimate, occurred_at FROM messages ORDER BY event_id, 1"
     )
     assert await pool.fetch(messages) == await other.fetch(messages)
+    # The state of each moment can be told from the imported events too.
+    for number in range(0, 9):
+        past = [
+            await StateHistory(each).restore("shop", "ann", "s0", sequence_num=number, from_snapshot=False)
+            for each in (pool, other)
+        ]
+        assert past[0] == past[1]
+    whole = await after.get_session("shop", "ann", "s0")
+    assert whole is not None
+    assert past[1].state == {key: value for key, value in whole.state.items() if ":" not in key}
     # It goes on where it was.
     outcome = await after.append("shop", "ann", "s0", [Event(author="user", content={"text": "and on"})])
     assert outcome.events[0].sequence_num == 9

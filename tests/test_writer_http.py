@@ -313,7 +313,7 @@ async def test_huge_announced_body_is_refused_at_once(writer: WriterProcess, use
 @pytest.mark.parametrize(
     ("method", "path", "status", "slug"),
     [
-        ("GET", "/", 404, "no-such-route"),
+        ("GET", "/nothing", 404, "no-such-route"),
         ("GET", "/v1/nothing", 404, "no-such-route"),
         ("GET", "/v1/apps/a/users/u/sessions/", 404, "no-such-route"),
         ("PUT", "/v1/apps/a/users/u/sessions", 405, "method-not-allowed"),
@@ -383,7 +383,12 @@ async def test_without_the_key_nobody_comes_in(writer: WriterProcess, user: str,
 async def test_health_says_what_it_looked_at(client: httpx.AsyncClient) -> None:
     """A healthy writer says ok, and of what."""
     response = await client.get("/health")
-    assert response.json() == {"status": "ok", "database": "reachable", "schema": "current"}
+    assert response.json() == {
+        "status": "ok",
+        "database": "reachable",
+        "schema": "current",
+        "listener_running": True,
+    }
 
 
 async def test_request_id_is_kept_or_made(client: httpx.AsyncClient, writer: WriterProcess) -> None:

@@ -192,7 +192,8 @@ async def test_health_and_writes_tell_the_truth_when_the_database_goes(
         source = await conn.fetchval("SELECT pg_get_functiondef('delete_session(text,text,text)'::regprocedure)")
         await conn.execute("DROP FUNCTION delete_session(text,text,text)")
         broken = await _health(writer, 503)
-        assert broken == {"status": "failing", "database": "reachable", "schema": "mismatch"}
+        told = {"status": "failing", "database": "reachable", "schema": "mismatch", "listener_running": True}
+        assert broken == told
         refused = httpx.delete(f"{writer.url}{PATH}/s")
         assert (refused.status_code, problem(refused)["type"]) == (503, "/problems/schema-mismatch")
         assert refused.headers["retry-after"]

@@ -19,13 +19,14 @@ from hippocampus.memory_service import OpenMemoryService
 from hippocampus.retention_manager import MemoryRetentionManager
 from hippocampus.search import MemorySearch
 from pulse.api_keys import ApiKeyService
-from pulse.http import agui, edge, problems, runs, sessions, sockets, state, stream_tests, timeline
+from pulse.http import agui, edge, page, problems, runs, sessions, sockets, state, stream_tests, threads, timeline
 from pulse.http.bodies import Admission, ExactRoute, reply
 from pulse.http.key_ring import KeyRing
 from pulse.http.rate_limit import RateLimit
 from pulse.http.roles import require
 from pulse.state_debug import StateDebugService
 from pulse.state_history import StateHistory
+from pulse.threads import ThreadList
 from pulse.timeline import TimelineService
 from workers.api_document import DocumentedApi, render_page
 from workers.discovery import list_targets
@@ -88,6 +89,7 @@ def build_api(settings: Settings, pool: Pool, live: LiveStreams, embedder: Embed
     app.state.state_debug = StateDebugService(pool, live.sessions)
     app.state.state_history = StateHistory(pool)
     app.state.timeline = TimelineService(pool)
+    app.state.threads = ThreadList(pool)
     app.state.memory = OpenMemoryService(pool, embedder)
     app.state.search = MemorySearch(pool, embedder, on_degraded=metrics.degraded)
     app.state.assemblers = {
@@ -100,7 +102,8 @@ def build_api(settings: Settings, pool: Pool, live: LiveStreams, embedder: Embed
     app.state.pool = pool
     session_routers = (sessions.router, state.router, state.short_router, timeline.router, timeline.short_router)
     memory_rooms = (memory, facts, context, jobs, care, instructions)
-    for router in (*session_routers, *(room.router for room in memory_rooms), memory.apps_router, care.apps_router):
+    apps_routers = (memory.apps_router, care.apps_router)
+    for router in (*session_routers, threads.router, *(room.router for room in memory_rooms), *apps_routers):
         app.include_router(router)
     for router in (runs.router, agui.router, sockets.router, *([stream_tests.router] if settings.test_routes else [])):
         app.include_router(router)
@@ -184,9 +187,10 @@ def _add_operation(app: FastAPI, pool: Pool, check: HealthCheck, listener: PgNot
 
 def _add_pages(app: FastAPI) -> None:
     """Add the pages for people."""
+    app.include_router(page.router)
 
     @app.get("/docs", include_in_schema=False)
-    async def page() -> HTMLResponse:
+    async def describe() -> HTMLResponse:
         return HTMLResponse(render_page(app.openapi()))
 
     @app.get("/problems/{slug}", include_in_schema=False)

@@ -57,6 +57,10 @@ SELECT EXISTS (SELECT FROM threads WHERE fast_due_at <= engine_now())
 -- name: reconcile_jobs
 SELECT reconcile_jobs()
 
+-- name: delete_expired_session
+-- Whether there was one to look at.
+SELECT delete_expired_session()
+
 -- name: enqueue_redraws
 -- Only where a slice waits to be drawn anew.
 SELECT enqueue_redraws()
@@ -76,6 +80,10 @@ SELECT prune_queue($1, $2)
 -- name: archive_jobs
 -- How long completed and cancelled jobs stay, how long failed ones, how many at most.
 SELECT archive_jobs($1, $2, $3)
+
+-- name: prune_artifact_blobs
+-- How long a file that no artifact refers to is kept, how many at most.
+SELECT prune_artifact_blobs($1, $2)
 
 -- name: reap_runs
 -- How many at most.

@@ -52,6 +52,8 @@ class Services:
     find_vectorless: Work
     prune: Work
     archive_jobs: Work
+    prune_artifacts: Work
+    expire_sessions: Work
     reap_runs: Work
     prune_snapshots: Work
     prune_streams: Work
@@ -114,6 +116,8 @@ def build(settings: Settings, pool: Pool, metrics: Metrics, role: str) -> Servic
         find_vectorless=find_vectorless,
         prune=upkeep.prune,
         archive_jobs=upkeep.archive_jobs,
+        prune_artifacts=upkeep.prune_artifacts,
+        expire_sessions=upkeep.expire_sessions,
         reap_runs=upkeep.reap_runs,
         prune_snapshots=upkeep.prune_snapshots,
         prune_streams=upkeep.prune_streams,

@@ -109,7 +109,7 @@ class Settings(BaseSettings):
     stream_origins: str = Field(
         default="",
         pattern=r"^(https?://[^\s,/]+(,https?://[^\s,/]+)*)?$",
-        description="Sites whose pages may follow streams, beside the API's own host, as https://one.example,…",
+        description="Sites whose pages may follow streams, beside the API's own host, with commas in between.",
     )
     ticket_seconds: float = Field(
         default=60.0, ge=1, le=3600, description="How long a browser's ticket for a stream can be used."

@@ -31,6 +31,8 @@ MAINTENANCE_CRONS = {
     "find_vectorless": "*/5 * * * *",
     "prune": "*/10 * * * *",
     "archive_jobs": "17 * * * *",
+    "prune_artifacts": "37 * * * *",
+    "expire_sessions": "* * * * *",
     "erase": "* * * * *",
     "reap_runs": "* * * * * */15",
     "prune_snapshots": "37 * * * *",

@@ -6,7 +6,8 @@
     {"kind": "session", "app_name": …, "user_id": …, "session_id": …, "state": …, "version": …, …}
     {"kind": "event", "sequence_num": 1, "id": …, "content": …, "actions": …, "message": {…} or null, …}
 
-The events of a session follow it. Vectors are not in it: they are made again. Runs and memories are not either.
+The events of a session follow it. Vectors are not in it: they are made again. Runs, snapshots
+and memories are not either.
 """
 
 from __future__ import annotations
@@ -247,6 +248,8 @@ def _columns(record: Record) -> Iterator[str | None]:
     yield texts.get("actions", "{}")
     for name in ("occurred_at", "created_at"):
         yield _text(record.value.get(name))
+    for name in ("version", "session_delta", "user_delta", "app_delta"):
+        yield None if record.value.get(name) is None else texts[name]
     message = record.value.get("message")
     message = message if isinstance(message, dict) else {}
     for name in ("role", "content", "token_estimate"):

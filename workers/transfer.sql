@@ -20,12 +20,15 @@ SELECT line FROM (
             'state', t.state, 'version', t.version, 'metadata', t.metadata, 'last_seq', t.last_seq,
             'token_count', t.token_count, 'fast_upto_seq', t.fast_upto_seq, 'deep_upto_seq', t.deep_upto_seq,
             'last_event_at', t.last_event_at, 'finalized_at', t.finalized_at, 'created_at', t.created_at,
-            'updated_at', t.updated_at)::text AS line
+            'updated_at', t.updated_at, 'state_seq', t.state_seq, 'initial_state', (
+                SELECT json_build_object('session', i.session_state, 'user', i.user_delta, 'app', i.app_delta)
+                FROM initial_states AS i WHERE i.thread_id = t.id))::text AS line
         UNION ALL
         SELECT e.sequence_num, translate(json_build_object(
             'kind', 'event', 'sequence_num', e.sequence_num, 'id', e.id, 'invocation_id', e.invocation_id,
             'author', e.author, 'event_type', e.event_type, 'content', e.content, 'actions', e.actions,
-            'occurred_at', e.occurred_at, 'created_at', e.created_at,
+            'occurred_at', e.occurred_at, 'created_at', e.created_at, 'version', e.version,
+            'session_delta', e.session_delta, 'user_delta', e.user_delta, 'app_delta', e.app_delta,
             'message', CASE WHEN m.id IS NOT NULL THEN json_build_object(
                 'role', m.role, 'content', m.content, 'token_estimate', m.token_estimate, 'metadata', m.metadata) END
             -- White space between the tokens of an opaque body is no part of it; a line must be a line.
@@ -56,22 +59,30 @@ SELECT EXISTS (SELECT FROM app) OR EXISTS (SELECT FROM own)
 
 -- name: import_session
 -- A line of a session, and whether it is to be consolidated again from its first event. No row where it exists.
+-- The versions of shared states are another database's: what they count is not told from imported events.
+WITH stored AS (
 INSERT INTO threads (app_name, user_id, session_id, state, version, metadata, last_seq, token_count, fast_upto_seq,
                      deep_upto_seq, fast_queued_seq, deep_queued_seq, fast_queued_tokens, deep_queued_tokens,
-                     fast_due_at, deep_due_at, last_event_at, finalized_at, created_at, updated_at)
+                     fast_due_at, deep_due_at, last_event_at, finalized_at, created_at, updated_at, state_seq)
 SELECT v ->> 'app_name', v ->> 'user_id', v ->> 'session_id', (v -> 'state')::jsonb, (v ->> 'version')::integer,
        (v -> 'metadata')::jsonb, s.last_seq, (v ->> 'token_count')::bigint, s.fast, s.deep, s.fast, s.deep,
        CASE WHEN s.fast = s.last_seq THEN (v ->> 'token_count')::bigint ELSE 0 END,
        CASE WHEN s.deep = s.last_seq THEN (v ->> 'token_count')::bigint ELSE 0 END,
        CASE WHEN s.fast < s.last_seq THEN engine_now() END, CASE WHEN s.deep < s.last_seq THEN engine_now() END,
        (v ->> 'last_event_at')::timestamptz, (v ->> 'finalized_at')::timestamptz, (v ->> 'created_at')::timestamptz,
-       (v ->> 'updated_at')::timestamptz
+       (v ->> 'updated_at')::timestamptz, coalesce((v ->> 'state_seq')::bigint, 0)
 FROM (SELECT $1::json AS v) AS line CROSS JOIN LATERAL (
     SELECT (v ->> 'last_seq')::bigint AS last_seq,
            CASE WHEN $2 THEN 0 ELSE (v ->> 'fast_upto_seq')::bigint END AS fast,
            CASE WHEN $2 THEN 0 ELSE (v ->> 'deep_upto_seq')::bigint END AS deep) AS s
 ON CONFLICT (app_name, user_id, session_id) DO NOTHING
 RETURNING id
+), initial AS (
+    INSERT INTO initial_states (thread_id, session_state, user_delta, app_delta)
+    SELECT s.id, (i.v -> 'session')::jsonb, nullif((i.v -> 'user')::jsonb, 'null'), nullif((i.v -> 'app')::jsonb, 'null')
+    FROM stored AS s, (SELECT $1::json -> 'initial_state' AS v) AS i WHERE json_typeof(i.v) = 'object'
+)
+SELECT id FROM stored
 
 -- name: silence
 -- Nobody listens to what happened long ago.
@@ -81,15 +92,19 @@ SELECT set_config('hippocampus.notify', 'off', true)
 -- A thread, and a column after the other of its events and their messages; how many were stored.
 WITH line AS (
     SELECT seq::bigint, id, invocation_id, author, event_type, content, actions, occurred_at::timestamptz,
-           created_at::timestamptz, role, said, tokens::integer, metadata::jsonb
+           created_at::timestamptz, version::integer, session_delta::jsonb, user_delta::jsonb, app_delta::jsonb,
+           role, said, tokens::integer, metadata::jsonb
     FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::json[], $8::json[], $9::text[],
-                $10::text[], $11::text[], $12::text[], $13::text[], $14::text[])
-         AS v (seq, id, invocation_id, author, event_type, content, actions, occurred_at, created_at, role, said,
-               tokens, metadata)),
+                $10::text[], $11::text[], $12::text[], $13::text[], $14::text[], $15::text[], $16::text[],
+                $17::text[], $18::text[])
+         AS v (seq, id, invocation_id, author, event_type, content, actions, occurred_at, created_at, version,
+               session_delta, user_delta, app_delta, role, said, tokens, metadata)),
 stored AS (
     INSERT INTO events (thread_id, sequence_num, id, invocation_id, author, event_type, content, actions, occurred_at,
-                        created_at)
-    SELECT $1::uuid, seq, id, invocation_id, author, event_type, content, actions, occurred_at, created_at FROM line
+                        created_at, version, session_delta, user_delta, app_delta)
+    SELECT $1::uuid, seq, id, invocation_id, author, event_type, content, actions, occurred_at, created_at, version,
+           session_delta, user_delta, app_delta
+    FROM line
     RETURNING true),
 said AS (
     INSERT INTO messages (thread_id, sequence_num, event_id, app_name, user_id, role, author, content, token_estimate,

@@ -18,6 +18,13 @@ _log = structlog.get_logger("workers.upkeep")
 
 #: Rows in one transaction of pruning or archiving.
 BATCH_ROWS = 1000
+#: Files in one transaction: each may hold hundreds of megabytes.
+BLOBS_BATCH = 100
+#: How long a file stays that no artifact refers to: longer than any save may take.
+BLOBS_KEEP = datetime.timedelta(hours=1)
+#: Sessions that one run deletes at the end of their time to live, each in a transaction of its own: one may hold
+#: thousands of events.
+EXPIRED_SESSIONS_MAX = 1000
 #: Runs ended in one transaction: each holds the lock of its session.
 RUNS_BATCH = 100
 #: Batches of 500 due timers in one run; what is left, or was held by a writer, is looked at by the next run.
@@ -62,6 +69,17 @@ class Upkeep:
         """Move consolidation jobs that ended long ago to the archive."""
         moved = await self._in_batches("archive_jobs", self._jobs_keep, self._failed_jobs_keep)
         self._tell("jobs archived", moved)
+
+    async def prune_artifacts(self) -> None:
+        """Delete the contents of files that no artifact refers to any more."""
+        self._tell("files pruned", await self._in_batches("prune_artifact_blobs", BLOBS_KEEP, batch=BLOBS_BATCH))
+
+    async def expire_sessions(self) -> None:
+        """Delete sessions whose time to live is over; those that it was too early to look at are looked at later."""
+        looked_at = 0
+        while looked_at < EXPIRED_SESSIONS_MAX and await self._pool.fetchval(QUERIES["delete_expired_session"]):
+            looked_at += 1
+        self._tell("sessions past their time looked at", looked_at)
 
     async def reap_runs(self) -> None:
         """End the runs whose process was lost, so that whoever follows them hears of it."""

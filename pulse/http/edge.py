@@ -28,7 +28,7 @@ from pulse.http.key_ring import ANYBODY, KeyRing
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-_OPEN_PATHS = ("/health", "/docs", "/openapi.json", "/problems/")
+_OPEN_PATHS = ("/health", "/docs", "/openapi.json", "/problems/", "/page/")
 _STREAM_PATH = re.compile(r"/api/runs/[^/]+/events")
 # For a turn on the pool and one statement.
 _KEY_SECONDS = 10.0
@@ -148,7 +148,7 @@ class KeyGuard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection."""
-        if scope["type"] == "lifespan" or scope["path"].startswith(_OPEN_PATHS):
+        if scope["type"] == "lifespan" or scope["path"] == "/" or scope["path"].startswith(_OPEN_PATHS):
             await self._app(scope, receive, send)
             return
         refusal = await self._refuse(scope, Headers(scope=scope))

@@ -7,12 +7,12 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
 
-import asyncpg
 import structlog
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from pulse.run_streams import RunFollower
+from pulse.database import FAULTS
+from pulse.run_hub import RunFollower
 
 #: Comments, which no client shows.
 CONNECTED = b": connected\n\n"
@@ -23,7 +23,6 @@ HEADERS = {
     "X-Accel-Buffering": "no",
     "Content-Type": "text/event-stream; charset=utf-8",
 }
-_FAULTS = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError)
 _log = structlog.get_logger(__name__)
 
 
@@ -58,7 +57,7 @@ async def frames_of(
                 yield b"".join(frame.sse(legacy=legacy) for frame in frames)
             elif not follower.is_over:
                 yield custom_frame(run_id, "heartbeat") if custom else HEARTBEAT
-    except _FAULTS as error:
+    except FAULTS as error:
         _log.warning("stream_cut", run_id=run_id, error=type(error).__name__)
 
 

@@ -15,13 +15,13 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Annotated
 
-import asyncpg
 import structlog
 from fastapi import APIRouter, Query, WebSocket
 from starlette.requests import HTTPConnection
 from starlette.websockets import WebSocketDisconnect
 
 from pulse.agui.frames import Frame
+from pulse.database import FAULTS
 from pulse.errors import InvalidInputError, PulseError, RunNotFoundError, SessionNotFoundError
 from pulse.events import Session
 from pulse.http import problems
@@ -34,7 +34,7 @@ from pulse.session_service import OpenSessionService
 from pulse.thread_stream import StreamCutError, ThreadCursor, ThreadStreams
 
 _BAD_OFFSET, _RESTART, _TRY_AGAIN = 1008, 1012, 1013
-_FAULTS = (OSError, TimeoutError, PulseError, asyncpg.PostgresError, asyncpg.InterfaceError)
+_FAULTS = (PulseError, *FAULTS)
 _Frames = AsyncIterator[list[tuple[str, Frame]]]
 _log = structlog.get_logger(__name__)
 

@@ -43,6 +43,7 @@ class StateChangesView(BaseModel):
     """What changed since a version."""
 
     state: Annotated[JsonObject, Field(description="Keys to set, with their prefixes.")]
+    is_whole: Annotated[bool, Field(description="The session's own keys are all of them: drop the others.")]
     version: Annotated[int, Field(description="Give these three the next time.")]
     user_version: int
     app_version: int
@@ -154,6 +155,7 @@ async def get_changes(
     )
     view = StateChangesView(
         state=escape_state(found.state),
+        is_whole=found.is_whole,
         version=found.version,
         user_version=found.user_version,
         app_version=found.app_version,

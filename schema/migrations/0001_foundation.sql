@@ -95,6 +95,7 @@ CREATE TABLE app_policies (
     deep_idle_seconds   integer NOT NULL DEFAULT 1800    CHECK (deep_idle_seconds > 0),
     max_state_bytes     integer NOT NULL DEFAULT 1048576 CHECK (max_state_bytes > 0),
     max_event_bytes     integer NOT NULL DEFAULT 8388608 CHECK (max_event_bytes > 0),
+    max_artifact_bytes  integer NOT NULL DEFAULT 67108864 CHECK (max_artifact_bytes BETWEEN 1 AND 536870912),
     snapshot_events     integer NOT NULL DEFAULT 100     CHECK (snapshot_events > 0),
     retention_curve     text    NOT NULL DEFAULT 'strength' CHECK (retention_curve IN ('strength', 'classic')),
     decay_rate          double precision NOT NULL DEFAULT 0.1 CHECK (decay_rate >= 0 AND decay_rate <= 100),

@@ -183,10 +183,12 @@ BEGIN
         IF v_deltas THEN
             FOREACH i IN ARRAY p_events LOOP
                 CONTINUE WHEN i.id = ANY (v_known_ids);
-                v_state := coalesce(v_state || i.session_delta, v_state, t.state || i.session_delta);
+                v_state := coalesce(v_state || i.session_delta, v_state, i.session_delta);
                 v_user := coalesce(v_user || i.user_delta, v_user, i.user_delta);
                 v_app := coalesce(v_app || i.app_delta, v_app, i.app_delta);
             END LOOP;
+            -- Once for the batch: a large state is copied whole.
+            v_state := t.state || v_state;
         END IF;
         IF coalesce(v_user, v_app) IS NOT NULL THEN
             SELECT s.user_state, s.app_state, CASE WHEN v_user IS NOT NULL THEN s.user_version END,
@@ -287,6 +289,25 @@ AS $$
         p_app_delta, p_role, p_message, p_occurred_at)::event_input], p_notify)
 $$;
 
+-- The row of a session, locked as every writer locks it. Errors: HP001.
+CREATE FUNCTION lock_session(p_app_name text, p_user_id text, p_session_id text) RETURNS threads
+LANGUAGE plpgsql SET search_path FROM CURRENT
+AS $$
+DECLARE
+    t threads;
+BEGIN
+    SELECT * INTO t FROM threads
+    WHERE app_name = p_app_name AND user_id = p_user_id AND session_id = p_session_id
+    FOR NO KEY UPDATE;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'there is no session % for app % and user %: create it first',
+            quote_nullable(p_session_id), quote_nullable(p_app_name), quote_nullable(p_user_id)
+            USING ERRCODE = 'HP001';
+    END IF;
+    RETURN t;
+END
+$$;
+
 -- Ends a session for now: what is not yet consolidated is enqueued at once, whatever the policy counts.
 -- Appending to it later opens it again. Returns the jobs. Errors: HP001.
 CREATE FUNCTION finalize_session(p_app_name text, p_user_id text, p_session_id text)
@@ -298,14 +319,7 @@ DECLARE
     t      threads;
     v_type text;
 BEGIN
-    SELECT * INTO t FROM threads
-    WHERE app_name = p_app_name AND user_id = p_user_id AND session_id = p_session_id
-    FOR NO KEY UPDATE;
-    IF NOT FOUND THEN
-        RAISE EXCEPTION 'there is no session % for app % and user %',
-            quote_nullable(p_session_id), quote_nullable(p_app_name), quote_nullable(p_user_id)
-            USING ERRCODE = 'HP001';
-    END IF;
+    t := lock_session(p_app_name, p_user_id, p_session_id);
     UPDATE threads SET finalized_at = coalesce(finalized_at, engine_now()) WHERE id = t.id;
     FOREACH v_type IN ARRAY ARRAY['fast_replay', 'deep_reflection'] LOOP
         IF t.last_seq > (CASE v_type WHEN 'fast_replay' THEN t.fast_upto_seq ELSE t.deep_upto_seq END) THEN

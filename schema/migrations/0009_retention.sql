@@ -268,7 +268,8 @@ BEGIN
         consolidate = v_policy.consolidate, fast_events = v_policy.fast_events, fast_tokens = v_policy.fast_tokens,
         fast_idle_seconds = v_policy.fast_idle_seconds, deep_tokens = v_policy.deep_tokens,
         deep_idle_seconds = v_policy.deep_idle_seconds, max_state_bytes = v_policy.max_state_bytes,
-        max_event_bytes = v_policy.max_event_bytes, snapshot_events = v_policy.snapshot_events,
+        max_event_bytes = v_policy.max_event_bytes, max_artifact_bytes = v_policy.max_artifact_bytes,
+        snapshot_events = v_policy.snapshot_events,
         retention_curve = v_policy.retention_curve,
         decay_rate = v_policy.decay_rate, cleanup_threshold = v_policy.cleanup_threshold,
         min_age_days = v_policy.min_age_days, archive_days = v_policy.archive_days

@@ -18,7 +18,8 @@ BEGIN
     RAISE EXCEPTION 'run % ended as %: it stays so', OLD.run_id, OLD.status USING ERRCODE = 'HP022';
 END
 $$;
-CREATE TRIGGER runs_end_once BEFORE UPDATE OF status, completed_at, error, error_code ON runs
+-- What failed may be erased, as a user's word.
+CREATE TRIGGER runs_end_once BEFORE UPDATE OF status, completed_at ON runs
     FOR EACH ROW WHEN (OLD.status <> 'running') EXECUTE FUNCTION refuse_run_revival();
 
 CREATE FUNCTION check_lease(p_lease_seconds double precision) RETURNS interval
@@ -62,7 +63,7 @@ $$;
 
 -- Starts a run with its first events: the user's message, or `run_started` where there is none. The same run id again
 -- changes nothing and returns the stored run, created false, without events: it is never executed twice.
--- Errors: HP021 the id is another session's, and those of append_events.
+-- Errors: HP001, HP021 the id is another session's, and those of append_events.
 CREATE FUNCTION start_run(
     p_app_name text, p_user_id text, p_session_id text, p_run_id text, p_holder text,
     p_lease_seconds double precision, p_events event_input[], p_notify boolean DEFAULT true,
@@ -73,14 +74,7 @@ AS $$
 DECLARE
     t threads;
 BEGIN
-    SELECT * INTO t FROM threads
-    WHERE app_name = p_app_name AND user_id = p_user_id AND session_id = p_session_id
-    FOR NO KEY UPDATE;
-    IF NOT FOUND THEN
-        RAISE EXCEPTION 'there is no session % for app % and user %: create it first',
-            quote_nullable(p_session_id), quote_nullable(p_app_name), quote_nullable(p_user_id)
-            USING ERRCODE = 'HP001';
-    END IF;
+    t := lock_session(p_app_name, p_user_id, p_session_id);
     INSERT INTO runs AS r (thread_id, app_name, run_id, holder, lease_until, first_seq, last_seq)
     VALUES (t.id, p_app_name, p_run_id, p_holder, engine_now() + check_lease(p_lease_seconds),
             t.last_seq + 1, t.last_seq + greatest(cardinality(p_events), 1))

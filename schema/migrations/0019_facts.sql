@@ -287,6 +287,14 @@ $$;
 -- Makes the row of a fact anew from its ledger; makes it where there is none, deletes it where nothing is left to say.
 -- Where all that is left are candidates, the one heard first was never doubted: it counts. The caller holds the row.
 -- p_content, p_embedding, p_embedding_model: a vector that is at hand, of that text.
+-- The thread, or NULL where it is being deleted: that waits for the user's memory, which we hold, so it counts as gone.
+-- A row that its own transaction writes twice has its foreign key checked, which would wait for the deletion.
+CREATE FUNCTION standing_thread(p_thread_id uuid) RETURNS uuid
+LANGUAGE sql VOLATILE SET search_path FROM CURRENT
+AS $$
+    SELECT t.id FROM threads AS t WHERE t.id = p_thread_id FOR KEY SHARE SKIP LOCKED
+$$;
+
 CREATE FUNCTION rebuild_fact(p_fact_id uuid, p_content text DEFAULT NULL, p_embedding vector(1536) DEFAULT NULL,
                              p_embedding_model text DEFAULT NULL)
 RETURNS void
@@ -316,6 +324,7 @@ BEGIN
         END IF;
         RETURN;
     END IF;
+    s.thread_id := standing_thread(s.thread_id);
     v_ends := CASE WHEN s.valid_until > s.valid_from THEN s.valid_until END;
     SELECT v.content INTO v_text FROM fact_versions AS v
     WHERE v.fact_id = p_fact_id AND v.value = s.value AND v.accepted_at IS NOT NULL AND v.retracted_at IS NULL
@@ -476,9 +485,10 @@ BEGIN
         RETURN NEXT;
         RETURN;
     END IF;
-    UPDATE fact_versions SET accepted_at = fresh.recorded_at WHERE id = ANY (v_earlier);
+    UPDATE fact_versions AS v SET accepted_at = fresh.recorded_at, thread_id = standing_thread(v.thread_id)
+    WHERE id = ANY (v_earlier);
     -- An end that lies ahead was the end of what held until now.
-    UPDATE fact_versions AS v SET retracted_at = fresh.recorded_at
+    UPDATE fact_versions AS v SET retracted_at = fresh.recorded_at, thread_id = standing_thread(v.thread_id)
     WHERE v.fact_id = fresh.fact_id AND v.value IS NULL AND v.retracted_at IS NULL
       AND v.valid_from > fresh.recorded_at AND v_said >= v_head.last_said_at;
     PERFORM rebuild_fact(fresh.fact_id, fresh.content, p_fact.embedding,

@@ -30,7 +30,7 @@ COMMENT ON TABLE data_catalogue IS 'What each table holds of a user. Whoever add
 -- One request to forget. It holds ids and counts, never content.
 CREATE TABLE erasures (
     id            uuid PRIMARY KEY DEFAULT new_id(),
-    scope         text NOT NULL CHECK (scope IN ('user', 'session', 'events', 'memory', 'fact')),
+    scope         text NOT NULL CHECK (scope IN ('user', 'session', 'events', 'turn', 'memory', 'fact')),
     app_name      varchar(255) NOT NULL,
     user_id       varchar(255) NOT NULL,
     thread_id     uuid,
@@ -282,11 +282,11 @@ INSERT INTO data_catalogue (place, table_name, user_rows, thread_rows, event_row
  'states of a session; after an event is erased, as if it had never been'),
 (110, 'app_states', NULL, NULL,
  'app_name = (SELECT app_name FROM threads WHERE id = $1) AND state <> rebase_state(state, ''app'', $1, $2)',
- 'state = rebase_state(state, ''app'', $1, $2)', false, NULL, NULL,
+ 'state = rebase_state(state, ''app'', $1, $2), version = version + 1', false, NULL, NULL,
  'the app''s own; what an erased event set in it goes'),
 (120, 'user_states', 'app_name = $1 AND user_id = $2', NULL,
  '(app_name, user_id) = (SELECT app_name, user_id FROM threads WHERE id = $1) AND state <> rebase_state(state, ''user'', $1, $2)',
- 'state = rebase_state(state, ''user'', $1, $2)', false, NULL, NULL,
+ 'state = rebase_state(state, ''user'', $1, $2), version = version + 1', false, NULL, NULL,
  'the user''s state in an app; stays when one session is forgotten'),
 (200, 'fact_versions', 'app_name = $1 AND user_id = $2', 'thread_id = $1',
  'thread_id = $1 AND rests_on(from_seq, upto_seq, source_seqs, value, $1, $2)', NULL, false,
@@ -315,8 +315,11 @@ INSERT INTO data_catalogue (place, table_name, user_rows, thread_rows, event_row
  NULL, true, NULL, NULL, 'what was said'),
 (510, 'runs', 'thread_id IN (SELECT id FROM threads WHERE app_name = $1 AND user_id = $2)', 'thread_id = $1',
  'thread_id = $1 AND run_id IN (SELECT e.invocation_id FROM events AS e WHERE e.thread_id = $1 AND e.sequence_num = ANY ($2) AND e.invocation_id <> '''')',
- 'thinking_steps = ''[]'', tool_calls = ''[]'', error = NULL', true, NULL, NULL,
+ 'thinking_steps = ''[]'', tool_calls = ''[]'', error = CASE status WHEN ''failed'' THEN ''erased'' END', true, NULL, NULL,
  'what an agent thought and called on the way'),
+(600, 'artifacts', 'app_name = $1 AND user_id = $2',
+ '(app_name, user_id, session_id) = (SELECT app_name, user_id, session_id FROM threads WHERE id = $1)', NULL, NULL,
+ false, NULL, NULL, 'names of files; their versions and bytes go with them'),
 (900, 'threads', 'app_name = $1 AND user_id = $2', 'id = $1',
  'id = $1 AND EXISTS (SELECT FROM events AS e WHERE e.thread_id = $1 AND e.sequence_num = ANY ($2) AND e.erased_at IS NULL)',
  'state = rebase_state(state, ''session'', $1, $2), version = version + 1, erasures = erasures + 1', false, NULL, NULL,
@@ -325,6 +328,8 @@ INSERT INTO data_catalogue (place, table_name, user_rows, thread_rows, event_row
  'thread_id = $1 AND sequence_num = ANY ($2) AND erased_at IS NULL',
  'author = ''erased'', event_type = ''erased'', invocation_id = '''', content = ''{"erased": true}'', actions = ''{}'', erased_at = clock_timestamp()',
  true, NULL, NULL, 'an erased event leaves a tombstone'),
+(990, 'artifact_versions', NULL, NULL, NULL, NULL, false, NULL, NULL, 'go with their artifact'),
+(995, 'artifact_blobs', NULL, NULL, NULL, NULL, false, NULL, NULL, 'go with the last version that holds them'),
 (1000, 'instructions', NULL, NULL, NULL, NULL, false, 'instruction', 'app_name = $1', 'an app''s own: no user''s'),
 (1010, 'erasures', NULL, NULL, NULL, NULL, false, NULL, NULL, 'that something was forgotten, without what'),
 (1020, 'app_policies', NULL, NULL, NULL, NULL, false, NULL, NULL, 'set by people who run the app'),
@@ -351,6 +356,11 @@ AS $$
             ELSE '' END
         WHEN 'session' THEN replace(c.thread_rows, '$1', '$3')
         WHEN 'events' THEN replace(replace(c.event_rows, '$2', '$4'), '$1', '$3')
+        -- What is searched and what was drawn; the event, its run and the state stay as they are.
+        WHEN 'turn' THEN CASE WHEN c.table_name IN (
+                'facts', 'fact_versions', 'consolidation_jobs', 'consolidation_jobs_archive', 'memories',
+                'memories_archive', 'messages')
+            THEN replace(replace(c.event_rows, '$2', '$4'), '$1', '$3') END
         ELSE replace(c.target_rows, '$1', '$5') || ' AND app_name = $1 AND user_id = $2' END
 $$;
 
@@ -403,7 +413,7 @@ BEGIN
         IF e.scope = 'session' AND c.cascades THEN
             EXECUTE format('SELECT count(*) FROM %I WHERE %s', c.table_name, v_where) INTO v_rows
             USING e.app_name, e.user_id, e.thread_id;
-        ELSIF e.scope = 'events' AND c.event_change IS NOT NULL THEN
+        ELSIF e.scope IN ('events', 'turn') AND c.event_change IS NOT NULL THEN
             EXECUTE format('UPDATE %I SET %s WHERE %s', c.table_name,
                            replace(replace(c.event_change, '$2', '$4'), '$1', '$3'), v_where)
             USING e.app_name, e.user_id, e.thread_id, e.sequence_nums;
@@ -494,25 +504,11 @@ BEGIN
 END
 $$;
 
--- Forgets events of a session: each leaves a tombstone with its number, id and time. State and snapshots become what
--- they would be without them; what rests on them goes, and slices that lose something are drawn anew from what is left
--- of them. Privileged: it changes history. Events that are erased already are passed over.
--- Errors: HP001; HP007 none or over 1,000 were named; HP046 one of them does not exist, and nothing was changed.
-CREATE FUNCTION erase_events(p_app_name text, p_user_id text, p_session_id text, p_seqs bigint[], p_event_ids text[])
-RETURNS erasures
+-- Notes the slices that lose something by what is about to be erased, to be drawn anew from the turns that are left.
+CREATE FUNCTION note_redraws(e erasures) RETURNS void
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
-DECLARE
-    e       erasures;
-    v_wrong text;
 BEGIN
-    -- First of all: what is named must still be what is erased.
-    SELECT id INTO e.thread_id FROM threads
-    WHERE app_name = p_app_name AND user_id = p_user_id AND session_id = p_session_id FOR NO KEY UPDATE;
-    e.sequence_nums := event_numbers(p_app_name, p_user_id, p_session_id, p_seqs, p_event_ids);
-    INSERT INTO erasures (scope, app_name, user_id, thread_id, sequence_nums, finished_at)
-    VALUES ('events', p_app_name, p_user_id, e.thread_id, e.sequence_nums, clock_timestamp()) RETURNING * INTO e;
-
     WITH lost AS (
         SELECT CASE m.memory_type WHEN 'semantic' THEN 'deep' ELSE 'fast' END AS stage, m.from_seq, m.upto_seq
         FROM memories AS m
@@ -534,7 +530,29 @@ BEGIN
           SELECT FROM lost AS d WHERE d.stage = 'deep' AND d.from_seq <= l.from_seq AND d.upto_seq >= l.upto_seq))
     GROUP BY l.stage, l.from_seq
     ON CONFLICT (thread_id, stage, from_seq) DO UPDATE SET upto_seq = greatest(r.upto_seq, EXCLUDED.upto_seq);
+END
+$$;
 
+-- Forgets events of a session: each leaves a tombstone with its number, id and time. State and snapshots become what
+-- they would be without them; what rests on them goes, and slices that lose something are drawn anew from what is left
+-- of them. Privileged: it changes history. Events that are erased already are passed over.
+-- Errors: HP001; HP007 none or over 1,000 were named; HP046 one of them does not exist, and nothing was changed.
+CREATE FUNCTION erase_events(p_app_name text, p_user_id text, p_session_id text, p_seqs bigint[], p_event_ids text[])
+RETURNS erasures
+LANGUAGE plpgsql SET search_path FROM CURRENT
+AS $$
+DECLARE
+    e       erasures;
+    v_wrong text;
+BEGIN
+    -- First of all: what is named must still be what is erased.
+    SELECT id INTO e.thread_id FROM threads
+    WHERE app_name = p_app_name AND user_id = p_user_id AND session_id = p_session_id FOR NO KEY UPDATE;
+    e.sequence_nums := event_numbers(p_app_name, p_user_id, p_session_id, p_seqs, p_event_ids);
+    INSERT INTO erasures (scope, app_name, user_id, thread_id, sequence_nums, finished_at)
+    VALUES ('events', p_app_name, p_user_id, e.thread_id, e.sequence_nums, clock_timestamp()) RETURNING * INTO e;
+
+    PERFORM note_redraws(e);
     UPDATE erasures SET counts = erase_drawn(e) WHERE id = e.id RETURNING * INTO e;
     PERFORM enqueue_redraws();
     RETURN e;
@@ -572,6 +590,35 @@ BEGIN
     SELECT coalesce(array_agg(sequence_num ORDER BY sequence_num), '{}') INTO v_found FROM events
     WHERE thread_id = v_thread AND erased_at IS NULL AND (sequence_num = ANY (p_seqs) OR id = ANY (p_event_ids));
     RETURN v_found;
+END
+$$;
+
+-- Forgets for the memory what one turn says: nothing finds it, and nothing is drawn from it any more. What was drawn goes,
+-- as with erase_events; the event stays in its session, and keeps a repeated append from bringing the turn back.
+-- Returns NULL where this user has no such turn.
+CREATE FUNCTION erase_turn(p_app_name text, p_user_id text, p_message_id uuid) RETURNS erasures
+LANGUAGE plpgsql SET search_path FROM CURRENT
+AS $$
+DECLARE
+    e erasures;
+BEGIN
+    SELECT t.id INTO e.thread_id FROM threads AS t
+    WHERE t.id = (SELECT m.thread_id FROM messages AS m
+                  WHERE m.id = p_message_id AND m.app_name = p_app_name AND m.user_id = p_user_id)
+    FOR NO KEY UPDATE;
+    -- After the wait for the lock: it may be gone by now.
+    SELECT ARRAY[m.sequence_num] INTO e.sequence_nums FROM messages AS m
+    WHERE m.id = p_message_id AND m.thread_id = e.thread_id;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    UPDATE threads SET erasures = erasures + 1 WHERE id = e.thread_id;
+    INSERT INTO erasures (scope, app_name, user_id, thread_id, sequence_nums, finished_at)
+    VALUES ('turn', p_app_name, p_user_id, e.thread_id, e.sequence_nums, clock_timestamp()) RETURNING * INTO e;
+    PERFORM note_redraws(e);
+    UPDATE erasures SET counts = erase_drawn(e) WHERE id = e.id RETURNING * INTO e;
+    PERFORM enqueue_redraws();
+    RETURN e;
 END
 $$;
 

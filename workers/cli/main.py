@@ -36,6 +36,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "ingest": "Append a file of conversations to sessions.",
         "export": "Write sessions with their events and states as JSONL.",
         "import": "Store sessions that `export` wrote.",
+        "import-adk": "Copy sessions, events and states of Google ADK's own database.",
         "search": "Search memories, facts and recent turns.",
         "context": "Pack a context window for the next turn.",
         "memories": "List what is remembered.",
@@ -78,7 +79,7 @@ class Commands(click.Group):
         """Load a command."""
         if cmd_name not in COMMANDS:
             return None
-        module = f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name
+        module = f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name.replace("-", "_")
         command: click.Command = importlib.import_module(f"workers.cli.{module}").command
         return command
 

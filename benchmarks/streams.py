@@ -1,0 +1,256 @@
+"""Live streams: from a commit to a subscriber, from an append to a frame on the wire, idle connections, fan-out.
+
+python -m benchmarks.streams [--idle 2000] [--seconds 60]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import resource
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import asyncpg
+import httpx
+
+from benchmarks.server import commit_latency_ms, fresh_pool, percentile, row
+from pulse.events import Event
+from pulse.pg_notify_listener import PgNotifyListener
+from pulse.run_service import RunService
+from pulse.session_service import OpenSessionService
+
+OWNER = {"X-App-Name": "bench", "X-User-Id": "u"}
+PER_SECOND = 100
+
+
+async def paced(total: int, work: object) -> None:
+    """Call `work(n)` PER_SECOND times a second, not one after the other."""
+    began = time.monotonic()
+    tasks = []
+    for n in range(total):
+        await asyncio.sleep(max(0.0, began + n / PER_SECOND - time.monotonic()))
+        tasks.append(asyncio.create_task(work(n)))  # type: ignore[operator]  # a coroutine function
+    await asyncio.gather(*tasks)
+
+
+async def commit_to_subscriber(pool: asyncpg.Pool, dsn: str, seconds: float) -> None:
+    """100 events a second over 20 sessions: how long after its commit a subscriber has each, and how many are lost."""
+    sessions = OpenSessionService(pool)
+    listener = PgNotifyListener(dsn, pool)
+    await listener.start()
+    threads = [await sessions.create_session("bench", "u", session_id=f"n{n}") for n in range(20)]
+    seen: dict[str, float] = {}
+
+    def take(events: Sequence[Event]) -> None:
+        now = time.perf_counter()
+        seen.update((event.id, now) for event in events)
+
+    for thread in threads:
+        listener.subscribe(thread.thread_id, take, after_sequence=0)
+    committed: dict[str, float] = {}
+
+    async def append(n: int) -> None:
+        event = Event(author="user", content={"text": f"message {n}"})
+        await sessions.append("bench", "u", f"n{n % 20}", [event])
+        committed[event.id] = time.perf_counter()
+
+    total = int(PER_SECOND * seconds)
+    await paced(total, append)
+    for _ in range(500):
+        if len(seen) == total:
+            break
+        await asyncio.sleep(0.01)
+    # A subscriber may have it before the writer's own answer is read: that is no time at all.
+    latencies = [max(0.0, seen[each] - at) * 1000 for each, at in committed.items() if each in seen]
+    lost = total - len(seen)
+    row(f"commit to subscriber at 100 msg/s for {seconds:.0f} s, p50", f"{percentile(latencies, 0.5):.1f} ms")
+    row("  p99", f"{percentile(latencies, 0.99):.1f} ms", "", "must 50 ms, aim 5 ms")
+    row("  lost", f"{lost} of {total}", "", "must 0")
+    await listener.stop()
+    await sessions.close()
+
+
+async def notify_modes(pool: asyncpg.Pool, dsn: str) -> None:
+    """Appends per second with the notification inside the transaction, by the trigger, and after the commit, by us."""
+    sessions = OpenSessionService(pool)
+    listener = PgNotifyListener(dsn, pool)
+    await listener.start()
+    statement = "SELECT append_event('bench', 'u', $1, NULL, $2, 'user', 'user_message', '{\"text\": \"hello\"}')"
+    for writers in (1, 8, 32):
+        names = [f"w{writers}-{n}" for n in range(writers)]
+        for name in names:
+            await sessions.create_session("bench", "u", session_id=name)
+
+        async def by_trigger(name: str) -> None:
+            await pool.execute(statement, name, str(uuid.uuid4()))
+
+        async def after_commit(name: str) -> None:
+            await sessions.append("bench", "u", name, [Event(author="user", content={"text": "hello"})])
+
+        rates = []
+        for append in (by_trigger, after_commit, by_trigger, after_commit):
+            rates.append(await rate(append, names))
+        inside, after = max(rates[0], rates[2]), max(rates[1], rates[3])
+        row(f"appends, {writers} writers: trigger, in the transaction", f"{inside:.0f}/s")
+        row("  notified after the commit", f"{after:.0f}/s", f"{after / inside:.1f}x")
+    await listener.stop()
+    await sessions.close()
+
+
+async def rate(append: object, names: Sequence[str]) -> float:
+    count = max(600 // len(names), 30)
+
+    async def write(name: str) -> None:
+        for _ in range(count):
+            await append(name)  # type: ignore[operator]  # a coroutine function
+
+    began = time.perf_counter()
+    await asyncio.gather(*(write(name) for name in names))
+    return count * len(names) / (time.perf_counter() - began)
+
+
+@contextlib.asynccontextmanager
+async def writer(dsn: str) -> AsyncIterator[tuple[str, int]]:
+    """A session writer in a process of its own; its address and its process id."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = int(probe.getsockname()[1])
+    settings = {"DATABASE_URL": dsn, "HIPPOCAMPUS_API_PORT": str(port), "HIPPOCAMPUS_LOG_LEVEL": "error"}
+    environment = {**os.environ, **settings}
+    process = subprocess.Popen([sys.executable, "-m", "workers.writer"], env=environment)
+    address = f"http://127.0.0.1:{port}"
+    try:
+        async with httpx.AsyncClient(base_url=address) as client:
+            for _ in range(400):
+                with contextlib.suppress(httpx.TransportError):
+                    if (await client.get("/health")).json()["listener_running"]:
+                        break
+                await asyncio.sleep(0.05)
+        yield address, process.pid
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
+class Stream:
+    """One SSE connection, as bare as it can be: its cost is not what is measured."""
+
+    def __init__(self, reader: asyncio.StreamReader, writing: asyncio.StreamWriter) -> None:
+        self.reader, self.writing = reader, writing
+
+    @classmethod
+    async def open(cls, address: str, run: str) -> Stream:
+        host, port = address.removeprefix("http://").split(":")
+        reader, writing = await asyncio.open_connection(host, int(port), limit=1 << 20)
+        head = "".join(f"{name}: {value}\r\n" for name, value in OWNER.items())
+        writing.write(f"GET /api/runs/{run}/events HTTP/1.1\r\nHost: localhost\r\n{head}\r\n".encode())
+        stream = cls(reader, writing)
+        await stream.until(b"STATE_SNAPSHOT")
+        return stream
+
+    async def until(self, sign: bytes) -> bytes:
+        while sign not in (line := await self.reader.readline()):
+            if not line:
+                raise ConnectionResetError("the stream ended")
+        return line
+
+
+async def append_to_frame(pool: asyncpg.Pool, address: str, seconds: float) -> None:
+    """100 events a second in one run: from before the append, in one process, to the frame, read in this one."""
+    sessions, runs = OpenSessionService(pool), RunService(pool)
+    await sessions.create_session("bench", "u", session_id="frames")
+    run = (await runs.start("bench", "u", "frames", "run-frames")).run
+    stream = await Stream.open(address, "run-frames")
+    total = int(PER_SECOND * seconds)
+    begun: dict[bytes, float] = {}
+    latencies: list[float] = []
+
+    async def read() -> None:
+        while len(latencies) < total:
+            line = await stream.until(b'"mark":')
+            mark = line.split(b'"mark":"')[1].split(b'"')[0]
+            latencies.append((time.perf_counter() - begun[mark]) * 1000)
+
+    async def append(n: int) -> None:
+        mark = f"m{n}"
+        begun[mark.encode()] = time.perf_counter()
+        await runs.write(run, [Event(author="model", event_type="work_plan", content={"mark": mark})])
+
+    reading = asyncio.create_task(read())
+    await paced(total, append)
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(reading, 20)
+    row(f"append to SSE frame at 100/s for {seconds:.0f} s, p50", f"{percentile(latencies, 0.5):.1f} ms")
+    row("  p99", f"{percentile(latencies, 0.99):.1f} ms", "", "must 100 ms, aim 15 ms")
+    row("  lost", f"{total - len(latencies)} of {total}", "", "must 0")
+    stream.writing.close()
+    await runs.finish(run)
+    await runs.close()
+
+
+async def idle_and_fan_out(pool: asyncpg.Pool, address: str, pid: int, count: int) -> None:
+    """So many idle connections to one run: their memory, their cost, one event to all of them."""
+    sessions, runs = OpenSessionService(pool), RunService(pool)
+    await sessions.create_session("bench", "u", session_id="idle")
+    run = (await runs.start("bench", "u", "idle", "run-idle")).run
+    warm = await Stream.open(address, "run-idle")
+    before = memory_kb(pid)
+    streams: list[Stream] = []
+    for _ in range(0, count, 50):
+        streams += await asyncio.gather(*(Stream.open(address, "run-idle") for _ in range(50)))
+    row(f"{len(streams)} idle SSE connections, memory of each", f"{(memory_kb(pid) - before) / len(streams):.0f} KB")
+    cpu = cpu_seconds(pid)
+    await asyncio.sleep(5)
+    row("  CPU while idle", f"{(cpu_seconds(pid) - cpu) / 5 * 100:.1f} %")
+    for events in (1, 20):
+        reading = [asyncio.create_task(each.until(f'"last{events}"'.encode())) for each in streams]
+        began = time.perf_counter()
+        batch = [
+            Event(author="model", event_type="work_plan", content={"at": f"last{events}" if n == events - 1 else "on"})
+            for n in range(events)
+        ]
+        await runs.write(run, batch)
+        await asyncio.gather(*reading)
+        row(f"  {events} event(s) to all of them", f"{(time.perf_counter() - began) * 1000:.0f} ms")
+    for each in [warm, *streams]:
+        each.writing.close()
+    await runs.finish(run)
+    await runs.close()
+
+
+def memory_kb(pid: int) -> int:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
+
+
+def cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+async def main(idle: int, seconds: float) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(max(soft, 2 * idle + 500), hard), hard))
+    async with fresh_pool(34) as (pool, server):
+        row("median commit of this disk", f"{await commit_latency_ms(pool):.2f} ms")
+        await commit_to_subscriber(pool, server.tcp_dsn, seconds)
+        await notify_modes(pool, server.tcp_dsn)
+        async with writer(server.tcp_dsn) as (address, pid):
+            await append_to_frame(pool, address, seconds / 3)
+            await idle_and_fan_out(pool, address, pid, idle)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--idle", type=int, default=2000)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    given = parser.parse_args()
+    asyncio.run(main(given.idle, given.seconds))

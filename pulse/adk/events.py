@@ -1,0 +1,122 @@
+"""ADK's events as the engine stores them, and back.
+
+    column       holds
+    content      the event's content as ADK writes it to the wire: ``{"role": …, "parts": […]}``, or null
+    actions      the event's actions alike, and under ``adk`` whatever else the event has, with its exact time
+
+Both are text to the database and come back to the letter. The text of the parts, thoughts left out, is the message that
+search and consolidation read.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from google.adk.events import Event, EventActions
+from google.genai import types
+
+from pulse import events as engine
+from pulse.adk.json_safe import json_safe
+from pulse.json_values import MARK, clean_text, unescape
+
+#: Where an event's remaining fields are kept, among its actions.
+REST: Final = "adk"
+_AUTHOR_LENGTH_MAX = 255
+_INVOCATION_LENGTH_MAX = 512
+#: What an event has without saying so.
+_EMPTY_ACTIONS = ("artifactDelta", "requestedAuthConfigs", "requestedToolConfirmations")
+
+
+def to_engine(event: Event) -> engine.Event:
+    """Return an event for the engine to store; ``temp:`` keys of its delta are left out of it.
+
+    Raises:
+        ValueError: a value in it holds itself.
+    """
+    # By alias: by name, an API key's place would come back as another kind of scheme.
+    fields: dict[str, Any] = event.model_dump(exclude_none=True, by_alias=True)
+    actions = fields.pop("actions")
+    delta = actions.pop("stateDelta", {})
+    # Not the dump's own JSON mode: that turns NaN and the infinities into null.
+    fields = json_safe(fields, bytes_mode="base64")
+    content = fields.pop("content", None)
+    author = clean_text(event.author)[:_AUTHOR_LENGTH_MAX] or "unknown"
+    invocation_id = clean_text(event.invocation_id)[:_INVOCATION_LENGTH_MAX]
+    text = engine.message_text(content)
+    return engine.Event(
+        id=fields.pop("id"),
+        author=author,
+        event_type=_type_of(event, text),
+        invocation_id=invocation_id,
+        content=content,
+        actions=engine.EventActions(
+            state_delta={key: json_safe(value) for key, value in delta.items() if not key.startswith("temp:")},
+            other={**_said(json_safe(actions, bytes_mode="base64")), REST: _rest(fields, author, invocation_id)},
+        ),
+        timestamp=event.timestamp,
+    )
+
+
+def from_rows(stored: str | None) -> list[Event]:
+    """Return the events of a JSON array of rows, in the order of their times, then of their ids.
+
+    Each row: id, author, invocation id, time in seconds, content, actions; as `get_adk_session` gives them.
+
+    Raises:
+        pydantic.ValidationError: an event was stored by a later version of ADK with actions that this one doesn't know.
+    """
+    rows = json.loads(stored) if stored else []
+    if stored and MARK in stored:
+        rows = unescape(rows)
+    events = [_from_row(*row) for row in rows]
+    events.sort(key=lambda event: (event.timestamp, event.id))
+    return events
+
+
+def _type_of(event: Event, text: str | None) -> str:
+    if text is not None:
+        return "user_message" if event.author == "user" else "assistant_message"
+    if event.get_function_calls():
+        return "function_call"
+    if event.get_function_responses():
+        return "function_response"
+    return "state_update" if event.actions.state_delta else "adk_event"
+
+
+def _said(actions: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in actions.items() if value or key not in _EMPTY_ACTIONS}
+
+
+def _rest(fields: dict[str, Any], author: str, invocation_id: str) -> dict[str, Any]:
+    """Leave out what the columns hold as it is, and an empty node_info."""
+    columns = {"author": author, "invocationId": invocation_id, "nodeInfo": {"path": ""}}
+    return {key: value for key, value in fields.items() if columns.get(key) != value}
+
+
+def _from_row(
+    event_id: str, author: str, invocation_id: str, seconds: float, content: Any, actions: dict[str, Any]
+) -> Event:
+    rest = actions.pop(REST, None)
+    if rest is None:
+        return _from_elsewhere(event_id, author, invocation_id, seconds, content, actions)
+    fields = {"id": event_id, "author": author, "invocationId": invocation_id, **rest, "actions": actions}
+    if content is not None:
+        fields["content"] = content
+    return Event.model_validate(fields)
+
+
+def _from_elsewhere(
+    event_id: str, author: str, invocation_id: str, seconds: float, content: Any, actions: dict[str, Any]
+) -> Event:
+    """Read an event that was appended without ADK: what it says, and what it did to the state."""
+    text = engine.message_text(content)
+    role = "user" if author == "user" else "model"
+    return Event(
+        id=event_id,
+        author=author,
+        invocation_id=invocation_id,
+        timestamp=float(seconds),
+        content=None if text is None else types.Content(role=role, parts=[types.Part(text=text)]),
+        actions=EventActions(state_delta=actions.get("state_delta") or {}),
+    )

@@ -1,0 +1,40 @@
+"""Any Python value as a JSON value, as ADK stores state: what has no JSON form becomes its ``repr``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic_core import to_jsonable_python
+
+_PLAIN = (str, int, float, bool, type(None))
+
+
+def json_safe(value: Any, *, bytes_mode: Literal["utf8", "base64"] = "utf8") -> Any:
+    """Return a copy of plain JSON values; strings, numbers and the order of keys as they were.
+
+    Datetimes, pydantic models, sets and the like take their JSON form; what has no form at all, such as a function,
+    its ``repr``.
+
+    Args:
+        value: anything.
+        bytes_mode: how bytes are written; what is not UTF-8 is always base64.
+
+    Raises:
+        ValueError: a value holds itself.
+    """
+    # Subclasses, such as enumerations, are not plain.
+    if type(value) in _PLAIN:
+        return value
+    if isinstance(value, list | tuple):
+        return [json_safe(item, bytes_mode=bytes_mode) for item in value]
+    if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
+        return {str(key): json_safe(item, bytes_mode=bytes_mode) for key, item in value.items()}
+    return _converted(value, bytes_mode)
+
+
+def _converted(value: Any, bytes_mode: Literal["utf8", "base64"]) -> Any:
+    try:
+        return to_jsonable_python(value, bytes_mode=bytes_mode, inf_nan_mode="constants", serialize_unknown=True)
+    except UnicodeDecodeError:
+        return to_jsonable_python(value, bytes_mode="base64", inf_nan_mode="constants", serialize_unknown=True)

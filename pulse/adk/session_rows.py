@@ -1,0 +1,87 @@
+"""ADK's session objects from the rows that `sessions.sql` gives."""
+
+from __future__ import annotations
+
+import base64
+import uuid
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import asyncpg
+from google.adk.events import Event
+from google.adk.sessions import Session
+
+from pulse.adk.markers import Marker
+from pulse.errors import InvalidInputError
+from pulse.json_values import decode_body
+from pulse.scopes import merge_state
+
+_FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+
+
+def read_sessions(rows: Sequence[asyncpg.Record], app_name: str) -> list[Session]:
+    """Return the sessions of rows in which each user's state stands once, and the app's once."""
+    sessions = []
+    app_state: Mapping[str, Any] = {}
+    user_state: Mapping[str, Any] = {}
+    user_id = ""
+    for place, row in enumerate(rows):
+        if place == 0:
+            app_state = read_state(row["app_state"])
+        if row["user_id"] != user_id:
+            user_id, user_state = row["user_id"], read_state(row["user_state"])
+        sessions.append(read_session(row, app_name, user_id, row["session_id"], (user_state, app_state), []))
+    return sessions
+
+
+def read_session(
+    row: asyncpg.Record,
+    app_name: str,
+    user_id: str,
+    session_id: str,
+    shared: tuple[Mapping[str, Any], Mapping[str, Any]],
+    events: list[Event],
+) -> Session:
+    """Return the session of a row, with its marker; `shared` are the states of user and app."""
+    session = Session(
+        id=session_id,
+        app_name=app_name,
+        user_id=user_id,
+        state=merge_state(read_state(row["state"]), *shared),
+        events=events,
+        last_update_time=row["created_at"].timestamp() if row["event_time"] is None else row["event_time"],
+    )
+    Marker(row["thread_id"], row["version"]).mark(session)
+    return session
+
+
+def read_state(stored: str | None) -> dict[str, Any]:
+    """Return one scope of state from its JSON text; empty where there is none."""
+    return decode_body(stored) if stored else {}
+
+
+def moment(seconds: float) -> datetime:
+    """Return a moment as the database compares it; one out of its range is the end that is nearer."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC)
+    except (ValueError, OverflowError, OSError):
+        return _LAST if seconds > 0 else _FIRST
+
+
+def write_token(thread_id: uuid.UUID, user_id: str) -> str:
+    """Return where the page after this session begins."""
+    return base64.urlsafe_b64encode(thread_id.bytes + user_id.encode()).decode()
+
+
+def read_token(token: str) -> tuple[str, uuid.UUID]:
+    """Undo `write_token`.
+
+    Raises:
+        InvalidInputError: it is no such token.
+    """
+    try:
+        content = base64.b64decode(token, altchars=b"-_", validate=True)
+        return content[16:].decode(), uuid.UUID(bytes=content[:16])
+    except ValueError as error:
+        raise InvalidInputError(f"{token[:40]!r} is no page token; use next_page_token of the page before") from error

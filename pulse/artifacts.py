@@ -1,0 +1,161 @@
+"""Files of agents, in versions, stored once for equal bytes.
+
+An artifact belongs to a session, or to a user in every session (`session_id` None). Versions count from 0 without gaps;
+a deleted artifact that is saved again begins at 0. Every method is one round trip.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import asyncpg
+
+from pulse.errors import InvalidInputError, from_postgres
+from pulse.json_values import clean_text, decode_body, encode_body
+from pulse.sql import load_queries
+
+if TYPE_CHECKING:
+    from pulse.database import Pool
+
+#: As `version`: the newest.
+LATEST = -1
+_FILENAME_LENGTH_MAX = 1024
+_NAME_LENGTH_MAX = 255
+_ID_LENGTH_MAX = 512
+_QUERIES = load_queries("pulse", "artifacts.sql")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArtifactKey:
+    """What an artifact is found by.
+
+    Raises:
+        InvalidInputError: a name is empty, too long, or holds U+0000 or a lone surrogate.
+    """
+
+    app_name: str
+    user_id: str
+    session_id: str | None
+    filename: str
+
+    def __post_init__(self) -> None:
+        _check_name("app_name", self.app_name, _NAME_LENGTH_MAX)
+        _check_name("user_id", self.user_id, _NAME_LENGTH_MAX)
+        _check_name("filename", self.filename, _FILENAME_LENGTH_MAX)
+        if self.session_id is not None:
+            _check_name("session_id", self.session_id, _ID_LENGTH_MAX)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredArtifact:
+    """One version.
+
+    Attributes:
+        part: what was saved beside the bytes, to the letter.
+        data: the bytes; None where there are none, or they were not asked for.
+    """
+
+    version: int
+    part: Any
+    data: bytes | None
+    mime_type: str | None
+    custom_metadata: Mapping[str, Any] = field(default_factory=dict)
+    created_at: datetime
+
+
+class ArtifactStore:
+    """Saves, reads, lists and deletes artifacts."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    async def save(
+        self,
+        key: ArtifactKey,
+        part: Any,
+        data: bytes | None,
+        *,
+        mime_type: str | None = None,
+        custom_metadata: Mapping[str, Any] | None = None,
+    ) -> int:
+        """Save a new version and return its number.
+
+        Args:
+            part: a JSON value that is given back with the bytes.
+            data: None where the part only refers to something elsewhere.
+
+        Raises:
+            ArtifactTooLargeError: over the app's ``max_artifact_bytes``; nothing was stored.
+            InvalidInputError: `part` or `custom_metadata` is no JSON.
+        """
+        rows = await self._fetch(
+            "save_artifact",
+            *_names(key),
+            encode_body(part, where="part"),
+            data,
+            None if mime_type is None else clean_text(mime_type),
+            encode_body(custom_metadata or {}, where="custom_metadata"),
+        )
+        version: int = rows[0]["version"]
+        return version
+
+    async def read(self, key: ArtifactKey, version: int = LATEST) -> StoredArtifact | None:
+        """Read one version with its bytes; None where there is none."""
+        return await self._one(key, version, with_data=True)
+
+    async def describe(self, key: ArtifactKey, version: int = LATEST) -> StoredArtifact | None:
+        """Read one version without its bytes; None where there is none."""
+        return await self._one(key, version, with_data=False)
+
+    async def versions(self, key: ArtifactKey) -> list[StoredArtifact]:
+        """List all versions without their bytes, ascending."""
+        return [_stored(row) for row in await self._fetch("read_artifact", *_names(key), None, False)]
+
+    async def list_keys(self, app_name: str, user_id: str, session_id: str | None) -> list[str]:
+        """List the filenames of a session and of its user, each once, by code point; of the user alone for None."""
+        rows = await self._fetch("list_artifact_keys", app_name, user_id, session_id)
+        return [row["filename"] for row in rows]
+
+    async def delete(self, key: ArtifactKey) -> None:
+        """Delete an artifact with all its versions; no error where there is none.
+
+        Its bytes go with it, unless another version, of whomever, holds the same.
+        """
+        await self._fetch("delete_artifact", *_names(key))
+
+    async def _one(self, key: ArtifactKey, version: int, *, with_data: bool) -> StoredArtifact | None:
+        if not LATEST <= version < 2**31:
+            return None
+        rows = await self._fetch("read_artifact", *_names(key), version, with_data)
+        return _stored(rows[0]) if rows else None
+
+    async def _fetch(self, name: str, *arguments: Any) -> list[asyncpg.Record]:
+        try:
+            return await self._pool.fetch(_QUERIES[name], *arguments)
+        except asyncpg.PostgresError as error:
+            raise from_postgres(error) or error from error
+
+
+def _names(key: ArtifactKey) -> tuple[str, str, str | None, str]:
+    return key.app_name, key.user_id, key.session_id, key.filename
+
+
+def _stored(row: asyncpg.Record) -> StoredArtifact:
+    return StoredArtifact(
+        version=row["version"],
+        part=decode_body(row["part"]),
+        data=row["data"],
+        mime_type=row["mime_type"],
+        custom_metadata=decode_body(row["custom_metadata"]),
+        created_at=row["created_at"],
+    )
+
+
+def _check_name(what: str, value: str, limit: int) -> None:
+    if not 1 <= len(value) <= limit or clean_text(value) != value:
+        raise InvalidInputError(
+            f"{what} is 1 to {limit} characters without U+0000 and lone surrogates, not {value[:40]!r}"
+        )

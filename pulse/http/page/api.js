@@ -1,0 +1,83 @@
+// The HTTP API in the name of one user of one app. The key is held here, in memory, and nowhere else.
+
+const TIMEOUT_MILLISECONDS = 15_000;
+
+/** A call that failed, said in words. `kind`: key, away, missing or refused. */
+export class ApiError extends Error {
+  constructor(kind, message) {
+    super(message);
+    this.kind = kind;
+  }
+}
+
+export class Api {
+  #key;
+
+  constructor(app, user, key) {
+    this.app = app;
+    this.user = user;
+    this.#key = key;
+  }
+
+  threads() {
+    return this.#call("GET", "api/threads?limit=100");
+  }
+
+  timeline(thread, after, limit) {
+    const query = `after_sequence=${after}&limit=${limit}`;
+    return this.#call("GET", `conversations/${encodeURIComponent(thread)}/messages?${query}`);
+  }
+
+  state(thread) {
+    return this.#call("GET", `api/threads/${encodeURIComponent(thread)}/state`);
+  }
+
+  history(thread, cursor) {
+    const from = cursor === null ? "" : `&cursor=${encodeURIComponent(cursor)}`;
+    return this.#call("GET", `api/threads/${encodeURIComponent(thread)}/state/history?limit=50${from}`);
+  }
+
+  /** Where an EventSource follows a run, after a frame or from the start: with a ticket in the place of the key. */
+  async streamUrl(thread, run, offset) {
+    const query = new URLSearchParams(offset === null ? {} : { offset });
+    if (this.#key) {
+      const { ticket } = await this.#call("POST", "api/tickets", { thread_id: thread, run_id: run });
+      query.set("ticket", ticket);
+    } else {
+      query.set("app_name", this.app);
+      query.set("user_id", this.user);
+    }
+    return `api/runs/${encodeURIComponent(run)}/events?${query}`;
+  }
+
+  async #call(method, path, body) {
+    const headers = {
+      "X-App-Name": encodeURIComponent(this.app),
+      "X-User-Id": encodeURIComponent(this.user),
+      ...(this.#key ? { Authorization: `Bearer ${this.#key}` } : {}),
+      ...(body ? { "Content-Type": "application/json" } : {}),
+    };
+    const options = { method, headers, cache: "no-store", signal: AbortSignal.timeout(TIMEOUT_MILLISECONDS) };
+    let response;
+    try {
+      response = await fetch(path, body ? { ...options, body: JSON.stringify(body) } : options);
+    } catch {
+      throw new ApiError("away", "The server does not answer.");
+    }
+    if (!response.ok) throw await refusal(response);
+    try {
+      return await response.json();
+    } catch {
+      throw new ApiError("away", "The server's answer was cut off.");
+    }
+  }
+}
+
+async function refusal(response) {
+  const problem = await response.json().catch(() => ({}));
+  const type = String(problem.type ?? "");
+  const said = [problem.title ?? `The server answers ${response.status}`, problem.detail].filter(Boolean).join(": ");
+  if (type.endsWith("/wrong-key")) return new ApiError("key", said);
+  if (response.status === 404 || response.status === 410) return new ApiError("missing", said);
+  return new ApiError(response.status >= 500 || response.status === 429 ? "away" : "refused", said);
+}

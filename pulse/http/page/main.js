@@ -1,0 +1,143 @@
+// The page: a form that says whose threads, the list of them, and the one that is looked at.
+// App, user and thread stand in the address, so that a reload shows the same again; the key does not.
+
+import { Api } from "./api.js";
+import { atEnd, show } from "./dom.js";
+import { EventLog } from "./event_log.js";
+import { ThreadList } from "./thread_list.js";
+import { ThreadView } from "./thread_view.js";
+
+const LOOK_MILLISECONDS = 600;
+const UNSEEN_MILLISECONDS = 10_000;
+const AWAY_MILLISECONDS = 4_000;
+
+const byId = (id) => document.getElementById(id);
+const form = byId("who");
+const notice = byId("notice");
+const title = byId("thread-title");
+const list = new ThreadList(byId("threads"), byId("threads-note"), (thread) => choose(thread));
+const parts = {
+  timeline: {
+    log: byId("log"),
+    list: byId("timeline"),
+    earlier: byId("earlier"),
+    note: byId("timeline-note"),
+    keepingPlace: atEnd(byId("log")),
+  },
+  state: { scopes: byId("scopes"), history: byId("history"), note: byId("history-note") },
+  log: new EventLog(byId("frames-box"), byId("frames"), byId("frame-count")),
+  status: byId("run-status"),
+};
+
+let api = null;
+let threads = [];
+let view = null;
+let wanted = null;
+let timer = null;
+
+async function look() {
+  clearTimeout(timer);
+  const asked = api;
+  let wait = document.visibilityState === "visible" ? LOOK_MILLISECONDS : UNSEEN_MILLISECONDS;
+  try {
+    const found = (await asked.threads()).threads;
+    if (asked !== api) return;
+    threads = found;
+    show(notice, "");
+    hold();
+  } catch (error) {
+    if (asked !== api) return;
+    wait = report(error) ? AWAY_MILLISECONDS : null;
+  }
+  if (wait !== null) timer = setTimeout(look, wait);
+}
+
+/** Show what the list holds now. */
+function hold() {
+  list.show(threads, threads.length === 100 ? "The 100 that changed last." : "");
+  const thread = threads.find((each) => each.thread_id === wanted);
+  if (!thread) return;
+  if (view?.id === wanted) view.look(thread);
+  else open(thread);
+}
+
+function open(thread) {
+  view?.close();
+  list.mark(thread.thread_id);
+  title.textContent = thread.thread_id;
+  view = new ThreadView(api, thread, parts, report);
+}
+
+function choose(thread) {
+  wanted = thread;
+  list.mark(thread);
+  remember();
+  hold();
+}
+
+/** Say what went wrong; return whether it is worth another try. */
+function report(error) {
+  if (error.kind === "key") {
+    askForKey();
+    return false;
+  }
+  if (error.kind === "away") {
+    show(notice, `${error.message} Trying again; what is shown may be old.`);
+    return true;
+  }
+  show(notice, error.message ?? String(error));
+  if (error.kind === undefined) throw error;
+  return error.kind === "missing";
+}
+
+function askForKey() {
+  const field = byId("key-field");
+  const was = form.elements.key.value;
+  const words = was ? "The key is not right for this server." : "This server wants a key.";
+  stop(words);
+  field.hidden = false;
+  byId("key-note").hidden = false;
+  show(notice, words);
+  form.elements.key.focus();
+  form.elements.key.select();
+}
+
+function stop(words) {
+  clearTimeout(timer);
+  api = null;
+  view?.close();
+  view = null;
+  list.clear(words);
+}
+
+function remember() {
+  const query = new URLSearchParams({ app: form.elements.app.value, user: form.elements.user.value });
+  if (wanted !== null) query.set("thread", wanted);
+  history.replaceState(null, "", `?${query}`);
+}
+
+form.addEventListener("submit", (event) => {
+  event.preventDefault();
+  const { app, user, key } = form.elements;
+  if (api && (api.app !== app.value || api.user !== user.value)) {
+    wanted = null;
+    title.textContent = "No thread chosen";
+    for (const each of [parts.timeline.list, parts.state.scopes, parts.state.history]) each.replaceChildren();
+    parts.status.textContent = "";
+  }
+  stop("Looking …");
+  api = new Api(app.value, user.value, key.value);
+  remember();
+  look();
+});
+
+document.addEventListener("visibilitychange", () => {
+  if (document.visibilityState === "visible" && api) look();
+});
+
+const given = new URLSearchParams(location.search);
+form.elements.app.value = given.get("app") ?? "";
+form.elements.user.value = given.get("user") ?? "";
+wanted = given.get("thread");
+if (form.elements.app.value && form.elements.user.value) form.requestSubmit();
+else form.elements[form.elements.app.value ? "user" : "app"].focus();

@@ -1,0 +1,80 @@
+// The threads of a user, the one that changed last first. Each keeps its element, and with it the focus.
+
+import { events, make, moment } from "./dom.js";
+
+export class ThreadList {
+  #list;
+  #note;
+  #choose;
+  #buttons = new Map();
+  #chosen = null;
+
+  constructor(list, note, choose) {
+    this.#list = list;
+    this.#note = note;
+    this.#choose = choose;
+  }
+
+  clear(words) {
+    this.#buttons.clear();
+    this.#list.replaceChildren();
+    this.#note.hidden = false;
+    this.#note.textContent = words;
+  }
+
+  mark(thread) {
+    this.#chosen = thread;
+    for (const [id, { button }] of this.#buttons) {
+      if (id === thread) button.setAttribute("aria-current", "true");
+      else button.removeAttribute("aria-current");
+    }
+  }
+
+  show(threads, words) {
+    const ids = new Set(threads.map((each) => each.thread_id));
+    for (const [id, { entry }] of this.#buttons) {
+      if (ids.has(id)) continue;
+      entry.remove();
+      this.#buttons.delete(id);
+    }
+    this.#note.hidden = threads.length > 0 && words === "";
+    this.#note.textContent = threads.length > 0 ? words : "This user has no threads yet. New ones appear here.";
+    threads.forEach((each, place) => {
+      const { entry } = this.#drawn(each);
+      // Moved only where it stands elsewhere: an element that is moved loses the focus.
+      if (this.#list.children[place] !== entry) this.#move(entry, place);
+    });
+    this.mark(this.#chosen);
+  }
+
+  #move(entry, place) {
+    const focused = document.activeElement;
+    this.#list.insertBefore(entry, this.#list.children[place] ?? null);
+    if (entry.contains(focused)) focused.focus();
+  }
+
+  #drawn(thread) {
+    let found = this.#buttons.get(thread.thread_id);
+    if (!found) {
+      const button = make("button", { type: "button" });
+      button.onclick = () => this.#choose(thread.thread_id);
+      found = { button, entry: make("li", {}, button), looks: "" };
+      this.#buttons.set(thread.thread_id, found);
+    }
+    const status = statusOf(thread);
+    const looks = `${thread.version} ${thread.updated_at} ${status}`;
+    if (looks !== found.looks) {
+      found.looks = looks;
+      found.button.replaceChildren(
+        make("span", { class: "name", text: thread.thread_id, dir: "auto" }),
+        make("span", { class: `badge ${status}`, text: status === "running" ? "live" : status }),
+        make("span", { class: "when" }, moment(thread.updated_at), ` · ${events(thread.last_sequence)}`),
+      );
+    }
+    return found;
+  }
+}
+
+function statusOf(thread) {
+  return thread.newest_run?.status ?? "quiet";
+}

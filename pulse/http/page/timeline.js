@@ -1,0 +1,166 @@
+// A conversation: what is stored, page by page, and after it the messages that are being said just now.
+
+import { json, make, moment, settled } from "./dom.js";
+
+const PAGE = 100;
+const LIVE_TEXT = { TEXT_MESSAGE_START: "assistant_message", REASONING_MESSAGE_START: "thought" };
+const MORE_TEXT = new Set(["TEXT_MESSAGE_CONTENT", "REASONING_MESSAGE_CONTENT"]);
+const STORED = new Set([
+  "TEXT_MESSAGE_END", "REASONING_MESSAGE_END", "TOOL_CALL_END", "TOOL_CALL_RESULT", "MESSAGES_SNAPSHOT",
+  "RUN_STARTED", "RUN_FINISHED", "RUN_ERROR",
+]);
+// Where a frame stands that tells of a stored event, and of no open text: within the event after that number.
+const STORED_PLACE = /^\d+(\.\d+)?$/;
+const NAMES = {
+  user_message: "User",
+  assistant_message: "Assistant",
+  thought: "Thought",
+  tool_call: "Tool call",
+  tool_result: "Tool result",
+};
+
+export class Timeline {
+  #api;
+  #thread;
+  #parts;
+  #first = 0;
+  #last = 0;
+  #live = new Map();
+  #refresh;
+  #closed = false;
+
+  /** @param parts {log, list, earlier, note}: elements; and keepingPlace(change). `failed(error)` is told of what could not be read. */
+  constructor(api, thread, lastSequence, parts, failed) {
+    this.#api = api;
+    this.#thread = thread;
+    this.#parts = parts;
+    this.#first = this.#last = Math.max(0, lastSequence - PAGE);
+    this.#refresh = settled(() => this.#readOn().catch(failed), 60);
+    parts.list.replaceChildren();
+    parts.log.setAttribute("aria-busy", "true");
+    parts.earlier.onclick = () => this.#readBack().catch(failed);
+    this.#showEarlier();
+  }
+
+  close() {
+    this.#closed = true;
+    this.#refresh.cancel();
+  }
+
+  /** Read what was stored since. */
+  refresh() {
+    this.#refresh.request();
+  }
+
+  /** Take an event of the stream of a run that goes on. */
+  hear(event, place) {
+    if (STORED.has(event.type)) this.refresh();
+    if (event.type in LIVE_TEXT) this.#begin(event, place);
+    else if (MORE_TEXT.has(event.type)) this.#say(event);
+    else if (event.type.endsWith("_MESSAGE_END")) this.#end(event.messageId);
+    else if (event.type === "RUN_FINISHED" || event.type === "RUN_ERROR") for (const id of this.#live.keys()) this.#end(id);
+    else if (event.type === "MESSAGES_SNAPSHOT") this.#dropLive(() => true);
+  }
+
+  #begin(event, place) {
+    const isShown = STORED_PLACE.test(place) && Number.parseInt(place, 10) < this.#last;
+    if (isShown || this.#live.has(event.messageId)) return;
+    const kind = event.role === "user" ? "user_message" : LIVE_TEXT[event.type];
+    const text = make("p", { class: "text", dir: "auto" });
+    const element = item(kind, make("span", { class: "now", text: "now" }), text);
+    element.classList.add("open");
+    this.#live.set(event.messageId, { element, text, ended: false });
+    this.#parts.keepingPlace(() => this.#parts.list.append(element));
+    this.#note();
+  }
+
+  #say(event) {
+    const open = this.#live.get(event.messageId);
+    if (open) this.#parts.keepingPlace(() => open.text.append(event.delta));
+  }
+
+  #end(id) {
+    const open = this.#live.get(id);
+    if (!open) return;
+    open.ended = true;
+    open.element.classList.remove("open");
+  }
+
+  #dropLive(which) {
+    for (const [id, open] of this.#live) {
+      if (!which(open, id)) continue;
+      open.element.remove();
+      this.#live.delete(id);
+    }
+  }
+
+  async #readOn() {
+    // On the wire a message ends when it is stored: what has ended by now is in the pages that are read now.
+    const ended = new Set([...this.#live.values()].filter((open) => open.ended));
+    for (let more = true; more; ) {
+      const page = await this.#api.timeline(this.#thread, this.#last, PAGE);
+      if (this.#closed) return;
+      const firstLive = [...this.#live.values()][0]?.element ?? null;
+      const items = page.timeline.map(draw);
+      const known = new Set(page.timeline.map((each) => each.id));
+      this.#parts.keepingPlace(() => {
+        for (const each of items) this.#parts.list.insertBefore(each, firstLive);
+        this.#dropLive((open, id) => known.has(id));
+      });
+      this.#last = Math.max(this.#last, ...page.timeline.map((each) => each.sequenceNumber));
+      more = page.nextCursor !== null;
+    }
+    this.#parts.keepingPlace(() => this.#dropLive((open) => ended.has(open)));
+    this.#parts.log.setAttribute("aria-busy", "false");
+    this.#note();
+  }
+
+  async #readBack() {
+    const from = Math.max(0, this.#first - PAGE);
+    const page = await this.#api.timeline(this.#thread, from, PAGE);
+    if (this.#closed) return;
+    const items = page.timeline.filter((each) => each.sequenceNumber <= this.#first).map(draw);
+    const { log, list } = this.#parts;
+    const below = log.scrollHeight - log.scrollTop;
+    log.setAttribute("aria-busy", "true");
+    list.prepend(...items);
+    log.scrollTop = log.scrollHeight - below;
+    log.setAttribute("aria-busy", "false");
+    this.#first = from;
+    this.#showEarlier();
+  }
+
+  #showEarlier() {
+    this.#parts.earlier.hidden = this.#first === 0;
+  }
+
+  #note() {
+    const isEmpty = this.#parts.list.childElementCount === 0;
+    this.#parts.note.hidden = !isEmpty;
+    this.#parts.note.textContent = "Nothing has been said here yet.";
+  }
+}
+
+function draw(each) {
+  const when = moment(each.timestamp);
+  if (each.type === "tool_call") {
+    return item(each.type, when, make("pre", { text: json(each.toolInput), dir: "auto" }), each.toolName);
+  }
+  if (each.type === "tool_result") {
+    const said = typeof each.toolOutput === "string" ? each.toolOutput : json(each.toolOutput);
+    const drawn = item(each.type, when, make("pre", { text: said, dir: "auto" }), each.toolName);
+    if (each.isError) {
+      drawn.classList.add("error");
+      drawn.firstElementChild.append(make("span", { class: "failed", text: "failed" }));
+    }
+    return drawn;
+  }
+  return item(each.type, when, make("p", { class: "text", dir: "auto", text: each.content }));
+}
+
+function item(kind, when, body, tool) {
+  const head = make("div", { class: "head" }, make("strong", { text: NAMES[kind] ?? kind }));
+  if (tool) head.append(make("code", { text: tool }));
+  head.append(when);
+  return make("li", { class: `item ${kind}` }, head, body);
+}

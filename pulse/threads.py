@@ -1,0 +1,95 @@
+"""The threads of a user with what goes on in them: for a page that shows which are live."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import asyncpg
+
+from pulse.errors import InvalidInputError
+from pulse.event_rows import translate
+from pulse.runs import RunStatus
+from pulse.sql import load_queries
+
+if TYPE_CHECKING:
+    from pulse.database import Pool
+
+THREADS_MAX = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewestRun:
+    """The run of a thread that began last."""
+
+    run_id: str
+    status: RunStatus
+    error: str | None
+    started_at: datetime
+    completed_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thread:
+    """A thread without its events and its state.
+
+    Attributes:
+        version: moves with each append.
+        last_sequence: the number of its newest event; 0 where it has none.
+    """
+
+    session_id: str
+    version: int
+    last_sequence: int
+    created_at: datetime
+    updated_at: datetime
+    finalized_at: datetime | None
+    newest_run: NewestRun | None
+
+
+class ThreadList:
+    """Lists threads."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._queries = load_queries("pulse", "threads.sql")
+
+    async def list_threads(self, app_name: str, user_id: str, *, limit: int = 100) -> Sequence[Thread]:
+        """List a user's threads, the one that changed last first.
+
+        Args:
+            limit: 1 to 1,000 threads.
+
+        Raises:
+            InvalidInputError: a name or the limit is out of its bounds.
+        """
+        if not 1 <= limit <= THREADS_MAX:
+            raise InvalidInputError(f"limit is 1 to {THREADS_MAX}")
+        try:
+            rows = await self._pool.fetch(self._queries["list_threads"], app_name, user_id, limit)
+        except asyncpg.PostgresError as error:
+            raise translate(error) from error
+        return [_read(row) for row in rows]
+
+
+def _read(row: asyncpg.Record) -> Thread:
+    run = None
+    if row["run_id"] is not None:
+        run = NewestRun(
+            run_id=row["run_id"],
+            status=RunStatus(row["status"]),
+            error=row["error"],
+            started_at=row["started_at"],
+            completed_at=row["completed_at"],
+        )
+    return Thread(
+        session_id=row["session_id"],
+        version=row["version"],
+        last_sequence=row["last_seq"],
+        created_at=row["created_at"],
+        updated_at=row["updated_at"],
+        finalized_at=row["finalized_at"],
+        newest_run=run,
+    )

@@ -1,0 +1,151 @@
+-- What is given from outside: to the memory, turns of sessions that are kept elsewhere, and memories written by hand; to
+-- the engine, whole sessions and states of another one.
+
+-- A thread that holds what the memory was given of a session that is kept elsewhere, or of none. It is searched and
+-- consolidated as any other; frameworks that list their sessions leave it out.
+ALTER TABLE threads ADD COLUMN memory_only boolean NOT NULL DEFAULT false;
+
+-- Returns the thread that holds what the memory is given of a session, and makes it where there is none.
+-- Errors: HP006 the id is taken by a session of its own.
+CREATE FUNCTION memory_thread(p_app_name text, p_user_id text, p_session_id text) RETURNS uuid
+LANGUAGE plpgsql SET search_path FROM CURRENT
+AS $$
+DECLARE
+    v_thread uuid;
+BEGIN
+    INSERT INTO threads (app_name, user_id, session_id, memory_only)
+    VALUES (p_app_name, p_user_id, p_session_id, true)
+    ON CONFLICT (app_name, user_id, session_id) DO NOTHING;
+    SELECT id INTO v_thread FROM threads
+    WHERE app_name = p_app_name AND user_id = p_user_id AND session_id = p_session_id AND memory_only;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION '% is a session of its own: the memory keeps what it is given of others elsewhere', p_session_id
+            USING ERRCODE = 'HP006';
+    END IF;
+    RETURN v_thread;
+END
+$$;
+
+-- Asks for what is not yet consolidated of a session, each stage by itself; nothing where there is no such session.
+-- Unlike finalize_session it leaves the session open.
+CREATE FUNCTION consolidate_session(p_app_name text, p_user_id text, p_session_id text)
+RETURNS TABLE (job_id uuid, job_type text, created boolean)
+LANGUAGE plpgsql SET search_path FROM CURRENT
+AS $$
+DECLARE
+    t threads;
+BEGIN
+    SELECT * INTO t FROM threads
+    WHERE app_name = p_app_name AND user_id = p_user_id AND session_id = p_session_id
+    FOR NO KEY UPDATE;
+    IF t.last_seq > t.fast_upto_seq THEN
+        RETURN QUERY SELECT q.job_id, 'fast_replay', q.created FROM enqueue_consolidation(t.id, 'fast_replay') AS q;
+    END IF;
+    IF t.last_seq > t.deep_upto_seq THEN
+        RETURN QUERY SELECT q.job_id, 'deep_reflection', q.created
+                     FROM enqueue_consolidation(t.id, 'deep_reflection') AS q;
+    END IF;
+END
+$$;
+
+-- A memory that somebody wrote.
+CREATE TYPE given_memory AS (
+    id            uuid,
+    content       text,
+    metadata      jsonb,
+    initial_score double precision,
+    occurred_at   timestamptz         -- NULL: now
+);
+
+-- Stores memories that somebody wrote, without vectors until the backfill. An id that is stored already gets what is
+-- new of its memory; one of another user is passed over. Returns how many were stored or changed.
+CREATE FUNCTION give_memories(p_app_name text, p_user_id text, p_memories given_memory[]) RETURNS integer
+LANGUAGE plpgsql SET search_path FROM CURRENT
+AS $$
+DECLARE
+    v_count integer;
+BEGIN
+    -- By id, as accesses lock them.
+    INSERT INTO memories AS m (id, user_id, app_name, memory_type, content, metadata, initial_score, occurred_at)
+    SELECT g.id, p_user_id, p_app_name, 'semantic', g.content, g.metadata, g.initial_score,
+           coalesce(g.occurred_at, engine_now())
+    FROM unnest(p_memories) AS g ORDER BY g.id
+    ON CONFLICT (id) DO UPDATE SET
+        content = EXCLUDED.content, metadata = EXCLUDED.metadata, initial_score = EXCLUDED.initial_score,
+        occurred_at = EXCLUDED.occurred_at,
+        embedding = CASE WHEN m.content = EXCLUDED.content THEN m.embedding END,
+        embedding_model = CASE WHEN m.content = EXCLUDED.content THEN m.embedding_model END
+    WHERE m.app_name = EXCLUDED.app_name AND m.user_id = EXCLUDED.user_id;
+    GET DIAGNOSTICS v_count = ROW_COUNT;
+    PERFORM enqueue_embedding_backfill();
+    RETURN v_count;
+END
+$$;
+
+-- Begins the import of a session that is kept elsewhere, with its state; returns what became of it:
+--   created   there was none
+--   known     an earlier import made it, and nobody has appended to it since: its state is set again
+--   moved     an earlier import made it, and somebody appended since: its state is its own now
+--   taken     there is one that no import made: nothing was changed
+-- Events follow by append_events, then finish_session_import. Errors: HP004 state too large.
+CREATE FUNCTION import_session(
+    p_app_name text, p_user_id text, p_session_id text, p_state jsonb, p_created_at timestamptz)
+RETURNS text
+LANGUAGE plpgsql SET search_path FROM CURRENT
+AS $$
+DECLARE
+    t threads;
+BEGIN
+    PERFORM check_state_size((app_policy(p_app_name)).max_state_bytes, p_state);
+    INSERT INTO threads (app_name, user_id, session_id, state, created_at, metadata)
+    VALUES (p_app_name, p_user_id, p_session_id, p_state, p_created_at, '{"import": {"version": null}}')
+    ON CONFLICT (app_name, user_id, session_id) DO NOTHING;
+    IF FOUND THEN
+        RETURN 'created';
+    END IF;
+    SELECT * INTO t FROM threads
+    WHERE app_name = p_app_name AND user_id = p_user_id AND session_id = p_session_id
+    FOR NO KEY UPDATE;
+    IF t.metadata #> '{import,version}' IS NULL THEN
+        RETURN 'taken';
+    ELSIF t.metadata #> '{import,version}' NOT IN ('null', to_jsonb(t.version)) THEN
+        RETURN 'moved';
+    END IF;
+    UPDATE threads SET state = p_state, metadata = jsonb_set(metadata, '{import,version}', 'null') WHERE id = t.id;
+    RETURN 'known';
+END
+$$;
+
+-- Ends an import: from here on, who appends takes the session over.
+CREATE FUNCTION finish_session_import(p_app_name text, p_user_id text, p_session_id text, p_updated_at timestamptz)
+RETURNS void
+LANGUAGE sql SET search_path FROM CURRENT
+AS $$
+    UPDATE threads SET
+        metadata = jsonb_set(metadata, '{import,version}', to_jsonb(version)), updated_at = p_updated_at
+    WHERE app_name = p_app_name AND user_id = p_user_id AND session_id = p_session_id
+$$;
+
+-- Adds to an app's state, or with p_user_id to a user's, what another engine holds. Keys that are here already stay as
+-- they are unless p_overwrite. Returns how many keys differ afterwards from what was given.
+CREATE FUNCTION import_state(p_app_name text, p_user_id text, p_state jsonb, p_overwrite boolean) RETURNS integer
+LANGUAGE plpgsql SET search_path FROM CURRENT
+AS $$
+DECLARE
+    v_state jsonb;
+BEGIN
+    IF p_user_id IS NULL THEN
+        INSERT INTO app_states AS s (app_name, state) VALUES (p_app_name, p_state)
+        ON CONFLICT (app_name) DO UPDATE SET
+            state = CASE WHEN p_overwrite THEN s.state || EXCLUDED.state ELSE EXCLUDED.state || s.state END
+        RETURNING s.state INTO v_state;
+    ELSE
+        INSERT INTO user_states AS s (app_name, user_id, state) VALUES (p_app_name, p_user_id, p_state)
+        ON CONFLICT (app_name, user_id) DO UPDATE SET
+            state = CASE WHEN p_overwrite THEN s.state || EXCLUDED.state ELSE EXCLUDED.state || s.state END
+        RETURNING s.state INTO v_state;
+    END IF;
+    PERFORM check_state_size((app_policy(p_app_name)).max_state_bytes, v_state);
+    RETURN (SELECT count(*) FROM jsonb_each(p_state) AS g WHERE v_state -> g.key IS DISTINCT FROM g.value);
+END
+$$;

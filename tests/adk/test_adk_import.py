@@ -1,0 +1,201 @@
+"""What ADK's own database service stored comes over whole: counted, resumable, and read back as ADK reads it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import subprocess
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+from google.adk.events.event import Event
+from google.adk.events.event_actions import EventActions
+from google.adk.sessions import DatabaseSessionService
+from google.genai import types
+
+from pulse.adk import PostgresSessionService
+from pulse.session_service import OpenSessionService
+from tests import cli_process
+from workers.adk import importing, source
+from workers.adk.source import SourceError
+
+APP = "shop"
+
+
+@pytest.fixture
+def adk_url(empty_dsn: str) -> str:
+    """A database for ADK's own service, on the same server."""
+    return empty_dsn.replace("postgresql://", "postgresql+asyncpg://", 1)
+
+
+@pytest.fixture
+async def on_postgres(adk_url: str) -> AsyncIterator[DatabaseSessionService]:
+    service = DatabaseSessionService(adk_url)
+    yield service
+    await service.close()
+
+
+def event(number: int, **delta: Any) -> Event:
+    """Every kind of content in turn; among a session's events some share their time."""
+    part = [
+        types.Part(text=f"note {number} 火锅 \\u0000 ü"),
+        types.Part(function_call=types.FunctionCall(id="f", name="call", args={"zeta": 1, "alpha": [None, 2.5]})),
+        types.Part(inline_data=types.Blob(mime_type="image/png", data=bytes([number % 256, 0, 255]))),
+        types.Part(text="thinking", thought=True, thought_signature=b"\x00\xff"),
+    ][number % 4]
+    author = "user" if number % 2 == 0 else "helper"
+    return Event(
+        author=author,
+        invocation_id=f"i{number // 2}",
+        timestamp=1_700_000_000.123456 + number // 3,
+        branch="a.b" if number % 5 == 0 else None,
+        content=types.Content(role="user" if author == "user" else "model", parts=[part]),
+        actions=EventActions(state_delta=delta, artifact_delta={"a.png": number}),
+    )
+
+
+async def fill(service: DatabaseSessionService, *, sessions: int, events: int) -> None:
+    """Make sessions of three users, each with state of every scope."""
+
+    async def one(number: int) -> None:
+        user = f"u{number % 3}"
+        session = await service.create_session(
+            app_name=APP, user_id=user, session_id=f"s{number}", state={"made": number, "big": 1e22, "zero": -0.0}
+        )
+        for step in range(events):
+            delta = {"step": step, f"user:k{number}": step, f"app:k{number}": step} if step % 7 == 0 else {}
+            await service.append_event(session, event(step, **delta))
+
+    # Shared states are made first: ADK's own service loses keys of sessions that are created at once.
+    for user in ("u0", "u1", "u2"):
+        await service.create_session(app_name=APP, user_id=user, session_id=f"empty-{user}", state={"user:x": 1})
+    for start in range(0, sessions, 10):
+        await asyncio.gather(*[one(number) for number in range(start, min(sessions, start + 10))])
+
+
+async def copy(url: str, pool: asyncpg.Pool, **options: Any) -> importing.Copied:
+    async with source.opened(url) as opened:
+        return await importing.AdkImport(opened, pool, **options).run()
+
+
+async def assert_equal(service: DatabaseSessionService, pool: asyncpg.Pool) -> int:
+    """Compare every session, state and event with what ADK's own service reads; return how many sessions."""
+    here = PostgresSessionService(pool)
+    listed = (await service.list_sessions(app_name=APP)).sessions
+    for each in listed:
+        theirs = await service.get_session(app_name=APP, user_id=each.user_id, session_id=each.id)
+        assert theirs is not None
+        ours = await here.get_session(app_name=APP, user_id=each.user_id, session_id=each.id)
+        assert ours is not None
+        assert ours.model_dump() == theirs.model_dump()
+    return len(listed)
+
+
+async def test_a_sqlite_file_comes_over_and_so_does_what_was_added_later(tmp_path: Path, pool: asyncpg.Pool) -> None:
+    """A second run brings what is new alone; a session that went on here keeps its state."""
+    url = f"sqlite+aiosqlite:///{tmp_path / 'sessions.db'}"
+    async with DatabaseSessionService(url) as service:
+        await fill(service, sessions=4, events=30)
+        assert (await copy(url, pool)).new == {"sessions": 7, "events": 120}
+        session = await service.get_session(app_name=APP, user_id="u1", session_id="s1")
+        assert session is not None
+        await service.append_event(session, event(30, step=99))
+        again = await copy(url, pool)
+        assert (again.new, again.is_complete, again.moved_sessions) == ({"sessions": 0, "events": 1}, True, 0)
+        await assert_equal(service, pool)
+
+        sessions = PostgresSessionService(pool)
+        s1 = {"app_name": APP, "user_id": "u1", "session_id": "s1"}
+        here = await sessions.get_session(**s1)
+        assert here is not None
+        await sessions.append_event(here, event(31, step="ours", **{"user:x": "ours"}))
+        third = await copy(url, pool)
+        assert (third.moved_sessions, third.kept_keys, third.is_complete) == (1, 1, True)
+        here = await sessions.get_session(**s1)
+        assert here is not None
+        assert (here.state["step"], here.state["user:x"]) == ("ours", "ours")
+        assert (await copy(url, pool, overwrite_state=True)).kept_keys == 0
+        await sessions.close()
+
+
+async def multiply(adk_url: str, times: int) -> None:
+    """Copy every row that ADK's service wrote under other session ids, as many times as it would take it minutes."""
+    connection = await asyncpg.connect(adk_url.replace("+asyncpg", ""))
+    for statement in (
+        "INSERT INTO sessions SELECT app_name, user_id, id || '-' || n, state, create_time, update_time"
+        " FROM sessions, generate_series(1, $1::integer) AS n",
+        "INSERT INTO events SELECT id, app_name, user_id, session_id || '-' || n, invocation_id, timestamp, event_data"
+        " FROM events, generate_series(1, $1::integer) AS n",
+    ):
+        await connection.execute(statement, times)
+    await connection.close()
+
+
+async def test_a_killed_import_of_thousands_of_events_goes_on_and_stores_nothing_twice(
+    on_postgres: DatabaseSessionService, adk_url: str, dsn: str, pool: asyncpg.Pool, home: Path
+) -> None:
+    """kill -9 in the middle; the next run says by its counts that all is here, and exits with 0."""
+    await fill(on_postgres, sessions=2, events=60)
+    await multiply(adk_url, 24)
+    process = subprocess.Popen(
+        cli_process.command("import-adk", adk_url),
+        env=cli_process.environment(home, DATABASE_URL=dsn),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    deadline = time.monotonic() + 60
+    while await pool.fetchval("SELECT count(*) FROM events") < 500:
+        assert time.monotonic() < deadline
+        assert process.poll() is None, "it ended before it could be killed"
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    done = cli_process.run(home, "import-adk", adk_url, "--json", DATABASE_URL=dsn)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["is_complete"]
+    assert told["here"] == told["source"] == {"sessions": 125, "events": 3000, "app_states": 1, "user_states": 3}
+    assert 0 < told["new"]["events"] < 3000
+    assert await pool.fetchval("SELECT count(*) FROM events") == 3000
+    assert await assert_equal(on_postgres, pool) == 125
+
+
+async def test_a_session_that_no_import_made_is_left_alone_and_makes_the_command_fail(
+    on_postgres: DatabaseSessionService, adk_url: str, dsn: str, pool: asyncpg.Pool, home: Path
+) -> None:
+    await fill(on_postgres, sessions=1, events=3)
+    sessions = OpenSessionService(pool)
+    await sessions.create_session(APP, "u0", {"mine": True}, session_id="s0")
+    done = cli_process.run(home, "import-adk", adk_url, DATABASE_URL=dsn)
+    assert done.returncode == 1
+    assert "session 's0' of 'u0' in 'shop' exists here" in done.stdout
+    assert "Not all of it is here." in done.stdout
+    kept = await sessions.get_session(APP, "u0", "s0")
+    assert kept is not None
+    assert (kept.events, kept.state["mine"]) == ([], True)
+
+
+async def test_what_is_no_database_of_adk_is_said_so(tmp_path: Path, dsn: str, empty_dsn: str) -> None:
+    """Wrong addresses, other databases, older schemas; no password is shown."""
+    old = tmp_path / "old.db"
+    async with DatabaseSessionService(f"sqlite+aiosqlite:///{old}") as service:
+        await service.prepare_tables()
+        async with service.db_engine.begin() as connection:
+            await connection.exec_driver_sql("DROP TABLE adk_internal_metadata")
+            await connection.exec_driver_sql("ALTER TABLE events ADD COLUMN actions BLOB")
+    for url, expected in {
+        "nonsense": "can't be used: write it as DatabaseSessionService takes it",
+        "oracle://host/name": "can't be used",
+        dsn: "holds no sessions of ADK's",
+        empty_dsn: "holds no sessions of ADK's",
+        f"sqlite:///{old}": "version 0 of ADK's schema, of google-adk 1.x: run `adk migrate session`",
+        "postgresql://me:secret@127.0.0.1:1/none": "can't be read",
+    }.items():
+        with pytest.raises(SourceError, match=expected) as caught:
+            async with source.opened(url):
+                pass
+        assert "secret" not in str(caught.value)

@@ -1,0 +1,318 @@
+"""Agents of ADK, run by ADK's own Runner over our sessions, and what ADK and others build on top of it."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+from ag_ui.core import RunAgentInput, UserMessage
+from ag_ui_adk import ADKAgent
+from google.adk.agents import SequentialAgent
+from google.adk.apps import App, ResumabilityConfig
+from google.adk.apps.app import EventsCompactionConfig
+from google.adk.apps.llm_event_summarizer import LlmEventSummarizer
+from google.adk.events import Event
+from google.adk.runners import Runner
+from google.adk.sessions import InMemorySessionService, Session
+from google.adk.tools import LongRunningFunctionTool, ToolContext
+from google.genai import types
+
+from pulse.adk import PostgresArtifactService, PostgresSessionService
+from tests import cli_process
+from tests.adk.scripted import ScriptedLlm, agent, echo, last_text, user_says
+from tests.adk.services import Who
+from tests.worker_harness import until
+
+# ADK says so of what it has not settled yet; one case may be the first to hear it.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*EXPERIMENTAL:UserWarning"),
+    pytest.mark.filterwarnings("ignore:SequentialAgent is deprecated:DeprecationWarning"),
+]
+
+WHO: Who = {"app_name": "app", "user_id": "ann"}
+
+
+@pytest.fixture
+async def service(dsn: str) -> AsyncIterator[PostgresSessionService]:
+    async with PostgresSessionService(dsn) as opened:
+        yield opened
+
+
+def runner(service: PostgresSessionService, **fields: Any) -> Runner:
+    return Runner(**{"app_name": "app", "agent": agent(), "session_service": service, **fields})
+
+
+async def talk(run: Runner, text: str, session_id: str = "s", **fields: Any) -> list[Event]:
+    return [
+        event
+        async for event in run.run_async(user_id="ann", session_id=session_id, new_message=user_says(text), **fields)
+    ]
+
+
+async def read(service: PostgresSessionService, session_id: str = "s") -> Session:
+    session = await service.get_session(**WHO, session_id=session_id)
+    assert session is not None
+    return session
+
+
+def texts(session: Session) -> list[str]:
+    return [part.text for event in session.events if event.content for part in event.content.parts or [] if part.text]
+
+
+async def test_a_conversation_goes_on_where_it_was(service: PostgresSessionService) -> None:
+    await service.create_session(**WHO, session_id="s")
+    run = runner(service)
+    await talk(run, "one")
+    await talk(run, "two")
+    await run.close()
+    assert texts(await read(service)) == ["one", "[1] you said: one", "two", "[3] you said: two"]
+
+
+def test_each_run_may_have_an_event_loop_of_its_own(dsn: str) -> None:
+    """`Runner.run` starts a thread and a loop per call; connections and threads do not grow with the calls."""
+    service = PostgresSessionService(dsn)
+    asyncio.run(service.create_session(**WHO, session_id="s"))
+    threads = set()
+    for n in range(6):
+        events = list(runner(service).run(user_id="ann", session_id="s", new_message=user_says(str(n))))
+        assert len(events) == 1
+        threads.add(threading.active_count())
+    assert len(threads) == 1
+
+    async def finish() -> tuple[int, int]:
+        found = await read(service)
+        connections = await service._database.run(_connections)
+        await service.close()
+        return len(found.events), connections
+
+    events_kept, connections = asyncio.run(finish())
+    assert events_kept == 12
+    # One for the calls, one for the notification that may go out beside them.
+    assert connections <= 2
+
+    async def left() -> int:
+        connection = await asyncpg.connect(dsn)
+        try:
+            return await _connections(connection)
+        finally:
+            await connection.close()
+
+    assert asyncio.run(left()) == 0
+
+
+async def _connections(database: Any) -> int:
+    count: int = await database.fetchval(
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'hippocampus'"
+    )
+    return count
+
+
+async def test_two_runs_of_one_session_at_once_do_not_mix(service: PostgresSessionService) -> None:
+    """One of them is told that it is stale; nothing of it after that moment is stored."""
+    await service.create_session(**WHO, session_id="s")
+    done = await asyncio.gather(*(talk(runner(service), text) for text in ("left", "right")), return_exceptions=True)
+    lost = [each for each in done if isinstance(each, BaseException)]
+    assert [type(each).__name__ for each in lost] == ["StaleSessionError"]
+    assert len((await read(service)).events) in (2, 3)
+
+
+async def test_a_step_reads_what_the_step_before_kept_for_the_run_alone(service: PostgresSessionService) -> None:
+    """`output_key='temp:…'` of one agent reaches the next one's instruction, and no table."""
+    steps = SequentialAgent(
+        name="steps",
+        sub_agents=[
+            agent(lambda _: types.Part(text="Lisbon"), name="first", output_key="temp:city"),
+            agent(
+                lambda request: types.Part(text=str(request.config.system_instruction)),
+                name="second",
+                instruction="The city is {temp:city}.",
+                output_key="answer",
+            ),
+        ],
+    )
+    await service.create_session(**WHO, session_id="s")
+    await talk(runner(service, agent=steps), "go")
+    state = (await read(service)).state
+    assert "The city is Lisbon." in state.pop("answer")
+    assert state == {}
+
+
+def remember(note: str, tool_context: ToolContext) -> dict[str, str]:
+    """Keep a note."""
+    tool_context.state["note"] = note
+    tool_context.state["user:notes"] = [*tool_context.state.get("user:notes", []), note]
+    return {"kept": note}
+
+
+def call_once(request: Any) -> types.Part:
+    """Call the first tool with what was said, then answer."""
+    if any(part.function_response for part in request.contents[-1].parts):
+        return types.Part(text="done")
+    name = next(iter(request.tools_dict))
+    return types.Part(function_call=types.FunctionCall(name=name, args={"note": last_text(request)}))
+
+
+async def test_a_rewind_restores_state_and_files_and_keeps_history(service: PostgresSessionService, dsn: str) -> None:
+    await service.create_session(**WHO, session_id="s")
+    files = PostgresArtifactService(dsn)
+    run = runner(service, agent=agent(call_once, tools=[remember]), artifact_service=files)
+    await talk(run, "tea")
+    first = (await read(service)).events[-1].invocation_id
+    await talk(run, "coffee")
+    second = (await read(service)).events[-1].invocation_id
+    assert first != second
+    assert (await read(service)).state["note"] == "coffee"
+    await run.rewind_async(user_id="ann", session_id="s", rewind_before_invocation_id=second)
+    after = await read(service)
+    assert after.state["note"] == "tea"
+    assert after.events[-1].actions.rewind_before_invocation_id == second
+    assert len(after.events) == 9
+    await talk(run, "water")
+    assert (await read(service)).state["note"] == "water"
+    await files.close()
+
+
+def ask_permission(note: str) -> None:
+    """Asks somebody, who answers later."""
+
+
+async def test_a_run_that_waits_for_an_answer_is_resumed(service: PostgresSessionService) -> None:
+    app = App(
+        name="app",
+        root_agent=agent(call_once, tools=[LongRunningFunctionTool(ask_permission)]),
+        resumability_config=ResumabilityConfig(is_resumable=True),
+    )
+    await service.create_session(**WHO, session_id="s")
+    run = Runner(app=app, session_service=service)
+    [asked, *_] = await talk(run, "may I?")
+    [call] = asked.get_function_calls()
+    assert asked.long_running_tool_ids == {call.id}
+    answer = types.Part(
+        function_response=types.FunctionResponse(id=call.id, name=call.name, response={"result": "yes"})
+    )
+    # By another runner, as after a restart.
+    again = Runner(app=app, session_service=service)
+    told = [
+        event
+        async for event in again.run_async(
+            user_id="ann",
+            session_id="s",
+            invocation_id=asked.invocation_id,
+            new_message=types.Content(role="user", parts=[answer]),
+        )
+    ]
+    assert [part.text for event in told if event.content for part in event.content.parts or [] if part.text] == ["done"]
+    assert {event.invocation_id for event in (await read(service)).events} == {asked.invocation_id}
+
+
+async def test_compacted_turns_are_summed_up_for_the_model_and_stay_stored(service: PostgresSessionService) -> None:
+    shown: list[str] = []
+
+    def answer(request: Any) -> types.Part:
+        shown.append(" | ".join(p.text for c in request.contents for p in c.parts if p.text))
+        return types.Part(text="ok")
+
+    summarizer = LlmEventSummarizer(llm=ScriptedLlm(answer=lambda _: types.Part(text="THE SUMMARY")))
+    app = App(
+        name="app",
+        root_agent=agent(answer),
+        events_compaction_config=EventsCompactionConfig(summarizer=summarizer, compaction_interval=2, overlap_size=0),
+    )
+    await service.create_session(**WHO, session_id="s")
+    run = Runner(app=app, session_service=service)
+    for text in ("first", "second", "third"):
+        await talk(run, text)
+    session = await read(service)
+    [compaction] = [each.actions.compaction for each in session.events if each.actions.compaction]
+    assert compaction.compacted_content.parts[0].text == "THE SUMMARY"
+    assert "THE SUMMARY" in shown[-1]
+    assert "first" not in shown[-1]
+    assert texts(session)[:2] == ["first", "ok"]
+
+
+async def agui_events(service: Any, texts_: list[str]) -> tuple[list[str], dict[str, Any]]:
+    """What ag-ui-adk emits for the same conversation over a service, and the state that is left."""
+    bridge = ADKAgent(
+        adk_agent=agent(call_once, tools=[remember]),
+        app_name="app",
+        user_id="ann",
+        session_service=service,
+        use_in_memory_services=True,
+        # Sessions are ours to end.
+        session_timeout_seconds=None,
+        delete_session_on_cleanup=False,
+        use_thread_id_as_session_id=True,
+    )
+    emitted = []
+    for n, text in enumerate(texts_):
+        run = RunAgentInput(
+            thread_id="t1",
+            run_id=f"r{n}",
+            state={},
+            messages=[UserMessage(id=f"m{n}", content=text)],
+            tools=[],
+            context=[],
+            forwarded_props={},
+        )
+        emitted += [event.type.value async for event in bridge.run(run)]
+    await bridge.close()
+    found = await service.get_session(**WHO, session_id="t1")
+    assert found is not None
+    return emitted, {key: value for key, value in found.state.items() if not key.startswith("_ag_ui")}
+
+
+async def test_ag_ui_adk_emits_over_our_sessions_what_it_emits_over_adks(service: PostgresSessionService) -> None:
+    """An independent client of the contract; and when it closes, the session is still there."""
+    conversation = ["tea", "coffee"]
+    expected = await agui_events(InMemorySessionService(), conversation)
+    assert await agui_events(service, conversation) == expected
+    assert expected[0][0] == "RUN_STARTED"
+    assert expected[0].count("RUN_FINISHED") == 2
+    assert expected[1]["user:notes"] == ["tea", "coffee"]
+
+
+async def test_what_an_agent_was_told_is_consolidated_by_a_worker(
+    service: PostgresSessionService, pool: asyncpg.Pool, dsn: str, home: Path
+) -> None:
+    """Messages of user and model are the memory's, thoughts and calls are not; the policy enqueues by itself."""
+    await pool.execute("SELECT set_app_policy('app', '{\"fast_events\": 6}')")
+    await service.create_session(**WHO, session_id="s")
+    run = runner(service, agent=agent(call_once, tools=[remember]))
+    await talk(run, "My cat is called Pixel.")
+    await talk(run, "I live in Lisbon.")
+    said = await pool.fetch("SELECT role, author, content FROM messages ORDER BY sequence_num")
+    assert [tuple(row) for row in said] == [
+        ("user", "user", "My cat is called Pixel."),
+        ("assistant", "helper", "done"),
+        ("user", "user", "I live in Lisbon."),
+        ("assistant", "helper", "done"),
+    ]
+    jobs = await pool.fetch("SELECT job_type FROM consolidation_jobs")
+    assert [row["job_type"] for row in jobs] == ["fast_replay"]
+
+    async def summary() -> str | None:
+        found: str | None = await pool.fetchval("SELECT content FROM memories WHERE memory_type = 'summary'")
+        return found
+
+    with subprocess.Popen(
+        cli_process.command("worker", "fast_replay"),
+        env=cli_process.environment(home, DATABASE_URL=dsn, HIPPOCAMPUS_PROVIDER="local"),
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as worker:
+        try:
+            assert "Pixel" in await until(summary, 60)
+        finally:
+            worker.terminate()
+
+
+def test_the_echo_counts_turns() -> None:
+    """The scripted model itself does what the cases above rely on."""
+    request = type("Request", (), {"contents": [user_says("x")]})()
+    assert echo(request).text == "[1] you said: x"

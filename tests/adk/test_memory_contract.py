@@ -1,0 +1,413 @@
+"""What a memory service of ADK does: the same cases for ADK's own in-memory one and for ours."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from datetime import datetime
+from typing import Any
+
+import asyncpg
+import psycopg
+import pytest
+from google.adk.events.event import Event
+from google.adk.memory import BaseMemoryService, InMemoryMemoryService
+from google.adk.memory.memory_entry import MemoryEntry
+from google.adk.sessions import InMemorySessionService, Session
+from google.genai import types
+
+from hippocampus.adk import PostgresMemoryService
+from hippocampus.consolidation_worker import MemoryConsolidationWorker
+from hippocampus.providers.local import LocalEmbedder, LocalGenerator
+from hippocampus.redraw import redraw_slices
+from hippocampus.search import MemorySearch
+from pulse import events as pulse_events
+from pulse.adk import PostgresSessionService
+from pulse.errors import InvalidInputError
+from pulse.session_service import OpenSessionService
+from tests.queue_claims import work_off
+
+WHO = {"app_name": "app", "user_id": "ann"}
+IN_MEMORY, OURS = "in_memory", "postgres"
+
+
+@pytest.fixture
+def dsn(contract_dsn: str) -> Iterator[str]:
+    """The database of all cases; each leaves it without sessions, memories and jobs."""
+    yield contract_dsn
+    with psycopg.connect(contract_dsn) as connection:
+        connection.execute("TRUNCATE threads, memories, facts, fact_versions, memory_tombstones, erasures CASCADE")
+        connection.execute("TRUNCATE procrastinate_jobs CASCADE")
+
+
+@pytest.fixture
+def service(request: pytest.FixtureRequest) -> BaseMemoryService:
+    if request.param == IN_MEMORY:
+        return InMemoryMemoryService()
+    return PostgresMemoryService(request.getfixturevalue("pool"), LocalEmbedder())
+
+
+every_service = pytest.mark.parametrize("service", [IN_MEMORY, OURS], indirect=True)
+ours = pytest.mark.parametrize("service", [OURS], indirect=True)
+
+
+def said(text: str, author: str = "user", *, id_: str = "", at: float = 1_700_000_000.25, **fields: Any) -> Event:
+    content = types.Content(role="user" if author == "user" else "model", parts=[types.Part(text=text)])
+    return Event(id=id_, author=author, content=content, timestamp=at, invocation_id="i", **fields)
+
+
+def session_of(*events: Event, session_id: str = "s", user_id: str = "ann", app_name: str = "app") -> Session:
+    return Session(id=session_id, app_name=app_name, user_id=user_id, events=list(events))
+
+
+async def texts(service: BaseMemoryService, query: str, **who: str) -> list[str]:
+    found = await service.search_memory(**{**WHO, **who}, query=query)
+    return ["".join(part.text or "" for part in entry.content.parts or []) for entry in found.memories]
+
+
+@every_service
+async def test_a_session_that_was_added_is_found_by_its_words(service: BaseMemoryService) -> None:
+    await service.add_session_to_memory(session_of(said("My cat is called Pixel."), said("Noted.", "helper")))
+    # Ours may go on with what stands next to a match.
+    assert (await texts(service, "cat"))[0] == "My cat is called Pixel."
+
+
+@every_service
+async def test_an_entry_says_who_spoke_and_when(service: BaseMemoryService) -> None:
+    await service.add_session_to_memory(session_of(said("The harbour opens at nine.", "helper", at=1_700_000_123.5)))
+    [entry] = (await service.search_memory(**WHO, query="harbour")).memories
+    assert entry.author == "helper"
+    assert entry.content.role == "model"
+    assert entry.timestamp is not None
+    assert datetime.fromisoformat(entry.timestamp).timestamp() == 1_700_000_123.5
+    assert entry.id
+
+
+@every_service
+async def test_adding_a_session_again_adds_only_what_is_new(service: BaseMemoryService) -> None:
+    first, second = said("The harbour is deep.", id_="e1"), said("The harbour is old.", id_="e2")
+    await service.add_session_to_memory(session_of(first))
+    await service.add_session_to_memory(session_of(first, second))
+    await service.add_session_to_memory(session_of(first, second))
+    assert sorted(await texts(service, "harbour")) == ["The harbour is deep.", "The harbour is old."]
+
+
+@every_service
+async def test_events_are_added_as_a_delta_and_the_first_of_an_id_counts(service: BaseMemoryService) -> None:
+    for text in ("The harbour is deep.", "The harbour is shallow."):
+        await service.add_events_to_memory(**WHO, events=[said(text, id_="e1")], session_id="s")
+    await service.add_events_to_memory(**WHO, events=[said("The harbour is old.", id_="e2")], session_id="s")
+    assert sorted(await texts(service, "harbour")) == ["The harbour is deep.", "The harbour is old."]
+
+
+@every_service
+async def test_events_need_no_session(service: BaseMemoryService) -> None:
+    await service.add_events_to_memory(**WHO, events=[said("The harbour is deep.", id_="e1")])
+    await service.add_events_to_memory(**WHO, events=[said("The harbour is deep.", id_="e1")])
+    assert await texts(service, "harbour") == ["The harbour is deep."]
+
+
+@every_service
+async def test_an_event_that_says_nothing_is_passed_over(service: BaseMemoryService) -> None:
+    call = types.Content(role="model", parts=[types.Part(function_call=types.FunctionCall(name="harbour", args={}))])
+    empty = [Event(author="user"), Event(author="user", content=types.Content()), Event(author="helper", content=call)]
+    await service.add_session_to_memory(session_of(*empty, said("The harbour is deep.")))
+    assert await texts(service, "harbour") == ["The harbour is deep."]
+
+
+@every_service
+async def test_memories_of_other_users_and_apps_are_never_found(service: BaseMemoryService) -> None:
+    await service.add_session_to_memory(session_of(said("The harbour is deep.")))
+    await service.add_session_to_memory(session_of(said("The harbour is mine."), user_id="ben"))
+    await service.add_session_to_memory(session_of(said("The harbour is elsewhere."), app_name="other"))
+    assert await texts(service, "harbour", user_id="ben") == ["The harbour is mine."]
+    assert await texts(service, "harbour", app_name="other") == ["The harbour is elsewhere."]
+    assert await texts(service, "harbour", user_id="app/ann") == []
+
+
+@every_service
+async def test_app_and_user_are_compared_apart(service: BaseMemoryService) -> None:
+    """Joined by a slash, ('a/b', 'c') and ('a', 'b/c') would be one."""
+    await service.add_session_to_memory(session_of(said("The harbour is deep."), app_name="a/b", user_id="c"))
+    assert await texts(service, "harbour", app_name="a", user_id="b/c") == []
+    assert await texts(service, "harbour", app_name="a/b", user_id="c") == ["The harbour is deep."]
+
+
+@every_service
+@pytest.mark.parametrize("query", ["", "   ", "\n\t"])
+async def test_a_blank_query_finds_nothing(service: BaseMemoryService, query: str) -> None:
+    await service.add_session_to_memory(session_of(said("The harbour is deep.")))
+    assert await texts(service, query) == []
+
+
+@every_service
+async def test_any_word_of_the_query_matches_and_more_words_come_first(service: BaseMemoryService) -> None:
+    await service.add_session_to_memory(
+        session_of(said("The harbour is deep."), said("We sail tomorrow."), said("We leave the harbour tomorrow."))
+    )
+    found = await texts(service, "HARBOUR tomorrow")
+    assert found[0] == "We leave the harbour tomorrow."
+    assert sorted(found[1:]) == ["The harbour is deep.", "We sail tomorrow."]
+
+
+@every_service
+@pytest.mark.parametrize("query", ["火锅", "Python"])
+async def test_chinese_and_a_latin_word_inside_it_are_found(service: BaseMemoryService, query: str) -> None:
+    await service.add_session_to_memory(session_of(said("我喜欢火锅，也用Python写代码"), said("天气很好")))
+    assert (await texts(service, query))[0] == "我喜欢火锅，也用Python写代码"
+
+
+@every_service
+async def test_at_most_ten_come_back(service: BaseMemoryService) -> None:
+    await service.add_session_to_memory(session_of(*[said(f"The harbour, note {n}.") for n in range(30)]))
+    assert len(await texts(service, "harbour")) == 10
+
+
+@every_service
+async def test_a_deleted_memory_stays_deleted_when_its_session_is_added_again(service: BaseMemoryService) -> None:
+    session = session_of(said("The harbour is deep.", id_="e1"), said("The harbour is old.", id_="e2"))
+    await service.add_session_to_memory(session)
+    found = await service.search_memory(**WHO, query="deep")
+    await service.delete_memory(**WHO, memory_id=found.memories[0].id)
+    assert await texts(service, "harbour") == ["The harbour is old."]
+    await service.add_session_to_memory(session)
+    await service.add_events_to_memory(**WHO, events=session.events, session_id="s")
+    assert await texts(service, "harbour") == ["The harbour is old."]
+
+
+@every_service
+async def test_deleting_reaches_no_other_user_and_no_id_is_no_error(service: BaseMemoryService) -> None:
+    await service.add_session_to_memory(session_of(said("The harbour is deep.")))
+    [entry] = (await service.search_memory(**WHO, query="harbour")).memories
+    await service.delete_memory(app_name="app", user_id="ben", memory_id=entry.id)
+    await service.delete_memory(app_name="other", user_id="ann", memory_id=entry.id)
+    for nothing in (None, "", "no such id", "00000000-0000-0000-0000-000000000000"):
+        await service.delete_memory(**WHO, memory_id=nothing)
+    assert await texts(service, "harbour") == ["The harbour is deep."]
+
+
+@every_service
+async def test_adding_and_searching_at_once_is_safe(service: BaseMemoryService) -> None:
+    session = session_of(*[said(f"The harbour, note {n}.", id_=f"e{n}") for n in range(5)])
+    await asyncio.gather(*[service.add_session_to_memory(session) for _ in range(8)], texts(service, "harbour"))
+    assert len(await texts(service, "harbour")) == 5
+
+
+@every_service
+async def test_a_live_session_of_adks_own_service_is_remembered(service: BaseMemoryService) -> None:
+    sessions = InMemorySessionService()
+    session = await sessions.create_session(**WHO, session_id="live")
+    await sessions.append_event(session, said("The harbour is deep."))
+    await service.add_session_to_memory(session)
+    await sessions.append_event(session, said("The harbour is old."))
+    await service.add_session_to_memory(session)
+    assert sorted(await texts(service, "harbour")) == ["The harbour is deep.", "The harbour is old."]
+
+
+async def consolidate(pool: asyncpg.Pool) -> None:
+    """Do what workers would, slices that are drawn anew included."""
+    await work_off(pool, MemoryConsolidationWorker(pool, LocalGenerator(), LocalEmbedder()))
+    await redraw_slices(pool, LocalGenerator(), LocalEmbedder())
+
+
+async def everything(pool: asyncpg.Pool, word: str) -> list[str]:
+    """All that the memory holds of a word, slices included."""
+    found = await MemorySearch(pool).search(app_name="app", user_id="ann", query=word, limit=100)
+    return [hit.content for hit in found.memories if word in hit.content]
+
+
+@ours
+async def test_adding_a_session_enqueues_its_consolidation_once(
+    service: BaseMemoryService, conn: asyncpg.Connection, pool: asyncpg.Pool
+) -> None:
+    """Nobody waits for a model; a session with nothing new enqueues nothing."""
+    session = session_of(said("I live in Bruges."), said("I love plum jam."))
+    for _ in range(3):
+        await service.add_session_to_memory(session)
+    waiting = "SELECT array_agg(job_type ORDER BY job_type) FROM consolidation_jobs WHERE status = 'pending'"
+    assert await conn.fetchval(waiting) == ["deep_reflection", "fast_replay"]
+    await consolidate(pool)
+    await service.add_session_to_memory(session)
+    assert await conn.fetchval(waiting) is None
+    [fact] = [
+        e
+        for e in (await service.search_memory(**WHO, query="plum jam")).memories
+        if e.custom_metadata["source"] == "fact"
+    ]
+    assert "plum jam" in (fact.content.parts or [types.Part()])[0].text  # type: ignore[operator]
+
+
+@ours
+async def test_an_entry_says_where_it_comes_from_and_why_it_matched(service: BaseMemoryService) -> None:
+    await service.add_session_to_memory(session_of(said("The harbour is deep.", id_="e1")))
+    [entry] = (await service.search_memory(**WHO, query="deep harbour")).memories
+    told = entry.custom_metadata
+    assert (told["source"], told["session_id"], told["event_id"], told["source_seqs"]) == ("message", "s", "e1", [1])
+    assert 0 < told["relevance"] <= 1
+    assert 0 < told["score"] <= 1
+    assert set(told["matched_terms"]) == {"deep", "harbour"}
+    assert MemoryEntry.model_validate_json(entry.model_dump_json()) == entry
+
+
+@ours
+async def test_a_session_that_is_kept_here_is_read_where_it_is(
+    service: BaseMemoryService, pool: asyncpg.Pool, conn: asyncpg.Connection
+) -> None:
+    """No copy is made of what the engine has; its own version does not move."""
+    sessions = OpenSessionService(pool)
+    kept = await sessions.create_session("app", "ann", session_id="s")
+    await sessions.append_event(
+        kept, pulse_events.Event(id="e1", author="user", content={"text": "The harbour is deep."})
+    )
+    await service.add_session_to_memory(session_of(said("The harbour is deep.", id_="e1")))
+    assert await texts(service, "harbour") == ["The harbour is deep."]
+    assert await conn.fetchval("SELECT count(*) FROM threads") == 1
+    await service.add_events_to_memory(**WHO, events=[said("A note aside on the harbour.", id_="x")], session_id="s")
+    assert sorted(await texts(service, "harbour")) == ["A note aside on the harbour.", "The harbour is deep."]
+    read = await sessions.get_session("app", "ann", "s")
+    assert read is not None
+    assert (read.version, [event.id for event in read.events]) == (1, ["e1"])
+    await sessions.close()
+
+
+@ours
+async def test_what_was_deleted_is_in_no_summary_and_not_drawn_again(
+    service: BaseMemoryService, pool: asyncpg.Pool, conn: asyncpg.Connection
+) -> None:
+    """A turn that is consolidated is deleted: summary, slice and facts lose it, and nothing brings it back."""
+    session = session_of(
+        said("I love plum jam.", id_="e1"), said("I live in Bruges.", id_="e2"), said("I work as a baker.", id_="e3")
+    )
+    await service.add_session_to_memory(session)
+    await consolidate(pool)
+    assert len(await everything(pool, "plum")) >= 2
+    found = await service.search_memory(**WHO, query="plum jam")
+    [turn] = [entry for entry in found.memories if entry.custom_metadata.get("event_id") == "e1"]
+    await service.delete_memory(**WHO, memory_id=turn.id)
+    assert await everything(pool, "plum") == []
+    await consolidate(pool)
+    await service.add_session_to_memory(session_of(*session.events, said("What a day.", id_="e4")))
+    await consolidate(pool)
+    assert await everything(pool, "plum") == []
+    assert [text for text in await everything(pool, "Bruges") if "baker" in text], "the slice was not drawn anew"
+    assert await conn.fetchval("SELECT count(*) FROM events WHERE id = 'e1' AND content::text LIKE '%plum%'") == 1
+
+
+@ours
+async def test_a_deleted_fact_is_not_learned_again_from_the_same_turns(
+    service: BaseMemoryService, pool: asyncpg.Pool
+) -> None:
+    session = session_of(said("I love plum jam.", id_="e1"), said("I live in Bruges.", id_="e2"))
+    await service.add_session_to_memory(session)
+    await consolidate(pool)
+
+    async def facts() -> list[str | None]:
+        found = (await service.search_memory(**WHO, query="plum jam")).memories
+        return [entry.id for entry in found if entry.custom_metadata["source"] == "fact"]
+
+    assert await facts()
+    for fact in await facts():
+        await service.delete_memory(**WHO, memory_id=fact)
+    await service.add_session_to_memory(session)
+    await pool.execute("UPDATE threads SET deep_upto_seq = 0, fast_upto_seq = 0")
+    await service.add_session_to_memory(session)
+    await pool.execute("DELETE FROM memories")
+    await consolidate(pool)
+    assert await facts() == []
+
+
+@ours
+async def test_a_written_memory_is_found_at_once_replaced_by_its_id_and_deleted(service: BaseMemoryService) -> None:
+    def entry(text: str) -> MemoryEntry:
+        content = types.Content(role="user", parts=[types.Part(text=text)])
+        return MemoryEntry(id="diet", content=content, author="doctor", timestamp="2026-01-02T03:04:05+00:00")
+
+    await service.add_memory(**WHO, memories=[entry("Ann must not eat nuts.")], custom_metadata={"ward": 7})
+    [found] = (await service.search_memory(**WHO, query="nuts")).memories
+    assert found.author == "doctor"
+    assert found.timestamp == "2026-01-02T03:04:05+00:00"
+    assert found.custom_metadata["metadata"] == {"author": "doctor", "name": "diet", "ward": 7}
+    await service.add_memory(**WHO, memories=[entry("Ann may eat nuts again.")])
+    assert await texts(service, "nuts") == ["Ann may eat nuts again."]
+    await service.add_memory(app_name="app", user_id="ben", memories=[entry("Ben hates nuts.")])
+    assert await texts(service, "nuts") == ["Ann may eat nuts again."]
+    await service.delete_memory(**WHO, memory_id=found.id)
+    assert await texts(service, "nuts") == []
+
+
+@ours
+async def test_a_memory_that_cannot_be_kept_is_refused_whole(service: BaseMemoryService) -> None:
+    good = MemoryEntry(content=types.Content(parts=[types.Part(text="The harbour is deep.")]))
+    picture = types.Part(inline_data=types.Blob(mime_type="image/png", data=b"x"))
+    for bad in (
+        MemoryEntry(content=types.Content(parts=[])),
+        MemoryEntry(content=types.Content(parts=[types.Part(text="  ")])),
+        MemoryEntry(content=types.Content(parts=[types.Part(text="a"), picture])),
+        MemoryEntry(content=good.content, timestamp="yesterday"),
+        MemoryEntry(content=good.content, custom_metadata={"importance": "huge"}),
+        MemoryEntry(content=good.content, custom_metadata={"object": object()}),
+    ):
+        with pytest.raises(InvalidInputError):
+            await service.add_memory(**WHO, memories=[good, bad])
+    assert await texts(service, "harbour") == []
+
+
+@ours
+async def test_the_question_itself_is_no_answer(service: BaseMemoryService) -> None:
+    """The turn that asks is stored before the memory is searched for it."""
+    await service.add_session_to_memory(session_of(said("The harbour is deep."), said("How deep is the harbour?")))
+    assert await texts(service, "How deep is the harbour?") == ["The harbour is deep."]
+
+
+@ours
+async def test_a_url_serves_any_number_of_event_loops(dsn: str, service: BaseMemoryService) -> None:
+    """Each call in a thread and a loop of its own, as a runner makes them."""
+    del service
+    by_url = PostgresMemoryService(dsn, LocalEmbedder())
+
+    def in_a_new_loop(work: Callable[[], Awaitable[Any]]) -> Any:
+        async def run() -> Any:
+            return await work()
+
+        return asyncio.run(run())
+
+    for number in range(3):
+        session = session_of(said(f"The harbour, note {number}."), session_id=f"s{number}")
+        await asyncio.to_thread(in_a_new_loop, lambda session=session: by_url.add_session_to_memory(session))
+    found = await asyncio.gather(
+        *[asyncio.to_thread(in_a_new_loop, lambda: texts(by_url, "harbour")) for _ in range(3)]
+    )
+    assert [len(each) for each in found] == [3, 3, 3]
+    await by_url.close()
+    await by_url.close()
+    assert len(await texts(by_url, "harbour")) == 3, "a closed service opens again"
+    await by_url.close()
+
+
+@ours
+async def test_adks_list_of_sessions_leaves_out_what_the_memory_keeps(
+    service: BaseMemoryService, pool: asyncpg.Pool
+) -> None:
+    """Sessions of another service are not among those of ours, and their ids are free."""
+    await service.add_session_to_memory(session_of(said("The harbour is deep."), session_id="elsewhere"))
+    sessions = PostgresSessionService(pool)
+    assert (await sessions.list_sessions(app_name="app", user_id="ann")).sessions == []
+    assert await sessions.get_session(**WHO, session_id="elsewhere") is None
+    await sessions.create_session(**WHO, session_id="elsewhere")
+    assert [each.id for each in (await sessions.list_sessions(app_name="app")).sessions] == ["elsewhere"]
+    await sessions.close()
+
+
+@ours
+async def test_a_live_session_of_ours_is_remembered_where_it_is(
+    service: BaseMemoryService, pool: asyncpg.Pool, conn: asyncpg.Connection
+) -> None:
+    sessions = PostgresSessionService(pool)
+    session = await sessions.create_session(**WHO, session_id="s")
+    await sessions.append_event(session, said("The harbour is deep."))
+    assert await texts(service, "harbour") == ["The harbour is deep."], "found before it is added"
+    await service.add_session_to_memory(session)
+    assert await texts(service, "harbour") == ["The harbour is deep."]
+    assert await conn.fetchval("SELECT count(*) FROM threads") == 1
+    await sessions.append_event(session, said("The harbour is old."))
+    await sessions.close()

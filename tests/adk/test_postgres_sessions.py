@@ -1,0 +1,311 @@
+"""What our session service does beside ADK's contract: time to live, pages, one statement per call."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import multiprocessing
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+
+import asyncpg
+import pytest
+from google.adk.errors import StaleSessionError
+from google.adk.errors.session_not_found_error import SessionNotFoundError
+from google.adk.sessions.base_session_service import GetSessionConfig
+
+from pulse import errors
+from pulse.adk import PostgresSessionService
+from pulse.events import Event as EngineEvent
+from pulse.events import EventActions
+from pulse.session_service import OpenSessionService
+from tests.adk.services import Who, changing, said
+from workers.metrics import Metrics
+from workers.migrate import migrate
+from workers.settings import Settings
+from workers.upkeep import Upkeep
+
+WHO: Who = {"app_name": "app", "user_id": "ann"}
+
+
+@pytest.fixture
+async def service(pool: asyncpg.Pool) -> AsyncIterator[PostgresSessionService]:
+    async with PostgresSessionService(pool) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def pass_time(pool: asyncpg.Pool) -> Any:
+    """Moves the sessions' own clocks back, as if so much time had passed."""
+
+    async def back(seconds: float) -> None:
+        await pool.execute(
+            "UPDATE threads SET updated_at = updated_at - $1::interval, expires_at = expires_at - $1",
+            timedelta(seconds=seconds),
+        )
+
+    return back
+
+
+# Time to live
+
+
+async def test_a_session_past_its_time_is_as_if_deleted(service: PostgresSessionService, pass_time: Any) -> None:
+    session = await service.create_session(**WHO, session_id="s", state={"user:a": 1}, ttl=60)
+    await pass_time(59)
+    assert await service.get_session(**WHO, session_id="s") == session
+    await pass_time(2)
+    assert await service.get_session(**WHO, session_id="s") is None
+    assert (await service.list_sessions(**WHO)).sessions == []
+    assert (await service.list_sessions_page(**WHO)).sessions == []
+    with pytest.raises(SessionNotFoundError, match="time to live"):
+        await service.append_event(session, said("x"))
+    assert (await service.create_session(**WHO, session_id="s")).state == {"user:a": 1}
+
+
+async def test_each_event_begins_the_time_anew(service: PostgresSessionService, pass_time: Any) -> None:
+    session = await service.create_session(**WHO, session_id="s", ttl="100s")
+    await pass_time(80)
+    await service.append_event(session, said("x"))
+    await pass_time(80)
+    assert await service.get_session(**WHO, session_id="s") == session
+
+
+async def test_the_upkeep_deletes_sessions_past_their_time_and_no_other(
+    service: PostgresSessionService, pool: asyncpg.Pool, pass_time: Any
+) -> None:
+    for n in range(5):
+        await service.create_session(**WHO, session_id=f"gone-{n}", ttl=timedelta(minutes=1))
+    kept = await service.create_session(**WHO, session_id="later", ttl=3600)
+    touched = await service.create_session(**WHO, session_id="touched", ttl=60)
+    await service.create_session(**WHO, session_id="for good")
+    await pass_time(61)
+    await pool.execute("UPDATE threads SET updated_at = now() WHERE session_id = 'touched'")
+    async with pool.acquire() as writer, writer.transaction():
+        await writer.execute("SELECT FROM threads WHERE session_id = 'gone-0' FOR UPDATE")
+        await Upkeep(pool, Settings(), Metrics()).expire_sessions()
+    left = {row["session_id"] for row in await pool.fetch("SELECT session_id FROM threads")}
+    # What a writer holds is passed over, until the next run.
+    assert left == {"gone-0", kept.id, touched.id, "for good"}
+    assert await pool.fetchval("SELECT expires_at > now() FROM threads WHERE session_id = 'touched'")
+
+
+@pytest.mark.parametrize("ttl", [0, -1, "soon", "", True, float("nan"), float("inf"), timedelta(0), 1e12])
+async def test_a_time_to_live_that_is_none_is_refused(service: PostgresSessionService, ttl: Any) -> None:
+    with pytest.raises(ValueError, match="ttl is a duration"):
+        await service.create_session(**WHO, ttl=ttl)
+    assert (await service.list_sessions(**WHO)).sessions == []
+
+
+# Pages
+
+
+async def test_pages_hold_every_session_once_while_others_append(service: PostgresSessionService) -> None:
+    made = [await service.create_session(**WHO, state={"user:n": n, "app:m": n, "k": n}) for n in range(7)]
+    await service.create_session(app_name="app", user_id="zoe")
+    token, seen = None, []
+    while True:
+        page = await service.list_sessions_page(**WHO, page_size=3, page_token=token)
+        seen += page.sessions
+        if (token := page.next_page_token) is None:
+            break
+        await service.append_event(page.sessions[0], said("moves up by its time"))
+    assert [each.id for each in seen] == [each.id for each in reversed(made)]
+    assert seen[0].state == {"user:n": 6, "app:m": 6, "k": 6}
+    everyone: list[str] = []
+    token = None
+    while token is not None or not everyone:
+        page = await service.list_sessions_page(app_name="app", page_size=4, page_token=token)
+        everyone += [each.user_id for each in page.sessions]
+        token = page.next_page_token
+    assert everyone == ["zoe"] + ["ann"] * 7
+
+
+@pytest.mark.parametrize("wrong", [{"page_size": 0}, {"page_size": 1001}, {"page_token": "x"}, {"page_token": "AAAA"}])
+async def test_a_wrong_page_is_refused(service: PostgresSessionService, wrong: dict[str, Any]) -> None:
+    with pytest.raises(errors.InvalidInputError, match="page"):
+        await service.list_sessions_page(**WHO, **wrong)
+
+
+# The database
+
+
+async def test_every_call_is_one_statement(service: PostgresSessionService, pool: asyncpg.Pool) -> None:
+    session = await service.create_session(**WHO, session_id="s", state={"a": 1})
+    await service.append_event(session, said("the pool's one connection knows our types now"))
+    await service.flush()
+    assert pool.get_size() == 1
+    ran: list[str] = []
+    async with pool.acquire() as connection:
+        connection.add_query_logger(lambda record: ran.append(record.query))
+    for call in (
+        lambda: service.create_session(**WHO, state={"a": 1, "user:b": 1, "app:c": 1}, ttl=60),
+        lambda: service.append_event(session, changing({"b": 1, "user:c": 1, "app:d": 1})),
+        lambda: service.get_session(**WHO, session_id="s"),
+        lambda: service.list_sessions(app_name="app"),
+        lambda: service.delete_session(**WHO, session_id="s"),
+    ):
+        await call()
+        assert len(ran) == 1, ran
+        await service.flush()
+        ran.clear()
+    assert pool.get_size() == 1
+
+
+async def test_nothing_is_read_of_events_that_nobody_asked_for(
+    service: PostgresSessionService, pool: asyncpg.Pool
+) -> None:
+    session = await service.create_session(**WHO, session_id="s")
+    await service.append_event(session, said("x"))
+    await pool.execute("ALTER TABLE events RENAME COLUMN content TO hidden")
+    with pytest.raises(errors.SchemaError):
+        await service.get_session(**WHO, session_id="s")
+    await pool.execute("ALTER TABLE events RENAME COLUMN hidden TO content")
+    plan = await pool.fetchval(
+        "EXPLAIN (ANALYZE, FORMAT JSON) " + service._queries["get_adk_session"], "app", "ann", "s", 0, None
+    )
+    scans = [node for node in _nodes(plan) if node.get("Relation Name") == "events" and node["Actual Loops"]]
+    assert [scan for scan in scans if scan.get("Index Name") != "events_pkey"] == []
+
+
+def _nodes(plan: Any) -> list[dict[str, Any]]:
+    def walk(node: dict[str, Any]) -> list[dict[str, Any]]:
+        return [node, *(below for each in node.get("Plans", []) for below in walk(each))]
+
+    return walk(json.loads(plan)[0]["Plan"])
+
+
+async def test_a_database_without_our_tables_names_the_command(empty_dsn: str) -> None:
+    async with PostgresSessionService(empty_dsn) as service:
+        with pytest.raises(errors.SchemaError, match="hippocampus migrate"):
+            await service.prepare_tables()
+
+
+async def test_prepared_tables_are_found(service: PostgresSessionService) -> None:
+    await service.prepare_tables()
+
+
+def _migrate_and_append(dsn: str, name: str) -> int:
+    async def work() -> int:
+        await migrate(dsn)
+        async with PostgresSessionService(dsn) as service:
+            session = await service.create_session(**WHO, session_id=name, state={f"app:{name}": 1})
+            await service.append_event(session, said("x"))
+            found = await service.get_session(**WHO, session_id=name)
+            return len(found.events) if found else 0
+
+    return asyncio.run(work())
+
+
+def test_four_processes_make_the_tables_at_once(empty_dsn: str) -> None:
+    with multiprocessing.get_context("spawn").Pool(4) as processes:
+        done = processes.starmap(_migrate_and_append, [(empty_dsn, f"s{n}") for n in range(4)])
+    assert done == [1, 1, 1, 1]
+
+
+# The engine below
+
+
+async def test_events_of_other_clients_are_read_as_adks(service: PostgresSessionService, pool: asyncpg.Pool) -> None:
+    engine = OpenSessionService(pool)
+    await engine.create_session("app", "ann", session_id="s")
+    await engine.append(
+        "app",
+        "ann",
+        "s",
+        [
+            EngineEvent(author="user", content={"text": "hello"}, id="e1", timestamp=1_700_000_000.5),
+            EngineEvent(author="model", content={"parts": [{"text": "hi"}]}, id="e2", timestamp=1_700_000_001.5),
+            EngineEvent(
+                author="agent", event_type="tick", id="e3", timestamp=1_700_000_002.5, invocation_id="r",
+                actions=EventActions(state_delta={"a": 1}, other={"mine": 1}),
+            ),
+        ],
+    )  # fmt: skip
+    await engine.close()
+    session = await service.get_session(**WHO, session_id="s")
+    assert session is not None
+    assert [(each.author, each.content and each.content.role) for each in session.events] == [
+        ("user", "user"),
+        ("model", "model"),
+        ("agent", None),
+    ]
+    assert session.events[2].actions.state_delta == {"a": 1}
+    assert session.last_update_time == 1_700_000_002.5
+    assert (await service.list_sessions(**WHO)).sessions[0].last_update_time == 1_700_000_002.5
+    await service.append_event(session, said("on we go"))
+
+
+async def test_what_other_clients_append_makes_a_reader_stale(
+    service: PostgresSessionService, pool: asyncpg.Pool
+) -> None:
+    session = await service.create_session(**WHO, session_id="s")
+    engine = OpenSessionService(pool)
+    await engine.append("app", "ann", "s", [EngineEvent(author="user", content={"text": "x"})])
+    await engine.close()
+    with pytest.raises(StaleSessionError):
+        await service.append_event(session, said("y"))
+
+
+async def test_other_clients_read_what_adk_appended_in_sequence(
+    service: PostgresSessionService, pool: asyncpg.Pool
+) -> None:
+    session = await service.create_session(**WHO, session_id="s", metadata={"channel": "web"})
+    await service.append_event(session, said("later", timestamp=200.5))
+    await service.append_event(session, said("earlier", "helper", timestamp=100.5))
+    read = await OpenSessionService(pool).get_session("app", "ann", "s")
+    assert read is not None
+    assert [(each.text, each.sequence_num, each.role) for each in read.events] == [
+        ("later", 1, "user"),
+        ("earlier", 2, "assistant"),
+    ]
+    assert read.metadata == {"channel": "web"}
+
+
+async def test_an_append_whose_answer_was_lost_can_be_made_again(service: PostgresSessionService) -> None:
+    session = await service.create_session(**WHO, session_id="s")
+    before = session.model_copy(deep=True)
+    await service.append_event(session, said("x", id="e", timestamp=1_700_000_000.5))
+    await service.append_event(before, said("x", id="e", timestamp=1_700_000_000.5))
+    assert before == session
+    await service.append_event(before, said("y"))
+
+
+async def test_an_id_that_is_taken_by_another_event_is_refused(service: PostgresSessionService) -> None:
+    session = await service.create_session(**WHO)
+    await service.append_event(session, said("x", id="e"))
+    with pytest.raises(errors.EventConflictError):
+        await service.append_event(session, said("y", id="e"))
+    assert len(session.events) == 1
+
+
+async def test_what_is_over_a_limit_is_refused_and_changes_nothing(
+    service: PostgresSessionService, pool: asyncpg.Pool
+) -> None:
+    await pool.execute("SELECT set_app_policy('app', '{\"max_event_bytes\": 2000, \"max_state_bytes\": 3000}')")
+    session = await service.create_session(**WHO)
+    with pytest.raises(errors.EventTooLargeError):
+        await service.append_event(session, said("x" * 3000))
+    letters = [f"{n:x}" for n in range(400)]
+    await service.append_event(session, changing({"a": letters[:100]}))
+    with pytest.raises(errors.StateTooLargeError):
+        await service.append_event(session, changing({"b": letters}))
+    assert await service.get_session(**WHO, session_id=session.id) == session
+
+
+async def test_a_far_limit_in_time_is_no_error(service: PostgresSessionService) -> None:
+    session = await service.create_session(**WHO, session_id="s")
+    await service.append_event(session, said("x"))
+    for after, count in ((1e300, 0), (-1e300, 1), (float("inf"), 0), (0.0, 1)):
+        found = await service.get_session(**WHO, session_id="s", config=GetSessionConfig(after_timestamp=after))
+        assert found is not None
+        assert len(found.events) == count
+
+
+async def test_finalising_enqueues_what_is_not_consolidated(service: PostgresSessionService) -> None:
+    session = await service.create_session(**WHO)
+    await service.append_event(session, said("My cat is called Pixel."))
+    assert set(await service.finalize_session(**WHO, session_id=session.id)) == {"fast_replay", "deep_reflection"}
+    with pytest.raises(SessionNotFoundError):
+        await service.finalize_session(**WHO, session_id="never")

@@ -1,0 +1,240 @@
+"""What goes into a session comes out of it unchanged: the same cases for ADK's own two services and for ours."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from fastapi.openapi.models import APIKey
+from google.adk.auth.auth_tool import AuthConfig
+from google.adk.events import Event, EventActions
+from google.adk.events.event_actions import EventCompaction
+from google.adk.sessions import BaseSessionService
+from google.adk.sessions.base_session_service import GetSessionConfig
+from google.adk.tools.tool_confirmation import ToolConfirmation
+from google.genai import types
+
+from tests.adk.services import Who, calling, changing, differs, said
+
+#: Texts that some databases refuse.
+NUL, SURROGATE = "a\0b", "a\ud800b"
+JSONB_REFUSES = "fails, and the event is lost"
+JSONB_REWRITES = "the database rewrites the value"
+OBJECTS = "keeps Python's objects as they are"
+
+
+async def stored(sessions: BaseSessionService, who: Who, event: Event) -> Event:
+    """The event as it is read after an append."""
+    session = await sessions.create_session(**who)
+    await sessions.append_event(session, event)
+    found = await sessions.get_session(**who, session_id=session.id)
+    assert found is not None
+    [read] = found.events
+    return read
+
+
+async def stored_state(sessions: BaseSessionService, who: Who, state: dict[str, Any]) -> dict[str, Any]:
+    """The state as it is read when one half was given at the creation and the other, under ``again:``, by an event."""
+    session = await sessions.create_session(**who, state=state)
+    await sessions.append_event(session, changing({f"{key}:again": value for key, value in state.items()}))
+    found = await sessions.get_session(**who, session_id=session.id)
+    assert found is not None
+    return found.state
+
+
+def parts(*given: types.Part) -> Event:
+    return Event(invocation_id="e-1", author="agent", content=types.Content(role="model", parts=list(given)))
+
+
+EVENTS: dict[str, Callable[[], Event]] = {
+    "text": lambda: said("hello\n \u2028 世界 🎉"),
+    "no content": lambda: Event(author="agent", invocation_id="e-1"),
+    "empty content": lambda: Event(author="agent", content=types.Content(role="model", parts=[])),
+    "bytes": lambda: parts(types.Part(inline_data=types.Blob(mime_type="image/png", data=bytes(range(256))))),
+    "thought": lambda: parts(types.Part(text="hm", thought=True, thought_signature=b"\x00\xff\xfe sig")),
+    "function call": lambda: calling({"a": None, "b": [1, {"c": "d"}], "e": 0.1, "f": True}),
+    "function response": lambda: parts(
+        types.Part(function_response=types.FunctionResponse(id="c1", name="look_up", response={"result": [None, 1]}))
+    ),
+    "code": lambda: parts(
+        types.Part(executable_code=types.ExecutableCode(code="1+1", language=types.Language.PYTHON)),
+        types.Part(code_execution_result=types.CodeExecutionResult(outcome=types.Outcome.OUTCOME_OK, output="2")),
+    ),
+    "file": lambda: parts(types.Part(file_data=types.FileData(file_uri="gs://b/o", mime_type="text/plain"))),
+    "long-running": lambda: calling({}, long_running_tool_ids={"c1", "c0"}, branch="root.helper"),
+    "model's reply": lambda: said(
+        "x",
+        "agent",
+        finish_reason=types.FinishReason.STOP,
+        usage_metadata=types.GenerateContentResponseUsageMetadata(prompt_token_count=7, total_token_count=9),
+        grounding_metadata=types.GroundingMetadata(web_search_queries=["q"]),
+        custom_metadata={"k": [1, None]},
+        turn_complete=True,
+        interrupted=False,
+        avg_logprobs=-0.25,
+    ),
+    "error": lambda: Event(author="agent", error_code="MALFORMED", error_message="why"),
+    "actions": lambda: Event(
+        author="agent",
+        actions=EventActions(
+            skip_summarization=True,
+            artifact_delta={"f.txt": 2},
+            transfer_to_agent="other",
+            escalate=False,
+            requested_tool_confirmations={"c1": ToolConfirmation(hint="sure?", confirmed=False, payload={"a": [1]})},
+        ),
+    ),
+    "agent's state": lambda: Event(author="agent", actions=EventActions(agent_state={"step": 3}, end_of_agent=True)),
+    "rewind": lambda: Event(
+        author="user", actions=EventActions(rewind_before_invocation_id="e-0", state_delta={"a": None})
+    ),
+    "compaction": lambda: Event(
+        author="user",
+        actions=EventActions(
+            compaction=EventCompaction(
+                start_timestamp=1.25,
+                end_timestamp=2.5,
+                compacted_content=types.Content(role="model", parts=[types.Part(text="short")]),
+            )
+        ),
+    ),
+    "no author": lambda: Event(content=types.Content(role="user", parts=[types.Part(text="x")])),
+}
+
+
+@pytest.mark.parametrize("event", EVENTS.values(), ids=EVENTS)
+async def test_an_event_comes_back_equal(sessions: BaseSessionService, who: Who, event: Callable[[], Event]) -> None:
+    given = event()
+    assert await stored(sessions, who, given.model_copy(deep=True)) == given
+
+
+@differs(database="reads another kind of scheme")
+async def test_a_request_for_credentials_comes_back_equal(sessions: BaseSessionService, who: Who) -> None:
+    scheme = APIKey.model_validate({"type": "apiKey", "name": "key", "in": "header"})
+    config = AuthConfig(auth_scheme=scheme, credential_key="k")
+    given = Event(author="agent", actions=EventActions(requested_auth_configs={"c1": config}))
+    read = await stored(sessions, who, given.model_copy(deep=True))
+    assert read.actions.requested_auth_configs["c1"].auth_scheme == scheme
+
+
+@differs(database=JSONB_REFUSES)
+@pytest.mark.parametrize("text", [NUL, SURROGATE], ids=["NUL", "surrogate"])
+async def test_a_text_of_any_characters_survives(sessions: BaseSessionService, who: Who, text: str) -> None:
+    given = said(text, "agent", custom_metadata={text: text})
+    assert (await stored(sessions, who, given)).model_dump() == given.model_dump()
+    given = calling({text: [text]})
+    assert (await stored(sessions, who, given)).model_dump() == given.model_dump()
+
+
+@differs(database=JSONB_REFUSES)
+@pytest.mark.parametrize("text", [NUL, SURROGATE], ids=["NUL", "surrogate"])
+async def test_a_state_of_any_characters_survives(sessions: BaseSessionService, who: Who, text: str) -> None:
+    given = {"a": text, "user:b": {text: 1}, "app:c": [text], f"k{text}": 1}
+    again = {f"{key}:again": value for key, value in given.items()}
+    assert await stored_state(sessions, who, given) == given | again
+
+
+@differs(database="stores null in its place")
+async def test_numbers_that_json_has_not_survive_in_events(sessions: BaseSessionService, who: Who) -> None:
+    read = await stored(sessions, who, calling({"a": math.nan, "b": math.inf, "c": [-math.inf]}))
+    arguments = read.get_function_calls()[0].args
+    assert arguments is not None
+    assert math.isnan(arguments["a"])
+    assert (arguments["b"], arguments["c"]) == (math.inf, [-math.inf])
+
+
+@differs(database=JSONB_REFUSES)
+async def test_numbers_that_json_has_not_survive_in_state(sessions: BaseSessionService, who: Who) -> None:
+    state = await stored_state(sessions, who, {"a": math.nan, "user:b": math.inf, "app:c": [-math.inf]})
+    assert math.isnan(state["a"])
+    assert math.isnan(state["a:again"])
+    assert (state["user:b"], state["app:c:again"]) == (math.inf, [-math.inf])
+
+
+@differs(database=JSONB_REWRITES)
+async def test_keys_keep_their_order(sessions: BaseSessionService, who: Who) -> None:
+    read = await stored(sessions, who, calling({"zeta": 1, "alpha": {"y": 1, "b": 2}, "b": 3}))
+    assert repr(read.get_function_calls()[0].args) == "{'zeta': 1, 'alpha': {'y': 1, 'b': 2}, 'b': 3}"
+
+
+NUMBERS = {"a": 1e22, "b": -0.0, "c": 2**70, "d": 10**30, "e": 1.0, "f": 5e-324, "g": 1.7976931348623157e308, "h": 0.1}
+
+
+@differs(database=JSONB_REWRITES)
+async def test_numbers_of_events_keep_type_and_value(sessions: BaseSessionService, who: Who) -> None:
+    read = await stored(sessions, who, calling(NUMBERS))
+    assert repr(read.get_function_calls()[0].args) == repr(NUMBERS)
+
+
+@differs(database=JSONB_REWRITES)
+async def test_numbers_of_state_keep_type_and_value(sessions: BaseSessionService, who: Who) -> None:
+    state = await stored_state(sessions, who, dict(NUMBERS))
+    assert {key: repr(state[key]) for key in NUMBERS} == {key: repr(value) for key, value in NUMBERS.items()}
+    assert {key: repr(state[f"{key}:again"]) for key in NUMBERS} == {k: repr(v) for k, v in NUMBERS.items()}
+
+
+@differs(memory=OBJECTS)
+async def test_state_without_a_json_form_becomes_a_string(sessions: BaseSessionService, who: Who) -> None:
+    moment = datetime(2026, 3, 1, 9, 30, tzinfo=UTC)
+    state = await stored_state(sessions, who, {"f": stored, "t": moment, "p": types.Part(text="x"), "l": (1, 2)})
+    for key in ("f", "f:again"):
+        assert isinstance(state[key], str)
+        assert "stored" in state[key]
+    assert state["t"].startswith("2026-03-01T09:30")
+    assert state["p"]["text"] == "x"
+    assert state["l"] == state["l:again"] == [1, 2]
+
+
+async def test_an_event_survives_state_without_a_json_form(sessions: BaseSessionService, who: Who) -> None:
+    given = said("hello", actions=EventActions(state_delta={"f": stored, "a": 1}))
+    read = await stored(sessions, who, given)
+    assert read.content == given.content
+    assert read.actions.state_delta["a"] == 1
+
+
+@differs(memory=OBJECTS, database="fails, and the event is lost")
+async def test_bytes_in_state_become_text(sessions: BaseSessionService, who: Who) -> None:
+    state = await stored_state(sessions, who, {"a": b"text", "b": b"\xff\xfe"})
+    assert (state["a"], state["b"], state["b:again"]) == ("text", "__4=", "__4=")
+
+
+@differs(database="fails, and the event is lost")
+async def test_a_tools_result_without_a_json_form_does_not_cost_the_event(
+    sessions: BaseSessionService, who: Who
+) -> None:
+    response = types.FunctionResponse(id="c1", name="f", response={"tool": stored, "ok": 1})
+    read = await stored(sessions, who, parts(types.Part(function_response=response)))
+    result = read.get_function_responses()[0].response
+    assert result is not None
+    assert "stored" in str(result["tool"])
+    assert result["ok"] == 1
+
+
+@differs(database="its columns hold 128 and 256 characters")
+async def test_ids_may_be_long(sessions: BaseSessionService, who: Who) -> None:
+    app, user, session_id = who["app_name"] + "a" * 200, "u" * 250, "s" * 512
+    session = await sessions.create_session(app_name=app, user_id=user, session_id=session_id)
+    event = said("x", "a" * 300, id="e" * 512, invocation_id="i" * 1000)
+    await sessions.append_event(session, event)
+    found = await sessions.get_session(app_name=app, user_id=user, session_id=session_id)
+    assert found is not None
+    assert found.events == [event]
+
+
+@pytest.mark.parametrize("key", ["state:a", "user:", "app::b", "$hippocampus", "", "temp", "a b"])
+async def test_a_key_may_look_like_anything(sessions: BaseSessionService, who: Who, key: str) -> None:
+    session = await sessions.create_session(**who, state={key: [1]})
+    await sessions.append_event(session, changing({key: {"$hippocampus": ["text", "x"]}}))
+    found = await sessions.get_session(**who, session_id=session.id, config=GetSessionConfig(num_recent_events=0))
+    assert found is not None
+    assert found.state == {key: {"$hippocampus": ["text", "x"]}}
+
+
+async def test_a_large_state_and_a_large_event_come_back(sessions: BaseSessionService, who: Who) -> None:
+    session = await sessions.create_session(**who, state={f"k{n}": "x" * 1000 for n in range(200)})
+    await sessions.append_event(session, said("y" * 500_000, actions=EventActions(state_delta={"k7": "z"})))
+    found = await sessions.get_session(**who, session_id=session.id)
+    assert found == session

@@ -1,0 +1,104 @@
+"""ADK's own server, as a process, on the services that ``hippocampus://`` names."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import httpx
+import pytest
+
+from tests import cli_process
+
+EXAMPLE = Path(__file__).parent.parent.parent / "examples" / "adk_agent"
+READY_SECONDS_MAX = 60.0
+pytestmark = pytest.mark.system
+SESSIONS = "/apps/companion/users/ada/sessions"
+
+
+@pytest.fixture
+def agents(tmp_path: Path) -> Path:
+    """The example's folder of agents, where the server may write."""
+    folder = tmp_path / "agents"
+    shutil.copytree(EXAMPLE, folder, ignore=shutil.ignore_patterns("__pycache__", ".adk"))
+    return folder
+
+
+@pytest.fixture
+def api(agents: Path, dsn: str, home: Path) -> Iterator[httpx.Client]:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    # Once by its whole address, otherwise by DATABASE_URL.
+    uri = dsn.replace("postgresql://", "hippocampus://", 1)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "google.adk.cli", "api_server", f"--port={port}", f"--session_service_uri={uri}",
+         "--memory_service_uri=hippocampus://", "--artifact_service_uri=hippocampus://", str(agents)],
+        env=cli_process.environment(home, DATABASE_URL=dsn),
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
+            _await_ready(client, process)
+            yield client
+    finally:
+        process.send_signal(signal.SIGTERM)
+        said, _ = process.communicate(timeout=30)
+    assert "in-memory" not in said
+    assert "Traceback" not in said, said
+
+
+def _await_ready(client: httpx.Client, process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + READY_SECONDS_MAX
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise AssertionError(process.communicate()[0])
+        try:
+            if client.get("/list-apps").status_code == httpx.codes.OK:
+                return
+        except httpx.TransportError:
+            time.sleep(0.1)
+    raise AssertionError("the server did not start")
+
+
+def say(api: httpx.Client, session_id: str, text: str) -> str:
+    told = api.post(
+        "/run",
+        json={
+            "appName": "companion",
+            "userId": "ada",
+            "sessionId": session_id,
+            "newMessage": {"role": "user", "parts": [{"text": text}]},
+        },
+    )
+    assert told.status_code == httpx.codes.OK, told.text
+    events: list[dict[str, Any]] = told.json()
+    return "".join(part.get("text", "") for event in events for part in event.get("content", {}).get("parts", []))
+
+
+async def test_an_agent_remembers_across_sessions_and_keeps_its_files(api: httpx.Client, pool: asyncpg.Pool) -> None:
+    """Sessions, memory and artifacts go through ADK's server into the database that the addresses name."""
+    for session_id in ("first", "second"):
+        assert api.post(f"{SESSIONS}/{session_id}").status_code == httpx.codes.OK
+    assert api.post(f"{SESSIONS}/first").status_code == httpx.codes.CONFLICT
+    assert say(api, "first", "I love plum jam.") == "I'll remember that."
+    assert say(api, "second", "Which jam do I love?") == "You told me: I love plum jam."
+    assert len(api.get(f"{SESSIONS}/second").json()["events"]) == 2
+
+    picture = {"filename": "a.png", "artifact": {"inlineData": {"mimeType": "image/png", "data": "AAH/"}}}
+    assert api.post(f"{SESSIONS}/first/artifacts", json=picture).json()["version"] == 0
+    assert api.get(f"{SESSIONS}/first/artifacts").json() == ["a.png"]
+    assert api.get(f"{SESSIONS}/first/artifacts/a.png").json()["inlineData"]["mimeType"] == "image/png"
+
+    assert await pool.fetchval("SELECT array_agg(session_id ORDER BY session_id) FROM threads") == ["first", "second"]
+    assert await pool.fetchval("SELECT count(*) FROM events") == 4
+    assert await pool.fetchval("SELECT count(*) FROM artifact_blobs") == 1
+    assert await pool.fetchval("SELECT count(*) > 0 FROM consolidation_jobs")

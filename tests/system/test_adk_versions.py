@@ -1,0 +1,58 @@
+"""ADK's contract beyond this checkout's own versions: on PostgreSQL 16, and with the oldest supported google-adk."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+CONTRACT = (
+    "tests/adk/test_session_contract.py",
+    "tests/adk/test_session_fidelity.py",
+    "tests/adk/test_memory_contract.py",
+    "tests/adk/test_artifact_contract.py",
+)
+SESSIONS = CONTRACT[:2]
+OLDEST = "google-adk>=2.9,<2.10"
+PACKAGES = (
+    f"{ROOT}[adk,embedded]",
+    OLDEST,
+    "pytest>=8.3",
+    "pytest-asyncio>=0.26",
+    "pytest-timeout>=2.3",
+)
+
+
+def run_contract(python: Path | str, *arguments: str) -> str:
+    """Run cases in a process; return what it says, or fail with it."""
+    command = [str(python), "-m", "pytest", "-p", "no:cacheprovider", "-q", *arguments]
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "skipped" not in done.stdout
+    return done.stdout
+
+
+@pytest.mark.system
+@pytest.mark.timeout(600)
+def test_the_whole_contract_holds_on_postgresql_16() -> None:
+    """Every case of sessions, memory and files, on ADK's services and on ours, as on PostgreSQL 18."""
+    assert "passed" in run_contract(sys.executable, "--postgres-major=16", *CONTRACT)
+
+
+@pytest.mark.system
+@pytest.mark.timeout(900)
+def test_our_sessions_keep_the_contract_of_the_oldest_adk(tmp_path: Path) -> None:
+    """ADK's own differ from version to version; ours pass every case on each."""
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
+    python = tmp_path / "venv" / "bin" / "python"
+    subprocess.run([python, "-m", "pip", "install", "--quiet", *PACKAGES], check=True)
+    version = "import google.adk; print(google.adk.__version__)"
+    shown = subprocess.run([python, "-c", version], check=True, capture_output=True, text=True).stdout
+    assert shown.startswith("2.9.")
+    # Its libraries warn of their own ways.
+    assert "passed" in run_contract(python, "-W", "default", "-k", "ours", *SESSIONS)

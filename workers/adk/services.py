@@ -1,0 +1,77 @@
+"""Google ADK's services by URL: ``hippocampus://user:password@host:port/name``.
+
+The functions are what ADK's registry calls: name them in an agent folder's ``services.yaml``, or call `register` in its
+``services.py``. The part after the scheme is a PostgreSQL address; ``hippocampus://`` alone stands for DATABASE_URL.
+``?schema=…`` names the schema in place of HIPPOCAMPUS_SCHEMA_NAME. All services of one address share one pool.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+from google.adk.cli.service_registry import get_service_registry
+
+from hippocampus.adk import PostgresMemoryService
+from pulse.adk import PostgresArtifactService, PostgresSessionService
+from pulse.pool_access import OwnLoopPool
+from workers import embedders, migrate, settings
+from workers.settings import SettingsError
+
+if TYPE_CHECKING:
+    from pulse.database import Connection, Pool
+
+SCHEME = "hippocampus"
+
+
+def session_service(uri: str, **_options: Any) -> PostgresSessionService:
+    """Return the session service of an address.
+
+    Raises:
+        SettingsError: no address, or a variable of the environment is wrong.
+    """
+    return PostgresSessionService(_access(uri))
+
+
+def memory_service(uri: str, **_options: Any) -> PostgresMemoryService:
+    """Return the memory service of an address, with the workers' embedder; raises as `session_service`."""
+    return PostgresMemoryService(_access(uri), embedders.make_embedder(settings.load()))
+
+
+def artifact_service(uri: str, **_options: Any) -> PostgresArtifactService:
+    """Return the artifact service of an address; raises as `session_service`."""
+    return PostgresArtifactService(_access(uri))
+
+
+def register() -> None:
+    """Make ADK's command line know the scheme ``hippocampus``, for sessions, memory and artifacts."""
+    registry = get_service_registry()
+    registry.register_session_service(SCHEME, session_service)
+    registry.register_memory_service(SCHEME, memory_service)
+    registry.register_artifact_service(SCHEME, artifact_service)
+
+
+def _access(uri: str) -> OwnLoopPool:
+    config = settings.load()
+    parts = urlsplit(uri)
+    # What is not ours belongs to PostgreSQL, such as sslmode.
+    query = dict(parse_qsl(parts.query))
+    schema = query.pop("schema", config.schema_name)
+    dsn = urlunsplit(parts._replace(scheme="postgresql", query=urlencode(query)))
+    if not parts.netloc and not parts.path and not query:
+        dsn = config.dsn or ""
+    if parts.scheme != SCHEME or not dsn:
+        raise SettingsError(
+            f"{SCHEME}:// needs a database: write {SCHEME}://user:password@host:port/name, or set DATABASE_URL"
+        )
+    return _shared(dsn, schema, config.database_pool_size)
+
+
+@functools.cache
+def _shared(dsn: str, schema: str, pool_size: int) -> OwnLoopPool:
+    async def check(pool: Pool) -> None:
+        async with pool.acquire() as connection:
+            await migrate.check_schema(cast("Connection", connection), schema=schema)
+
+    return OwnLoopPool(dsn, schema=schema, max_size=pool_size, check=check)
