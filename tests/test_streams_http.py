@@ -25,7 +25,6 @@ from tests.stream_client import OWNER, Page, asked, follow, frames_of, run_agent
 from tests.writer_process import KEY, WriterProcess, problem
 from workers.embedded import EmbeddedServer
 
-METRICS = "http://127.0.0.1:9400/metrics"
 HEADERS = {"Authorization": f"Bearer {KEY}", **OWNER}
 
 
@@ -46,7 +45,6 @@ def writer(streams_dsn: str, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         "stream_origins": "https://page.example",
         "ticket_seconds": "2",
         "test_routes": "true",
-        "writer_metrics_port": "9400",
     }
     with WriterProcess(streams_dsn, log, module="tests.stream_agents", **settings) as process:
         yield process
@@ -395,7 +393,13 @@ async def test_a_slow_client_is_let_go_and_comes_back(
     client: httpx.AsyncClient, writer: WriterProcess, thread: str, run: str
 ) -> None:
     """Who takes nothing costs the others nothing and a bounded queue; with its cursor it gets the rest, exactly."""
-    slow = socket.create_connection(("127.0.0.1", writer.port))
+    with socket.create_connection(("127.0.0.1", writer.port)) as slow:
+        await _is_let_go(client, writer, slow, thread, run)
+
+
+async def _is_let_go(
+    client: httpx.AsyncClient, writer: WriterProcess, slow: socket.socket, thread: str, run: str
+) -> None:
     slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 131072)
     posting = asyncio.create_task(run_agent(client, asked(thread, run), "flood"))
     while (await client.get(f"/api/runs/{run}/events", params={"offset": "x"})).status_code == 404:
@@ -403,7 +407,7 @@ async def test_a_slow_client_is_let_go_and_comes_back(
     head = f"GET /api/runs/{run}/events HTTP/1.1\r\nHost: x\r\n"
     slow.sendall((head + "".join(f"{name}: {value}\r\n" for name, value in HEADERS.items()) + "\r\n").encode())
     posted = await posting
-    assert "streams_let_go_total 1.0" in (await client.get(METRICS)).text
+    assert "streams_let_go_total 1.0" in (await client.get(metrics_of(writer))).text
     page = Page()
     slow.settimeout(5)
     received = bytearray()
@@ -414,7 +418,6 @@ async def test_a_slow_client_is_let_go_and_comes_back(
                 break
     except TimeoutError:
         pass
-    slow.close()
     body = unchunked(bytes(received))
     for frame in body.split(b"\n\n")[:-1]:
         if not frame.startswith(b":"):
@@ -451,13 +454,19 @@ async def test_a_thousand_comings_and_goings_leave_nothing(
     before = resident_kb(writer)
     await asyncio.gather(*(come_and_go(40) for _ in range(20)))
     for _ in range(500):
-        text = (await client.get(METRICS)).text
+        text = (await client.get(metrics_of(writer))).text
         if {"streams_open 0.0", "streams_runs_followed 0.0"} <= set(text.splitlines()):
             break
         await asyncio.sleep(0.02)
     assert {"streams_open 0.0", "streams_runs_followed 0.0"} <= set(text.splitlines()), text
     assert resident_kb(writer) - before < 20_000
     await client.post(f"/api/runs/{run}/cancel")
+
+
+def metrics_of(writer: WriterProcess) -> str:
+    """Where this writer's metrics are: others may run beside it."""
+    (port,) = (line["port"] for line in writer.log() if line.get("event") == "metrics served")
+    return f"http://127.0.0.1:{port}/metrics"
 
 
 def resident_kb(writer: WriterProcess) -> int:

@@ -283,10 +283,10 @@ async def test_an_id_that_is_taken_by_another_event_is_refused(service: Postgres
 async def test_what_is_over_a_limit_is_refused_and_changes_nothing(
     service: PostgresSessionService, pool: asyncpg.Pool
 ) -> None:
-    await pool.execute("SELECT set_app_policy('app', '{\"max_event_bytes\": 2000, \"max_state_bytes\": 3000}')")
+    await pool.execute("SELECT set_app_policy('app', '{\"max_event_bytes\": 4000, \"max_state_bytes\": 3000}')")
     session = await service.create_session(**WHO)
     with pytest.raises(errors.EventTooLargeError):
-        await service.append_event(session, said("x" * 3000))
+        await service.append_event(session, said("x" * 5000))
     letters = [f"{n:x}" for n in range(400)]
     await service.append_event(session, changing({"a": letters[:100]}))
     with pytest.raises(errors.StateTooLargeError):
