@@ -109,7 +109,6 @@ def build_api(settings: Settings, pool: Pool, live: LiveStreams, embedder: Embed
         app.include_router(router)
     _add_operation(app, pool, HealthCheck(settings.dsn or "", settings.schema_name), live.listener)
     _add_pages(app)
-    app.require_roles()
     problems.install(app, metrics.conflict)
     return _surround(app, settings, pool, metrics)
 

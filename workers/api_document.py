@@ -11,10 +11,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from fastapi import FastAPI
-from fastapi.routing import APIRoute
 
 from pulse.http import problems
-from pulse.http.roles import role_of
 
 #: What anybody may ask, without a key.
 OPEN_PATHS = frozenset({"/health"})
@@ -37,19 +35,6 @@ summary { cursor: pointer }
 
 class DocumentedApi(FastAPI):
     """FastAPI with a document that says what is true: problems have their media type, the key is a bearer key."""
-
-    def require_roles(self) -> None:
-        """Check that each route says which role it needs; only health needs none.
-
-        Raises:
-            LookupError: one does not.
-        """
-        for route in self.routes:
-            if isinstance(route, APIRoute) and route.include_in_schema and route.path not in OPEN_PATHS:
-                role = role_of(route)
-                if role is None:
-                    raise LookupError(f"the route {route.path} ({route.name}) says no role: see pulse.http.roles")
-                route.description = f"{route.description}\n\nNeeds a key with the role `{role}`.".strip()
 
     def openapi(self) -> dict[str, Any]:
         """Return the OpenAPI document, made once."""

@@ -21,6 +21,7 @@ from starlette.responses import Response
 
 from pulse.errors import InvalidInputError
 from pulse.http import problems
+from pulse.http.roles import role_of
 from pulse.json_values import MARK, read_escaped
 
 #: Longest wait for the rest of a body.
@@ -78,7 +79,20 @@ class ExactRequest(Request):
 
 
 class ExactRoute(APIRoute):
-    """A route that reads its body with `parse`, checks its type, and takes its turn."""
+    """A route that says which role it needs, reads its body with `parse`, checks its type, and takes its turn.
+
+    Raises:
+        LookupError: it says no role; see `pulse.http.roles`.
+    """
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        super().__init__(path, endpoint, **options)
+        role = role_of(self)
+        if role is None:
+            raise LookupError(f"the route {path} says no role: give it dependencies=[require(...)]")
+        note = f"Needs a key with the role `{role}`."
+        if note not in self.description:
+            self.description = f"{self.description}\n\n{note}".strip()
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return FastAPI's handler with ours around it."""

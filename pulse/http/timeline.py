@@ -116,10 +116,11 @@ async def list_messages(
     session_id: schemas.SessionId,
     timelines: Timelines,
     cursor: Cursor,
+    after_sequence: sessions.AfterSequence = 0,
     limit: sessions.Limit = 100,
 ) -> Response:
     """Read what was said, thought and done, page by page."""
-    return await _reply(timelines, owner, session_id, cursor, limit)
+    return await _reply(timelines, owner, session_id, cursor.read(int) or after_sequence, limit, cursor)
 
 
 @short_router.get(
@@ -133,15 +134,18 @@ async def list_conversation_messages(
     session_id: schemas.SessionId,
     timelines: Timelines,
     cursor: Cursor,
+    after_sequence: sessions.AfterSequence = 0,
     limit: sessions.Limit = 100,
 ) -> Response:
     """The same, with the app and the user in the query or in headers."""
-    return await _reply(timelines, owner, session_id, cursor, limit)
+    return await _reply(timelines, owner, session_id, cursor.read(int) or after_sequence, limit, cursor)
 
 
-async def _reply(timelines: TimelineService, owner: Owner, session_id: str, cursor: ListCursor, limit: int) -> Response:
+async def _reply(
+    timelines: TimelineService, owner: Owner, session_id: str, after: int, limit: int, cursor: ListCursor
+) -> Response:
     found = await timelines.get_conversation_messages(
-        owner.app_name, owner.user_id, session_id, after_sequence=cursor.read(int) or 0, limit=limit
+        owner.app_name, owner.user_id, session_id, after_sequence=after, limit=limit
     )
     following = None if found.next_cursor is None else cursor.write(found.next_cursor)
     return reply(TimelineView.of(found, following))
