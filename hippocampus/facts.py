@@ -5,6 +5,7 @@ The facts themselves, and their history, are read with `hippocampus.memory_servi
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING, get_args
 from uuid import UUID
 
@@ -35,11 +36,22 @@ class FactLedger:
         self._pool = pool
 
     async def list_candidates(
-        self, *, app_name: str, user_id: str, fact_type: FactType | None = None, limit: int = 50, offset: int = 0
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        fact_type: FactType | None = None,
+        limit: int = 50,
+        after: tuple[str, str, datetime, UUID] | None = None,
     ) -> list[FactCandidate]:
-        """List statements that were too unsure to replace what held, by type, key and when they were said."""
-        _check_page(limit, offset)
-        rows = await self._pool.fetch(_QUERIES["list_candidates"], app_name, user_id, fact_type, limit, offset)
+        """List statements that were too unsure to replace what held, by type, key and when they were said.
+
+        Args:
+            after: type, key, `valid_from` and id of the last one of the page before.
+        """
+        _check_page(limit)
+        place = after or (None, None, None, None)
+        rows = await self._pool.fetch(_QUERIES["list_candidates"], app_name, user_id, fact_type, limit, *place)
         return [
             FactCandidate(
                 **{
@@ -63,11 +75,22 @@ class FactLedger:
         return fact_id
 
     async def list_merges(
-        self, *, app_name: str, user_id: str, fact_type: FactType | None = None, limit: int = 50, offset: int = 0
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        fact_type: FactType | None = None,
+        limit: int = 50,
+        after: tuple[datetime, UUID] | None = None,
     ) -> list[FactMerge]:
-        """List the keys that were taken for other spellings of a fact's key, the newest first; also undone ones."""
-        _check_page(limit, offset)
-        rows = await self._pool.fetch(_QUERIES["list_merges"], app_name, user_id, fact_type, limit, offset)
+        """List the keys that were taken for other spellings of a fact's key, the newest first; also undone ones.
+
+        Args:
+            after: `merged_at` and id of the last one of the page before.
+        """
+        _check_page(limit)
+        place = after or (None, None)
+        rows = await self._pool.fetch(_QUERIES["list_merges"], app_name, user_id, fact_type, limit, *place)
         return [FactMerge(**row) for row in rows]
 
     async def undo_merge(self, merge_id: UUID, *, app_name: str, user_id: str) -> UUID | None:
@@ -109,6 +132,6 @@ async def read_styles(pool: Pool, thread_id: UUID) -> Styles:
     return {(row["fact_type"], row["normal_key"]): row["style"] for row in rows}
 
 
-def _check_page(limit: int, offset: int) -> None:
-    if not 1 <= limit <= PAGE_SIZE_MAX or offset < 0:
-        raise InvalidInputError(f"limit is 1 to {PAGE_SIZE_MAX} and offset counts from 0, not {limit} and {offset}")
+def _check_page(limit: int) -> None:
+    if not 1 <= limit <= PAGE_SIZE_MAX:
+        raise InvalidInputError(f"limit is 1 to {PAGE_SIZE_MAX}, not {limit}")

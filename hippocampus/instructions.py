@@ -75,22 +75,25 @@ class InstructionStore:
         row = await self._pool.fetchrow(self._queries["get_instruction"], app_name, key, version)
         return None if row is None else _instruction(row)
 
-    async def active(self, app_name: str, *, limit: int = 100) -> list[Instruction]:
+    async def active(self, app_name: str, *, limit: int = 100, after: str | None = None) -> list[Instruction]:
         """List what is in force, by key: the newest version of each; one whose newest version is empty is not.
 
         Args:
             limit: 1 to 1,000.
+            after: the key of the last one of the page before.
         """
         _check_names(app_name, "any")
         _check_limit(limit)
-        rows = await self._pool.fetch(self._queries["active_instructions"], app_name, limit)
+        rows = await self._pool.fetch(self._queries["active_instructions"], app_name, limit, after)
         return [_instruction(row) for row in rows]
 
-    async def history(self, app_name: str, key: str, *, limit: int = 100) -> list[Instruction]:
-        """List the versions, the newest first; `limit` is 1 to 1,000."""
+    async def history(
+        self, app_name: str, key: str, *, limit: int = 100, before: int | None = None
+    ) -> list[Instruction]:
+        """List the versions, the newest first, or those before one; `limit` is 1 to 1,000."""
         _check_names(app_name, key)
         _check_limit(limit)
-        rows = await self._pool.fetch(self._queries["instruction_history"], app_name, key, limit)
+        rows = await self._pool.fetch(self._queries["instruction_history"], app_name, key, limit, before)
         return [_instruction(row) for row in rows]
 
     async def rollback(

@@ -24,6 +24,7 @@ from hippocampus.records import (
     JobStatus,
     JobType,
     Memory,
+    MemoryPlace,
     MemoryType,
 )
 from hippocampus.retention_manager import MemoryRetentionManager, MemoryStats
@@ -66,7 +67,7 @@ class OpenMemoryService:
     """Gives sessions to the memory, searches it, lists what it holds, and looks after its jobs.
 
     Raises, from every listing:
-        InvalidInputError: `limit` is not 1 to 1,000, `offset` is negative, there is no such type or status, a time
+        InvalidInputError: `limit` is not 1 to 1,000, there is no such type or status, a time
             has no zone, or a name cannot be stored.
     """
 
@@ -167,17 +168,18 @@ class OpenMemoryService:
         since: datetime | None = None,
         until: datetime | None = None,
         limit: int = 50,
-        offset: int = 0,
+        after: MemoryPlace | None = None,
     ) -> list[Memory]:
         """List a user's memories without their vectors, the strongest first, then the newest.
 
         Args:
             since, until: when the last of its turns was said, `until` exclusive.
+            after: the place of the last memory of the page before.
 
         Raises:
             SessionNotFoundError: no such session for this app and user.
         """
-        _check_page(limit, offset)
+        _check_page(limit)
         _check_word("memory_type", memory_type, get_args(MemoryType))
         _check_zones(since=since, until=until)
         check_names(app_name=app_name, user_id=user_id, session_id=session_id)
@@ -190,7 +192,7 @@ class OpenMemoryService:
             since,
             until,
             limit,
-            offset,
+            *((None,) * 4 if after is None else (after.scored_at, after.score, after.created_at, after.id)),
         )
         if session_id is not None and not rows:
             await require_session(self._pool, app_name, user_id, session_id)
@@ -206,7 +208,7 @@ class OpenMemoryService:
         as_of: datetime | None = None,
         known_at: datetime | None = None,
         limit: int = 50,
-        offset: int = 0,
+        after: tuple[str, str] | None = None,
     ) -> list[Fact]:
         """List what holds of a user, by type and key.
 
@@ -214,8 +216,9 @@ class OpenMemoryService:
             key: of one fact, also in a spelling that was merged into it; or of a collection, for its elements.
             as_of: what was true then; None: what is true now.
             known_at: as it was recorded by then; None: by now.
+            after: type and key of the last fact of the page before.
         """
-        _check_page(limit, offset)
+        _check_page(limit)
         _check_word("fact_type", fact_type, get_args(FactType))
         _check_zones(as_of=as_of, known_at=known_at)
         check_names(app_name=app_name, user_id=user_id, key=key)
@@ -228,8 +231,8 @@ class OpenMemoryService:
             as_of,
             known_at,
             limit,
-            offset,
             None if key is None else normal_key(key),
+            *(after or (None, None)),
         )
         return [_fact(row) for row in rows]
 
@@ -262,7 +265,7 @@ class OpenMemoryService:
         limit: int = 50,
     ) -> list[ConsolidationJob]:
         """List jobs, the newest first; `before` is the id of the last job of the page before."""
-        _check_page(limit, 0)
+        _check_page(limit)
         _check_word("status", status, tuple(JobStatus))
         _check_word("job_type", job_type, tuple(JobType))
         return await jobs.list_jobs(
@@ -290,9 +293,9 @@ class OpenMemoryService:
         return await jobs.cancel(self._pool, job_id, app_name=app_name, user_id=user_id)
 
 
-def _check_page(limit: int, offset: int) -> None:
-    if not 1 <= limit <= PAGE_SIZE_MAX or offset < 0:
-        raise InvalidInputError(f"limit is 1 to {PAGE_SIZE_MAX} and offset counts from 0, not {limit} and {offset}")
+def _check_page(limit: int) -> None:
+    if not 1 <= limit <= PAGE_SIZE_MAX:
+        raise InvalidInputError(f"limit is 1 to {PAGE_SIZE_MAX}, not {limit}")
 
 
 def _check_word(what: str, word: str | None, allowed: Collection[str]) -> None:
@@ -323,6 +326,7 @@ def _memory(row: asyncpg.Record) -> Memory:
         upto_seq=row["upto_seq"],
         created_at=row["created_at"],
         occurred_at=row["occurred_at"],
+        scored_at=row["scored_at"],
     )
 
 

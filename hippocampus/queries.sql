@@ -111,21 +111,25 @@ SELECT EXISTS (SELECT FROM threads WHERE ($1::text IS NULL OR app_name = $1) AND
                AND session_id = $3)
 
 -- name: list_memories
--- app, user, memory type, session id, said since, said until (each null: any), limit, offset
+-- app, user, memory type, session id, said since, said until (each null: any), limit, and of the last row of the page
+-- before (null: from the first): when that page's scores were computed, its score, when it was recorded, its id
 SELECT m.id, m.thread_id, m.user_id, m.app_name, m.memory_type, m.content, m.metadata, m.access_count, m.pinned,
-       m.from_seq, m.upto_seq, m.created_at, m.occurred_at, retention_score(m, p, n) AS retention_score
+       m.from_seq, m.upto_seq, m.created_at, m.occurred_at, retention_score(m, p, n) AS retention_score,
+       n AS scored_at
 FROM memories AS m
 CROSS JOIN app_policy($1) AS p
-CROSS JOIN engine_now() AS n
+CROSS JOIN coalesce($8::timestamptz, engine_now()) AS n
 LEFT JOIN threads AS t ON t.id = m.thread_id
 WHERE m.app_name = $1 AND m.user_id = $2 AND ($3::text IS NULL OR m.memory_type = $3)
   AND ($4::text IS NULL OR t.session_id = $4)
   AND ($5::timestamptz IS NULL OR m.occurred_at >= $5) AND ($6::timestamptz IS NULL OR m.occurred_at < $6)
+  AND ($8::timestamptz IS NULL OR (retention_score(m, p, n), m.created_at, m.id) < ($9, $10, $11::uuid))
 ORDER BY retention_score DESC, m.created_at DESC, m.id DESC
-LIMIT $7 OFFSET $8
+LIMIT $7
 
 -- name: list_facts
--- app, user, fact type, key (each null: any), true at, known at (null: now), limit, offset, normal form of the key
+-- app, user, fact type, key (each null: any), true at, known at (null: now), limit, normal form of the key, after this type
+-- and this key (null: from the first)
 -- A key also finds the facts that it is another spelling of, and the elements of the collection that it names.
 SELECT f.id, f.thread_id, $2::text AS user_id, $1::text AS app_name, f.fact_type, f.key, f.value, f.confidence,
        f.source_seqs, f.valid_from, f.valid_until, f.recorded_at
@@ -142,35 +146,39 @@ FROM (
 WHERE ($3::text IS NULL OR f.fact_type = $3)
   AND ($4::text IS NULL OR f.key = $4 OR EXISTS (
       SELECT FROM facts AS k
-      WHERE k.id = f.id AND (k.collection = $9 OR k.id = known_fact($1, $2, k.fact_type, $4))))
+      WHERE k.id = f.id AND (k.collection = $8 OR k.id = known_fact($1, $2, k.fact_type, $4))))
+  AND ($9::text IS NULL OR (f.fact_type, f.key) > ($9, $10))
 ORDER BY f.fact_type, f.key
-LIMIT $7 OFFSET $8
+LIMIT $7
 
 -- name: fact_history
 -- app, user, fact type, key
 SELECT * FROM fact_history($1, $2, $3, $4)
 
 -- name: list_candidates
--- app, user, fact type (null: any), limit, offset
+-- app, user, fact type (null: any), limit, after this type, key, time and id (null: from the first)
 SELECT v.id, v.fact_id, v.fact_type, f.key, v.value, v.confidence, f.value AS held_value,
        f.confidence AS held_confidence, v.valid_from, v.recorded_at, v.thread_id, v.source_seqs
 FROM fact_versions AS v JOIN facts AS f ON f.id = v.fact_id
 WHERE v.app_name = $1 AND v.user_id = $2 AND v.accepted_at IS NULL AND v.retracted_at IS NULL
   AND ($3::text IS NULL OR v.fact_type = $3)
+  AND ($5::text IS NULL OR (v.fact_type, f.key) > ($5, $6)
+       OR ((v.fact_type, f.key) = ($5, $6) AND (v.valid_from < $7::timestamptz OR (v.valid_from = $7 AND v.id > $8::uuid))))
 ORDER BY v.fact_type, f.key, v.valid_from DESC, v.id
-LIMIT $4 OFFSET $5
+LIMIT $4
 
 -- name: promote_candidate
 -- app, user, candidate
 SELECT promote_candidate($1, $2, $3)
 
 -- name: list_merges
--- app, user, fact type (null: any), limit, offset; the newest first
+-- app, user, fact type (null: any), limit, before this time and id (null: from the newest)
 SELECT id, fact_id, fact_type, from_key, to_key, method, similarity, embedding_model, job_id, merged_at, undone_at
 FROM fact_aliases
 WHERE app_name = $1 AND user_id = $2 AND ($3::text IS NULL OR fact_type = $3)
+  AND ($5::timestamptz IS NULL OR (merged_at, id) < ($5, $6::uuid))
 ORDER BY merged_at DESC, id DESC
-LIMIT $4 OFFSET $5
+LIMIT $4
 
 -- name: undo_merge
 -- app, user, merge
@@ -198,8 +206,10 @@ WHERE app_name = $1 AND instruction_key = $2 AND ($3::integer IS NULL OR version
 ORDER BY version DESC LIMIT 1
 
 -- name: instruction_history
--- app, key, limit
-SELECT * FROM instructions WHERE app_name = $1 AND instruction_key = $2 ORDER BY version DESC LIMIT $3
+-- app, key, limit, before this version (null: from the newest)
+SELECT * FROM instructions
+WHERE app_name = $1 AND instruction_key = $2 AND ($4::bigint IS NULL OR version < $4)
+ORDER BY version DESC LIMIT $3
 
 -- name: list_vectorless
 -- model, limit; texts that may have a vector of this model and have none
@@ -258,8 +268,11 @@ SELECT choose_embedding_model($1)
 SELECT propose_instructions($1, $2::slice_origin, $3::proposal_input[])
 
 -- name: active_instructions
--- app, limit; the newest version of each, by key; one without content is out of force
-SELECT i.* FROM active_instructions($1) AS i ORDER BY i.instruction_key LIMIT $2
+-- app, limit, after this key (null: from the first); the newest version of each, by key; one without content is out of
+-- force
+SELECT i.* FROM active_instructions($1) AS i
+WHERE $3::text IS NULL OR i.instruction_key > $3
+ORDER BY i.instruction_key LIMIT $2
 
 -- name: list_proposals
 -- app, status (null: any), before this proposal (null: from the newest), limit

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 from uuid import UUID
 
 #: Dimensions of every stored vector.
@@ -149,7 +149,7 @@ class ConsolidationJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """A row of ``memories``. `retention_score` is computed by the database when it is read."""
+    """A row of ``memories``. `retention_score` is computed by the database when it is read, or for `scored_at`."""
 
     id: UUID
     thread_id: UUID | None
@@ -166,6 +166,28 @@ class Memory:
     upto_seq: int | None = None
     created_at: datetime | None = None
     occurred_at: datetime | None = None
+    scored_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryPlace:
+    """Where a page of memories ended: scores are compared as they were when the first page was read."""
+
+    scored_at: datetime
+    score: float
+    created_at: datetime
+    id: UUID
+
+    @classmethod
+    def of(cls, memory: Memory) -> Self:
+        """Return the place of a memory that was listed.
+
+        Raises:
+            ValueError: it was not.
+        """
+        if memory.scored_at is None or memory.created_at is None:
+            raise ValueError(f"the memory {memory.id} is not from a list")
+        return cls(scored_at=memory.scored_at, score=memory.retention_score, created_at=memory.created_at, id=memory.id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

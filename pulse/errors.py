@@ -12,6 +12,7 @@
     ├── StreamLostError            the text so far of an open message is gone; go on, and append the whole message
     ├── EventConflictError         the event id is taken by an event with other content; use a new id
     ├── RunNotFoundError           no such run for this app and user (also a LookupError)
+    ├── ApiKeyNotFoundError        no key of this id (also a LookupError)
     ├── InterruptOpenError         the run before asks for answers; send them with the next one
     ├── RunConflictError           the run id is taken by another session; use a new id
     ├── RunEndedError              the run ended already, perhaps by somebody else; stop working on it
@@ -79,6 +80,10 @@ class RunNotFoundError(PulseError, LookupError):
 
 class RunConflictError(PulseError):
     """The run id belongs to another session of the app. An id is for one run: use a new one."""
+
+
+class ApiKeyNotFoundError(PulseError, LookupError):
+    """There is no key of this id. List the keys to find it."""
 
 
 class InterruptOpenError(PulseError):

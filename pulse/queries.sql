@@ -65,6 +65,15 @@ SELECT job_id, job_type FROM finalize_session($1, $2, $3)
 -- app, user, session id
 SELECT delete_session($1, $2, $3)
 
+-- name: finalize_session_at
+-- app, user, session id, version at which it must be
+SELECT f.job_id, f.job_type
+FROM lock_session_at($1, $2, $3, $4) AS locked CROSS JOIN LATERAL finalize_session($1, $2, locked) AS f
+
+-- name: delete_session_at
+-- app, user, session id, version at which it must be
+SELECT delete_session($1, $2, locked) FROM lock_session_at($1, $2, $3, $4) AS locked
+
 -- name: notify
 -- payloads
 SELECT pg_notify('agent_events', payload) FROM unnest($1::text[]) AS payload

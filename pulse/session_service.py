@@ -238,25 +238,45 @@ class OpenSessionService:
             self._notifier.wake(outcome)
         return outcome
 
-    async def finalize_session(self, app_name: str, user_id: str, session_id: str) -> dict[str, uuid.UUID]:
+    async def finalize_session(
+        self, app_name: str, user_id: str, session_id: str, *, expected_version: int | None = None
+    ) -> dict[str, uuid.UUID]:
         """End a session for now: whatever is not yet consolidated is enqueued at once. Idempotent.
+
+        Args:
+            expected_version: refuse if the session is at another version.
 
         Returns:
             The jobs that will do it, by type; empty where everything is consolidated.
 
         Raises:
             SessionNotFoundError: no such session for this app and user.
+            ConcurrencyConflictError: the session is at another version; nothing was changed.
         """
-        rows = await self._fetch("finalize_session", app_name, user_id, session_id.strip())
+        names = (app_name, user_id, session_id.strip())
+        if expected_version is None:
+            rows = await self._fetch("finalize_session", *names)
+        else:
+            rows = await self._fetch("finalize_session_at", *names, expected_version)
         return {row["job_type"]: row["job_id"] for row in rows}
 
-    async def delete_session(self, app_name: str, user_id: str, session_id: str) -> None:
+    async def delete_session(
+        self, app_name: str, user_id: str, session_id: str, *, expected_version: int | None = None
+    ) -> None:
         """Delete a session with its events, messages, runs, snapshots and jobs; what was learned from it stays.
+
+        Args:
+            expected_version: refuse if the session is at another version.
 
         Raises:
             SessionNotFoundError: no such session for this app and user.
+            ConcurrencyConflictError: the session is at another version; nothing was changed.
         """
-        row = await self._fetchrow("delete_session", app_name, user_id, session_id.strip())
+        names = (app_name, user_id, session_id.strip())
+        if expected_version is None:
+            row = await self._fetchrow("delete_session", *names)
+        else:
+            row = await self._fetchrow("delete_session_at", *names, expected_version)
         if row is None or not row[0]:
             raise SessionNotFoundError(f"there is no session {session_id!r} for app {app_name!r} and user {user_id!r}")
 

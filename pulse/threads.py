@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -40,6 +41,7 @@ class Thread:
         last_sequence: the number of its newest event; 0 where it has none.
     """
 
+    id: uuid.UUID
     session_id: str
     version: int
     last_sequence: int
@@ -56,11 +58,14 @@ class ThreadList:
         self._pool = pool
         self._queries = load_queries("pulse", "threads.sql")
 
-    async def list_threads(self, app_name: str, user_id: str, *, limit: int = 100) -> Sequence[Thread]:
+    async def list_threads(
+        self, app_name: str, user_id: str, *, limit: int = 100, after: tuple[datetime, uuid.UUID] | None = None
+    ) -> Sequence[Thread]:
         """List a user's threads, the one that changed last first.
 
         Args:
             limit: 1 to 1,000 threads.
+            after: `updated_at` and `id` of the last thread of the page before.
 
         Raises:
             InvalidInputError: a name or the limit is out of its bounds.
@@ -68,7 +73,8 @@ class ThreadList:
         if not 1 <= limit <= THREADS_MAX:
             raise InvalidInputError(f"limit is 1 to {THREADS_MAX}")
         try:
-            rows = await self._pool.fetch(self._queries["list_threads"], app_name, user_id, limit)
+            place = after or (None, None)
+            rows = await self._pool.fetch(self._queries["list_threads"], app_name, user_id, limit, *place)
         except asyncpg.PostgresError as error:
             raise translate(error) from error
         return [_read(row) for row in rows]
@@ -85,6 +91,7 @@ def _read(row: asyncpg.Record) -> Thread:
             completed_at=row["completed_at"],
         )
     return Thread(
+        id=row["id"],
         session_id=row["session_id"],
         version=row["version"],
         last_sequence=row["last_seq"],

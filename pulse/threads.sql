@@ -1,9 +1,12 @@
 -- The threads of a user, as somebody who looks at them wants them.
 
 -- name: list_threads
--- app, user, at most this many; each with the run that began last
-SELECT t.session_id, t.version, t.last_seq, t.created_at, t.updated_at, t.finalized_at,
+-- app, user, at most this many, and when the last thread of the page before changed, and its id (null: from the newest);
+-- each with the run that began last
+SELECT t.id, t.session_id, t.version, t.last_seq, t.created_at, t.updated_at, t.finalized_at,
        r.run_id, r.status, r.error, r.started_at, r.completed_at
-FROM (SELECT * FROM threads WHERE app_name = $1 AND user_id = $2 ORDER BY updated_at DESC, id DESC LIMIT $3) AS t
+FROM (SELECT * FROM threads
+      WHERE app_name = $1 AND user_id = $2 AND ($4::timestamptz IS NULL OR (updated_at, id) < ($4, $5::uuid))
+      ORDER BY updated_at DESC, id DESC LIMIT $3) AS t
 LEFT JOIN LATERAL (SELECT * FROM runs WHERE thread_id = t.id ORDER BY id DESC LIMIT 1) AS r ON true
 ORDER BY t.updated_at DESC, t.id DESC

@@ -63,12 +63,13 @@ async def test_a_timeline_is_read_page_by_page_and_by_either_path(
         "total": 5,
         "nextCursor": None,
     }  # fmt: skip
-    found, cursor = [], 0
-    while cursor is not None:
-        page = (await client.get(path, params={"limit": 2, "cursor": cursor})).json()
+    found: list[Any] = []
+    query: dict[str, Any] | None = {"limit": 2}
+    while query is not None:
+        page = (await client.get(path, params=query)).json()
         assert page["total"] == len(page["timeline"])
         found += page["timeline"]
-        cursor = page["nextCursor"]
+        query = {"limit": 2, "cursor": page["nextCursor"]} if page["nextCursor"] else None
     assert found == whole["timeline"]
 
     short = "/conversations/s1/messages"

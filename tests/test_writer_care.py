@@ -90,7 +90,8 @@ async def test_a_memory_is_pinned_explained_traced_and_restored(
     await rows.execute("SELECT archive_weak_memories($1)", app)
     page = (await client.get(f"{user}/archive", params={"limit": 1})).json()
     assert [each["id"] for each in page["memories"]] == [str(memory)]
-    assert page["next_after"] == str(memory)
+    last = await client.get(f"{user}/archive", params={"limit": 1, "cursor": page["next_cursor"]})
+    assert last.json() == {"memories": [], "next_cursor": None}
     restored = await client.post(f"{user}/archive/restore", json={"memory_ids": [str(memory), str(uuid.uuid4())]})
     assert restored.json() == {"memory_ids": [str(memory)]}
-    assert (await client.get(f"{user}/archive")).json() == {"memories": [], "next_after": None}
+    assert (await client.get(f"{user}/archive")).json() == {"memories": [], "next_cursor": None}

@@ -63,12 +63,13 @@ async def test_sessions_and_events_are_read_page_by_page(client: httpx.AsyncClie
     assert found == ["s4", "s3", "s2", "s1", "s0"]
 
     await append(client, f"{user}/sessions/s0", *(say(str(n), id=f"e{n}") for n in range(5)))
-    texts, after = [], 0
-    while after is not None:
-        query = {"limit": 2, "after_sequence": after}
+    texts, cursor = [], None
+    while True:
+        query = {"limit": 2, **({"cursor": cursor} if cursor else {})}
         page = (await client.get(f"{user}/sessions/s0/events", params=query)).json()
         texts += [event["content"]["text"] for event in page["events"]]
-        after = page["next_after_sequence"]
+        if (cursor := page["next_cursor"]) is None:
+            break
     assert texts == ["0", "1", "2", "3", "4"]
     newest = (await client.get(f"{user}/sessions/s0", params={"num_recent_events": 2})).json()
     assert [event["sequence_num"] for event in newest["events"]] == [4, 5]

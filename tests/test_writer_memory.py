@@ -118,9 +118,9 @@ async def test_memories_are_listed_page_by_page(
     for number in range(3):
         await remember(rows, app, f"memory {number}")
     first = (await client.get(f"{user}/memories", params={"limit": 2})).json()
-    second = (await client.get(f"{user}/memories", params={"limit": 2, "offset": first["next_offset"]})).json()
+    second = (await client.get(f"{user}/memories", params={"limit": 2, "cursor": first["next_cursor"]})).json()
     assert len({each["content"] for each in first["memories"] + second["memories"]}) == 3
-    assert second["next_offset"] is None
+    assert second["next_cursor"] is None
     assert 0 < first["memories"][0]["retention_score"] <= 1
     assert first["memories"][0]["metadata"] == {"k": {"$hippocampus": ["float", "nan"]}}
     assert "embedding" not in first["memories"][0]
@@ -185,9 +185,9 @@ async def test_jobs_are_listed_page_by_page(client: httpx.AsyncClient, user: str
     await append(client, session, say("hi"))
     made = [await enqueue(client, session, job_type) for job_type in ("fast", "deep", "full_consolidation")]
     first = (await client.get(f"{user}/jobs", params={"limit": 2})).json()
-    second = (await client.get(f"{user}/jobs", params={"limit": 2, "before": first["next_before"]})).json()
+    second = (await client.get(f"{user}/jobs", params={"limit": 2, "cursor": first["next_cursor"]})).json()
     assert [job["id"] for job in first["jobs"] + second["jobs"]] == made[::-1]
-    assert second["next_before"] is None
+    assert second["next_cursor"] is None
     only = (await client.get(f"{user}/jobs", params={"job_type": "fast_replay"})).json()["jobs"]
     assert [job["id"] for job in only] == made[:1]
 
@@ -252,13 +252,13 @@ WRONG: list[tuple[str, str, dict[str, Any] | None]] = [
     ("POST", "/context", {"query": "x", "query_embedding": [0.0] * 1535}),
     ("POST", "/context", {"qurey": "x"}),
     ("GET", "/memories?memory_type=dream", None),
-    ("GET", "/memories?offset=-1", None),
+    ("GET", "/memories?cursor=nonsense", None),
     ("GET", "/memories?since=yesterday", None),
     ("GET", "/facts?fact_type=dream", None),
     ("GET", "/facts?as_of=2026-01-01T00:00:00", None),
     ("GET", "/facts/dream/x/history", None),
     ("GET", "/jobs?status=lost", None),
-    ("GET", "/jobs?before=5", None),
+    ("GET", "/jobs?cursor=bm9uc2Vuc2U=", None),
     ("GET", "/jobs/5", None),
 ]
 

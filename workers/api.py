@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from fastapi import FastAPI
 from pydantic import BaseModel, Field
+from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp
 
@@ -17,8 +18,12 @@ from hippocampus.instructions import InstructionStore
 from hippocampus.memory_service import OpenMemoryService
 from hippocampus.retention_manager import MemoryRetentionManager
 from hippocampus.search import MemorySearch
+from pulse.api_keys import ApiKeyService
 from pulse.http import agui, edge, page, problems, runs, sessions, sockets, state, stream_tests, threads, timeline
 from pulse.http.bodies import Admission, ExactRoute, reply
+from pulse.http.key_ring import KeyRing
+from pulse.http.rate_limit import RateLimit
+from pulse.http.roles import require
 from pulse.state_debug import StateDebugService
 from pulse.state_history import StateHistory
 from pulse.threads import ThreadList
@@ -37,6 +42,10 @@ if TYPE_CHECKING:
 
 #: Of the API, not of the program: a breaking change gets another prefix.
 API_VERSION = "1"
+_CORS_REQUEST_HEADERS = (
+    "Authorization Content-Type If-Match If-None-Match Last-Event-ID X-App-Name X-User-Id X-Request-Id".split()
+)
+_CORS_RESPONSE_HEADERS = "ETag Retry-After X-Request-Id".split()
 _DESCRIPTION = """
 Sessions and long-term memory for agents, on one PostgreSQL.
 
@@ -101,8 +110,26 @@ def build_api(settings: Settings, pool: Pool, live: LiveStreams, embedder: Embed
     _add_operation(app, pool, HealthCheck(settings.dsn or "", settings.schema_name), live.listener)
     _add_pages(app)
     problems.install(app, metrics.conflict)
-    key = None if settings.api_key is None else settings.api_key.get_secret_value()
-    return edge.Edge(edge.KeyGuard(edge.BodyLimit(app, settings.max_body_bytes), key), metrics)
+    return _surround(app, settings, pool, metrics)
+
+
+def _surround(app: FastAPI, settings: Settings, pool: Pool, metrics: WriterMetrics) -> ASGIApp:
+    """Put the edge around the routes; a request passes it from the last line to the first."""
+    inner: ASGIApp = edge.BodyLimit(app, settings.max_body_bytes)
+    if settings.requests_per_second:
+        inner = RateLimit(inner, settings.requests_per_second, settings.requests_burst)
+    operator_key = None if settings.api_key is None else settings.api_key.get_secret_value()
+    inner = edge.KeyGuard(inner, KeyRing(operator_key, ApiKeyService(pool)))
+    if settings.cors_origins:
+        # Outside of the keys: a browser asks first, and without one.
+        inner = CORSMiddleware(
+            inner,
+            allow_origins=settings.cors_origins.split(","),
+            allow_methods=["GET", "POST", "PUT", "DELETE"],
+            allow_headers=_CORS_REQUEST_HEADERS,
+            expose_headers=_CORS_RESPONSE_HEADERS,
+        )
+    return edge.Edge(inner, metrics)
 
 
 def _add_streams(app: FastAPI, settings: Settings, live: LiveStreams) -> None:
@@ -151,6 +178,7 @@ def _add_operation(app: FastAPI, pool: Pool, check: HealthCheck, listener: PgNot
         tags=["operation"],
         summary="Where metrics are",
         response_model=list[TargetGroupView],
+        dependencies=[require("read")],
         responses=problems.documented(*problems.COMMON),
         route_class_override=ExactRoute,
     )

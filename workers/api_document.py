@@ -14,6 +14,8 @@ from fastapi import FastAPI
 
 from pulse.http import problems
 
+#: What anybody may ask, without a key.
+OPEN_PATHS = frozenset({"/health"})
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #222 }
 h2 { margin-top: 2.5rem; border-bottom: 1px solid #ddd }
@@ -42,6 +44,8 @@ class DocumentedApi(FastAPI):
                 _give_problems_their_type(operation)
             document["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
             document["security"] = [{"key": []}]
+            for path in OPEN_PATHS & document["paths"].keys():
+                document["paths"][path]["get"]["security"] = []
         return super().openapi()
 
 

@@ -78,13 +78,29 @@ class Settings(BaseSettings):
     api_key: SecretStr | None = Field(
         default=None,
         min_length=16,
-        description="The bearer key that the API asks for. Needed unless the API listens on loopback.",
+        description="The operator's key of the API, for every app and role; `hippocampus keys create` makes those of an"
+        " app. Needed unless the API listens on loopback.",
     )
     max_body_bytes: int = Field(
         default=8_388_608,
         ge=1024,
         le=1_073_741_824,
         description="The largest request body that the API takes.",
+    )
+    cors_origins: str = Field(
+        default="",
+        pattern=r"^(https?://[^\s,/*]+(,https?://[^\s,/*]+)*)?$",
+        description="Sites whose pages may call the API from a browser, as https://one.example,…; none by default. Such"
+        " a page brings a key of its own: cookies are never read.",
+    )
+    requests_per_second: float = Field(
+        default=0.0,
+        ge=0,
+        le=100_000,
+        description="How many requests a second each key may send to one writer in the long run; 0 sets no limit.",
+    )
+    requests_burst: int = Field(
+        default=100, ge=1, le=100_000, description="How many requests a key may send at once after a quiet while."
     )
 
     stream_heartbeat_seconds: float = Field(

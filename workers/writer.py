@@ -25,6 +25,7 @@ from workers.api import build_api
 from workers.call_gate import embedder_gate
 from workers.embedders import make_embedder
 from workers.failures import DATABASE_FAULTS
+from workers.malformed import ProblemProtocol
 from workers.writer_metrics import WriterMetrics
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ async def _run(config: settings.Settings, agents: Mapping[str, Agent] | None) ->
 def _server_config(api: ASGIApp, grace_seconds: float) -> uvicorn.Config:
     return uvicorn.Config(
         api,
-        http="h11",
+        http=ProblemProtocol,
         ws="websockets-sansio",
         ws_max_size=_SOCKET_MESSAGE_BYTES_MAX,
         ws_ping_interval=_SOCKET_PING_SECONDS,

@@ -18,6 +18,8 @@ from hippocampus.provenance import consequences, provenance
 from pulse.errors import InvalidInputError
 from pulse.http import problems
 from pulse.http.bodies import ExactRoute, reply
+from pulse.http.cursors import Cursor
+from pulse.http.roles import require
 from pulse.http.schemas import AppName, SessionId, UserId
 from pulse.http.sessions import PREFIX
 
@@ -55,6 +57,7 @@ Number = Annotated[int, Path(ge=1, le=2**63 - 1, description="The event's sequen
 @router.post(
     "/forget",
     summary="Forget for good",
+    dependencies=[require("admin")],
     response_model=schemas.ForgetView,
     responses=problems.documented(
         *problems.BODY, problems.SESSION_NOT_FOUND, memory_problems.MEMORY_NOT_FOUND, problems.INVALID_REQUEST
@@ -102,6 +105,7 @@ async def _forget(forgetting: Forgetting, app_name: str, user_id: str, body: sch
 @router.get(
     "/erasures/{erasure_id}",
     summary="Look a request to forget up",
+    dependencies=[require("admin")],
     response_model=schemas.ErasureView,
     responses=_NOT_FOUND,
 )
@@ -113,6 +117,7 @@ async def get_erasure(app_name: AppName, user_id: UserId, erasure_id: uuid.UUID,
 @router.get(
     "/memories/{memory_id}/origin",
     summary="Trace a memory or a fact to its events",
+    dependencies=[require("read")],
     response_model=schemas.OriginView,
     responses=_NOT_FOUND,
 )
@@ -125,6 +130,7 @@ async def origin(app_name: AppName, user_id: UserId, memory_id: uuid.UUID, pool:
 @router.get(
     "/sessions/{session_id}/events/{sequence_num}/drawn",
     summary="List what was drawn from an event",
+    dependencies=[require("read")],
     response_model=schemas.ConsequencesView,
     responses=_NOT_FOUND,
 )
@@ -136,7 +142,13 @@ async def drawn_from_event(
     return reply(schemas.ConsequencesView.model_validate(found))
 
 
-@router.put("/memories/{memory_id}/pin", summary="Pin a memory", response_model=schemas.PinView, responses=_NOT_FOUND)
+@router.put(
+    "/memories/{memory_id}/pin",
+    summary="Pin a memory",
+    dependencies=[require("append")],
+    response_model=schemas.PinView,
+    responses=_NOT_FOUND,
+)
 async def pin_memory(app_name: AppName, user_id: UserId, memory_id: uuid.UUID, pool: ThePool) -> Response:
     """Keep a memory: it never fades and is never cleaned up. One in the archive is restored."""
     changed = await MemoryArchive(pool).pin(app_name, user_id, memory_id)
@@ -144,7 +156,11 @@ async def pin_memory(app_name: AppName, user_id: UserId, memory_id: uuid.UUID, p
 
 
 @router.delete(
-    "/memories/{memory_id}/pin", summary="Unpin a memory", response_model=schemas.PinView, responses=_NOT_FOUND
+    "/memories/{memory_id}/pin",
+    summary="Unpin a memory",
+    dependencies=[require("append")],
+    response_model=schemas.PinView,
+    responses=_NOT_FOUND,
 )
 async def unpin_memory(app_name: AppName, user_id: UserId, memory_id: uuid.UUID, pool: ThePool) -> Response:
     """Let a memory fade again, from its last access on."""
@@ -155,6 +171,7 @@ async def unpin_memory(app_name: AppName, user_id: UserId, memory_id: uuid.UUID,
 @router.get(
     "/memories/{memory_id}/retention",
     summary="Explain a memory's strength",
+    dependencies=[require("read")],
     response_model=schemas.ExplanationView,
     responses=_NOT_FOUND,
 )
@@ -164,24 +181,27 @@ async def explain_retention(app_name: AppName, user_id: UserId, memory_id: uuid.
     return reply(schemas.ExplanationView.model_validate(found))
 
 
-@router.get("/archive", summary="List archived memories", response_model=schemas.ArchivePageView)
+@router.get(
+    "/archive", summary="List archived memories", dependencies=[require("read")], response_model=schemas.ArchivePageView
+)
 async def list_archive(
     app_name: AppName,
     user_id: UserId,
     pool: ThePool,
+    cursor: Cursor,
     limit: PageLimit = 50,
-    after: Annotated[uuid.UUID | None, Query(description="next_after of the page before.")] = None,
 ) -> Response:
     """List what clean-ups have put away, and until when it can be restored."""
-    found = await MemoryArchive(pool).page(app_name, user_id, after=after, limit=limit)
-    following = found[-1].id if len(found) == limit else None
+    found = await MemoryArchive(pool).page(app_name, user_id, after=cursor.read(uuid.UUID), limit=limit)
+    following = cursor.write(found[-1].id) if len(found) == limit else None
     shown = [schemas.ArchivedMemoryView.model_validate(each) for each in found]
-    return reply(schemas.ArchivePageView(memories=shown, next_after=following))
+    return reply(schemas.ArchivePageView(memories=shown, next_cursor=following))
 
 
 @router.post(
     "/archive/restore",
     summary="Restore archived memories",
+    dependencies=[require("admin")],
     response_model=schemas.RestoredView,
     responses=problems.documented(*problems.BODY, problems.INVALID_REQUEST),
 )
@@ -192,7 +212,10 @@ async def restore(app_name: AppName, user_id: UserId, body: schemas.RestoreInput
 
 
 @apps_router.get(
-    "/retention/compare", summary="Compare another policy with the app's", response_model=schemas.ComparisonView
+    "/retention/compare",
+    summary="Compare another policy with the app's",
+    dependencies=[require("admin")],
+    response_model=schemas.ComparisonView,
 )
 async def compare_policies(
     app_name: AppName,

@@ -137,7 +137,7 @@ class ArchivePageView(BaseModel):
     """A page of archived memories, by id."""
 
     memories: list[ArchivedMemoryView]
-    next_after: Annotated[uuid.UUID | None, Field(description="Where the next page starts; null after the last.")]
+    next_cursor: Annotated[str | None, Field(description="Where the next page starts; null after the last.")]
 
 
 class RestoreInput(Body):

@@ -16,6 +16,7 @@ from hippocampus.http.schemas import Embedding
 from hippocampus.search import QUERY_LENGTH_MAX
 from pulse.http import problems
 from pulse.http.bodies import ExactRoute, reply
+from pulse.http.roles import require
 from pulse.http.schemas import AppName, Body, Id, JsonObject, Name, UserId
 from pulse.http.sessions import PREFIX
 
@@ -136,6 +137,7 @@ def _assemblers_of(request: Request) -> Assemblers:
 @router.post(
     "/context",
     summary="Pack a context window",
+    dependencies=[require("read")],
     response_model=ContextView,
     responses=problems.documented(
         *problems.BODY, problems.SESSION_NOT_FOUND, memory_problems.CONTEXT_BUDGET, problems.INVALID_REQUEST

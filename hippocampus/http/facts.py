@@ -12,10 +12,12 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from hippocampus.facts import FactLedger
-from hippocampus.http.memory import Offset, PageLimit, next_offset
+from hippocampus.http.memory import PageLimit
 from hippocampus.records import FactCandidate, FactMerge, FactType
 from pulse.http import problems
 from pulse.http.bodies import ExactRoute, reply
+from pulse.http.cursors import Cursor
+from pulse.http.roles import require
 from pulse.http.schemas import ESCAPE_NOTE, AppName, UserId
 from pulse.http.sessions import PREFIX
 from pulse.json_values import escape_state
@@ -56,7 +58,7 @@ class CandidatePageView(BaseModel):
     """A page of candidates, by type and key."""
 
     candidates: list[CandidateView]
-    next_offset: Annotated[int | None, Field(description="Where the next page starts; null after the last.")]
+    next_cursor: Annotated[str | None, Field(description="Where the next page starts; null after the last.")]
 
 
 class MergeView(BaseModel):
@@ -84,7 +86,7 @@ class MergePageView(BaseModel):
     """A page of merges, the newest first."""
 
     merges: list[MergeView]
-    next_offset: Annotated[int | None, Field(description="Where the next page starts; null after the last.")]
+    next_cursor: Annotated[str | None, Field(description="Where the next page starts; null after the last.")]
 
 
 class FactIdView(BaseModel):
@@ -102,26 +104,32 @@ def _ledger_of(request: Request) -> FactLedger:
 Ledger = Annotated[FactLedger, Depends(_ledger_of)]
 
 
-@router.get("/fact-candidates", summary="List unsure facts", response_model=CandidatePageView)
+@router.get(
+    "/fact-candidates", summary="List unsure facts", dependencies=[require("read")], response_model=CandidatePageView
+)
 async def list_candidates(
     app_name: AppName,
     user_id: UserId,
     ledger: Ledger,
+    cursor: Cursor,
     fact_type: FactType | None = None,
     limit: PageLimit = 50,
-    offset: Offset = 0,
 ) -> Response:
     """List statements that were too unsure to replace what held. They count in no list of facts and in no search."""
+    place = cursor.read(tuple[str, str, datetime, uuid.UUID])
     found = await ledger.list_candidates(
-        app_name=app_name, user_id=user_id, fact_type=fact_type, limit=limit, offset=offset
+        app_name=app_name, user_id=user_id, fact_type=fact_type, limit=limit, after=place
     )
     shown = [CandidateView.of(each) for each in found]
-    return reply(CandidatePageView(candidates=shown, next_offset=next_offset(len(found), limit, offset)))
+    last = found[-1] if len(found) == limit else None
+    following = None if last is None else cursor.write((last.fact_type, last.key, last.valid_from, last.id))
+    return reply(CandidatePageView(candidates=shown, next_cursor=following))
 
 
 @router.post(
     "/fact-candidates/{candidate_id}/promote",
     summary="Believe an unsure fact",
+    dependencies=[require("admin")],
     response_model=FactIdView,
     responses=problems.documented(problems.NOT_FOUND),
 )
@@ -130,26 +138,37 @@ async def promote_candidate(app_name: AppName, user_id: UserId, candidate_id: uu
     return reply(FactIdView(fact_id=await ledger.promote(candidate_id, app_name=app_name, user_id=user_id)))
 
 
-@router.get("/fact-merges", summary="List merged keys", response_model=MergePageView)
+@router.get(
+    "/fact-merges",
+    summary="List merged keys",
+    dependencies=[require("read")],
+    response_model=MergePageView,
+)
 async def list_merges(
     app_name: AppName,
     user_id: UserId,
     ledger: Ledger,
+    cursor: Cursor,
     fact_type: FactType | None = None,
     limit: PageLimit = 50,
-    offset: Offset = 0,
 ) -> Response:
     """List the keys that were taken for other spellings of a fact's key, the newest first."""
     found = await ledger.list_merges(
-        app_name=app_name, user_id=user_id, fact_type=fact_type, limit=limit, offset=offset
+        app_name=app_name,
+        user_id=user_id,
+        fact_type=fact_type,
+        limit=limit,
+        after=cursor.read(tuple[datetime, uuid.UUID]),
     )
     shown = [MergeView.of(each) for each in found]
-    return reply(MergePageView(merges=shown, next_offset=next_offset(len(found), limit, offset)))
+    following = cursor.write((found[-1].merged_at, found[-1].id)) if len(found) == limit else None
+    return reply(MergePageView(merges=shown, next_cursor=following))
 
 
 @router.post(
     "/fact-merges/{merge_id}/undo",
     summary="Part a merged key",
+    dependencies=[require("admin")],
     response_model=FactIdView,
     responses=problems.documented(problems.NOT_FOUND),
 )

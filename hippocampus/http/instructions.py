@@ -15,6 +15,8 @@ from hippocampus.instructions import InstructionStore
 from hippocampus.records import Instruction, InstructionProposal
 from pulse.http import problems
 from pulse.http.bodies import ExactRoute, reply
+from pulse.http.cursors import Cursor
+from pulse.http.roles import require
 from pulse.http.schemas import AppName, Body, JsonObject, Name, PathName
 from pulse.json_values import escape_state
 
@@ -79,6 +81,7 @@ class InstructionsView(BaseModel):
     """Instructions, or the versions of one."""
 
     instructions: list[InstructionView]
+    next_cursor: Annotated[str | None, Field(description="Where the next page starts; null after the last.")]
 
 
 class ProposalView(BaseModel):
@@ -111,7 +114,7 @@ class ProposalPageView(BaseModel):
     """A page of proposals, the newest first."""
 
     proposals: list[ProposalView]
-    next_before: Annotated[uuid.UUID | None, Field(description="Where the next page starts; null after the last.")]
+    next_cursor: Annotated[str | None, Field(description="Where the next page starts; null after the last.")]
 
 
 def _store_of(request: Request) -> InstructionStore:
@@ -124,16 +127,20 @@ Store = Annotated[InstructionStore, Depends(_store_of)]
 Limit = Annotated[int, Query(ge=1, le=1000, description="How many at most.")]
 
 
-@router.get("/instructions", summary="List instructions", response_model=InstructionsView)
-async def list_instructions(app_name: AppName, store: Store, limit: Limit = 100) -> Response:
+@router.get(
+    "/instructions", summary="List instructions", dependencies=[require("read")], response_model=InstructionsView
+)
+async def list_instructions(app_name: AppName, store: Store, cursor: Cursor, limit: Limit = 100) -> Response:
     """List what is in force, by key."""
-    found = await store.active(app_name, limit=limit)
-    return reply(InstructionsView(instructions=[InstructionView.of(each) for each in found]))
+    found = await store.active(app_name, limit=limit, after=cursor.read(str))
+    following = cursor.write(found[-1].key) if len(found) == limit else None
+    return reply(InstructionsView(instructions=[InstructionView.of(each) for each in found], next_cursor=following))
 
 
 @router.get(
     "/instructions/{key}",
     summary="Read an instruction",
+    dependencies=[require("read")],
     response_model=InstructionView,
     responses=problems.documented(problems.NOT_FOUND),
 )
@@ -153,6 +160,7 @@ async def get_instruction(
 @router.put(
     "/instructions/{key}",
     summary="Change an instruction",
+    dependencies=[require("admin")],
     response_model=InstructionView,
     responses=problems.documented(*problems.BODY, memory_problems.INSTRUCTION_CONFLICT, problems.INVALID_REQUEST),
 )
@@ -164,16 +172,25 @@ async def put_instruction(app_name: AppName, key: PathName, body: InstructionInp
     return reply(InstructionView.of(stored))
 
 
-@router.get("/instructions/{key}/history", summary="Read an instruction's history", response_model=InstructionsView)
-async def instruction_history(app_name: AppName, key: PathName, store: Store, limit: Limit = 100) -> Response:
+@router.get(
+    "/instructions/{key}/history",
+    summary="Read an instruction's history",
+    dependencies=[require("read")],
+    response_model=InstructionsView,
+)
+async def instruction_history(
+    app_name: AppName, key: PathName, store: Store, cursor: Cursor, limit: Limit = 100
+) -> Response:
     """List the versions, the newest first."""
-    found = await store.history(app_name, key, limit=limit)
-    return reply(InstructionsView(instructions=[InstructionView.of(each) for each in found]))
+    found = await store.history(app_name, key, limit=limit, before=cursor.read(int))
+    following = cursor.write(found[-1].version) if len(found) == limit else None
+    return reply(InstructionsView(instructions=[InstructionView.of(each) for each in found], next_cursor=following))
 
 
 @router.post(
     "/instructions/{key}/rollback",
     summary="Put an old version in force again",
+    dependencies=[require("admin")],
     response_model=InstructionView,
     responses=problems.documented(
         *problems.BODY, problems.NOT_FOUND, memory_problems.INSTRUCTION_CONFLICT, problems.INVALID_REQUEST
@@ -188,23 +205,26 @@ async def rollback_instruction(app_name: AppName, key: PathName, body: RollbackI
     return reply(InstructionView.of(stored))
 
 
-@router.get("/instruction-proposals", summary="List proposals", response_model=ProposalPageView)
+@router.get(
+    "/instruction-proposals", summary="List proposals", dependencies=[require("read")], response_model=ProposalPageView
+)
 async def list_proposals(
     app_name: AppName,
     store: Store,
+    cursor: Cursor,
     status: Literal["proposed", "approved", "rejected"] | None = None,
-    before: Annotated[uuid.UUID | None, Query(description="next_before of the page before.")] = None,
     limit: Limit = 50,
 ) -> Response:
     """List what users' feedback asks the instructions to become."""
-    found = await store.list_proposals(app_name, status=status, before=before, limit=limit)
-    following = found[-1].id if len(found) == limit else None
-    return reply(ProposalPageView(proposals=[ProposalView.of(each) for each in found], next_before=following))
+    found = await store.list_proposals(app_name, status=status, before=cursor.read(uuid.UUID), limit=limit)
+    following = cursor.write(found[-1].id) if len(found) == limit else None
+    return reply(ProposalPageView(proposals=[ProposalView.of(each) for each in found], next_cursor=following))
 
 
 @router.post(
     "/instruction-proposals/{proposal_id}/approve",
     summary="Approve a proposal",
+    dependencies=[require("admin")],
     response_model=ProposalView,
     responses=problems.documented(
         *problems.BODY, problems.NOT_FOUND, memory_problems.INSTRUCTION_CONFLICT, problems.INVALID_REQUEST
@@ -219,6 +239,7 @@ async def approve_proposal(app_name: AppName, proposal_id: uuid.UUID, body: Deci
 @router.post(
     "/instruction-proposals/{proposal_id}/reject",
     summary="Reject a proposal",
+    dependencies=[require("admin")],
     response_model=ProposalView,
     responses=problems.documented(*problems.BODY, problems.NOT_FOUND, problems.INVALID_REQUEST),
 )

@@ -14,6 +14,8 @@ from hippocampus.http.memory import Memories, PageLimit
 from hippocampus.records import JobStatus, JobType
 from pulse.http import problems
 from pulse.http.bodies import ExactRoute, reply
+from pulse.http.cursors import Cursor
+from pulse.http.roles import require
 from pulse.http.schemas import AppName, Id, SessionId, UserId
 from pulse.http.sessions import PREFIX
 
@@ -28,6 +30,7 @@ router = APIRouter(
 @router.post(
     "/sessions/{session_id}/jobs",
     summary="Enqueue a consolidation",
+    dependencies=[require("append")],
     status_code=202,
     response_model=schemas.EnqueuedView,
     responses=problems.documented(
@@ -45,6 +48,7 @@ async def enqueue_job(
 @router.get(
     "/jobs",
     summary="List a user's jobs",
+    dependencies=[require("read")],
     response_model=schemas.JobPageView,
     responses=problems.documented(problems.SESSION_NOT_FOUND),
 )
@@ -52,11 +56,11 @@ async def list_jobs(
     app_name: AppName,
     user_id: UserId,
     memory: Memories,
+    cursor: Cursor,
     session_id: Annotated[Id | None, Query(description="Only jobs of this session.")] = None,
     status: JobStatus | None = None,
     job_type: JobType | None = None,
     error_code: Annotated[Id | None, Query(description="Only jobs whose last attempt failed of this.")] = None,
-    before: Annotated[uuid.UUID | None, Query(description="next_before of the page before.")] = None,
     limit: PageLimit = 50,
 ) -> Response:
     """List jobs that are not yet archived, the newest first."""
@@ -67,16 +71,17 @@ async def list_jobs(
         status=status,
         job_type=job_type,
         error_code=error_code,
-        before=before,
+        before=cursor.read(uuid.UUID),
         limit=limit,
     )
-    following = found[-1].id if len(found) == limit else None
-    return reply(schemas.JobPageView(jobs=[schemas.JobView.of(job) for job in found], next_before=following))
+    following = cursor.write(found[-1].id) if len(found) == limit else None
+    return reply(schemas.JobPageView(jobs=[schemas.JobView.of(job) for job in found], next_cursor=following))
 
 
 @router.get(
     "/jobs/{job_id}",
     summary="Look a job up",
+    dependencies=[require("read")],
     response_model=schemas.JobView,
     responses=problems.documented(memory_problems.JOB_NOT_FOUND),
 )
@@ -88,6 +93,7 @@ async def get_job(app_name: AppName, user_id: UserId, job_id: uuid.UUID, memory:
 @router.post(
     "/jobs/{job_id}/retry",
     summary="Run a failed job again",
+    dependencies=[require("admin")],
     response_model=schemas.JobView,
     responses=problems.documented(memory_problems.JOB_NOT_FOUND, memory_problems.JOB_NOT_FAILED),
 )
@@ -99,6 +105,7 @@ async def retry_job(app_name: AppName, user_id: UserId, job_id: uuid.UUID, memor
 @router.post(
     "/jobs/{job_id}/cancel",
     summary="Cancel a job",
+    dependencies=[require("admin")],
     response_model=schemas.JobView,
     responses=problems.documented(memory_problems.JOB_NOT_FOUND),
 )

@@ -10,15 +10,15 @@ from starlette.responses import Response
 
 from hippocampus.http import schemas
 from hippocampus.memory_service import OpenMemoryService
-from hippocampus.records import FactType, MemoryType
+from hippocampus.records import FactType, MemoryPlace, MemoryType
 from hippocampus.retention_manager import MemoryRetentionManager
 from hippocampus.search import MemorySearch
 from pulse.http import problems
 from pulse.http.bodies import ExactRoute, reply
+from pulse.http.cursors import Cursor
+from pulse.http.roles import require
 from pulse.http.schemas import AppName, Id, Name, PathName, UserId
 from pulse.http.sessions import PREFIX
-
-OFFSET_MAX = 1_000_000
 
 router = APIRouter(
     prefix=PREFIX,
@@ -55,13 +55,13 @@ def _retention_of(request: Request) -> MemoryRetentionManager:
 
 Memories = Annotated[OpenMemoryService, Depends(memory_of)]
 PageLimit = Annotated[int, Query(ge=1, le=1000, description="How many at most.")]
-Offset = Annotated[int, Query(ge=0, le=OFFSET_MAX, description="How many to skip: next_offset of the page before.")]
 Said = schemas.Moment
 
 
 @router.post(
     "/search",
     summary="Search the memory",
+    dependencies=[require("read")],
     response_model=schemas.SearchView,
     responses=problems.documented(*problems.BODY, problems.SESSION_NOT_FOUND, problems.INVALID_REQUEST),
 )
@@ -87,6 +87,7 @@ async def search_memory(
 @router.get(
     "/memories",
     summary="List memories",
+    dependencies=[require("read")],
     response_model=schemas.MemoryPageView,
     responses=problems.documented(problems.SESSION_NOT_FOUND),
 )
@@ -94,12 +95,12 @@ async def list_memories(
     app_name: AppName,
     user_id: UserId,
     memory: Memories,
+    cursor: Cursor,
     memory_type: MemoryType | None = None,
     session_id: Annotated[Id | None, Query(description="Only what was drawn from this session.")] = None,
     since: Annotated[Said | None, Query(description="Said then or later.")] = None,
     until: Annotated[Said | None, Query(description="Said before then.")] = None,
     limit: PageLimit = 50,
-    offset: Offset = 0,
 ) -> Response:
     """List a user's memories, the strongest first. Looking is no access: it strengthens nothing."""
     found = await memory.list_memories(
@@ -110,23 +111,29 @@ async def list_memories(
         since=since,
         until=until,
         limit=limit,
-        offset=offset,
+        after=cursor.read(MemoryPlace),
     )
     shown = [schemas.MemoryView.of(each) for each in found]
-    return reply(schemas.MemoryPageView(memories=shown, next_offset=next_offset(len(found), limit, offset)))
+    following = cursor.write(MemoryPlace.of(found[-1])) if len(found) == limit else None
+    return reply(schemas.MemoryPageView(memories=shown, next_cursor=following))
 
 
-@router.get("/facts", summary="List facts", response_model=schemas.FactPageView)
+@router.get(
+    "/facts",
+    summary="List facts",
+    dependencies=[require("read")],
+    response_model=schemas.FactPageView,
+)
 async def list_facts(
     app_name: AppName,
     user_id: UserId,
     memory: Memories,
+    cursor: Cursor,
     fact_type: FactType | None = None,
     key: Annotated[Name | None, Query(description="Only this key.")] = None,
     as_of: Annotated[Said | None, Query(description="What was true then; now where it is left out.")] = None,
     known_at: Annotated[Said | None, Query(description="As it was known then; now where it is left out.")] = None,
     limit: PageLimit = 50,
-    offset: Offset = 0,
 ) -> Response:
     """List what holds of a user, now or at another time."""
     found = await memory.list_facts(
@@ -137,15 +144,17 @@ async def list_facts(
         as_of=as_of,
         known_at=known_at,
         limit=limit,
-        offset=offset,
+        after=cursor.read(tuple[str, str]),
     )
     shown = [schemas.FactView.of(each) for each in found]
-    return reply(schemas.FactPageView(facts=shown, next_offset=next_offset(len(found), limit, offset)))
+    following = cursor.write((found[-1].fact_type, found[-1].key)) if len(found) == limit else None
+    return reply(schemas.FactPageView(facts=shown, next_cursor=following))
 
 
 @router.get(
     "/facts/{fact_type}/{key}/history",
     summary="Read a fact's history",
+    dependencies=[require("read")],
     response_model=schemas.FactHistoryView,
     responses=problems.documented(problems.NOT_FOUND),
 )
@@ -159,22 +168,21 @@ async def fact_history(
     return reply(schemas.FactHistoryView(versions=[schemas.FactVersionView.of(each) for each in versions]))
 
 
-@apps_router.get("/retention/dry-run", summary="See what a clean-up would archive", response_model=schemas.DryRunView)
+@apps_router.get(
+    "/retention/dry-run",
+    summary="See what a clean-up would archive",
+    dependencies=[require("admin")],
+    response_model=schemas.DryRunView,
+)
 async def retention_dry_run(
     app_name: AppName,
     retention: Annotated[MemoryRetentionManager, Depends(_retention_of)],
+    cursor: Cursor,
     threshold: Annotated[float | None, Query(ge=0, le=1, description="By default the app's policy.")] = None,
     min_age_days: Annotated[float | None, Query(ge=0, le=36500, description="By default the app's policy.")] = None,
     limit: PageLimit = 100,
-    after: Annotated[uuid.UUID | None, Query(description="next_after of the page before.")] = None,
 ) -> Response:
     """List the memories of an app's users that are too weak now, and why. It changes nothing."""
-    weak = await retention.preview(threshold, min_age_days, app_name, limit=limit, after=after)
-    following = weak[-1].id if len(weak) == limit else None
-    return reply(schemas.DryRunView(memories=[schemas.WeakMemoryView.of(each) for each in weak], next_after=following))
-
-
-def next_offset(found: int, limit: int, offset: int) -> int | None:
-    """Return where the next page starts; None after the last."""
-    following = offset + found
-    return following if found == limit and following <= OFFSET_MAX else None
+    weak = await retention.preview(threshold, min_age_days, app_name, limit=limit, after=cursor.read(uuid.UUID))
+    following = cursor.write(weak[-1].id) if len(weak) == limit else None
+    return reply(schemas.DryRunView(memories=[schemas.WeakMemoryView.of(each) for each in weak], next_cursor=following))

@@ -99,7 +99,7 @@ class JobPageView(BaseModel):
     """A page of jobs, newest first."""
 
     jobs: list[JobView]
-    next_before: Annotated[uuid.UUID | None, Field(description="Where the next page starts; null after the last.")]
+    next_cursor: Annotated[str | None, Field(description="Where the next page starts; null after the last.")]
 
 
 class SearchInput(Body):
@@ -223,7 +223,7 @@ class MemoryPageView(BaseModel):
     """A page of memories, the strongest first."""
 
     memories: list[MemoryView]
-    next_offset: Annotated[int | None, Field(description="Where the next page starts; null after the last.")]
+    next_cursor: Annotated[str | None, Field(description="Where the next page starts; null after the last.")]
 
 
 class FactView(BaseModel):
@@ -251,7 +251,7 @@ class FactPageView(BaseModel):
     """A page of facts, by type and key."""
 
     facts: list[FactView]
-    next_offset: Annotated[int | None, Field(description="Where the next page starts; null after the last.")]
+    next_cursor: Annotated[str | None, Field(description="Where the next page starts; null after the last.")]
 
 
 class FactVersionView(BaseModel):
@@ -314,4 +314,4 @@ class DryRunView(BaseModel):
     """What a clean-up of an app would do now. Nothing was changed."""
 
     memories: list[WeakMemoryView]
-    next_after: Annotated[uuid.UUID | None, Field(description="Where the next page starts; null after the last.")]
+    next_cursor: Annotated[str | None, Field(description="Where the next page starts; null after the last.")]

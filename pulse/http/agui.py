@@ -16,6 +16,7 @@ from pulse.agents import AgentRunner
 from pulse.http import problems
 from pulse.http.bodies import ExactRoute
 from pulse.http.owner import AssertedOwner, Owner
+from pulse.http.roles import require
 from pulse.http.runs import OVER, STREAM, LastEventId, cursor_of, stream
 from pulse.http.stream_access import require_origin
 from pulse.run_intake import RunIntake
@@ -48,7 +49,12 @@ router = APIRouter(
 )
 
 
-@router.post("/agui", summary="Run the agent", response_class=Response)
+@router.post(
+    "/agui",
+    summary="Run the agent",
+    dependencies=[require("append")],
+    response_class=Response,
+)
 async def run_default_agent(
     request: Request, body: RunAgentInput, owner: AssertedOwner, last_event_id: LastEventId = None
 ) -> Response:
@@ -58,7 +64,9 @@ async def run_default_agent(
     return await _run(request, name, body, owner, last_event_id)
 
 
-@router.post("/agui/{agent_name}", summary="Run an agent by its name", response_class=Response)
+@router.post(
+    "/agui/{agent_name}", summary="Run an agent by its name", dependencies=[require("append")], response_class=Response
+)
 async def run_agent(
     request: Request,
     agent_name: Annotated[str, Path(max_length=255)],

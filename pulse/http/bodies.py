@@ -21,6 +21,7 @@ from starlette.responses import Response
 
 from pulse.errors import InvalidInputError
 from pulse.http import problems
+from pulse.http.roles import role_of
 from pulse.json_values import MARK, read_escaped
 
 #: Longest wait for the rest of a body.
@@ -78,7 +79,20 @@ class ExactRequest(Request):
 
 
 class ExactRoute(APIRoute):
-    """A route that reads its body with `parse`, checks its type, and takes its turn."""
+    """A route that says which role it needs, reads its body with `parse`, checks its type, and takes its turn.
+
+    Raises:
+        LookupError: it says no role; see `pulse.http.roles`.
+    """
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        super().__init__(path, endpoint, **options)
+        role = role_of(self)
+        if role is None:
+            raise LookupError(f"the route {path} says no role: give it dependencies=[require(...)]")
+        note = f"Needs a key with the role `{role}`."
+        if note not in self.description:
+            self.description = f"{self.description}\n\n{note}".strip()
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return FastAPI's handler with ours around it."""
@@ -104,7 +118,7 @@ def parse(body: bytes) -> Any:
     """
     try:
         text = body.decode()
-        value = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
+        value = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite, object_pairs_hook=_object)
         return read_escaped(value) if _may_hold_escape(text) else value
     except InvalidInputError as error:
         raise problems.ProblemError(problems.INVALID_REQUEST, str(error)) from None
@@ -127,6 +141,8 @@ def reply(value: BaseModel, status: int = 200) -> Response:
 
 async def _receive(request: Request) -> None:
     """Read the whole body, and check that it says it is JSON."""
+    if request.headers.get("content-encoding", "identity").strip().lower() != "identity":
+        raise problems.ProblemError(problems.ENCODED_BODY, headers={"Accept-Encoding": "identity"})
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json" and not (kind.startswith("application/") and kind.endswith("+json")):
         raise problems.ProblemError(problems.NOT_JSON)
@@ -143,6 +159,16 @@ async def _receive(request: Request) -> None:
 def _may_hold_escape(text: str) -> bool:
     # Each of the mark's characters may itself be written as \u00XX.
     return MARK in text or "\\u00" in text
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        # RFC 8259 leaves open which of them counts: two programs would read two messages.
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"an object has the key {twice[:40]!r} twice: send it once")
+    return found
 
 
 def _refuse_constant(constant: str) -> NoReturn:

@@ -10,33 +10,32 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
 import re
 import time
 import traceback
 import uuid
-from collections.abc import Awaitable, Callable
 from typing import Protocol
 
+import asyncpg
 import structlog
 from starlette.datastructures import Headers, MutableHeaders, QueryParams
-from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from pulse.http import problems
+from pulse.http.early_answer import answer_early
+from pulse.http.key_ring import ANYBODY, KeyRing
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _OPEN_PATHS = ("/health", "/docs", "/openapi.json", "/problems/", "/page/")
 _STREAM_PATH = re.compile(r"/api/runs/[^/]+/events")
+# For a turn on the pool and one statement.
+_KEY_SECONDS = 10.0
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 # Whichever is more of bodies may be held in memory at once.
 _BODIES_AT_ONCE = 8
 _HELD_BYTES = 16 * 1024 * 1024
-# A client that is still sending would lose the answer if the connection were closed at once.
-_LINGER_SECONDS = 2.0
-_LINGER_BYTES_MAX = 64 * 1024 * 1024
 
 _log = structlog.get_logger(__name__)
 
@@ -137,43 +136,54 @@ class _Exchange:
 
 
 class KeyGuard:
-    """Lets nobody in without the key; without a key set, nobody who came by a name other than loopback's.
+    """Lets nobody in without a key; without the operator's key set, nobody who came by a name other than loopback's.
 
     The second keeps a web page from reaching an open API on its visitor's own machine, be it by a name that it points
-    there or by a request that its browser sends unasked.
+    there or by a request that its browser sends unasked. What the key allows is left for the routes to check.
     """
 
-    def __init__(self, app: ASGIApp, key: str | None) -> None:
+    def __init__(self, app: ASGIApp, keys: KeyRing) -> None:
         self._app = app
-        self._expected = None if key is None else key.encode()
+        self._keys = keys
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection."""
         if scope["type"] == "lifespan" or scope["path"] == "/" or scope["path"].startswith(_OPEN_PATHS):
             await self._app(scope, receive, send)
             return
-        refusal = self._refuse(scope, Headers(scope=scope))
+        refusal = await self._refuse(scope, Headers(scope=scope))
         if refusal is None:
             await self._app(scope, receive, send)
         elif scope["type"] == "websocket":
             response = problems.render(refusal, scope["state"]["request_id"])
             await WebSocket(scope, receive, send).send_denial_response(response)
         else:
-            await _answer_early(problems.render(refusal, scope["state"]["request_id"]), scope, receive, send)
+            await answer_early(problems.render(refusal, scope["state"]["request_id"]), scope, receive, send)
 
-    def _refuse(self, scope: Scope, headers: Headers) -> problems.Kind | None:
+    async def _refuse(self, scope: Scope, headers: Headers) -> problems.Kind | None:
         if _brings_ticket(scope):
             # The route uses the ticket up, or refuses it: it stands for the key and says who it is.
             return None
-        if self._expected is None:
+        if self._keys.is_open:
             names = {
                 _host(headers.get("host", "")),
                 _host(headers.get("origin", "http://localhost").partition("://")[2]),
             }
-            return None if names <= _LOOPBACK_NAMES else problems.WRONG_HOST
-        scheme, _, given = headers.get("authorization", "").partition(" ")
-        right = hmac.compare_digest(given.strip().encode("latin-1"), self._expected)
-        return None if right and scheme.lower() == "bearer" else problems.WRONG_KEY
+            if not names <= _LOOPBACK_NAMES:
+                return problems.WRONG_HOST
+            if "authorization" not in headers:
+                scope["state"]["grant"] = ANYBODY
+                return None
+        try:
+            async with asyncio.timeout(_KEY_SECONDS):
+                grant = await self._keys.grant_of(headers.get("authorization", ""))
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError) as error:
+            kind = problems.kind_of(error)
+            if kind is problems.INTERNAL:
+                raise
+            return kind
+        scope["state"]["grant"] = grant
+        return problems.WRONG_KEY if grant is None else None
 
 
 def _brings_ticket(scope: Scope) -> bool:
@@ -231,14 +241,14 @@ class BodyLimit:
             await self._refuse(scope, receive, send)
         except _TooMuchError:
             overloaded = problems.render(problems.OVERLOADED, scope["state"]["request_id"])
-            await _answer_early(overloaded, scope, receive, send)
+            await answer_early(overloaded, scope, receive, send)
         finally:
             self._held -= seen
 
     async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
         detail = f"the limit is {self._bytes_max} bytes. {problems.BODY_TOO_LARGE.advice}"
         response = problems.render(problems.BODY_TOO_LARGE, scope["state"]["request_id"], detail)
-        await _answer_early(response, scope, receive, send)
+        await answer_early(response, scope, receive, send)
 
 
 class _TooLargeError(BaseException):
@@ -247,29 +257,6 @@ class _TooLargeError(BaseException):
 
 class _TooMuchError(BaseException):
     """As `_TooLargeError`."""
-
-
-async def _answer_early(response: Response, scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer before the body has been read, then read on for a while, so that the answer arrives."""
-    headers = [*response.raw_headers, (b"connection", b"close")]
-    await send({"type": "http.response.start", "status": response.status_code, "headers": headers})
-    await send({"type": "http.response.body", "body": response.body[:-1], "more_body": True})
-    if b"expect" not in dict(scope["headers"]):
-        await _linger(receive)
-    await send({"type": "http.response.body", "body": response.body[-1:]})
-
-
-async def _linger(receive: Callable[[], Awaitable[Message]]) -> None:
-    left = _LINGER_BYTES_MAX
-    try:
-        async with asyncio.timeout(_LINGER_SECONDS):
-            more = True
-            while more and left > 0:
-                message = await receive()
-                left -= len(message.get("body", b""))
-                more = message["type"] == "http.request" and message.get("more_body", False)
-    except TimeoutError:
-        return
 
 
 def _host(header: str) -> str:

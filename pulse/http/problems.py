@@ -45,7 +45,14 @@ class Kind:
 INVALID_JSON = Kind("invalid-json", 400, "The body is not JSON", "Send one JSON value in UTF-8.")
 BAD_REQUEST = Kind("bad-request", 400, "The request cannot be read", "Send a well-formed HTTP request.")
 WRONG_KEY = Kind(
-    "wrong-key", 401, "The key is missing or wrong", "Send the header 'Authorization: Bearer' with HIPPOCAMPUS_API_KEY."
+    "wrong-key",
+    401,
+    "The key is missing, wrong, revoked or too old",
+    "Send the header 'Authorization: Bearer' with a key of `hippocampus keys create`, or HIPPOCAMPUS_API_KEY.",
+)
+WRONG_APP = Kind("wrong-app", 403, "The key is for another app", "Name the key's own app, or use a key of that app.")
+ROLE_MISSING = Kind(
+    "role-missing", 403, "The key lacks the role for this", "Use a key with the role that 'detail' names."
 )
 WRONG_HOST = Kind(
     "wrong-host", 403, "This host name is not served", "Use the address that the API listens on, or set an API key."
@@ -95,6 +102,15 @@ BODY_TOO_LARGE = Kind(
 )
 EVENT_TOO_LARGE = Kind(
     "event-too-large", 413, "An event is over the app's limit", "Keep the payload elsewhere and append a reference."
+)
+PRECONDITION_FAILED = Kind(
+    "precondition-failed", 412, "The session is at another version", "Read the session again, and redo the change."
+)
+ENCODED_BODY = Kind(
+    "encoded-body", 415, "The body is compressed", "Send it as it is, without the header Content-Encoding."
+)
+TOO_MANY_REQUESTS = Kind(
+    "too-many-requests", 429, "The key's rate is used up", "Wait as long as Retry-After says, then try again."
 )
 NOT_JSON = Kind(
     "unsupported-media-type", 415, "The body's type is not JSON", "Send the header 'Content-Type: application/json'."
@@ -291,9 +307,20 @@ def documented(*kinds: Kind) -> dict[int | str, dict[str, Any]]:
 
 
 #: What any route of the API may answer.
-COMMON = (WRONG_KEY, WRONG_HOST, METHOD_NOT_ALLOWED, INTERNAL, OVERLOADED, TIMED_OUT, DATABASE_UNREACHABLE)
+COMMON = (
+    WRONG_KEY,
+    WRONG_HOST,
+    WRONG_APP,
+    ROLE_MISSING,
+    METHOD_NOT_ALLOWED,
+    TOO_MANY_REQUESTS,
+    INTERNAL,
+    OVERLOADED,
+    TIMED_OUT,
+    DATABASE_UNREACHABLE,
+)
 #: What any route with a body may answer beside.
-BODY = (INVALID_JSON, BAD_REQUEST, BODY_TOO_LARGE, NOT_JSON)
+BODY = (INVALID_JSON, BAD_REQUEST, BODY_TOO_LARGE, NOT_JSON, ENCODED_BODY)
 
 
 def _allow(request: Request, app: FastAPI) -> dict[str, str]:

@@ -17,6 +17,7 @@ from pulse.http import problems, schemas
 from pulse.http.bodies import ExactRoute, reply
 from pulse.http.frame_stream import FrameStream, frames_of
 from pulse.http.owner import AssertedOwner
+from pulse.http.roles import require
 from pulse.http.stream_access import LAST_EVENT_ID_LENGTH_MAX, Access, access_of
 from pulse.run_service import RunService
 from pulse.run_streams import RunStreams
@@ -135,6 +136,7 @@ async def stream(
 @router.get(
     "/runs/{run_id}/events",
     summary="Follow a run",
+    dependencies=[require("read")],
     response_class=Response,
     responses={
         **STREAM,
@@ -167,6 +169,7 @@ async def follow_run(
 @router.post(
     "/runs/{run_id}/cancel",
     summary="Cancel a run",
+    dependencies=[require("append")],
     status_code=202,
     response_model=RunView,
     responses={
@@ -185,6 +188,7 @@ async def cancel_run(request: Request, run_id: RunId, runs: Runs, owner: Asserte
 @router.post(
     "/tickets",
     summary="Get a ticket for a browser",
+    dependencies=[require("read")],
     status_code=201,
     response_model=TicketView,
     responses=problems.documented(*problems.BODY, problems.SESSION_NOT_FOUND, problems.RUN_NOT_FOUND),

@@ -215,7 +215,7 @@ class EventPageView(BaseModel):
     """A page of events, in sequence."""
 
     events: list[EventView]
-    next_after_sequence: Annotated[int | None, Field(description="Where the next page starts; null after the last.")]
+    next_cursor: Annotated[str | None, Field(description="Where the next page starts; null after the last.")]
 
 
 class StoredEventView(BaseModel):

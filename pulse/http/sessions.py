@@ -10,7 +10,10 @@ from starlette.responses import Response
 from pulse.errors import SessionNotFoundError
 from pulse.http import problems, schemas
 from pulse.http.bodies import ExactRoute, reply
+from pulse.http.cursors import Cursor
 from pulse.http.edge import Telemetry
+from pulse.http.preconditions import NOT_MODIFIED, IfNoneMatch, Precondition, precondition, tagged
+from pulse.http.roles import require
 from pulse.session_service import OpenSessionService
 
 PREFIX = "/v1/apps/{app_name}/users/{user_id}"
@@ -42,6 +45,7 @@ AfterSequence = Annotated[int, Query(ge=0, le=2**63 - 1, description="Only event
 @router.post(
     "/sessions",
     summary="Create a session",
+    dependencies=[require("append")],
     status_code=201,
     response_model=schemas.SessionView,
     responses=problems.documented(
@@ -58,25 +62,32 @@ async def create_session(
     return reply(schemas.SessionView.of(session), 201)
 
 
-@router.get("/sessions", summary="List a user's sessions", response_model=schemas.SessionPageView)
+@router.get(
+    "/sessions",
+    summary="List a user's sessions",
+    dependencies=[require("read")],
+    response_model=schemas.SessionPageView,
+)
 async def list_sessions(
     app_name: schemas.AppName,
     user_id: schemas.UserId,
     sessions: Sessions,
+    cursor: Cursor,
     limit: Limit = 100,
-    cursor: Annotated[str | None, Query(max_length=100, description="next_cursor of the page before.")] = None,
 ) -> Response:
     """List sessions without their events, the newest first."""
-    page = await sessions.list_sessions(app_name, user_id, limit=limit, cursor=cursor)
+    page = await sessions.list_sessions(app_name, user_id, limit=limit, cursor=cursor.read(str))
     heads = [schemas.SessionHeadView.of(session) for session in page]
-    return reply(schemas.SessionPageView(sessions=heads, next_cursor=page.next_cursor))
+    following = None if page.next_cursor is None else cursor.write(page.next_cursor)
+    return reply(schemas.SessionPageView(sessions=heads, next_cursor=following))
 
 
 @router.get(
     "/sessions/{session_id}",
     summary="Read a session",
+    dependencies=[require("read")],
     response_model=schemas.SessionView,
-    responses=problems.documented(problems.SESSION_NOT_FOUND),
+    responses={**NOT_MODIFIED, **problems.documented(problems.SESSION_NOT_FOUND)},
 )
 async def get_session(
     app_name: schemas.AppName,
@@ -87,48 +98,64 @@ async def get_session(
     num_recent_events: Annotated[
         int, Query(ge=0, le=schemas.PAGE_SIZE_MAX, description="How many of the newest events; see /events for all.")
     ] = 100,
+    if_none_match: IfNoneMatch = None,
 ) -> Response:
-    """Read a session's state and its newest events in one snapshot."""
+    """Read a session's state and its newest events in one snapshot. Its ETag begins with its version."""
     session = await sessions.get_session(
         app_name, user_id, session_id, after_sequence=after_sequence, num_recent_events=num_recent_events
     )
     if session is None:
         raise _not_found(app_name, user_id, session_id)
-    return reply(schemas.SessionView.of(session))
+    return tagged(reply(schemas.SessionView.of(session)), session.version, if_none_match)
 
 
 @router.delete(
     "/sessions/{session_id}",
     summary="Delete a session",
+    dependencies=[require("admin")],
     status_code=204,
     response_class=Response,
-    responses=problems.documented(problems.SESSION_NOT_FOUND),
+    responses=problems.documented(problems.SESSION_NOT_FOUND, problems.PRECONDITION_FAILED),
 )
 async def delete_session(
-    app_name: schemas.AppName, user_id: schemas.UserId, session_id: schemas.SessionId, sessions: Sessions
+    app_name: schemas.AppName,
+    user_id: schemas.UserId,
+    session_id: schemas.SessionId,
+    sessions: Sessions,
+    condition: Precondition,
 ) -> Response:
     """Delete a session with its events, messages and jobs; what was learned from it stays."""
-    await sessions.delete_session(app_name, user_id, session_id)
+    with precondition(condition):
+        version = None if condition is None else await condition.version_for(sessions, app_name, user_id, session_id)
+        await sessions.delete_session(app_name, user_id, session_id, expected_version=version)
     return Response(status_code=204)
 
 
 @router.post(
     "/sessions/{session_id}/finalize",
     summary="Finalise a session",
+    dependencies=[require("append")],
     response_model=schemas.FinalizedView,
-    responses=problems.documented(problems.SESSION_NOT_FOUND),
+    responses=problems.documented(problems.SESSION_NOT_FOUND, problems.PRECONDITION_FAILED),
 )
 async def finalize_session(
-    app_name: schemas.AppName, user_id: schemas.UserId, session_id: schemas.SessionId, sessions: Sessions
+    app_name: schemas.AppName,
+    user_id: schemas.UserId,
+    session_id: schemas.SessionId,
+    sessions: Sessions,
+    condition: Precondition,
 ) -> Response:
     """End a session for now: what is not yet consolidated is enqueued at once. Appending opens it again."""
-    jobs = await sessions.finalize_session(app_name, user_id, session_id)
+    with precondition(condition):
+        version = None if condition is None else await condition.version_for(sessions, app_name, user_id, session_id)
+        jobs = await sessions.finalize_session(app_name, user_id, session_id, expected_version=version)
     return reply(schemas.FinalizedView(jobs=jobs))
 
 
 @router.get(
     "/sessions/{session_id}/events",
     summary="Read a session's events",
+    dependencies=[require("read")],
     response_model=schemas.EventPageView,
     responses=problems.documented(problems.SESSION_NOT_FOUND),
 )
@@ -137,19 +164,22 @@ async def list_events(
     user_id: schemas.UserId,
     session_id: schemas.SessionId,
     sessions: Sessions,
+    cursor: Cursor,
     after_sequence: AfterSequence = 0,
     limit: Limit = 100,
 ) -> Response:
     """Read events in sequence, page by page."""
-    found = await sessions.list_events(app_name, user_id, session_id, after_sequence=after_sequence, limit=limit + 1)
+    start = cursor.read(int) or after_sequence
+    found = await sessions.list_events(app_name, user_id, session_id, after_sequence=start, limit=limit + 1)
     page = [schemas.EventView.of(event) for event in found[:limit]]
-    following = page[-1].sequence_num if len(found) > limit else None
-    return reply(schemas.EventPageView(events=page, next_after_sequence=following))
+    following = cursor.write(page[-1].sequence_num) if len(found) > limit else None
+    return reply(schemas.EventPageView(events=page, next_cursor=following))
 
 
 @router.post(
     "/sessions/{session_id}/events",
     summary="Append events",
+    dependencies=[require("append")],
     status_code=201,
     response_model=schemas.AppendedView,
     responses={
@@ -158,6 +188,7 @@ async def list_events(
             *problems.BODY,
             problems.SESSION_NOT_FOUND,
             problems.VERSION_CONFLICT,
+            problems.PRECONDITION_FAILED,
             problems.EVENT_CONFLICT,
             problems.EVENT_TOO_LARGE,
             problems.STATE_TOO_LARGE,
@@ -171,6 +202,7 @@ async def append_events(
     session_id: schemas.SessionId,
     body: Annotated[schemas.AppendInput, Body()],
     sessions: Sessions,
+    condition: Precondition,
     telemetry: Annotated[Telemetry, Depends(_telemetry)],
 ) -> Response:
     """Append events in order, all or none, with their state deltas and the jobs that the app's policy asks for.
@@ -178,7 +210,16 @@ async def append_events(
     Safe to repeat: an event whose id is stored already with the same content is skipped, whatever the version.
     """
     records = [event.record() for event in body.events]
-    outcome = await sessions.append(app_name, user_id, session_id, records, expected_version=body.expected_version)
+    expected = body.expected_version
+    with precondition(condition):
+        if condition is not None:
+            asked = await condition.version_for(sessions, app_name, user_id, session_id)
+            if None not in (expected, asked) and expected != asked:
+                raise problems.ProblemError(
+                    problems.INVALID_REQUEST, "expected_version and If-Match differ: send one of them"
+                )
+            expected = asked if asked is not None else expected
+        outcome = await sessions.append(app_name, user_id, session_id, records, expected_version=expected)
     telemetry.appended(len(outcome.new_events))
     return reply(schemas.AppendedView.of(outcome), 201 if outcome.new_events else 200)
 

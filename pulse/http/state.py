@@ -12,7 +12,9 @@ from starlette.responses import Response
 
 from pulse.http import problems, schemas, sessions
 from pulse.http.bodies import ExactRoute, reply
+from pulse.http.cursors import Cursor, ListCursor
 from pulse.http.owner import AssertedOwner, Owner, PathOwner
+from pulse.http.roles import require
 from pulse.json_values import escape_state
 from pulse.state_debug import HISTORY_LENGTH, StateDebugService
 from pulse.state_history import StateChange, StateHistory
@@ -79,7 +81,7 @@ class StateHistoryView(BaseModel):
     """Changes, the newest first."""
 
     changes: list[StateChangeView]
-    next_cursor: Annotated[int | None, Field(description="Where the next page starts; null after the last.")]
+    next_cursor: Annotated[str | None, Field(description="Where the next page starts; null after the last.")]
 
 
 def _debug(request: Request) -> StateDebugService:
@@ -100,18 +102,27 @@ Keys = Annotated[
     list[str] | None,
     Query(max_length=1000, description="Only these keys, with their prefixes; all where there is none."),
 ]
-Cursor = Annotated[int | None, Query(ge=1, le=2**63 - 1, description="next_cursor of the page before.")]
 Version = Annotated[int, Query(ge=0, le=2**31 - 1)]
 SharedVersion = Annotated[int, Query(ge=0, le=2**63 - 1, description="As the session was read; 0 for all of it.")]
 
 
-@router.get("/sessions/{session_id}/state", summary="Read a session's state by scope", response_model=StateView)
+@router.get(
+    "/sessions/{session_id}/state",
+    summary="Read a session's state by scope",
+    dependencies=[require("read")],
+    response_model=StateView,
+)
 async def get_state(owner: PathOwner, session_id: schemas.SessionId, debug: Debug, key: Keys = None) -> Response:
     """Read the state in one snapshot, or only some keys of it."""
     return await _state(debug, owner, session_id, key)
 
 
-@short_router.get("/threads/{session_id}/state", summary="Read a thread's state by scope", response_model=StateView)
+@short_router.get(
+    "/threads/{session_id}/state",
+    summary="Read a thread's state by scope",
+    dependencies=[require("read")],
+    response_model=StateView,
+)
 async def get_thread_state(
     owner: AssertedOwner, session_id: schemas.SessionId, debug: Debug, key: Keys = None
 ) -> Response:
@@ -122,6 +133,7 @@ async def get_thread_state(
 @router.get(
     "/sessions/{session_id}/state/changes",
     summary="Read what changed in a session's state",
+    dependencies=[require("read")],
     response_model=StateChangesView,
 )
 async def get_changes(
@@ -155,14 +167,15 @@ async def get_changes(
 @router.get(
     "/sessions/{session_id}/state/history",
     summary="Read how a session's state came to be",
+    dependencies=[require("read")],
     response_model=StateHistoryView,
 )
 async def get_history(
     owner: PathOwner,
     session_id: schemas.SessionId,
     debug: Debug,
+    cursor: Cursor,
     limit: sessions.Limit = HISTORY_LENGTH,
-    cursor: Cursor = None,
 ) -> Response:
     """Read the events that changed the state, the newest first."""
     return await _past(debug, owner, session_id, limit, cursor)
@@ -171,14 +184,15 @@ async def get_history(
 @short_router.get(
     "/threads/{session_id}/state/history",
     summary="Read how a thread's state came to be",
+    dependencies=[require("read")],
     response_model=StateHistoryView,
 )
 async def get_thread_history(
     owner: AssertedOwner,
     session_id: schemas.SessionId,
     debug: Debug,
+    cursor: Cursor,
     limit: sessions.Limit = HISTORY_LENGTH,
-    cursor: Cursor = None,
 ) -> Response:
     """The same, with the app and the user in the query or in headers."""
     return await _past(debug, owner, session_id, limit, cursor)
@@ -198,7 +212,8 @@ async def _state(debug: StateDebugService, owner: Owner, session_id: str, keys: 
     return reply(view)
 
 
-async def _past(debug: StateDebugService, owner: Owner, session_id: str, limit: int, cursor: int | None) -> Response:
-    page = await debug.get_history(owner.app_name, owner.user_id, session_id, limit=limit, before=cursor)
+async def _past(debug: StateDebugService, owner: Owner, session_id: str, limit: int, cursor: ListCursor) -> Response:
+    page = await debug.get_history(owner.app_name, owner.user_id, session_id, limit=limit, before=cursor.read(int))
     changes = [StateChangeView.of(change) for change in page.changes]
-    return reply(StateHistoryView(changes=changes, next_cursor=page.next_cursor))
+    following = None if page.next_cursor is None else cursor.write(page.next_cursor)
+    return reply(StateHistoryView(changes=changes, next_cursor=following))

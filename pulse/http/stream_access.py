@@ -14,6 +14,7 @@ from starlette.requests import HTTPConnection
 
 from pulse.http import problems
 from pulse.http.owner import Owner, asserted_owner
+from pulse.http.roles import check_role
 from pulse.tickets import TicketService
 
 LAST_EVENT_ID_LENGTH_MAX = 8000
@@ -54,6 +55,7 @@ async def access_of(connection: HTTPConnection) -> Access:
         return Access(Owner(ticket.app_name, ticket.user_id), ticket.session_id, ticket.run_id)
     query, headers = connection.query_params, connection.headers
     given = (query.get("app_name"), query.get("user_id"), headers.get("x-app-name"), headers.get("x-user-id"))
+    check_role(connection, "read")
     return Access(asserted_owner(*given))
 
 

@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 from pulse.http import problems, schemas
 from pulse.http.bodies import ExactRoute
+from pulse.http.roles import require
 from pulse.http.runs import RunId
 from pulse.stream_tests import StreamTests
 
@@ -28,14 +29,24 @@ class SentView(BaseModel):
     run_id: str | None = None
 
 
-@router.get("/test-notify", summary="Send a test notification", response_model_exclude_none=True)
+@router.get(
+    "/test-notify",
+    summary="Send a test notification",
+    dependencies=[require("admin")],
+    response_model_exclude_none=True,
+)
 async def notify_thread(request: Request, thread_id: Annotated[schemas.Id, Query()] = "test-thread") -> SentView:
     """Tell everybody who follows a run of this thread: they get an event RAW at once."""
     tests: StreamTests = request.app.state.stream_tests
     return SentView(payload=await tests.send(thread_id=thread_id))
 
 
-@router.get("/test-sse-notify/{run_id}", summary="Send a test notification to a run", response_model_exclude_none=True)
+@router.get(
+    "/test-sse-notify/{run_id}",
+    summary="Send a test notification to a run",
+    dependencies=[require("admin")],
+    response_model_exclude_none=True,
+)
 async def notify_run(request: Request, run_id: RunId) -> SentView:
     """Tell everybody who follows this run: they get an event RAW at once."""
     tests: StreamTests = request.app.state.stream_tests

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from datetime import datetime
 from typing import Annotated
 
@@ -11,7 +12,9 @@ from starlette.responses import Response
 
 from pulse.http import problems
 from pulse.http.bodies import ExactRoute, reply
+from pulse.http.cursors import Cursor
 from pulse.http.owner import AssertedOwner
+from pulse.http.roles import require
 from pulse.runs import RunStatus
 from pulse.threads import THREADS_MAX, NewestRun, Thread, ThreadList
 
@@ -73,6 +76,10 @@ class ThreadListView(BaseModel):
     """Threads, the one that changed last first."""
 
     threads: list[ThreadView]
+    next_cursor: Annotated[
+        str | None,
+        Field(description="Where the next page starts; null after the last. What changes meanwhile moves up."),
+    ]
 
 
 def _list(request: Request) -> ThreadList:
@@ -80,12 +87,20 @@ def _list(request: Request) -> ThreadList:
     return found
 
 
-@router.get("/threads", summary="List a user's threads with their newest runs", response_model=ThreadListView)
+@router.get(
+    "/threads",
+    summary="List a user's threads with their newest runs",
+    dependencies=[require("read")],
+    response_model=ThreadListView,
+)
 async def list_threads(
     owner: AssertedOwner,
     threads: Annotated[ThreadList, Depends(_list)],
+    cursor: Cursor,
     limit: Annotated[int, Query(ge=1, le=THREADS_MAX, description="How many at most.")] = 100,
 ) -> Response:
     """List what changed last first: which threads are live, and where each of them stands."""
-    found = await threads.list_threads(owner.app_name, owner.user_id, limit=limit)
-    return reply(ThreadListView(threads=[ThreadView.of(each) for each in found]))
+    place = cursor.read(tuple[datetime, uuid.UUID])
+    found = await threads.list_threads(owner.app_name, owner.user_id, limit=limit, after=place)
+    following = cursor.write((found[-1].updated_at, found[-1].id)) if len(found) == limit else None
+    return reply(ThreadListView(threads=[ThreadView.of(each) for each in found], next_cursor=following))

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Depends, Request
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 from starlette.responses import Response
 
 from pulse.http import problems, schemas, sessions
 from pulse.http.bodies import ExactRoute, reply
+from pulse.http.cursors import Cursor, ListCursor
 from pulse.http.owner import AssertedOwner, Owner, PathOwner
+from pulse.http.roles import require
 from pulse.json_values import escape_state
 from pulse.timeline import ConversationTimeline, TimelineItem, TimelineService
 
@@ -80,17 +82,17 @@ class TimelineView(BaseModel):
     conversation_id: str
     timeline: list[ItemView]
     total: Annotated[int, Field(description="How many items this page has.")]
-    next_cursor: Annotated[int | None, Field(description="Where the next page starts; null after the last.")]
+    next_cursor: Annotated[str | None, Field(description="Where the next page starts; null after the last.")]
 
     @classmethod
-    def of(cls, found: ConversationTimeline) -> TimelineView:
+    def of(cls, found: ConversationTimeline, next_cursor: str | None) -> TimelineView:
         """Describe a page."""
         timeline: list[Any] = [_view(item) for item in found.items]
         return cls(
             conversation_id=found.conversation_id,
             timeline=timeline,
             total=len(timeline),
-            next_cursor=found.next_cursor,
+            next_cursor=next_cursor,
         )
 
 
@@ -101,44 +103,52 @@ def _service(request: Request) -> TimelineService:
 
 
 Timelines = Annotated[TimelineService, Depends(_service)]
-Cursor = Annotated[int, Query(ge=0, le=2**63 - 1, description="nextCursor of the page before.")]
 
 
 @router.get(
-    "/conversations/{session_id}/messages", summary="Read a conversation's timeline", response_model=TimelineView
+    "/conversations/{session_id}/messages",
+    summary="Read a conversation's timeline",
+    dependencies=[require("read")],
+    response_model=TimelineView,
 )
 async def list_messages(
     owner: PathOwner,
     session_id: schemas.SessionId,
     timelines: Timelines,
-    cursor: Cursor = 0,
+    cursor: Cursor,
+    after_sequence: sessions.AfterSequence = 0,
     limit: sessions.Limit = 100,
 ) -> Response:
     """Read what was said, thought and done, page by page."""
-    return await _reply(timelines, owner, session_id, cursor, limit)
+    return await _reply(timelines, owner, session_id, cursor.read(int) or after_sequence, limit, cursor)
 
 
 @short_router.get(
     "/conversations/{session_id}/messages",
     summary="Read a conversation's timeline by its id",
+    dependencies=[require("read")],
     response_model=TimelineView,
 )
 async def list_conversation_messages(
     owner: AssertedOwner,
     session_id: schemas.SessionId,
     timelines: Timelines,
-    cursor: Cursor = 0,
+    cursor: Cursor,
+    after_sequence: sessions.AfterSequence = 0,
     limit: sessions.Limit = 100,
 ) -> Response:
     """The same, with the app and the user in the query or in headers."""
-    return await _reply(timelines, owner, session_id, cursor, limit)
+    return await _reply(timelines, owner, session_id, cursor.read(int) or after_sequence, limit, cursor)
 
 
-async def _reply(timelines: TimelineService, owner: Owner, session_id: str, cursor: int, limit: int) -> Response:
+async def _reply(
+    timelines: TimelineService, owner: Owner, session_id: str, after: int, limit: int, cursor: ListCursor
+) -> Response:
     found = await timelines.get_conversation_messages(
-        owner.app_name, owner.user_id, session_id, after_sequence=cursor, limit=limit
+        owner.app_name, owner.user_id, session_id, after_sequence=after, limit=limit
     )
-    return reply(TimelineView.of(found))
+    following = None if found.next_cursor is None else cursor.write(found.next_cursor)
+    return reply(TimelineView.of(found, following))
 
 
 def _view(item: TimelineItem) -> _Item:

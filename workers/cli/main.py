@@ -48,6 +48,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "jobs": "List, show, retry and cancel consolidation jobs.",
         "retention": "Archive what became too weak, or say what would go, when and why.",
         "forget": "Forget a user, a session, events or a memory for good.",
+        "keys": "Make, list and revoke keys of the HTTP API.",
         "status": "Show what runs, what waits, and what failed.",
         "doctor": "Check the installation, and say what to mend.",
         "migrate": "Bring the database to this program's schema.",

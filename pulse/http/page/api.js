@@ -23,8 +23,9 @@ export class Api {
     return this.#call("GET", "api/threads?limit=100");
   }
 
-  timeline(thread, cursor, limit) {
-    return this.#call("GET", `conversations/${encodeURIComponent(thread)}/messages?cursor=${cursor}&limit=${limit}`);
+  timeline(thread, after, limit) {
+    const query = `after_sequence=${after}&limit=${limit}`;
+    return this.#call("GET", `conversations/${encodeURIComponent(thread)}/messages?${query}`);
   }
 
   state(thread) {
@@ -32,7 +33,7 @@ export class Api {
   }
 
   history(thread, cursor) {
-    const from = cursor === null ? "" : `&cursor=${cursor}`;
+    const from = cursor === null ? "" : `&cursor=${encodeURIComponent(cursor)}`;
     return this.#call("GET", `api/threads/${encodeURIComponent(thread)}/state/history?limit=50${from}`);
   }
 

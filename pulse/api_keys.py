@@ -1,0 +1,155 @@
+"""Keys of the HTTP API: made once, kept as hashes, bound to an app and to roles.
+
+A key's text is ``hip_<id>_<secret>``: the id finds its row, the secret is compared in constant time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+import string
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Literal, get_args
+
+from pulse.errors import ApiKeyNotFoundError, InvalidInputError
+from pulse.sql import load_queries
+
+if TYPE_CHECKING:
+    from pulse.database import Pool
+
+Role = Literal["append", "read", "admin"]
+ROLES: tuple[Role, ...] = get_args(Role)
+LIFETIME_MAX = timedelta(days=3650)
+LIST_LENGTH_MAX = 1000
+_NAME_LENGTH_MAX = 255
+_ID_LENGTH = 12
+_SECRET_BYTES = 32
+_TEXT = re.compile(r"hip_([a-z0-9]{12})_([A-Za-z0-9_-]{43})")
+_QUERIES = load_queries("pulse", "api_keys.sql")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiKey:
+    """A key as it is listed; its secret is not known to anybody but its holder."""
+
+    id: str
+    app_name: str | None
+    name: str
+    roles: tuple[Role, ...]
+    created_at: datetime
+    last_used_at: datetime | None
+    expires_at: datetime | None
+    revoked_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewApiKey:
+    """A key as its holder gets it, once."""
+
+    key: ApiKey
+    text: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grant:
+    """What the holder of a key may do: these roles, in this app or (None) in every app."""
+
+    key_id: str
+    app_name: str | None
+    roles: frozenset[Role]
+
+    def has(self, role: Role) -> bool:
+        """Whether it allows what needs a role; admin allows everything."""
+        return role in self.roles or "admin" in self.roles
+
+
+class ApiKeyService:
+    """Makes, lists, revokes and verifies keys."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    async def create(
+        self, app_name: str | None, roles: Collection[Role], *, name: str = "", lifetime: timedelta | None = None
+    ) -> NewApiKey:
+        """Make a key.
+
+        Args:
+            app_name: None for every app.
+            lifetime: up to ten years; None for as long as it is not revoked.
+
+        Raises:
+            InvalidInputError: an argument is out of its bounds; nothing was made.
+        """
+        _check(app_name, roles, name, lifetime)
+        key_id = "".join(secrets.choice(string.ascii_lowercase + string.digits) for _ in range(_ID_LENGTH))
+        secret = secrets.token_urlsafe(_SECRET_BYTES)
+        row = await self._pool.fetchrow(
+            _QUERIES["create_api_key"],
+            key_id,
+            app_name,
+            name,
+            [role for role in ROLES if role in roles],
+            _hash(secret),
+            None if lifetime is None else lifetime.total_seconds(),
+        )
+        assert row is not None  # noqa: S101  # the statement returns its row
+        return NewApiKey(key=_read(dict(row)), text=f"hip_{key_id}_{secret}")
+
+    async def list(self, app_name: str | None = None, *, limit: int = LIST_LENGTH_MAX) -> list[ApiKey]:
+        """List the keys that can be used for an app, or all, the newest first; also those that are used up.
+
+        Raises:
+            InvalidInputError: limit is not 1 to 1,000.
+        """
+        if not 1 <= limit <= LIST_LENGTH_MAX:
+            raise InvalidInputError(f"limit is 1 to {LIST_LENGTH_MAX}, not {limit}")
+        rows = await self._pool.fetch(_QUERIES["list_api_keys"], app_name, limit)
+        return [_read(dict(row)) for row in rows]
+
+    async def revoke(self, key_id: str) -> ApiKey:
+        """End a key for good; one that is revoked already stays as it is.
+
+        Raises:
+            ApiKeyNotFoundError: there is no such key.
+        """
+        row = await self._pool.fetchrow(_QUERIES["revoke_api_key"], key_id)
+        if row is None:
+            raise ApiKeyNotFoundError(f"There is no key {key_id[:40]!r}: see `hippocampus keys list`.")
+        return _read(dict(row))
+
+    async def verify(self, text: str) -> Grant | None:
+        """Return what a key allows; None where it is unknown, revoked or too old. Notes its use, to the minute."""
+        parts = _TEXT.fullmatch(text)
+        if parts is None:
+            return None
+        row = await self._pool.fetchrow(_QUERIES["find_api_key"], parts[1])
+        if row is None or not hmac.compare_digest(_hash(parts[2]), row["secret_hash"]):
+            return None
+        if row["is_use_unseen"]:
+            await self._pool.execute(_QUERIES["touch_api_key"], parts[1])
+        return Grant(key_id=row["id"], app_name=row["app_name"], roles=frozenset(row["roles"]))
+
+
+def _check(app_name: str | None, roles: Collection[Role], name: str, lifetime: timedelta | None) -> None:
+    for what, value, shortest in (("app", app_name, 1), ("name", name, 0)):
+        if value is not None and (not shortest <= len(value) <= _NAME_LENGTH_MAX or "\0" in value):
+            raise InvalidInputError(f"{what} is {shortest} to {_NAME_LENGTH_MAX} characters without U+0000")
+    if not roles or not set(roles) <= set(ROLES):
+        raise InvalidInputError(f"a key needs at least one of the roles {', '.join(ROLES)}")
+    if lifetime is not None and not timedelta(0) < lifetime <= LIFETIME_MAX:
+        raise InvalidInputError(f"a key lives for up to {LIFETIME_MAX.days} days, from now on")
+
+
+def _read(row: dict[str, object]) -> ApiKey:
+    roles = row.pop("roles")
+    assert isinstance(roles, list)  # noqa: S101  # the column is an array
+    return ApiKey(roles=tuple(roles), **row)  # type: ignore[arg-type]  # the columns are the fields
+
+
+def _hash(secret: str) -> bytes:
+    return hashlib.sha256(secret.encode()).digest()
