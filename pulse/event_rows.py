@@ -92,6 +92,20 @@ def read_event(
     )
 
 
+def read_event_to_deliver(columns: Sequence[Any]) -> Event:
+    """Return a stored event, or one in its place that says that it can't be read.
+
+    Somebody who writes plain SQL may store what this program can't decode (nested by the thousand, say): whoever
+    follows that thread is told of it, and no other thread waits for it.
+    """
+    try:
+        return read_event(*columns)
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        event_id, number, author, kind, invocation, _, _, occurred_at, created_at = columns
+        placeholder = '{"unreadable": true}'
+        return read_event(event_id, number, author, kind, invocation, placeholder, "{}", occurred_at, created_at)
+
+
 def read_appended(thread_id: uuid.UUID, events: Sequence[Event], rows: Iterable[asyncpg.Record]) -> Appended:
     """Return the outcome of an append from its rows, one for each of the events."""
     rows = list(rows)

@@ -60,7 +60,10 @@ def test_each_loop_has_a_pool_that_ends_with_it(dsn: str) -> None:
 
     async def connections() -> int:
         count: int = await pools.run(
-            lambda pool: pool.fetchval("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'hippocampus'")
+            lambda pool: pool.fetchval(
+                "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'hippocampus'"
+                " AND datname = current_database()"
+            )
         )
         return count
 

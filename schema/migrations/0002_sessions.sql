@@ -73,7 +73,7 @@ CREATE TABLE events (
     author          text NOT NULL CHECK (char_length(author) BETWEEN 1 AND 255),
     event_type      text NOT NULL CHECK (char_length(event_type) BETWEEN 1 AND 64),
     content         json NOT NULL,
-    actions         json NOT NULL DEFAULT '{}',
+    actions         json NOT NULL DEFAULT '{}' CHECK (json_typeof(actions) = 'object'),
     version         integer,        -- of the session, once the event was appended
     session_delta   jsonb,          -- keys that were set, without their prefix; NULL where nothing changed
     user_delta      jsonb,
