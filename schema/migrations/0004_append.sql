@@ -240,14 +240,6 @@ BEGIN
     IF v_state IS NOT NULL THEN
         t.state_seq := t.last_seq;
     END IF;
-    UPDATE threads AS u SET
-        last_seq = t.last_seq, version = t.version, token_count = t.token_count,
-        state = coalesce(v_state, u.state), state_seq = t.state_seq,
-        last_event_at = v_now, event_time = p_event_time, updated_at = v_now, finalized_at = NULL,
-        fast_due_at = coalesce(u.fast_due_at, v_now + make_interval(secs => v_policy.fast_idle_seconds)),
-        deep_due_at = coalesce(u.deep_due_at, v_now + make_interval(secs => v_policy.deep_idle_seconds))
-    WHERE u.id = t.id;
-
     IF NOT p_notify THEN
         v_notify := set_config('hippocampus.notify', 'off', true);
     END IF;
@@ -286,6 +278,14 @@ BEGIN
         v_notify := set_config('hippocampus.notify', '', true);
     END IF;
 
+    -- Last: the foreign key's own check finds the row locked as it was, not one to lock anew.
+    UPDATE threads AS u SET
+        last_seq = t.last_seq, version = t.version, token_count = t.token_count,
+        state = coalesce(v_state, u.state), state_seq = t.state_seq,
+        last_event_at = v_now, event_time = p_event_time, updated_at = v_now, finalized_at = NULL,
+        fast_due_at = coalesce(u.fast_due_at, v_now + make_interval(secs => v_policy.fast_idle_seconds)),
+        deep_due_at = coalesce(u.deep_due_at, v_now + make_interval(secs => v_policy.deep_idle_seconds))
+    WHERE u.id = t.id;
     IF t.state_seq > t.snapshot_seq AND t.last_seq - t.snapshot_seq >= v_policy.snapshot_events THEN
         PERFORM take_snapshot(t.id);
     END IF;
