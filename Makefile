@@ -46,7 +46,7 @@ run: $(STAMP) ## Start every role and stay, until Ctrl-C
 	@$(BIN)/hippocampus up
 
 test: $(STAMP) ## Run the tests, with coverage
-	$(BIN)/python -m pytest -n $(TESTS_AT_ONCE) --dist worksteal -m 'not system and not timing' --cov --cov-report=
+	$(BIN)/python -m pytest -n $(TESTS_AT_ONCE) --dist loadfile -m 'not system and not timing' --cov --cov-report=
 	$(BIN)/python -m pytest -m timing --cov --cov-append --cov-report=term --cov-fail-under=$(COVERAGE_MIN)
 
 test-system: $(STAMP) ## Run the tests that need more of the machine

@@ -1,6 +1,7 @@
 """PostgresSessionService against google-adk's DatabaseSessionService on the same PostgreSQL, call by call.
 
-Both are given an address, as an agent's configuration gives it, and do the same in turn, three times; medians count.
+Both are given an address, as an agent's configuration gives it, and do the same in turn, three times; medians
+count.
 """
 
 from __future__ import annotations

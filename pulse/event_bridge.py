@@ -29,7 +29,6 @@ from ag_ui.core import (
     PROTOCOL_VERSION,
     BaseEvent,
     CustomEvent,
-    Interrupt,
     MessagesSnapshotEvent,
     RawEvent,
     ReasoningMessageContentEvent,
@@ -53,11 +52,11 @@ from ag_ui.core import (
     ToolCallResultEvent,
     ToolCallStartEvent,
 )
-from pydantic import ValidationError
 
 from pulse.agui import messages, patches
 from pulse.agui.cursor import OPEN_MAX, Cursor, Sent, key_of, name_of
 from pulse.agui.frames import Frame
+from pulse.agui.interrupts import interrupts_of
 from pulse.event_types import RUN_STARTED, STATE_UPDATE, TERMINAL_EVENT_TYPES
 from pulse.events import Event
 from pulse.json_values import clean_text, escape_state
@@ -364,12 +363,7 @@ def _run_error(content: Mapping[str, Any]) -> RunErrorEvent:
 
 
 def _outcome(result: Any, unanswered: list[str]) -> RunFinishedInterruptOutcome | RunFinishedSuccessOutcome | None:
-    asked = result.get("interrupts") if isinstance(result, Mapping) else None
-    if isinstance(asked, list) and asked:
-        try:
-            interrupts = [Interrupt.model_validate(escape_state(each)) for each in asked]
-        except ValidationError:
-            return None
+    if interrupts := interrupts_of(result):
         return RunFinishedInterruptOutcome(type="interrupt", interrupts=interrupts)
     return RunFinishedSuccessOutcome(type="success", pending_tool_call_ids=unanswered) if unanswered else None
 

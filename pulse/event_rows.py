@@ -34,6 +34,7 @@ def event_input(event: Event, *, apply_state: bool = True) -> tuple[Any, ...]:
         )
     if not 1 <= len(event.id) <= ID_LENGTH_MAX or "\0" in event.id:
         raise InvalidInputError(f"an event's id is 1 to {ID_LENGTH_MAX} characters without U+0000")
+    text = event.text
     delta = split_delta(event.actions.state_delta if apply_state else {})
     stored_delta = {key: value for key, value in event.actions.state_delta.items() if not key.startswith("temp:")}
     actions = {**event.actions.other, **({"state_delta": stored_delta} if stored_delta else {})}
@@ -47,8 +48,8 @@ def event_input(event: Event, *, apply_state: bool = True) -> tuple[Any, ...]:
         escape_state(delta.session, where="state_delta") or None,
         escape_state(delta.user, where="state_delta") or None,
         escape_state(delta.app, where="state_delta") or None,
-        event.role if event.text is not None else None,
-        event.text,
+        event.role if text is not None else None,
+        text,
         event.occurred_at,
     )
 
@@ -89,6 +90,20 @@ def read_event(
         sequence_num=sequence_num,
         created_at=created_at,
     )
+
+
+def read_event_to_deliver(columns: Sequence[Any]) -> Event:
+    """Return a stored event, or one in its place that says that it can't be read.
+
+    Somebody who writes plain SQL may store what this program can't decode (nested by the thousand, say): whoever
+    follows that thread is told of it, and no other thread waits for it.
+    """
+    try:
+        return read_event(*columns)
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        event_id, number, author, kind, invocation, _, _, occurred_at, created_at = columns
+        placeholder = '{"unreadable": true}'
+        return read_event(event_id, number, author, kind, invocation, placeholder, "{}", occurred_at, created_at)
 
 
 def read_appended(thread_id: uuid.UUID, events: Sequence[Event], rows: Iterable[asyncpg.Record]) -> Appended:

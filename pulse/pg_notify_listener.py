@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from pulse.database import FAULTS
-from pulse.event_rows import read_event
+from pulse.event_rows import read_event_to_deliver
 from pulse.events import Event
 from pulse.notify_connection import ListenerTiming, NotifyConnection, OnPayload
 from pulse.sql import load_queries
@@ -82,7 +82,7 @@ class PgNotifyListener:
     @property
     def is_running(self) -> bool:
         """Whether notifications are heard now; events arrive by the poll alone while they are not."""
-        return self._connection.hears
+        return self._connection.hears and not any(task.done() for task in self._tasks)
 
     @property
     def connects(self) -> int:
@@ -183,7 +183,7 @@ class PgNotifyListener:
         rows = await self._pool.fetch(self._queries["new_events"], watched, cursors, _EVENTS_AT_ONCE)
         found: dict[uuid.UUID, list[Event]] = {}
         for thread, *fields in rows:
-            found.setdefault(thread, []).append(read_event(*fields))
+            found.setdefault(thread, []).append(read_event_to_deliver(fields))
         read_after = dict(zip(watched, cursors, strict=True))
         for thread, events in found.items():
             if len(events) == _EVENTS_AT_ONCE:

@@ -1,15 +1,14 @@
 """Pools for callers whose event loops come and go.
 
-asyncpg's connections belong to the event loop that opened them. A framework that runs each call in a loop of its own,
-in whatever thread, cannot share a pool between calls; so `OwnLoopPool` keeps its pool in a thread with a loop that
-stays, and callers wait for it from theirs. It costs about a quarter of a millisecond per call.
+asyncpg's connections belong to the event loop that opened them. A framework that runs each call in a loop of its own
+cannot share a pool between calls; so `LoopPools` keeps one per loop, opened by the loop's first call, and closed with
+the loop.
 """
 
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from pulse import database
@@ -20,6 +19,8 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 POOL_SIZE_MAX = 10
+#: How long `close` waits for the pool of another loop.
+CLOSE_SECONDS_MAX = 10.0
 
 
 class PoolAccess(Protocol):
@@ -46,8 +47,12 @@ class GivenPool:
         """Do nothing: the pool is the caller's."""
 
 
-class OwnLoopPool:
-    """A pool in a thread of its own, opened by its first use, for any number of event loops and threads."""
+class LoopPools:
+    """A pool for each event loop that calls, for any number of loops and threads.
+
+    A pool is closed when its loop shuts down its asynchronous generators, as `asyncio.run` does at its end, or by
+    `close`. A loop that is closed without that leaves its connections to the garbage collector.
+    """
 
     def __init__(
         self,
@@ -59,61 +64,45 @@ class OwnLoopPool:
     ) -> None:
         """`check` raises where a pool that was just opened can't be used."""
         self._dsn = dsn
-        self._check = check
         self._schema = schema
         self._max_size = max_size
-        self._starting = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
-        self._opened: asyncio.Task[Pool] | None = None  # known to the thread's loop alone
+        self._check = check
+        self._opened: dict[asyncio.AbstractEventLoop, _LoopPool] = {}
 
     async def run(self, work: Callable[[Pool], Awaitable[Result]]) -> Result:
-        """See `PoolAccess`. Cancelling the caller cancels the work.
+        """See `PoolAccess`.
 
         Raises:
             DatabaseUnreachableError, SchemaError: the pool can't be opened; the next call tries again.
         """
-
-        async def run_with_pool() -> Result:
-            return await work(await self._pool())
-
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(run_with_pool(), self._running_loop()))
+        opened = self._opened.get(asyncio.get_running_loop())
+        pool = opened.pool if opened is not None else None
+        return await work(await self._open_once() if pool is None else pool)
 
     async def close(self) -> None:
-        """Close the pool and end the thread. A later call opens both again."""
-        with self._starting:
-            loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
-        if loop is None or thread is None:
-            return
-        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._close_pool(), loop))
-        loop.call_soon_threadsafe(loop.stop)
-        await asyncio.to_thread(thread.join)
+        """Close the pools of this loop and of those that still run elsewhere. A later call opens anew."""
+        here = asyncio.get_running_loop()
+        for loop, opened in list(self._opened.items()):
+            if loop is here:
+                await opened.close()
+            elif loop.is_running():
+                closing = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(opened.close(), loop))
+                # A loop that ends at this moment closes its pool itself, and may not answer.
+                await asyncio.wait([closing], timeout=CLOSE_SECONDS_MAX)
+            self._opened.pop(loop, None)
 
-    def _running_loop(self) -> asyncio.AbstractEventLoop:
-        with self._starting:
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                # A daemon: a program that forgets to close still ends.
-                self._thread = threading.Thread(
-                    target=_run_until_stopped, args=(self._loop,), name="hippocampus-pool", daemon=True
-                )
-                self._thread.start()
-            return self._loop
-
-    async def _pool(self) -> Pool:
-        if self._opened is None or (self._opened.done() and _failed(self._opened)):
-            self._opened = asyncio.create_task(self._open())
-        # Shielded: one caller that gives up must not take the pool from the others.
-        return await asyncio.shield(self._opened)
+    async def _open_once(self) -> Pool:
+        loop = asyncio.get_running_loop()
+        opened = self._opened.get(loop)
+        if opened is None or opened.is_over:
+            for ended in [each for each in self._opened if each.is_closed()]:
+                del self._opened[ended]
+            opened = self._opened[loop] = _LoopPool(self._open())
+        return await opened.ready()
 
     async def _open(self) -> Pool:
-        pool = await database.create_pool(
-            # None is kept open for its own sake: a program that forgets to close leaves nothing that reconnects.
-            self._dsn,
-            schema=self._schema,
-            min_size=0,
-            max_size=self._max_size,
-        )
+        # None is kept open for its own sake: a loop that ends without closing leaves little behind.
+        pool = await database.create_pool(self._dsn, schema=self._schema, min_size=0, max_size=self._max_size)
         try:
             async with pool.acquire():
                 pass
@@ -127,28 +116,56 @@ class OwnLoopPool:
             raise
         return pool
 
-    async def _close_pool(self) -> None:
-        opened, self._opened = self._opened, None
-        if opened is not None and not (opened.done() and _failed(opened)):
-            await (await opened).close()
+
+class _LoopPool:
+    """The pool of one loop, and what closes it with the loop."""
+
+    def __init__(self, opening: Coroutine[None, None, Pool]) -> None:
+        self.pool: Pool | None = None
+        self._opening = asyncio.ensure_future(opening)
+        self._keeper: AsyncGenerator[None] | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it could not be opened, or was closed."""
+        opening = self._opening
+        return opening.done() and (opening.cancelled() or opening.exception() is not None or self._was_closed)
+
+    @property
+    def _was_closed(self) -> bool:
+        return self._keeper is not None and self.pool is None
+
+    async def ready(self) -> Pool:
+        """Return the pool once it is open."""
+        # Shielded: one caller that gives up must not take the pool from the others.
+        pool = await asyncio.shield(self._opening)
+        if self._keeper is None:
+            self.pool = pool
+            self._keeper = self._keep(pool)
+            await anext(self._keeper)
+        return pool
+
+    async def close(self) -> None:
+        """Close the pool; one that is being opened, as soon as it is."""
+        await asyncio.wait([self._opening])
+        if not self.is_over:
+            await self.ready()
+        if self._keeper is not None:
+            await self._keeper.aclose()
+
+    async def _keep(self, pool: Pool) -> AsyncGenerator[None]:
+        """Hold the pool until the loop asks its generators to end, or `close` does."""
+        try:
+            yield
+        finally:
+            self.pool = None
+            await pool.close()
 
 
 def access(database_: Pool | PoolAccess | str) -> PoolAccess:
     """Return the access to a pool, or to the database that a URL names (``postgresql://…``)."""
     if isinstance(database_, str):
-        return OwnLoopPool(database_)
-    if isinstance(database_, GivenPool | OwnLoopPool):
+        return LoopPools(database_)
+    if isinstance(database_, GivenPool | LoopPools):
         return database_
     return GivenPool(database_)  # type: ignore[arg-type]  # what is no access of ours is a pool
-
-
-def _failed(opened: asyncio.Task[Pool]) -> bool:
-    return opened.cancelled() or opened.exception() is not None
-
-
-def _run_until_stopped(loop: asyncio.AbstractEventLoop) -> None:
-    asyncio.set_event_loop(loop)
-    try:
-        loop.run_forever()
-    finally:
-        loop.close()

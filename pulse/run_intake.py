@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ag_ui.core import AssistantMessage, Message, RunAgentInput, ToolMessage, UserMessage
 
 from pulse.agents import RunInput
+from pulse.agui.interrupts import interrupts_of
 from pulse.errors import (
     InterruptOpenError,
     InvalidInputError,
@@ -22,6 +23,7 @@ from pulse.events import Event, Session
 from pulse.json_values import decode_body
 from pulse.run_service import RunService
 from pulse.runs import Run
+from pulse.scopes import split_delta
 from pulse.session_service import BATCH_SIZE_MAX, OpenSessionService
 from pulse.sql import load_queries
 
@@ -97,7 +99,9 @@ class RunIntake:
         found = await self._sessions.get_session(app_name, user_id, asked.thread_id, num_recent_events=0)
         if found is not None:
             return found
-        state = asked.state if isinstance(asked.state, dict) else {}
+        # A client sends back the state that it was shown, with what it saw of the user's and the app's: those are
+        # not its to set.
+        state = dict(split_delta(asked.state).session) if isinstance(asked.state, dict) else {}
         try:
             return await self._sessions.create_session(app_name, user_id, state, session_id=asked.thread_id)
         except SessionExistsError:
@@ -110,9 +114,8 @@ class RunIntake:
         content = await self._pool.fetchval(self._queries["last_event_of_run"], session.thread_id)
         ended = {} if content is None else decode_body(content)
         result = ended.get("result") if isinstance(ended, dict) else None
-        interrupts = result.get("interrupts", []) if isinstance(result, dict) else []
         answered = {entry.interrupt_id for entry in asked.resume or ()}
-        missing = [str(each["id"]) for each in interrupts if each.get("id") not in answered]
+        missing = [each.id for each in interrupts_of(result) if each.id not in answered]
         if missing:
             raise InterruptOpenError(f"the last run asks for answers to {', '.join(missing)[:300]}")
 

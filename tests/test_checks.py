@@ -37,6 +37,7 @@ INSERT INTO live_messages (thread_id, run_id, message_id, kind, after_seq, body)
 INSERT INTO stream_tickets (token_hash, app_name, user_id, session_id, expires_at)
     VALUES (sha256('token'), 'app', 'user', 's', now());
 SELECT save_artifact('app', 'user', 's', 'a.txt', '{}', 'data');
+INSERT INTO api_keys (id, app_name, roles, secret_hash) VALUES ('abcdefghijkl', 'app', '{read}', sha256('secret'));
 INSERT INTO erasures (scope, app_name, user_id) VALUES ('user', 'app', 'user');
 INSERT INTO memory_tombstones (id, app_name, user_id, memory_type) VALUES (new_id(), 'app', 'user', 'summary');
 INSERT INTO slice_redraws (thread_id, stage, from_seq, upto_seq) SELECT id, 'fast', 1, 1 FROM threads;
@@ -78,6 +79,7 @@ WRONG = {
         "app_name = ''", "user_id = ''", "session_id = ''", "session_id = repeat('x', 513)", "filename = ''",
         "filename = repeat('x', 1025)", "last_version = -1",
     ],
+    "api_keys": ["id = 'Short'", "app_name = ''", "roles = '{}'", "roles = '{owner}'", "secret_hash = 'short'"],
     "artifact_versions": ["version = -1"],
     "artifact_blobs": ["sha256 = 'short'"],
     "model_replies": ["stage = 'slow'", "reply = '[]'"],

@@ -6,10 +6,10 @@ import asyncio
 
 import asyncpg
 import pytest
-from conftest import dsn_of
 
 from pulse import database
 from pulse.errors import DatabaseUnreachableError, SchemaError
+from tests.conftest import dsn_of
 from workers.embedded import EmbeddedServer
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import asyncpg
 import psycopg
 import pytest
-from conftest import FAST_SETTINGS
 
+from tests.conftest import FAST_SETTINGS
 from workers import pg_binaries
 from workers.embedded import EmbeddedServer
 from workers.pg_binaries import EmbeddedServerError

@@ -13,7 +13,7 @@ from hippocampus.consolidation_worker import MemoryConsolidationWorker
 from hippocampus.errors import JobNotFoundError, UnknownJobTypeError
 from hippocampus.memory_service import OpenMemoryService
 from hippocampus.providers.local import LocalEmbedder, LocalGenerator
-from hippocampus.records import JobStatus, JobType
+from hippocampus.records import JobStatus, JobType, MemoryPlace
 from pulse.errors import InvalidInputError, SessionNotFoundError
 from pulse.events import Event
 from pulse.session_service import OpenSessionService
@@ -119,9 +119,11 @@ async def test_memories_are_listed_strongest_first_in_stable_pages(
     )
     await pool.execute("UPDATE memories SET initial_score = 0.9 WHERE content = 'm13'")
     await pool.execute("INSERT INTO memories (app_name, user_id, content) VALUES ('app', 'tom', 'secret')")
-    pages = [
-        await service.list_memories(app_name="app", user_id="mei", limit=10, offset=offset) for offset in (0, 10, 20)
-    ]
+    pages = [await service.list_memories(app_name="app", user_id="mei", limit=10)]
+    while len(pages[-1]) == 10:
+        place = MemoryPlace.of(pages[-1][-1])
+        pages.append(await service.list_memories(app_name="app", user_id="mei", limit=10, after=place))
+    assert [len(page) for page in pages] == [10, 10, 5]
     listed = [memory.content for page in pages for memory in page]
     assert sorted(listed) == sorted(f"m{n}" for n in range(1, 26))
     assert listed[0] == "m13"
@@ -154,11 +156,11 @@ async def test_memories_are_narrowed_by_session_and_by_when_it_was_said(
     assert await contents(until=DAY_1 + timedelta(days=1)) == {"用户: day 0"}
 
 
-@pytest.mark.parametrize(("limit", "offset"), [(0, 0), (1001, 0), (10, -1)])
-async def test_pages_out_of_bounds_are_refused(service: OpenMemoryService, limit: int, offset: int) -> None:
+@pytest.mark.parametrize("limit", [0, 1001, -1])
+async def test_pages_out_of_bounds_are_refused(service: OpenMemoryService, limit: int) -> None:
     for list_page in (service.list_memories, service.list_facts):
         with pytest.raises(InvalidInputError, match="limit is 1 to 1000"):
-            await list_page(app_name="app", user_id="mei", limit=limit, offset=offset)
+            await list_page(app_name="app", user_id="mei", limit=limit)
 
 
 async def test_jobs_are_listed_newest_first_and_narrowed(

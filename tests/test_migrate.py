@@ -11,11 +11,11 @@ from pathlib import Path
 import asyncpg
 import psycopg
 import pytest
-from conftest import dsn_of
 from psycopg import sql
 
 from pulse import database
 from pulse.errors import DatabaseUnreachableError, SchemaError
+from tests.conftest import dsn_of
 from workers import migrate as migrate_module
 from workers.embedded import EmbeddedServer
 from workers.migrate import PROCRASTINATE_SCHEMA, Migration, check_schema, migrate, read_migrations

@@ -1,18 +1,21 @@
-"""A pool for callers whose event loops come and go."""
+"""Pools for callers whose event loops come and go."""
 
 from __future__ import annotations
 
 import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import asyncpg
 import pytest
 
-from pulse.pool_access import GivenPool, OwnLoopPool, access
+from pulse.errors import SchemaError
+from pulse.pool_access import GivenPool, LoopPools, access
 
 
 async def test_what_is_cancelled_ends_in_the_database_too(dsn: str, conn: asyncpg.Connection) -> None:
-    """The caller's loop and the pool's are two; the statement must not outlive its caller."""
-    own = OwnLoopPool(dsn)
+    """The statement does not outlive its caller."""
+    own = LoopPools(dsn)
     sleeping = "SELECT count(*) FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(600)' AND state = 'active'"
     calling = asyncio.create_task(own.run(lambda pool: pool.execute("SELECT pg_sleep(600)")))
     async with asyncio.timeout(30):
@@ -28,7 +31,7 @@ async def test_what_is_cancelled_ends_in_the_database_too(dsn: str, conn: asyncp
 
 
 async def test_one_who_gives_up_while_the_pool_opens_does_not_take_it_from_the_others(dsn: str) -> None:
-    own = OwnLoopPool(dsn)
+    own = LoopPools(dsn)
     calls = [asyncio.create_task(own.run(lambda pool: pool.fetchval("SELECT 1"))) for _ in range(3)]
     await asyncio.sleep(0)
     calls[0].cancel()
@@ -37,7 +40,7 @@ async def test_one_who_gives_up_while_the_pool_opens_does_not_take_it_from_the_o
 
 
 async def test_what_the_work_raises_reaches_the_caller(dsn: str) -> None:
-    own = OwnLoopPool(dsn)
+    own = LoopPools(dsn)
     with pytest.raises(asyncpg.DivisionByZeroError):
         await own.run(lambda pool: pool.fetchval("SELECT 1 / 0"))
     await own.close()
@@ -49,3 +52,64 @@ async def test_a_given_pool_is_the_callers_to_close(pool: asyncpg.Pool) -> None:
     assert access(given) is given
     await given.close()
     assert await given.run(lambda opened: opened.fetchval("SELECT 1")) == 1
+
+
+def test_each_loop_has_a_pool_that_ends_with_it(dsn: str) -> None:
+    """`asyncio.run` after `asyncio.run`, in whatever thread: no connection is left, and nothing complains."""
+    pools = LoopPools(dsn)
+
+    async def connections() -> int:
+        count: int = await pools.run(
+            lambda pool: pool.fetchval(
+                "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'hippocampus'"
+                " AND datname = current_database()"
+            )
+        )
+        return count
+
+    assert [asyncio.run(connections()) for _ in range(3)] == [1, 1, 1]
+    with ThreadPoolExecutor(2) as threads:
+        seen = [each.result() for each in [threads.submit(asyncio.run, connections()) for _ in range(4)]]
+    assert max(seen) <= 2
+    assert asyncio.run(connections()) == 1
+
+
+async def test_closing_closes_the_pools_of_other_loops_too(dsn: str, conn: asyncpg.Connection) -> None:
+    """And opens anew for whoever calls afterwards."""
+    pools = LoopPools(dsn)
+    ready, over = threading.Event(), threading.Event()
+
+    async def elsewhere() -> None:
+        await pools.run(lambda pool: pool.fetchval("SELECT 1"))
+        ready.set()
+        while not over.is_set():
+            await asyncio.sleep(0.01)
+
+    thread = threading.Thread(target=asyncio.run, args=(elsewhere(),))
+    thread.start()
+    await asyncio.to_thread(ready.wait, 30)
+    await pools.run(lambda pool: pool.fetchval("SELECT 1"))
+    await pools.close()
+    own = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    async with asyncio.timeout(30):
+        while await conn.fetchval(own):
+            await asyncio.sleep(0.02)
+    over.set()
+    await asyncio.to_thread(thread.join)
+    assert await pools.run(lambda pool: pool.fetchval("SELECT 1")) == 1
+    await pools.close()
+    await pools.close()
+
+
+async def test_a_pool_that_could_not_be_opened_is_tried_again(dsn: str) -> None:
+    refusals = ["not yet"]
+
+    async def check(pool: asyncpg.Pool) -> None:
+        if refusals:
+            raise SchemaError(refusals.pop())
+
+    pools = LoopPools(dsn, check=check)
+    with pytest.raises(SchemaError, match="not yet"):
+        await pools.run(lambda pool: pool.fetchval("SELECT 1"))
+    assert await pools.run(lambda pool: pool.fetchval("SELECT 1")) == 1
+    await pools.close()

@@ -389,13 +389,13 @@ async def test_facts_are_searched_as_they_were_true_and_known(search: MemorySear
     moved, heard = days_ago(10), days_ago(9)
     fact_id = await add_fact(conn, MEI, "city", "Porto", valid_from=moved, recorded_at=heard)
     await conn.execute(
-        """INSERT INTO fact_versions (fact_id, user_id, app_name, fact_type, key, value, confidence, valid_from,
-                                      valid_until, recorded_at, superseded_at, outcome, source_seqs)
-           VALUES ($1, 'mei', 'app', 'preference', 'city', '"Lisbon"', 0.7, $2, $3, $2, $4, 'superseded', '{3,5}')""",
+        """INSERT INTO fact_versions (fact_id, user_id, app_name, fact_type, key, normal_key, value, content,
+                                      confidence, valid_from, recorded_at, accepted_at, source_seqs)
+           SELECT id, user_id, app_name, fact_type, key, normal_key, '"Lisbon"', 'city: Lisbon', 0.7, $2, $2, $2,
+                  '{3,5}'
+           FROM facts WHERE id = $1""",
         fact_id,
         days_ago(30),
-        moved,
-        heard,
     )
     (now,) = (await find(search, "city Lisbon Porto")).memories
     (then,) = (await find(search, "city Lisbon Porto", as_of=days_ago(20))).memories

@@ -16,6 +16,7 @@ import asyncio
 import importlib
 import json
 import math
+import weakref
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeVar
@@ -330,31 +331,50 @@ class _Answer:
 
 
 class _Client:
-    """One client of the library and the calls that are made through it."""
+    """A client of the library for each event loop that calls, and the calls that are made through it."""
 
     def __init__(self, connection: GeminiConnection) -> None:
+        self._connection = connection
         self._timeout_seconds = connection.timeout_seconds
-        http = _http_library()
+        self._http_library = _http_library()
+        self._transport_faults: tuple[type[Exception], ...] = (OSError, self._http_library.TransportError)
+        # Connections belong to the loop that opened them: an agent's host may run one loop after the other.
+        self._by_loop: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[Any, Any]] = (
+            weakref.WeakKeyDictionary()
+        )
+
+    async def close(self) -> None:
+        """Close what this loop has opened."""
+        opened = self._by_loop.pop(asyncio.get_running_loop(), None)
+        if opened is not None:
+            http, client = opened
+            await client.aio.aclose()
+            await http.aclose()
+            client.close()
+
+    def _genai(self) -> Any:
+        loop = asyncio.get_running_loop()
+        if loop not in self._by_loop:
+            self._by_loop[loop] = self._open()
+        return self._by_loop[loop][1]
+
+    def _open(self) -> tuple[Any, Any]:
+        connection = self._connection
         # An HTTP client of our own: with aiohttp installed the library would take that instead, and on
         # a lost connection sleep for up to ten seconds and call again, whatever its retry options say.
-        self._http = http.AsyncClient(follow_redirects=True, timeout=connection.timeout_seconds)
-        self._genai = genai.Client(
+        http = self._http_library.AsyncClient(follow_redirects=True, timeout=connection.timeout_seconds)
+        client = genai.Client(
             vertexai=False,
             api_key=connection.api_key,
             http_options=types.HttpOptions(
                 base_url=connection.base_url,
                 api_version=_API_VERSION,
-                httpx_async_client=self._http,
+                httpx_async_client=http,
                 timeout=math.ceil(connection.timeout_seconds * 1000),  # milliseconds
                 retry_options=None,  # None: one attempt
             ),
         )
-        self._transport_faults: tuple[type[Exception], ...] = (OSError, http.TransportError)
-
-    async def close(self) -> None:
-        await self._genai.aio.aclose()
-        await self._http.aclose()
-        self._genai.close()
+        return http, client
 
     async def send(self, request: Callable[[Any], Awaitable[Reply]]) -> Reply:
         """Send a request once; whatever goes wrong comes out as a ProviderError.
@@ -364,7 +384,7 @@ class _Client:
         try:
             # The HTTP client's own limit counts each read anew: a reply that trickles would never end.
             async with asyncio.timeout(self._timeout_seconds):
-                return await request(self._genai.aio.models)
+                return await request(self._genai().aio.models)
         except genai_errors.APIError as fault:
             raise gemini_faults.from_response(fault.code, fault.details) from None
         except TimeoutError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
@@ -72,7 +73,7 @@ class PostgresSessionService(BaseSessionService):
         """Take a pool of the event loop that all calls come from, or a URL (``postgresql://…``) for any loops."""
         self._database = access(database)
         self._queries = load_queries("pulse.adk", "sessions.sql")
-        self._notifier: tuple[Pool, Notifier] | None = None
+        self._notifiers: dict[Pool, tuple[asyncio.AbstractEventLoop, Notifier]] = {}
         self._turns = Turns()
 
     async def prepare_tables(self) -> None:
@@ -236,33 +237,24 @@ class PostgresSessionService(BaseSessionService):
         async with self._turns.of(session):
             stored = adk_events.to_engine(event)
             known = Marker.of(session)
-            seen = None if known else [each.id for each in session.events[-SEEN_IDS_MAX:]]
-            arguments = (
-                session.app_name,
-                session.user_id,
-                session.id.strip(),
-                known.thread_id if known else None,
-                known.version if known else None,
-                seen,
-                event_input(stored),
-                event.timestamp,
-            )
-            appended = await self._run(lambda pool: self._append(pool, stored, arguments))
+            appended = await self._run(lambda pool: self._append(pool, session, stored, known))
             marker = Marker(appended.thread_id, appended.version)
             if appended.new_events or _answers_a_lost_try(known, marker, appended):
                 self._apply_temp_state(session, event)
                 event = self._trim_temp_delta_state(event)
                 session.last_update_time = event.timestamp
                 marker.mark(session)
-                self._commit_event_to_session(session, event)
+                self._update_session_state(session, event)
+                session.events.append(event)
             return event
 
     @override
     async def flush(self) -> None:
-        """Send the notifications that wait; events themselves are stored when `append_event` returns."""
-        if self._notifier is not None:
-            _, notifier = self._notifier
-            await self._database.run(lambda _pool: notifier.close())
+        """Send this event loop's notifications that wait; events are stored when `append_event` returns."""
+        here = asyncio.get_running_loop()
+        for loop, notifier in list(self._notifiers.values()):
+            if loop is here:
+                await notifier.close()
 
     async def close(self) -> None:
         """Send what waits, and close what a URL opened."""
@@ -277,8 +269,22 @@ class PostgresSessionService(BaseSessionService):
     ) -> None:
         await self.close()
 
-    async def _append(self, pool: Pool, event: engine.Event, arguments: tuple[Any, ...]) -> Appended:
-        row = await pool.fetchrow(self._queries["append_adk_event"], *arguments)
+    async def _append(self, pool: Pool, session: Session, event: engine.Event, known: Marker | None) -> Appended:
+        names = session.app_name, session.user_id, session.id.strip()
+        if known is not None:
+            row = await pool.fetchrow(
+                self._queries["append_adk_event"],
+                *names,
+                known.version,
+                event_input(event),
+                known.thread_id,
+                event.timestamp,
+            )
+        else:
+            seen = [each.id for each in session.events[-SEEN_IDS_MAX:]]
+            row = await pool.fetchrow(
+                self._queries["append_seen_event"], *names, seen, event_input(event), event.timestamp
+            )
         assert row is not None  # noqa: S101  # the function returns its row or raises
         stored = replace(event, sequence_num=row["sequence_num"], created_at=row["created_at"])
         appended = Appended(
@@ -289,10 +295,15 @@ class PostgresSessionService(BaseSessionService):
             new_events=(stored,) if row["appended"] else (),
         )
         if appended.new_events:
-            if self._notifier is None or self._notifier[0] is not pool:
-                self._notifier = pool, Notifier(pool)
-            self._notifier[1].wake(appended)
+            self._notifier(pool).wake(appended)
         return appended
+
+    def _notifier(self, pool: Pool) -> Notifier:
+        if pool not in self._notifiers:
+            for closed in [each for each in self._notifiers if each.is_closing()]:
+                del self._notifiers[closed]
+            self._notifiers[pool] = asyncio.get_running_loop(), Notifier(pool)
+        return self._notifiers[pool][1]
 
     async def _fetch(self, name: str, *arguments: Any) -> list[asyncpg.Record]:
         return await self._run(lambda pool: pool.fetch(self._queries[name], *arguments))

@@ -2,18 +2,23 @@
 
 -- name: check_tables
 -- fails where they are missing
-SELECT 'append_adk_event'::regproc
+SELECT 'append_seen_event'::regproc
 
 -- name: create_adk_session
 -- app, user, session id, session state, user delta or null, app delta or null, metadata, time to live or null
 SELECT thread_id, version, user_state::text AS user_state, app_state::text AS app_state, created_at
-FROM create_adk_session($1, $2, $3, $4, $5, $6, $7, $8)
+FROM create_session($1, $2, $3, $4, $5, $6, $7, p_ttl => $8)
 
 -- name: append_adk_event
--- app, user, session id, thread or null, its version or null, ids of the newest events that were read, the event, its
--- time in seconds; the notifier wakes the listeners afterwards
-SELECT sequence_num, occurred_at, created_at, appended, thread_id, version, last_seq
-FROM append_adk_event($1, $2, $3, $4, $5, $6, $7, $8)
+-- app, user, session id, its version, the event, its thread, the event's time in seconds; the notifier wakes the
+-- listeners afterwards
+SELECT sequence_num, created_at, appended, thread_id, version, last_seq
+FROM append_events($1, $2, $3, $4, ARRAY[$5::event_input], false, p_thread_id => $6, p_event_time => $7)
+
+-- name: append_seen_event
+-- app, user, session id, ids of the newest events that were read, the event, its time in seconds
+SELECT sequence_num, created_at, appended, thread_id, version, last_seq
+FROM append_seen_event($1, $2, $3, $4, $5, $6)
 
 -- name: get_adk_session
 -- app, user, session id, at most this many events of the newest times and all that share the last one's (0: none), not
@@ -30,7 +35,7 @@ SELECT t.id AS thread_id, t.version, t.created_at, last_event_time(t) AS event_t
 FROM threads AS t
 LEFT JOIN user_states AS u ON u.app_name = t.app_name AND u.user_id = t.user_id
 LEFT JOIN app_states AS a ON a.app_name = t.app_name
-WHERE t.app_name = $1 AND t.user_id = $2 AND t.session_id = $3 AND NOT has_expired(t)
+WHERE t.app_name = $1 AND t.user_id = $2 AND t.session_id = $3 AND NOT t.memory_only AND NOT has_expired(t)
 
 -- name: list_adk_sessions
 -- app, user (null: all), below this user and thread (null: from the top), at most this many (null: all); a user's state stands

@@ -108,7 +108,8 @@ def cursor_of(offset: str | None, last_event_id: str | None) -> Cursor | None:
     Raises:
         InvalidInputError: what it sent is no cursor.
     """
-    given = offset if offset is not None else last_event_id
+    # An EventSource that comes back asks for the same address, and says in the header how far it is.
+    given = last_event_id or offset
     return None if given in (None, "", "-1") else Cursor.parse(str(given))
 
 

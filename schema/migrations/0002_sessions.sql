@@ -27,15 +27,23 @@ CREATE TABLE threads (
     -- How often something of the thread was erased: who reads a slice compares it before storing what came of it.
     erasures            integer NOT NULL DEFAULT 0,
     last_event_at       timestamptz,
+    -- The last event's own time in seconds since 1970, to the last bit, where its writer gave it so: ADK's sessions have it.
+    event_time          double precision,
+    -- How long after its last event, or its creation, the session stays. NULL: for good.
+    ttl                 interval CHECK (ttl > '0'),
+    -- When the upkeep looks at it next: never after its end. Not pushed on by each append, as the idle timers above.
+    expires_at          timestamptz,
     finalized_at        timestamptz,
     created_at          timestamptz NOT NULL DEFAULT engine_now(),
     updated_at          timestamptz NOT NULL DEFAULT engine_now(),
     UNIQUE (app_name, user_id, session_id),
-    CHECK (fast_upto_seq <= last_seq AND deep_upto_seq <= last_seq)
+    CHECK (fast_upto_seq <= last_seq AND deep_upto_seq <= last_seq),
+    CHECK ((ttl IS NULL) = (expires_at IS NULL))
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02);
 CREATE INDEX threads_page_idx ON threads (app_name, user_id, id);
 CREATE INDEX threads_fast_due_idx ON threads (fast_due_at) WHERE fast_due_at IS NOT NULL;
 CREATE INDEX threads_deep_due_idx ON threads (deep_due_at) WHERE deep_due_at IS NOT NULL;
+CREATE INDEX threads_expires_idx ON threads (expires_at) WHERE expires_at IS NOT NULL;
 
 CREATE TABLE user_states (
     app_name    varchar(255) NOT NULL,
@@ -65,7 +73,7 @@ CREATE TABLE events (
     author          text NOT NULL CHECK (char_length(author) BETWEEN 1 AND 255),
     event_type      text NOT NULL CHECK (char_length(event_type) BETWEEN 1 AND 64),
     content         json NOT NULL,
-    actions         json NOT NULL DEFAULT '{}',
+    actions         json NOT NULL DEFAULT '{}' CHECK (json_typeof(actions) = 'object'),
     version         integer,        -- of the session, once the event was appended
     session_delta   jsonb,          -- keys that were set, without their prefix; NULL where nothing changed
     user_delta      jsonb,

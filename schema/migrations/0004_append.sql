@@ -15,20 +15,35 @@ CREATE TYPE event_input AS (
     occurred_at     timestamptz   -- NULL: now
 );
 
+-- Whether a session's time to live is over. Then it is as good as deleted, also before the upkeep deletes it.
+CREATE FUNCTION has_expired(t threads) RETURNS boolean
+LANGUAGE sql STABLE
+RETURN t.ttl IS NOT NULL AND t.updated_at + t.ttl <= engine_now();
+
+-- Creates a session, for good or with a time to live; one of the same names whose time is over makes room.
+-- Errors: HP004 state too large, HP006 there is one.
 CREATE FUNCTION create_session(
     p_app_name text, p_user_id text, p_session_id text,
     p_session_state jsonb DEFAULT '{}', p_user_delta jsonb DEFAULT NULL, p_app_delta jsonb DEFAULT NULL,
-    p_metadata jsonb DEFAULT '{}')
+    p_metadata jsonb DEFAULT '{}', p_ttl interval DEFAULT NULL)
 RETURNS TABLE (thread_id uuid, version integer, user_state jsonb, app_state jsonb, created_at timestamptz,
                user_version bigint, app_version bigint)
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
 BEGIN
-    INSERT INTO threads AS t (app_name, user_id, session_id, state, metadata)
-    VALUES (p_app_name, p_user_id, p_session_id, p_session_state, p_metadata)
+    INSERT INTO threads AS t (app_name, user_id, session_id, state, metadata, ttl, expires_at)
+    VALUES (p_app_name, p_user_id, p_session_id, p_session_state, p_metadata, p_ttl, engine_now() + p_ttl)
     ON CONFLICT (app_name, user_id, session_id) DO NOTHING
     RETURNING t.id, t.version, t.created_at INTO thread_id, version, created_at;
     IF NOT FOUND THEN
+        PERFORM FROM threads AS t
+        WHERE t.app_name = p_app_name AND t.user_id = p_user_id AND t.session_id = p_session_id AND has_expired(t);
+        IF FOUND THEN
+            PERFORM delete_session(p_app_name, p_user_id, p_session_id);
+            RETURN QUERY SELECT * FROM create_session(
+                p_app_name, p_user_id, p_session_id, p_session_state, p_user_delta, p_app_delta, p_metadata, p_ttl);
+            RETURN;
+        END IF;
         RAISE EXCEPTION 'session % exists already for app % and user %', p_session_id, p_app_name, p_user_id
             USING ERRCODE = 'HP006';
     END IF;
@@ -95,13 +110,16 @@ $$;
 -- the version; with other content: HP003. An erased event stays erased, whatever is appended under its id.
 -- p_expected_version NULL appends to whatever is there. The expected versions of the user's and the app's state guard
 -- deltas into them that were computed from what was there.
+-- p_thread_id refuses another thread of the same names: one that was deleted and made again. p_event_time is the last
+-- event's time to the last bit.
 -- p_notify false: the caller wakes the listeners itself after its commit.
 -- Errors: HP001 unknown session, HP002 version conflict, HP003 event id taken, HP004 state too large,
 -- HP005 event too large, HP007 bad input.
 CREATE FUNCTION append_events(
     p_app_name text, p_user_id text, p_session_id text, p_expected_version integer,
     p_events event_input[], p_notify boolean DEFAULT true,
-    p_expected_user_version bigint DEFAULT NULL, p_expected_app_version bigint DEFAULT NULL)
+    p_expected_user_version bigint DEFAULT NULL, p_expected_app_version bigint DEFAULT NULL,
+    p_thread_id uuid DEFAULT NULL, p_event_time double precision DEFAULT NULL)
 RETURNS TABLE (event_id text, sequence_num bigint, occurred_at timestamptz, created_at timestamptz,
                appended boolean, thread_id uuid, version integer, last_seq bigint,
                user_version bigint, app_version bigint)
@@ -139,10 +157,13 @@ BEGIN
     SELECT * INTO t FROM threads
     WHERE app_name = p_app_name AND user_id = p_user_id AND session_id = p_session_id
     FOR NO KEY UPDATE;
-    IF NOT FOUND THEN
-        RAISE EXCEPTION 'there is no session % for app % and user %: create it first',
+    IF NOT FOUND OR has_expired(t) THEN
+        RAISE EXCEPTION 'there is no session % for app % and user %, or no longer: create it first',
             quote_nullable(p_session_id), quote_nullable(p_app_name), quote_nullable(p_user_id)
             USING ERRCODE = 'HP001';
+    ELSIF p_thread_id <> t.id THEN
+        RAISE EXCEPTION 'session % was deleted and created again: read it again and recompute', p_session_id
+            USING ERRCODE = 'HP002';
     END IF;
 
     SELECT count(e.id), count(DISTINCT i.id),
@@ -243,7 +264,7 @@ BEGIN
         UPDATE threads AS u SET
             last_seq = t.last_seq, version = t.version, token_count = t.token_count,
             state = coalesce(v_state, u.state), state_seq = t.state_seq,
-            last_event_at = v_now, updated_at = v_now, finalized_at = NULL,
+            last_event_at = v_now, event_time = p_event_time, updated_at = v_now, finalized_at = NULL,
             fast_due_at = coalesce(u.fast_due_at, v_now + make_interval(secs => v_policy.fast_idle_seconds)),
             deep_due_at = coalesce(u.deep_due_at, v_now + make_interval(secs => v_policy.deep_idle_seconds))
         WHERE u.id = t.id;

@@ -23,10 +23,6 @@ from workers.embedded import EmbeddedServer
 _numbers = itertools.count(1)
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "differs: a case that services of ADK are known to fail, and why, by service")
-
-
 @pytest.fixture(params=[MEMORY, DATABASE, OURS])
 def kind(request: pytest.FixtureRequest) -> str:
     """Which service a case is run on."""

@@ -75,35 +75,31 @@ async def test_a_conversation_goes_on_where_it_was(service: PostgresSessionServi
 
 
 def test_each_run_may_have_an_event_loop_of_its_own(dsn: str) -> None:
-    """`Runner.run` starts a thread and a loop per call; connections and threads do not grow with the calls."""
+    """`Runner.run` starts a thread and a loop per call; its connections end with the loop."""
     service = PostgresSessionService(dsn)
     asyncio.run(service.create_session(**WHO, session_id="s"))
-    threads = set()
-    for n in range(6):
-        events = list(runner(service).run(user_id="ann", session_id="s", new_message=user_says(str(n))))
-        assert len(events) == 1
-        threads.add(threading.active_count())
-    assert len(threads) == 1
 
-    async def finish() -> tuple[int, int]:
-        found = await read(service)
-        connections = await service._database.run(_connections)
-        await service.close()
-        return len(found.events), connections
-
-    events_kept, connections = asyncio.run(finish())
-    assert events_kept == 12
-    # One for the calls, one for the notification that may go out beside them.
-    assert connections <= 2
-
-    async def left() -> int:
+    async def connections() -> int:
         connection = await asyncpg.connect(dsn)
         try:
             return await _connections(connection)
         finally:
             await connection.close()
 
-    assert asyncio.run(left()) == 0
+    before = threading.active_count()
+    for n in range(5):
+        events = list(runner(service).run(user_id="ann", session_id="s", new_message=user_says(str(n))))
+        assert len(events) == 1
+        assert asyncio.run(connections()) == 0
+    assert threading.active_count() == before
+
+    async def finish() -> int:
+        found = await read(service)
+        await service.close()
+        return len(found.events)
+
+    assert asyncio.run(finish()) == 10
+    assert asyncio.run(connections()) == 0
 
 
 async def _connections(database: Any) -> int:

@@ -15,7 +15,7 @@ from google.adk.cli.service_registry import get_service_registry
 
 from hippocampus.adk import PostgresMemoryService
 from pulse.adk import PostgresArtifactService, PostgresSessionService
-from pulse.pool_access import OwnLoopPool
+from pulse.pool_access import LoopPools
 from workers import embedders, migrate, settings
 from workers.settings import SettingsError
 
@@ -52,7 +52,7 @@ def register() -> None:
     registry.register_artifact_service(SCHEME, artifact_service)
 
 
-def _access(uri: str) -> OwnLoopPool:
+def _access(uri: str) -> LoopPools:
     config = settings.load()
     parts = urlsplit(uri)
     # What is not ours belongs to PostgreSQL, such as sslmode.
@@ -69,9 +69,9 @@ def _access(uri: str) -> OwnLoopPool:
 
 
 @functools.cache
-def _shared(dsn: str, schema: str, pool_size: int) -> OwnLoopPool:
+def _shared(dsn: str, schema: str, pool_size: int) -> LoopPools:
     async def check(pool: Pool) -> None:
         async with pool.acquire() as connection:
             await migrate.check_schema(cast("Connection", connection), schema=schema)
 
-    return OwnLoopPool(dsn, schema=schema, max_size=pool_size, check=check)
+    return LoopPools(dsn, schema=schema, max_size=pool_size, check=check)

@@ -1,0 +1,22 @@
+"""What a run that was interrupted asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ag_ui.core import Interrupt
+from pydantic import ValidationError
+
+from pulse.json_values import escape_state
+
+
+def interrupts_of(result: Any) -> list[Interrupt]:
+    """Return the interrupts in a run's result; none where it has none that AG-UI could show."""
+    asked = result.get("interrupts") if isinstance(result, Mapping) else None
+    if not isinstance(asked, list):
+        return []
+    try:
+        return [Interrupt.model_validate(escape_state(each) if isinstance(each, Mapping) else each) for each in asked]
+    except ValidationError:
+        return []
