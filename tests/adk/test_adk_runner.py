@@ -109,13 +109,32 @@ async def _connections(database: Any) -> int:
     return count
 
 
-async def test_two_runs_of_one_session_at_once_do_not_mix(service: PostgresSessionService) -> None:
-    """One of them is told that it is stale; nothing of it after that moment is stored."""
-    await service.create_session(**WHO, session_id="s")
-    done = await asyncio.gather(*(talk(runner(service), text) for text in ("left", "right")), return_exceptions=True)
-    lost = [each for each in done if isinstance(each, BaseException)]
-    assert [type(each).__name__ for each in lost] == ["StaleSessionError"]
-    assert len((await read(service)).events) in (2, 3)
+class _ReadTogether(PostgresSessionService):
+    """Gives the session to nobody before two have asked for it."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self._both = asyncio.Barrier(2)
+        self._readers = 0
+
+    async def get_session(self, **asked: Any) -> Session | None:
+        found = await super().get_session(**asked)
+        self._readers += 1
+        if self._readers <= 2:
+            await self._both.wait()
+        return found
+
+
+async def test_two_runs_of_one_session_at_once_do_not_mix(dsn: str) -> None:
+    """Both have read it before either writes: one is told that it is stale, and nothing of it after that is stored."""
+    async with _ReadTogether(dsn) as service:
+        await service.create_session(**WHO, session_id="s")
+        done = await asyncio.gather(
+            *(talk(runner(service), text) for text in ("left", "right")), return_exceptions=True
+        )
+        lost = [each for each in done if isinstance(each, BaseException)]
+        assert [type(each).__name__ for each in lost] == ["StaleSessionError"]
+        assert len((await read(service)).events) in (2, 3)
 
 
 async def test_a_step_reads_what_the_step_before_kept_for_the_run_alone(service: PostgresSessionService) -> None:
