@@ -31,8 +31,6 @@ INSERT INTO embedding_target (model) VALUES ('m');
 INSERT INTO embedding_refusals VALUES ('facts', gen_random_uuid(), 'm', 'hash', '400');
 INSERT INTO app_states (app_name) VALUES ('app');
 INSERT INTO app_policies (app_name) VALUES ('app');
-INSERT INTO api_keys (id, roles, secret_hash) VALUES ('abcdefghij01', '{read}', sha256('s'));
-INSERT INTO live_messages (thread_id, run_id, message_id, kind, after_seq, body)
     SELECT id, 'run', 'message', 'text', 0, 'so far' FROM threads LIMIT 1;
 INSERT INTO stream_tickets (token_hash, app_name, user_id, session_id, expires_at)
     VALUES (sha256('token'), 'app', 'user', 's', now());
@@ -49,9 +47,6 @@ WRONG = {
     ],
     "messages": ["role = 'narrator'", "embedding_model = 'm'"],
     "user_states": ["state = '[]'", "version = 0"],
-    "api_keys": [
-        "id = 'Short'", "app_name = ''", "roles = '{}'", "roles = '{root}'", "secret_hash = 'x'",
-    ],
     "app_states": ["state = 'null'", "version = 0"],
     "runs": [
         "run_id = ''", "status = 'dreaming', completed_at = now()", "thinking_steps = '{}'", "tool_calls = '{}'",
