@@ -31,6 +31,7 @@ INSERT INTO embedding_target (model) VALUES ('m');
 INSERT INTO embedding_refusals VALUES ('facts', gen_random_uuid(), 'm', 'hash', '400');
 INSERT INTO app_states (app_name) VALUES ('app');
 INSERT INTO app_policies (app_name) VALUES ('app');
+INSERT INTO live_messages (thread_id, run_id, message_id, kind, after_seq, body)
     SELECT id, 'run', 'message', 'text', 0, 'so far' FROM threads LIMIT 1;
 INSERT INTO stream_tickets (token_hash, app_name, user_id, session_id, expires_at)
     VALUES (sha256('token'), 'app', 'user', 's', now());
