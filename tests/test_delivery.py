@@ -538,8 +538,8 @@ async def test_ended_jobs_are_archived_in_batches(pool: asyncpg.Pool) -> None:
 async def test_the_archive_of_jobs_is_pruned_in_batches(pool: asyncpg.Pool) -> None:
     """What was archived long ago is deleted, a bounded number at a time; what is younger stays."""
     await pool.execute(
-        """INSERT INTO consolidation_jobs_archive (id, thread_id, job_type, status, attempts, upto_seq, result, created_at,
-                                                   archived_at)
+        """INSERT INTO consolidation_jobs_archive (id, thread_id, job_type, status, attempts, upto_seq, result,
+                                                   created_at, archived_at)
            SELECT gen_random_uuid(), gen_random_uuid(), 'fast_replay', 'completed', 1, 1, '{}', now(),
                   now() - make_interval(days => 360 + n) FROM generate_series(1, 10) AS n"""
     )
