@@ -26,7 +26,14 @@ from typing import Any, TypeAlias
 import structlog
 
 from pulse.database import FAULTS
-from pulse.errors import InvalidInputError, PulseError, RunEndedError, RunFencedError, RunNotFoundError
+from pulse.errors import (
+    InvalidInputError,
+    PulseError,
+    RunEndedError,
+    RunFencedError,
+    RunNotFoundError,
+    SessionNotFoundError,
+)
 from pulse.event_types import STATE_UPDATE
 from pulse.events import Event, EventActions
 from pulse.run_heartbeat import RunHeartbeat, WatchedRun
@@ -38,7 +45,7 @@ from pulse.stream import DeltaCarrier, Kind, LiveText, RunKey
 RUNS_AT_ONCE_MAX = 500
 _END_TRIES = 6
 _END_RETRY_SECONDS = 0.2
-_LOST = (RunEndedError, RunFencedError, RunNotFoundError)
+_LOST = (RunEndedError, RunFencedError, RunNotFoundError, SessionNotFoundError)
 _log = structlog.get_logger(__name__)
 
 
@@ -171,8 +178,16 @@ Agent: TypeAlias = Callable[[RunContext], Awaitable[None] | AsyncIterator[str]]
 class AgentRunner:
     """Executes runs in tasks of their own, each to its one end."""
 
-    def __init__(self, runs: RunService, carrier: DeltaCarrier, agents: Mapping[str, Agent]) -> None:
+    def __init__(
+        self,
+        runs: RunService,
+        carrier: DeltaCarrier,
+        agents: Mapping[str, Agent],
+        *,
+        runs_at_once_max: int = RUNS_AT_ONCE_MAX,
+    ) -> None:
         self.agents = dict(agents)
+        self._runs_at_once_max = runs_at_once_max
         self._runs = runs
         self._carrier = carrier
         self._heartbeat = RunHeartbeat(runs)
@@ -187,7 +202,7 @@ class AgentRunner:
     @property
     def is_full(self) -> bool:
         """Whether no further one is taken."""
-        return len(self._tasks) >= RUNS_AT_ONCE_MAX
+        return len(self._tasks) >= self._runs_at_once_max
 
     def execute(self, run: Run, agent: Agent, given: RunInput) -> None:
         """Execute a run that was just started. Returns at once."""

@@ -245,7 +245,7 @@ DECLARE
     r runs;
 BEGIN
     SELECT o.* INTO r FROM runs AS o JOIN threads AS t ON t.id = o.thread_id
-    WHERE o.app_name = p_app_name AND o.run_id = p_run_id AND t.user_id = p_user_id;
+    WHERE o.app_name = p_app_name AND o.run_id = p_run_id AND t.user_id = p_user_id AND is_open(t);
     IF NOT FOUND THEN
         RAISE EXCEPTION 'there is no run % for app % and user %', quote_nullable(p_run_id), quote_nullable(p_app_name),
             quote_nullable(p_user_id) USING ERRCODE = 'HP020';
