@@ -108,6 +108,12 @@ class RunContext:
         async with self._streamed("thought", message_id) as live:
             yield live
 
+    def open_text(self, kind: Kind = "text", message_id: str | None = None) -> LiveText:
+        """Begin a message that the caller stores himself: `end` it, `write` the event that has its id, `drop` it."""
+        return LiveText(
+            self._carrier, RunKey(self.run.thread_id, self.run.run_id), message_id or str(uuid.uuid4()), kind
+        )
+
     async def call_tool(self, tool_name: str, tool_input: Any, *, tool_call_id: str | None = None) -> str:
         """Store the call of a tool before it is made, and return its id. A tool of the client's is left unanswered."""
         self._require_closed()
@@ -149,8 +155,8 @@ class RunContext:
     @asynccontextmanager
     async def _streamed(self, kind: Kind, message_id: str | None) -> AsyncIterator[LiveText]:
         self._require_closed()
-        message_id = message_id or str(uuid.uuid4())
-        live = self._open = LiveText(self._carrier, RunKey(self.run.thread_id, self.run.run_id), message_id, kind)
+        live = self._open = self.open_text(kind, message_id)
+        message_id = live.message_id
         try:
             yield live
             said = await live.end()

@@ -57,7 +57,7 @@ from pulse.agui import messages, patches
 from pulse.agui.cursor import OPEN_MAX, Cursor, Sent, key_of, name_of
 from pulse.agui.frames import Frame
 from pulse.agui.interrupts import interrupts_of
-from pulse.event_types import RUN_STARTED, STATE_UPDATE, TERMINAL_EVENT_TYPES
+from pulse.event_types import ADK_EVENT, RUN_STARTED, STATE_UPDATE, TERMINAL_EVENT_TYPES
 from pulse.events import Event
 from pulse.json_values import clean_text, escape_state
 from pulse.stream import Kind, LiveMessage
@@ -65,7 +65,7 @@ from pulse.stream import Kind, LiveMessage
 _CUSTOM_TYPES = frozenset(
     {"work_plan", "pattern_match", "skill_matched", "skill_execution_start", "skill_execution_complete"}
 )
-_SILENT_TYPES = frozenset({RUN_STARTED, STATE_UPDATE})
+_SILENT_TYPES = frozenset({RUN_STARTED, STATE_UPDATE, ADK_EVENT})
 
 
 @dataclass(slots=True)

@@ -5,7 +5,7 @@
 SELECT run, created, stored FROM start_run($1, $2, $3, $4, $5, $6, $7::event_input[], false)
 
 -- name: write_run
--- app, run id, holder, seconds of lease, events, tool or null
+-- app, run id, holder, seconds of lease, events, calls of tools and their results among them
 SELECT run, stored FROM write_run($1, $2, $3, $4, $5::event_input[], $6, false)
 
 -- name: end_run

@@ -16,8 +16,8 @@ from pulse.agents import RUNS_AT_ONCE_MAX, RunContext
 from pulse.pg_deltas import PgDeltaCarrier
 from pulse.run_service import RunService
 from pulse.session_service import OpenSessionService
-from tests.live_writer import LiveWriter, serving
 from tests.listener_drill import until
+from tests.live_writer import LiveWriter, serving
 from tests.stream_agents import ask, echo, wait
 from tests.stream_client import OWNER, Page, asked, follow, frames_of, run_agent
 from tests.writer_process import problem
