@@ -62,7 +62,7 @@ WHERE t.id = $1
 -- name: gone_threads
 -- threads
 SELECT w.id AS thread_id FROM unnest($1::uuid[]) AS w (id)
-WHERE NOT EXISTS (SELECT FROM threads AS t WHERE t.id = w.id)
+WHERE NOT EXISTS (SELECT FROM threads AS t WHERE t.id = w.id AND is_open(t))
 
 -- name: current_run
 -- thread, whether to begin at the newest run where none runs; the number before the first of what is to be told
