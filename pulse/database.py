@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -14,8 +15,16 @@ from pulse.errors import DatabaseUnreachableError, SchemaError
 if TYPE_CHECKING:
     Connection = asyncpg.Connection[asyncpg.Record]
     Pool = asyncpg.Pool[asyncpg.Record]
+    _AnyPool = Pool
+else:
+    _AnyPool = asyncpg.Pool
 
 SERVER_VERSION_NUM_MIN = 160000
+#: For the end of a statement that its caller gave up, and of a transaction that was left open.
+RELEASE_SECONDS_MAX = 5.0
+# As of asyncpg.create_pool: a connection is renewed after so many statements, and closed when it was idle for so long.
+_QUERIES_MAX = 50_000
+_IDLE_SECONDS_MAX = 300.0
 #: What a statement may raise because of the database or the way to it; the last, of a connection that was cut between
 #: two messages of its protocol, is none of the driver's other errors.
 FAULTS = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
@@ -39,6 +48,20 @@ class PooledConnection(asyncpg.Connection):
         return ""
 
 
+class BoundedPool(_AnyPool):
+    """A pool that lets go of a connection whose server says nothing more.
+
+    Whoever gives up on a statement waits until the server has ended it; a server that hangs never does.
+    """
+
+    __slots__ = ()
+
+    async def release(self, connection: Any, *, timeout: float | None = None) -> None:  # noqa: ASYNC109 - asyncpg's own
+        """Take a connection back; close it where it is not ready within `RELEASE_SECONDS_MAX`."""
+        with contextlib.suppress(TimeoutError):  # It was closed: the pool opens another.
+            await super().release(connection, timeout=RELEASE_SECONDS_MAX if timeout is None else timeout)
+
+
 async def create_pool(dsn: str, *, schema: str = "public", min_size: int = 1, max_size: int = 10) -> Pool:
     """Open a pool of ready connections: jsonb as Python values, json as raw text, vectors as `Vector`.
 
@@ -47,12 +70,16 @@ async def create_pool(dsn: str, *, schema: str = "public", min_size: int = 1, ma
         SchemaError: the server is too old, or the database has no pgvector.
     """
     try:
-        return await asyncpg.create_pool(
+        return await BoundedPool(
             dsn,
             min_size=min_size,
             max_size=max_size,
+            max_queries=_QUERIES_MAX,
+            max_inactive_connection_lifetime=_IDLE_SECONDS_MAX,
+            loop=None,
             init=prepare_connection,
             connection_class=PooledConnection,
+            record_class=asyncpg.Record,
             server_settings={"search_path": search_path(schema), "application_name": "hippocampus"},
         )
     except CONNECT_ERRORS as error:
