@@ -18,6 +18,7 @@ import asyncpg
 
 from hippocampus.errors import EmbeddingDimensionError, ProviderError
 from hippocampus.names import check_names
+from hippocampus.providers.chunking import normalise
 from hippocampus.records import EMBEDDING_DIMENSIONS, MemoryType, Vector, has_direction
 from pulse.errors import InvalidInputError, from_postgres
 from pulse.json_values import escape_state, unescape
@@ -276,7 +277,8 @@ class MemorySearch:
             EmbeddingDimensionError: as `search`.
         """
         if given is not None:
-            return _checked(given), None
+            # Whoever gives it may not have normalised it, and its doubles may be out of the range of the column's.
+            return normalise(_checked(given)), None
         if self._embedder is None:
             return None, None
         try:

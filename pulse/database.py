@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 from typing import TYPE_CHECKING, Any
@@ -17,8 +18,16 @@ if TYPE_CHECKING:
 
     Connection = asyncpg.Connection[asyncpg.Record]
     Pool = asyncpg.Pool[asyncpg.Record]
+    _AnyPool = Pool
+else:
+    _AnyPool = asyncpg.Pool
 
 SERVER_VERSION_NUM_MIN = 160000
+#: For the end of a statement that its caller gave up, and of a transaction that was left open.
+RELEASE_SECONDS_MAX = 5.0
+# As of asyncpg.create_pool: a connection is renewed after so many statements, and closed when it was idle for so long.
+_QUERIES_MAX = 50_000
+_IDLE_SECONDS_MAX = 300.0
 #: What a statement may raise because of the database or the way to it; the last, of a connection that was cut between
 #: two messages of its protocol, is none of the driver's other errors.
 FAULTS = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
@@ -68,6 +77,20 @@ class PooledConnection(WatchedConnection):
         return ""
 
 
+class BoundedPool(_AnyPool):
+    """A pool that lets go of a connection whose server says nothing more.
+
+    Whoever gives up on a statement waits until the server has ended it; a server that hangs never does.
+    """
+
+    __slots__ = ()
+
+    async def release(self, connection: Any, *, timeout: float | None = None) -> None:  # noqa: ASYNC109 - asyncpg's own
+        """Take a connection back; close it where it is not ready within `RELEASE_SECONDS_MAX`."""
+        with contextlib.suppress(TimeoutError):  # It was closed: the pool opens another.
+            await super().release(connection, timeout=RELEASE_SECONDS_MAX if timeout is None else timeout)
+
+
 async def create_pool(
     dsn: str,
     *,
@@ -93,12 +116,16 @@ async def create_pool(
             await connection.execute(_END_IDLE_TRANSACTIONS, str(round(idle_transaction_seconds_max * 1000)))
 
     try:
-        return await asyncpg.create_pool(
+        return await BoundedPool(
             dsn,
             min_size=min_size,
             max_size=max_size,
+            max_queries=_QUERIES_MAX,
+            max_inactive_connection_lifetime=_IDLE_SECONDS_MAX,
+            loop=None,
             init=prepare,
             connection_class=PooledConnection,
+            record_class=asyncpg.Record,
             server_settings={"search_path": search_path(schema), "application_name": "hippocampus"},
         )
     except CONNECT_ERRORS as error:

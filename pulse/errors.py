@@ -134,5 +134,11 @@ _BY_SQLSTATE: dict[str, type[PulseError]] = {
 
 def from_postgres(error: asyncpg.PostgresError) -> PulseError | None:
     """Return this tree's error for a database error, or None where it is not one of ours."""
+    if isinstance(error, asyncpg.ProgramLimitExceededError):
+        # Each name is within its own bounds; in scripts of four bytes a character they may still be too long together.
+        return InvalidInputError(
+            "names and ids are too long for an index of PostgreSQL: keep app, user and id under 2,600 bytes of UTF-8"
+            " together; nothing was changed"
+        )
     kind = _BY_SQLSTATE.get(error.sqlstate or "")
     return None if kind is None else kind(str(error))

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 import httpx
 
 from pulse import database
 from tests import worker_harness as harness
 from tests.conftest import FAST_SETTINGS
+from tests.documented_routes import document, filled, operations, routine
 from tests.worker_process import TABLES
 from tests.writer_process import WriterProcess, append, problem, say
 from workers.embedded import EmbeddedServer
@@ -51,22 +54,40 @@ async def test_a_worker_takes_up_its_queues_after_an_immediate_restart(home: Pat
         server.stop()
 
 
-async def test_the_writer_says_503_while_its_database_is_away_and_goes_on_after(home: Path, tmp_path: Path) -> None:
-    """A stopped server takes its socket's file away: no such file means no database, not a fault of the program."""
+async def test_every_route_says_503_while_the_database_is_away_and_goes_on_after(home: Path, tmp_path: Path) -> None:
+    """A problem at once, never a hang and never a crash; a stopped server takes its socket's file away, too."""
     server = EmbeddedServer(home, settings=FAST_SETTINGS)
     dsn = server.start()
-    sessions = "/v1/apps/app/users/user/sessions"
+    session = "/v1/apps/app/users/nobody/sessions"
     try:
         await migrate(dsn)
-        with WriterProcess(dsn, tmp_path / "writer.log") as writer:
+        with WriterProcess(dsn, tmp_path / "writer.log", module="tests.stream_agents", test_routes="true") as writer:
             async with httpx.AsyncClient(base_url=writer.url, timeout=30) as client:
-                assert (await client.post(sessions, json={"session_id": "s"})).status_code == 201
+                page = await document(client)
+                assert (await client.post(session, json={"session_id": "s"})).status_code == 201
                 server.stop()
-                for _ in range(3):  # The first may meet a connection that is being cut, the others meet no server.
-                    away = await append(client, f"{sessions}/s", say("hello", id="e1"))
-                    assert problem(away)["type"] == "/problems/database-unreachable"
-                    assert (away.status_code, away.headers["Retry-After"]) == (503, "1")
+                # The first may meet a connection that is being cut, the others meet no server.
+                away = await append(client, f"{session}/s", say("hello", id="e1"))
+                assert problem(away)["type"] == "/problems/database-unreachable"
+                answers = await asyncio.gather(*(_ask(client, page, *each) for each in operations(page)))
+                assert [each for each in answers if each is not None] == []
+                keyed = await client.get(session, headers={"Authorization": f"Bearer hip_{'0' * 12}_{'0' * 43}"})
+                assert problem(keyed)["type"] == "/problems/database-unreachable"
                 assert server.start() == dsn
-                assert (await append(client, f"{sessions}/s", say("hello", id="e1"))).status_code == 201
+                assert (await append(client, f"{session}/s", say("hello", id="e1"))).status_code == 201
     finally:
         server.stop()
+
+
+async def _ask(client: httpx.AsyncClient, page: Any, method: str, path: str, operation: Any) -> str | None:
+    """Say what is wrong with an operation's answer."""
+    if path == "/health":
+        return None
+    began = time.monotonic()
+    response = await client.request(method, filled(path, operation, "app", {}), **routine(page, path, operation, "app"))
+    seconds = time.monotonic() - began
+    is_right = response.status_code == 503 and problem(response)["type"] == "/problems/database-unreachable"
+    is_agentless = response.status_code == 404 and path == "/agui/{agent_name}"
+    if (is_right or is_agentless) and seconds < 20:
+        return None
+    return f"{method} {path} {response.status_code} {response.text[:300]} after {seconds:.1f} s"

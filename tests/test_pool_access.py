@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import asyncpg
 import pytest
 
+from pulse import database
 from pulse.errors import SchemaError
 from pulse.pool_access import GivenPool, LoopPools, access
 
@@ -28,6 +31,24 @@ async def test_what_is_cancelled_ends_in_the_database_too(dsn: str, conn: asyncp
             await asyncio.sleep(0.02)
     assert await own.run(lambda pool: pool.fetchval("SELECT 1")) == 1
     await own.close()
+
+
+async def test_who_gives_up_on_a_server_that_hangs_does_not_wait_for_it(
+    dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its connection is closed, and the pool opens another: nobody is stuck behind it."""
+    monkeypatch.setattr(database, "RELEASE_SECONDS_MAX", 0.2)
+    async with await database.create_pool(dsn, max_size=1) as pool:
+        hung: int = await pool.fetchval("SELECT pg_backend_pid()")
+        os.kill(hung, signal.SIGSTOP)
+        try:
+            async with asyncio.timeout(30):
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(0.1):
+                        await pool.fetchval("SELECT 1")
+                assert await pool.fetchval("SELECT pg_backend_pid()") != hung
+        finally:
+            os.kill(hung, signal.SIGCONT)
 
 
 async def test_one_who_gives_up_while_the_pool_opens_does_not_take_it_from_the_others(dsn: str) -> None:

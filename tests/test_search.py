@@ -294,6 +294,18 @@ async def test_a_vector_without_a_direction_is_refused(
         await search.search(app_name=APP, user_id=MEI, query="tea", query_embedding=vector)
 
 
+@pytest.mark.parametrize("length", [1e308, 5e-324])
+async def test_a_given_vector_is_taken_by_its_direction(
+    search: MemorySearch, conn: asyncpg.Connection, length: float
+) -> None:
+    """However long it is, even out of the range of the column's own numbers."""
+    await add_memory(conn, MEI, "likes green tea")
+    (unit,) = await WordEmbedder().embed(["likes green tea"], "query")
+    given = [length if component else 0.0 for component in unit]
+    found = await search.search(app_name=APP, user_id=MEI, query="tea", query_embedding=given)
+    assert found.memories[0].why.similarity == pytest.approx(1.0, abs=1e-5)
+
+
 @pytest.mark.parametrize("query", ["", "   ", "\0", "\n\t"])
 async def test_a_blank_query_is_refused(search: MemorySearch, query: str) -> None:
     with pytest.raises(InvalidInputError, match="blank"):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
 from hippocampus.records import (
     EMBEDDING_DIMENSIONS,
@@ -40,7 +40,20 @@ def _written(moment: Any) -> Any:
     return moment
 
 
-Moment = Annotated[AwareDatetime, BeforeValidator(_written), Field(strict=False, examples=["2026-05-01T00:00:00Z"])]
+def _storable(moment: datetime) -> datetime:
+    """Refuse a time whose zone takes it out of the years 1 to 9999: the driver sends times in UTC."""
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("write a time within the years 1 to 9999 of UTC") from None
+
+
+Moment = Annotated[
+    AwareDatetime,
+    BeforeValidator(_written),
+    AfterValidator(_storable),
+    Field(strict=False, examples=["2026-05-01T00:00:00Z"]),
+]
 Embedding = Annotated[
     list[Annotated[float, Field(allow_inf_nan=False)]],
     Field(

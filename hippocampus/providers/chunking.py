@@ -50,10 +50,13 @@ def normalise(vector: Sequence[float]) -> Vector:
     Raises:
         ValueError: its length is 0 or not finite, so that it has no direction.
     """
-    length = math.hypot(*vector)
+    # The length of large doubles is past the largest of them.
+    largest = max(map(abs, vector)) or 1.0
+    scaled = [component / largest for component in vector]
+    length = math.hypot(*scaled)
     if not 0 < length < math.inf:
         raise ValueError("a vector of length 0 or infinity has no direction")
-    return [component / length for component in vector]
+    return [component / length for component in scaled]
 
 
 def _reach(text: str, start: int, tokens_max: float) -> int:

@@ -1,0 +1,18 @@
+"""Generated requests for longer than the suite has time for, with other seeds."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.generated_requests import ask_generated
+from tests.writer_process import WriterProcess
+
+pytest_plugins = ["tests.writer_fixtures"]
+pytestmark = pytest.mark.system
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("seed_number", [11, 12, 13, 14])
+def test_thousands_of_generated_requests_find_no_crash(writer: WriterProcess, seed_number: int) -> None:
+    """No 5xx, and no status that the document does not name."""
+    ask_generated(writer, examples=50, seed_number=seed_number)
