@@ -11,7 +11,7 @@ import click
 from hippocampus.forgetting import Erasure, Forgetting, TablePreview
 from workers.cli import databases, output
 from workers.cli.groups import Verbs
-from workers.cli.owners import QUERIES, Function, Owner, find_owner, json_option, owner_options
+from workers.cli.owners import NUMBER_MAX, QUERIES, Function, Owner, find_owner, json_option, owner_options
 from workers.cli.paging import Paged, Pages, page_options, tell_more
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def session(session_id: str, app: str | None, user: str | None, dry_run: bool, y
 
 @command.command("events", epilog="Example:  hippocampus forget events order-17 3 4 --app shop --user ana")
 @click.argument("session_id")
-@click.argument("numbers", nargs=-1, type=click.IntRange(min=1))
+@click.argument("numbers", nargs=-1, type=click.IntRange(1, NUMBER_MAX))
 @click.option("--id", "ids", multiple=True, help="An event by its id, in place of its number.")
 @_forget_options
 def events(

@@ -13,7 +13,7 @@ from hippocampus.records import Instruction, InstructionProposal
 from pulse.errors import InvalidInputError
 from workers.cli import databases, output
 from workers.cli.groups import Listing
-from workers.cli.owners import json_option
+from workers.cli.owners import COUNT_MAX, json_option
 from workers.cli.page import Item, write_items
 from workers.cli.paging import Paged, Pages, page_options, tell_more
 
@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 _app_option = click.option("--app", required=True, help="Of which app.")
 _version_option = click.option(
-    "--expect", "expected", type=click.IntRange(0), help="Refuse where the newest version is another; 0: there is none."
+    "--expect",
+    "expected",
+    type=click.IntRange(0, COUNT_MAX),
+    help="Refuse where the newest version is another; 0: there is none.",
 )
 
 
@@ -95,7 +98,7 @@ def put(key: str, content: str, app: str, expected: int | None, as_json: bool) -
 
 @command.command(epilog="Example:  hippocampus instructions rollback tone 1 --app shop")
 @click.argument("key")
-@click.argument("version", type=click.IntRange(1))
+@click.argument("version", type=click.IntRange(1, COUNT_MAX))
 @_app_option
 @_version_option
 @json_option

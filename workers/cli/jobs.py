@@ -16,6 +16,7 @@ from hippocampus.memory_service import WAIT_SECONDS
 from hippocampus.records import ConsolidationJob, JobStatus, JobType
 from workers.cli import databases, output, watching
 from workers.cli.groups import Listing
+from workers.cli.moments import Seconds
 from workers.cli.owners import QUERIES, find_owner, json_option, owner_options
 from workers.cli.page import Page
 from workers.cli.paging import tell_next
@@ -194,9 +195,7 @@ def show(job_id: UUID, as_json: bool) -> None:
     help="What is to be done.",
 )
 @click.option("--wait", is_flag=True, help="Until a worker has done it.")
-@click.option(
-    "--timeout-seconds", default=WAIT_SECONDS, show_default=True, type=click.FloatRange(0.1, 86400), help="At most."
-)
+@click.option("--timeout-seconds", default=WAIT_SECONDS, show_default=True, type=Seconds(0.1, 86400), help="At most.")
 @json_option
 @click.pass_context
 def enqueue(

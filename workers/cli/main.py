@@ -10,8 +10,10 @@ import importlib
 import importlib.metadata
 import keyword
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
 
 import asyncpg
@@ -62,6 +64,12 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "worker": "Run a worker of a pool.",
     }
 )
+
+#: Of a word that an error quotes, where it is much longer.
+WORD_CHARS_SHOWN = 80
+_LONG_WORD = re.compile(r"\S{200,}")
+#: Half of a character: what Python makes of bytes that are no UTF-8.
+_HALF = re.compile(r"[\ud800-\udfff]")
 
 #: What the configuration, not the request, is to blame for.
 _CONFIGURATION_ERRORS = (
@@ -143,6 +151,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return 0
     except asyncpg.InsufficientPrivilegeError as error:
         return _complain(f"PostgreSQL refuses ({error.args[0]}): `hippocampus doctor` names the grant.", EXIT_USAGE)
+    except asyncpg.DataError as error:
+        return _complain(f"{_first_line(error)}: this is more than the database holds.", EXIT_FAILED)
     except DATABASE_FAULTS as error:
         if isinstance(error, OSError) and error.filename is not None:
             return _complain(f"{error.filename} can't be used: {error.strerror}.", EXIT_FAILED)
@@ -153,10 +163,12 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def _require_text(words: Sequence[str]) -> None:
-    """Refuse words that PostgreSQL can't hold: no row has them."""
+    """Refuse words that PostgreSQL can't hold: no row has them. A file may have any name."""
     for word in words:
         if "\0" in word:
-            raise click.UsageError(f"{word[:40]!r} holds a NUL character, which no text may: leave it out.")
+            raise click.UsageError(f"{word!r} holds a NUL character, which no text may: leave it out.")
+        if not word.isascii() and _HALF.search(word) and not Path(word).exists():
+            raise click.UsageError(f"{word!r} is no UTF-8 text: see the terminal's encoding (LANG).")
 
 
 def _sentence(error: click.ClickException) -> str:
@@ -173,5 +185,9 @@ def _first_line(error: BaseException) -> str:
 
 
 def _complain(error: object, code: int) -> int:
-    sys.stderr.write(f"hippocampus: {error}\n")
+    sys.stderr.write(f"hippocampus: {_LONG_WORD.sub(_cut, str(error))}\n")
     return code
+
+
+def _cut(word: re.Match[str]) -> str:
+    return f"{word[0][:WORD_CHARS_SHOWN]}…"

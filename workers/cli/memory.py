@@ -17,7 +17,7 @@ from hippocampus.provenance import Consequences, Drawn, Provenance, SourceEvent,
 from pulse.errors import InvalidInputError
 from workers.cli import databases, output
 from workers.cli.groups import Verbs
-from workers.cli.owners import find_owner, json_option, owner_options
+from workers.cli.owners import NUMBER_MAX, find_owner, json_option, owner_options
 from workers.cli.page import Item, write_items
 from workers.cli.paging import Paged, Pages, page_options, tell_more
 
@@ -57,7 +57,7 @@ def origin(memory_id: UUID, app: str | None, user: str | None, as_json: bool) ->
 
 @command.command("from-event", epilog="Example:  hippocampus memory from-event order-17 3")
 @click.argument("session_id")
-@click.argument("number", type=click.IntRange(min=1))
+@click.argument("number", type=click.IntRange(1, NUMBER_MAX))
 @owner_options
 @json_option
 def from_event(session_id: str, number: int, app: str | None, user: str | None, as_json: bool) -> None:

@@ -13,7 +13,7 @@ from pulse.events import Session
 from pulse.session_service import OpenSessionService
 from workers.cli import databases, output
 from workers.cli.groups import Listing
-from workers.cli.owners import QUERIES, Owner, find_owner, json_option, owner_options
+from workers.cli.owners import COUNT_MAX, QUERIES, Owner, find_owner, json_option, owner_options
 from workers.cli.paging import Paged, Pages, again, page_options, tell_more
 
 if TYPE_CHECKING:
@@ -72,7 +72,11 @@ def _line(session: Session, counts: Any) -> dict[str, Any]:
 @click.argument("session_id")
 @owner_options
 @click.option(
-    "--events", default=1000, show_default=True, type=click.IntRange(0), help="How many of the newest events."
+    "--events",
+    default=1000,
+    show_default=True,
+    type=click.IntRange(0, COUNT_MAX),
+    help="How many of the newest events.",
 )
 @json_option
 def show(session_id: str, app: str | None, user: str | None, events: int, as_json: bool) -> None:

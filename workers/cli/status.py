@@ -189,7 +189,7 @@ def _of_the_models(
     ]
     calls = f"{spend['generate_calls']:,} generate and {spend['embed_calls']:,} embed calls"
     tokens = f"{spend['prompt_tokens']:,} tokens in and {spend['output_tokens']:,} out"
-    return [*lines, ("spend", f"{calls}, {tokens} (by session: memory_costs)", "")]
+    return [*lines, ("spend", f"{calls}, {tokens}", "")]
 
 
 def _counts(totals: Mapping[str, int], *names: str) -> str:

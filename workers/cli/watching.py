@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import sys
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
 from workers.cli import databases, interrupts, output
+from workers.cli.moments import Seconds
 from workers.failures import DATABASE_FAULTS
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from pulse.database import Pool
     from workers.settings import Settings
 
@@ -34,7 +35,7 @@ def watch_options(function: Function) -> Function:
         "every_seconds",
         default=EVERY_SECONDS,
         show_default=True,
-        type=click.FloatRange(EVERY_SECONDS_MIN, EVERY_SECONDS_MAX),
+        type=Seconds(EVERY_SECONDS_MIN, EVERY_SECONDS_MAX),
         help="Seconds between two looks.",
     )(function)
     return click.option("--watch", is_flag=True, help="Look again and again, until Ctrl-C.")(function)
@@ -95,8 +96,17 @@ def _drawn(found: Any, write: Callable[[Any, Console], None], screen: Console) -
     """Return what would be written, cut to the terminal's height: a redrawn screen does not scroll."""
     if isinstance(found, str):
         return Text(found, style="red")
-    with screen.capture() as caught:
-        write(found, screen)
+    # Not captured from `screen` itself: that would draw what is shown already once more.
+    sheet = Console(
+        file=io.StringIO(),
+        width=screen.width,
+        force_terminal=True,
+        color_system="auto" if screen.color_system else None,
+        no_color=screen.no_color,
+        highlight=False,
+    )
+    with sheet.capture() as caught:
+        write(found, sheet)
     lines = caught.get().rstrip("\n").split("\n")
     if len(lines) > screen.height:
         lines = [*lines[: screen.height - 1], f"… {len(lines) - screen.height + 1} more lines"]
