@@ -92,6 +92,8 @@ def command(
     LangChain messages, and transcripts of lines such as 'Ann: Hello.', each also packed with gzip. Events keep their
     own times. A second run appends nothing twice, and a run that was interrupted is completed by the next.
     """
+    if rejects_path is not None and not rejects_path.parent.is_dir():
+        raise click.BadParameter(f"there is no folder {rejects_path.parent}.", param_hint="--rejects")
     # Here once, and not with every record.
     check_names(app, user or "anybody", "any")
     wish = _Wish(files.find(paths), app, user, finalize, day_first, as_json)
