@@ -508,7 +508,8 @@ def terminal(cli: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 @pytest.mark.parametrize(
     "words",
-    [("facts",), ("search", "peanuts"), ("memories",), ("sessions",), ("jobs",), ("status",),
+    [("facts",), ("search", "peanuts"), ("memories",), ("sessions",), ("jobs",), ("status",), ("users",), ("policies",),
+     ("users", "show", "ada"), ("policies", "show"),
      ("retention", "dry-run", "--threshold", "0.6", "--min-age-days", "0"), ("sessions", "show", "ada-session-1")],
     ids=" ".join,
 )  # fmt: skip

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from workers.settings import Settings
 
 
-@click.group(cls=Listing, epilog="Examples:  hippocampus runs order-17;  hippocampus runs show run-3")
+@click.group(cls=Listing, epilog="Examples:  hippocampus runs list order-17;  hippocampus runs show run-3")
 def command() -> None:
     """List the runs of a session's agent, show one, or ask for its end."""
 
