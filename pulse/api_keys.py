@@ -100,16 +100,29 @@ class ApiKeyService:
         assert row is not None  # noqa: S101  # the statement returns its row
         return NewApiKey(key=_read(dict(row)), text=f"hip_{key_id}_{secret}")
 
-    async def list(self, app_name: str | None = None, *, limit: int = LIST_LENGTH_MAX) -> list[ApiKey]:
+    async def list(
+        self, app_name: str | None = None, *, limit: int = LIST_LENGTH_MAX, after: tuple[datetime, str] | None = None
+    ) -> list[ApiKey]:
         """List the keys that can be used for an app, or all, the newest first; also those that are used up.
+
+        Args:
+            after: `created_at` and id of the last one of the page before.
 
         Raises:
             InvalidInputError: limit is not 1 to 1,000.
         """
         if not 1 <= limit <= LIST_LENGTH_MAX:
             raise InvalidInputError(f"limit is 1 to {LIST_LENGTH_MAX}, not {limit}")
-        rows = await self._pool.fetch(_QUERIES["list_api_keys"], app_name, limit)
+        rows = await self._pool.fetch(_QUERIES["list_api_keys"], app_name, limit, *(after or (None, None)))
         return [_read(dict(row)) for row in rows]
+
+    async def get(self, key_id: str) -> ApiKey:
+        """Look a key up.
+
+        Raises:
+            ApiKeyNotFoundError: there is no such key.
+        """
+        return await self._one("get_api_key", key_id)
 
     async def revoke(self, key_id: str) -> ApiKey:
         """End a key for good; one that is revoked already stays as it is.
@@ -117,10 +130,7 @@ class ApiKeyService:
         Raises:
             ApiKeyNotFoundError: there is no such key.
         """
-        row = await self._pool.fetchrow(_QUERIES["revoke_api_key"], key_id)
-        if row is None:
-            raise ApiKeyNotFoundError(f"There is no key {key_id[:40]!r}: see `hippocampus keys list`.")
-        return _read(dict(row))
+        return await self._one("revoke_api_key", key_id)
 
     async def verify(self, text: str) -> Grant | None:
         """Return what a key allows; None where it is unknown, revoked or too old. Notes its use, to the minute."""
@@ -133,6 +143,12 @@ class ApiKeyService:
         if row["is_use_unseen"]:
             await self._pool.execute(_QUERIES["touch_api_key"], parts[1])
         return Grant(key_id=row["id"], app_name=row["app_name"], roles=frozenset(row["roles"]))
+
+    async def _one(self, query: str, key_id: str) -> ApiKey:
+        row = await self._pool.fetchrow(_QUERIES[query], key_id) if key_id.isalnum() else None
+        if row is None:
+            raise ApiKeyNotFoundError(f"There is no key {key_id[:40]!r}: see `hippocampus keys list`.")
+        return _read(dict(row))
 
 
 def _check(app_name: str | None, roles: Collection[Role], name: str, lifetime: timedelta | None) -> None:

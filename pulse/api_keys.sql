@@ -7,12 +7,18 @@ VALUES ($1, $2, $3, $4, $5, engine_now() + make_interval(secs => $6))
 RETURNING id, app_name, name, roles, created_at, last_used_at, expires_at, revoked_at
 
 -- name: list_api_keys
--- app or null for all; a key of every app is listed with each; the newest first
+-- app or null for all, limit, when the last one of the page before was made, its id (null: from the newest); a key of
+-- every app is listed with each
 SELECT id, app_name, name, roles, created_at, last_used_at, expires_at, revoked_at
 FROM api_keys
-WHERE $1::text IS NULL OR app_name IS NULL OR app_name = $1
+WHERE ($1::text IS NULL OR app_name IS NULL OR app_name = $1)
+  AND ($3::timestamptz IS NULL OR created_at < $3 OR (created_at = $3 AND id > $4))
 ORDER BY created_at DESC, id
 LIMIT $2
+
+-- name: get_api_key
+-- id; no row where there is none
+SELECT id, app_name, name, roles, created_at, last_used_at, expires_at, revoked_at FROM api_keys WHERE id = $1
 
 -- name: revoke_api_key
 -- id; no row where there is none

@@ -161,20 +161,19 @@ def test_facts_of_another_time_candidates_and_merges(cli: Run, dsn: str) -> None
     code, _, err = cli("facts", "--as-of", "yesterday")
     assert code == 2
     assert "is no date" in err
-    assert cli("facts", "--candidates", "--merges")[0] == 2
-    assert cli("facts", "--candidates")[2].strip() == "Nothing waits to be believed."
+    assert cli("facts", "candidates")[2].strip() == "Nothing waits to be believed."
     record = """SELECT record_fact(t, ROW(NULL, 1, 1, NULL, NULL, NULL)::slice_origin,
                     ROW('profile', $1, to_jsonb($2::text), $1, NULL, $3, '{1}', now(), 'k', NULL, '')::fact_input)
                 FROM threads AS t LIMIT 1"""
     for key, value, confidence in (("first key", "sure", 0.9), ("second key", "unsure", 0.2)):
         asyncio.run(execute(dsn, record, key, value, confidence))
-    (candidate,) = json.loads(cli("facts", "--candidates", "--json")[1])
-    assert "unsure" in cli("facts", "--candidates")[1]
-    assert "It is the fact" in cli("facts", "--promote", candidate["id"])[1]
-    assert cli("facts", "--promote", candidate["id"])[0] == 1
-    (merge,) = json.loads(cli("facts", "--merges", "--json")[1])
+    (candidate,) = json.loads(cli("facts", "candidates", "--json")[1])
+    assert "unsure" in cli("facts", "candidates")[1]
+    assert "It is the fact" in cli("facts", "promote", candidate["id"])[1]
+    assert cli("facts", "promote", candidate["id"])[0] == 1
+    (merge,) = json.loads(cli("facts", "merges", "--json")[1])
     assert (merge["from_key"], merge["to_key"]) == ("second key", "first key")
-    assert json.loads(cli("facts", "--undo-merge", merge["id"], "--json")[1])["fact_id"]
+    assert json.loads(cli("facts", "undo-merge", merge["id"], "--json")[1])["fact_id"]
     assert {"first key", "second key"} <= {each["key"] for each in json.loads(cli("facts", "--json")[1])}
 
 
@@ -226,11 +225,11 @@ def test_a_replay_shows_what_would_change_and_then_changes_it(cli: Run, dsn: str
 def test_a_facts_history_shows_what_was_true_before(cli: Run) -> None:
     facts = json.loads(cli("facts", "--json")[1])
     (home,) = (fact["key"] for fact in facts if "Oslo" in str(fact["value"]))
-    _, out, _ = cli("facts", "--history", home)
+    _, out, _ = cli("facts", "show", home)
     current, old = out.splitlines()[1:]
     assert current.startswith("current\tAda: lives in Oslo")
     assert old.startswith("superseded\tAda: lives in Turin")
-    code, _, err = cli("facts", "--history", "no_such_key")
+    code, _, err = cli("facts", "show", "no_such_key")
     assert (code, err) == (1, "hippocampus: There is no fact with the key 'no_such_key': see `hippocampus facts`.\n")
 
 
@@ -263,7 +262,7 @@ def test_context_keeps_its_budget_and_accounts_for_it(cli: Run) -> None:
 def test_memories_sessions_and_one_session(cli: Run) -> None:
     summaries = json.loads(cli("memories", "--type", "summary", "--json")[1])
     assert len(summaries) == 2
-    assert cli("memories")[1].startswith("strength\ttype\tsaid\tcontent\n")
+    assert cli("memories")[1].startswith("strength\ttype\tsaid\tcontent\tid\n")
     rows = [line.split("\t") for line in cli("sessions")[1].splitlines()]
     assert [row[:4] for row in rows[1:]] == [["ada-session-2", "1", "1", "1"], ["ada-session-1", "4", "4", "4"]]
     assert len(json.loads(cli("sessions", "list", "--limit", "1", "--json")[1])) == 1
@@ -509,7 +508,8 @@ def terminal(cli: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 @pytest.mark.parametrize(
     "words",
-    [("facts",), ("search", "peanuts"), ("memories",), ("sessions",), ("jobs",), ("status",),
+    [("facts",), ("search", "peanuts"), ("memories",), ("sessions",), ("jobs",), ("status",), ("users",), ("policies",),
+     ("users", "show", "ada"), ("policies", "show"),
      ("retention", "dry-run", "--threshold", "0.6", "--min-age-days", "0"), ("sessions", "show", "ada-session-1")],
     ids=" ".join,
 )  # fmt: skip

@@ -17,6 +17,7 @@ import pytest
 from tests import cli_process
 from tests.writer_process import WriterProcess
 from workers.cli import main
+from workers.cli.groups import Listing
 
 ROOT = Path(__file__).parent.parent
 PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md", ROOT / "schema" / "README.md"]
@@ -65,6 +66,8 @@ def test_every_command_and_option_exists(page: Path) -> None:
             inner = command.get_command(context, word) if isinstance(command, click.Group) else None
             if inner is not None:
                 command = inner
+        if isinstance(command, Listing):
+            command = command.commands[command.listing]
         options |= {option for each in command.get_params(click.Context(command)) for option in each.opts}
         assert command is not main.root, line
         given = {word.partition("=")[0] for word in words if word.startswith("-")}

@@ -1,32 +1,17 @@
-"""Where a list goes on: opaque text, good for one list alone.
-
-A cursor holds the place of the last row that was sent, so that rows which come or go before it move nothing; and a hash
-of what was asked for: the route, the app, the user and every filter. With another user or another filter it is refused
-instead of answering something else. It opens nothing: each list asks for its app and its user again.
-"""
+"""The cursor of a route that lists: see `pulse.cursors`."""
 
 from __future__ import annotations
 
-import base64
-import binascii
-import hashlib
-import json
-from functools import cache
-from typing import Annotated, Any, TypeVar, cast
+from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, Query
-from pydantic import TypeAdapter, ValidationError
-from pydantic_core import to_json
 from starlette.requests import Request
 
+from pulse import cursors
+from pulse.cursors import CURSOR_LENGTH_MAX
 from pulse.http import problems
 
-#: The names of a fact's key may be long.
-CURSOR_LENGTH_MAX = 8000
-#: A change of what places mean gets another one: older cursors are then refused, not misread.
-_FORMAT = "1"
 _NOT_OF_THE_LIST = frozenset({"cursor", "limit"})
-_SCOPE_BYTES, _CHECK_BYTES = 8, 4
 
 Place = TypeVar("Place")
 
@@ -47,25 +32,13 @@ class ListCursor:
         if self._given is None:
             return None
         try:
-            raw = base64.b64decode(self._given.encode(), altchars=b"-_", validate=True)
-        except (binascii.Error, UnicodeEncodeError):
-            raise _refusal("it was cut or changed") from None
-        scope, check, place = raw[:_SCOPE_BYTES], raw[_SCOPE_BYTES:][:_CHECK_BYTES], raw[_SCOPE_BYTES + _CHECK_BYTES :]
-        if check != _digest(scope + place, _CHECK_BYTES):
-            raise _refusal("it was cut or changed")
-        if scope != self._scope:
-            raise _refusal("it belongs to another list, another user, other filters, or an older version")
-        try:
-            found: Place = _adapter(cast("Any", shape)).validate_json(place)
-        except ValidationError:
-            raise _refusal("it names no place") from None
-        return found
+            return cursors.read(self._scope, self._given, shape)
+        except cursors.CursorError as error:
+            raise problems.ProblemError(problems.INVALID_REQUEST, f"query/cursor: {error}") from None
 
     def write(self, place: Any) -> str:
         """Return the cursor of the page after this place: a JSON value, or a tuple of times, UUIDs and such."""
-        written = to_json(place)
-        # Padded: its length is a multiple of four, so that no character of it is without meaning.
-        return base64.urlsafe_b64encode(self._scope + _digest(self._scope + written, _CHECK_BYTES) + written).decode()
+        return cursors.write(self._scope, place)
 
 
 def _list_cursor(
@@ -83,27 +56,10 @@ Cursor = Annotated[ListCursor, Depends(_list_cursor)]
 
 
 def _scope_of(request: Request) -> bytes:
-    asked = (
-        _FORMAT,
+    return cursors.scope_of(
         request.scope["route"].path,
         sorted(request.path_params.items()),
         sorted((name, value) for name, value in request.query_params.multi_items() if name not in _NOT_OF_THE_LIST),
         request.headers.get("x-app-name"),
         request.headers.get("x-user-id"),
-    )
-    return _digest(json.dumps(asked).encode(), _SCOPE_BYTES)
-
-
-def _digest(text: bytes, size: int) -> bytes:
-    return hashlib.sha256(text).digest()[:size]
-
-
-@cache
-def _adapter(shape: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(shape)
-
-
-def _refusal(why: str) -> problems.ProblemError:
-    return problems.ProblemError(
-        problems.INVALID_REQUEST, f"query/cursor: this cursor is of no use here: {why}. Begin again without one."
     )

@@ -9,7 +9,7 @@ import click
 from hippocampus.context_assembler import ContextAssembler, ContextWindow
 from workers.cli import databases, output
 from workers.cli.embedder import open_embedder
-from workers.cli.owners import find_owner, json_option, owner_options
+from workers.cli.owners import COUNT_MAX, find_owner, json_option, owner_options
 
 if TYPE_CHECKING:
     from pulse.database import Pool
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.argument("query")
 @owner_options
 @click.option("--session", help="The session whose newest turns are the history.")
-@click.option("--tokens", default=8000, show_default=True, type=click.IntRange(1), help="The budget.")
+@click.option("--tokens", default=8000, show_default=True, type=click.IntRange(1, COUNT_MAX), help="The budget.")
 @click.option("--system", "system_prompt", help="A system prompt, taken whole.")
 @json_option
 def command(

@@ -11,6 +11,7 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
+from pulse.errors import SessionNotFoundError
 from workers.cli import databases
 from workers.transfer import Exported, export_sessions
 
@@ -37,7 +38,10 @@ def command(app: str | None, user: str | None, session: str | None, path: Path |
 
     async def work(_config: Settings, pool: Pool) -> Exported:
         with _opened(path) as file:
-            return await export_sessions(pool, file.write, app_name=app, user_id=user, session_id=session)
+            done = await export_sessions(pool, file.write, app_name=app, user_id=user, session_id=session)
+            if session is not None and not done.sessions:
+                raise SessionNotFoundError(f"There is no session {session!r} to export: see `hippocampus sessions`.")
+            return done
 
     done = databases.run(work)
     click.echo(f"Exported {done.sessions} sessions with {done.events} events.", err=True)

@@ -2,72 +2,116 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from typing import TYPE_CHECKING, get_args
 from uuid import UUID
 
 import click
 
 from hippocampus.facts import FactLedger
-from hippocampus.records import FactCandidate, FactMerge
+from hippocampus.records import FactCandidate, FactMerge, FactType
 from workers.cli import databases, output
-from workers.cli.owners import find_owner
+from workers.cli.owners import Owner, find_owner, json_option, owner_options
 from workers.cli.page import Item, write_items
+from workers.cli.paging import Paged, Pages, page_options, tell_more
 
 if TYPE_CHECKING:
     from pulse.database import Pool
     from workers.settings import Settings
 
+type_option = click.option("--type", "fact_type", type=click.Choice(get_args(FactType)), help="Only of this type.")
 
-def show(
-    app: str | None,
-    user: str | None,
-    fact_type: str | None,
-    *,
-    what: Literal["candidates", "merges"],
-    limit: int,
-    as_json: bool,
+
+@click.command("candidates", epilog="Example:  hippocampus facts candidates --type preference")
+@owner_options
+@type_option
+@page_options(100)
+@json_option
+def candidates(
+    app: str | None, user: str | None, fact_type: FactType | None, limit: int, cursor: str | None, as_json: bool
 ) -> None:
-    """List candidates, or merged keys."""
+    """List what was too unsure to replace what held."""
 
-    async def work(_config: Settings, pool: Pool) -> Sequence[FactCandidate | FactMerge]:
+    async def work(_config: Settings, pool: Pool) -> Paged[FactCandidate]:
         owner = await find_owner(pool, app, user)
-        ledger = FactLedger(pool)
-        listing = ledger.list_candidates if what == "candidates" else ledger.list_merges
-        return await listing(
+        pages = Pages(cursor, limit, "candidates", owner.app, owner.user, fact_type)
+        found = await FactLedger(pool).list_candidates(
             app_name=owner.app,
             user_id=owner.user,
-            fact_type=fact_type,  # type: ignore[arg-type]  # click checked it
+            fact_type=fact_type,
             limit=limit,
+            after=pages.begin(tuple[str, str, datetime, UUID]),
         )
+        return pages.full(found, lambda each: (each.fact_type, each.key, each.valid_from, each.id))
 
-    found = databases.run(work)
+    page = databases.run(work)
     if as_json:
-        output.write_json(list(found))
-    elif what == "candidates":
-        items = [_candidate(each) for each in found if isinstance(each, FactCandidate)]
-        write_items(
-            ("confidence", "type", "key", "unsure", "what holds", "said", "id"),
-            items,
-            empty="Nothing waits to be believed.",
-        )
+        output.write_json(page.rows)
     else:
-        items = [_merge(each) for each in found if isinstance(each, FactMerge)]
-        write_items(
-            ("likeness", "type", "key", "taken for", "by", "when", "undone", "id"), items, empty="No keys were merged."
-        )
+        columns = ("confidence", "type", "key", "unsure", "what holds", "said", "id")
+        items = [_candidate(each) for each in page.rows]
+        write_items(columns, items, empty=page.empty("Nothing waits to be believed."))
+    tell_more(page)
 
 
-def change(app: str | None, user: str | None, *, promote: UUID | None, undo_merge: UUID | None, as_json: bool) -> None:
-    """Believe a candidate, or part a merged key, and say which fact it is now."""
+@click.command("merges", epilog="Example:  hippocampus facts merges --type preference")
+@owner_options
+@type_option
+@page_options(100)
+@json_option
+def merges(
+    app: str | None, user: str | None, fact_type: FactType | None, limit: int, cursor: str | None, as_json: bool
+) -> None:
+    """List keys that were taken for other spellings of a key, the newest first."""
 
-    async def work(_config: Settings, pool: Pool) -> UUID | None:
+    async def work(_config: Settings, pool: Pool) -> Paged[FactMerge]:
         owner = await find_owner(pool, app, user)
-        ledger = FactLedger(pool)
-        if promote is not None:
-            return await ledger.promote(promote, app_name=owner.app, user_id=owner.user)
-        assert undo_merge is not None  # noqa: S101  # one of the two is given
-        return await ledger.undo_merge(undo_merge, app_name=owner.app, user_id=owner.user)
+        pages = Pages(cursor, limit, "merges", owner.app, owner.user, fact_type)
+        found = await FactLedger(pool).list_merges(
+            app_name=owner.app,
+            user_id=owner.user,
+            fact_type=fact_type,
+            limit=limit,
+            after=pages.begin(tuple[datetime, UUID]),
+        )
+        return pages.full(found, lambda each: (each.merged_at, each.id))
+
+    page = databases.run(work)
+    if as_json:
+        output.write_json(page.rows)
+    else:
+        columns = ("likeness", "type", "key", "taken for", "by", "when", "undone", "id")
+        write_items(columns, [_merge(each) for each in page.rows], empty=page.empty("No keys were merged."))
+    tell_more(page)
+
+
+@click.command("promote", epilog="Example:  hippocampus facts promote 0199…")
+@click.argument("candidate_id", type=click.UUID)
+@owner_options
+@json_option
+def promote(candidate_id: UUID, app: str | None, user: str | None, as_json: bool) -> None:
+    """Believe a candidate."""
+    _change(app, user, as_json, lambda ledger, who: ledger.promote(candidate_id, app_name=who.app, user_id=who.user))
+
+
+@click.command("undo-merge", epilog="Example:  hippocampus facts undo-merge 0199…")
+@click.argument("merge_id", type=click.UUID)
+@owner_options
+@json_option
+def undo_merge(merge_id: UUID, app: str | None, user: str | None, as_json: bool) -> None:
+    """Part a merged key: what was said under it becomes a fact of its own."""
+    _change(app, user, as_json, lambda ledger, who: ledger.undo_merge(merge_id, app_name=who.app, user_id=who.user))
+
+
+def _change(
+    app: str | None,
+    user: str | None,
+    as_json: bool,
+    change: Callable[[FactLedger, Owner], Awaitable[UUID | None]],
+) -> None:
+    async def work(_config: Settings, pool: Pool) -> UUID | None:
+        return await change(FactLedger(pool), await find_owner(pool, app, user))
 
     fact_id = databases.run(work)
     if as_json:

@@ -1,10 +1,10 @@
-"""`hippocampus facts`, and one fact's history."""
+"""`hippocampus facts`: list, show."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -13,27 +13,16 @@ import click
 from hippocampus.memory_service import OpenMemoryService
 from hippocampus.records import Fact, FactVersion
 from pulse.errors import InvalidInputError
-from workers.cli import databases, fact_ledger, output
+from workers.cli import databases, fact_ledger, fact_styles, output
+from workers.cli.groups import Listing
+from workers.cli.moments import MOMENT
 from workers.cli.owners import QUERIES, find_owner, json_option, owner_options
 from workers.cli.page import Item, write_items
+from workers.cli.paging import LIMIT_MAX, Paged, Pages, page_options, tell_more
 
 if TYPE_CHECKING:
     from pulse.database import Pool
     from workers.settings import Settings
-
-
-class Moment(click.ParamType[datetime]):
-    """A date, or a date and time; UTC where it names no zone."""
-
-    name = "time"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        """Read it."""
-        try:
-            moment = datetime.fromisoformat(str(value))
-        except ValueError:
-            self.fail(f"{value!r} is no date and time such as 2026-05-01T12:00:00Z", param, ctx)
-        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,86 +36,90 @@ class SaidTurn:
     occurred_at: datetime
 
 
-#: A moment without a zone is UTC.
-MOMENT = Moment()
-
 #: Turns by thread and sequence number.
 Turns = dict[tuple[UUID, int], SaidTurn]
 
 
-@click.command(
-    epilog="Examples:  hippocampus facts --type preference;  hippocampus facts --history preference:tea;"
-    "  hippocampus facts --as-of 2026-05-01"
+@click.group(
+    cls=Listing,
+    epilog="Examples:  hippocampus facts --type preference;  hippocampus facts show preference:tea;"
+    "  hippocampus facts --as-of 2026-05-01",
 )
+def command() -> None:
+    """List what is known of a user, or one fact's history, and look after what stands beside it."""
+
+
+for each in (
+    fact_ledger.candidates, fact_ledger.promote, fact_ledger.merges, fact_ledger.undo_merge,
+    fact_styles.styles, fact_styles.set_style, fact_styles.reset_style,
+):  # fmt: skip
+    command.add_command(each)
+
+
+@command.command("list", epilog="Example:  hippocampus facts list --as-of 2026-05-01")
 @owner_options
-@click.option(
-    "--type", "fact_type", type=click.Choice(["preference", "rule", "profile", "custom"]), help="Only of this type."
-)
-@click.option("--history", metavar="KEY", help="Every statement about one key, the newest first.")
+@fact_ledger.type_option
 @click.option("--as-of", type=MOMENT, help="What was true then, such as 2026-05-01 or 2026-05-01T12:00:00Z.")
 @click.option("--known-at", type=MOMENT, help="As it was known then.")
-@click.option("--candidates", is_flag=True, help="What was too unsure to replace what held.")
-@click.option("--promote", type=click.UUID, metavar="ID", help="Believe a candidate.")
-@click.option("--merges", is_flag=True, help="Keys that were taken for other spellings of a key.")
-@click.option("--undo-merge", type=click.UUID, metavar="ID", help="Part a merged key.")
-@click.option("--limit", default=100, show_default=True, type=click.IntRange(1, 1000), help="How many at most.")
+@page_options(100)
 @json_option
-def command(
+def list_(
     app: str | None,
     user: str | None,
     fact_type: str | None,
-    history: str | None,
     as_of: datetime | None,
     known_at: datetime | None,
-    candidates: bool,
-    promote: UUID | None,
-    merges: bool,
-    undo_merge: UUID | None,
     limit: int,
+    cursor: str | None,
     as_json: bool,
 ) -> None:
-    """List what is known of a user, with the turns that say so; or one fact's history, and what stands beside it."""
-    views = {"--history": history, "--candidates": candidates, "--promote": promote, "--merges": merges}
-    if sum(bool(given) for given in (*views.values(), undo_merge)) > 1:
-        raise click.UsageError(f"Give one of {', '.join(views)} and --undo-merge.")
-    if (as_of or known_at) and (any(views.values()) or undo_merge):
-        raise click.UsageError("--as-of and --known-at are for the list of facts.")
-    if promote or undo_merge:
-        fact_ledger.change(app, user, promote=promote, undo_merge=undo_merge, as_json=as_json)
-    elif candidates or merges:
-        fact_ledger.show(
-            app, user, fact_type, what="candidates" if candidates else "merges", limit=limit, as_json=as_json
+    """List what is known of a user, with the turns that say so."""
+
+    async def work(_config: Settings, pool: Pool) -> tuple[Paged[Fact], Turns]:
+        owner = await find_owner(pool, app, user)
+        moments = (each and each.isoformat() for each in (as_of, known_at))
+        pages = Pages(cursor, limit, "facts", owner.app, owner.user, fact_type, *moments)
+        facts = await OpenMemoryService(pool, None).list_facts(
+            app_name=owner.app,
+            user_id=owner.user,
+            fact_type=fact_type,  # type: ignore[arg-type]  # click checked it
+            as_of=as_of,
+            known_at=known_at,
+            limit=limit,
+            after=pages.begin(tuple[str, str]),
         )
+        return pages.full(facts, lambda fact: (fact.fact_type, fact.key)), await read_turns(pool, facts)
+
+    page, turns = databases.run(work)
+    if as_json:
+        output.write_json([{**output.plain(each), "said": quotes(each, turns)} for each in page.rows])
     else:
-        _list(app, user, fact_type, history, as_of, known_at, limit, as_json)
+        items = [_item(each, turns) for each in page.rows]
+        columns = ("type", "key", "fact", "confidence", "said in")
+        write_items(columns, items, empty=page.empty("Nothing is known yet."))
+    tell_more(page)
 
 
-def _list(
-    app: str | None,
-    user: str | None,
-    fact_type: str | None,
-    history: str | None,
-    as_of: datetime | None,
-    known_at: datetime | None,
-    limit: int,
-    as_json: bool,
-) -> None:
-    async def work(_config: Settings, pool: Pool) -> tuple[list[Fact] | list[FactVersion], Turns]:
+@command.command("show", epilog="Example:  hippocampus facts show preference:tea")
+@click.argument("key")
+@owner_options
+@fact_ledger.type_option
+@json_option
+def show(key: str, app: str | None, user: str | None, fact_type: str | None, as_json: bool) -> None:
+    """Show every statement about a key, what holds first: what it says, from when until when, and who said so."""
+
+    async def work(_config: Settings, pool: Pool) -> tuple[list[FactVersion], Turns]:
         owner = await find_owner(pool, app, user)
         service = OpenMemoryService(pool, None)
         facts = await service.list_facts(
             app_name=owner.app,
             user_id=owner.user,
             fact_type=fact_type,  # type: ignore[arg-type]  # click checked it
-            key=history,
-            as_of=as_of,
-            known_at=known_at,
-            limit=limit,
+            key=key,
+            limit=LIMIT_MAX,
         )
-        if history is None:
-            return facts, await read_turns(pool, facts)
         if not facts:
-            raise InvalidInputError(f"There is no fact with the key {history!r}: see `hippocampus facts`.")
+            raise InvalidInputError(f"There is no fact with the key {key!r:.80}: see `hippocampus facts`.")
         versions: list[FactVersion] = []
         for fact in facts:
             versions += await service.fact_history(
@@ -134,15 +127,12 @@ def _list(
             )
         return versions, await read_turns(pool, versions)
 
-    found, turns = databases.run(work)
+    versions, turns = databases.run(work)
     if as_json:
-        output.write_json([{**output.plain(each), "said": quotes(each, turns)} for each in found])
-    elif history is None:
-        items = [_item(each, turns) for each in found if isinstance(each, Fact)]
-        write_items(("type", "key", "fact", "confidence", "said in"), items, empty="Nothing is known yet.")
-    else:
-        items = [_history_item(each, turns) for each in found if isinstance(each, FactVersion)]
-        write_items(("standing", "fact", "confidence", "from", "until", "said in"), items, empty="")
+        output.write_json([{**output.plain(each), "said": quotes(each, turns)} for each in versions])
+        return
+    items = [_history_item(each, turns) for each in versions]
+    write_items(("standing", "fact", "confidence", "from", "until", "said in"), items, empty="")
 
 
 def _item(fact: Fact, turns: Turns) -> Item:

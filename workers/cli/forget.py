@@ -10,7 +10,9 @@ import click
 
 from hippocampus.forgetting import Erasure, Forgetting, TablePreview
 from workers.cli import databases, output
-from workers.cli.owners import Function, Owner, find_owner, json_option, owner_options
+from workers.cli.groups import Verbs
+from workers.cli.owners import NUMBER_MAX, QUERIES, Function, Owner, find_owner, json_option, owner_options
+from workers.cli.paging import Paged, Pages, page_options, tell_more
 
 if TYPE_CHECKING:
     from pulse.database import Pool
@@ -20,7 +22,8 @@ SAMPLE_CHARS_MAX = 160
 
 
 @click.group(
-    epilog="Examples:  hippocampus forget user --app shop --user ana --dry-run;  hippocampus forget memory 0199… --yes"
+    cls=Verbs,
+    epilog="Examples:  hippocampus forget user --app shop --user ana --dry-run;  hippocampus forget memory 0199… --yes",
 )
 def command() -> None:
     """Forget for good: what was said, and everything that was drawn from it. Nothing brings it back."""
@@ -62,7 +65,7 @@ def session(session_id: str, app: str | None, user: str | None, dry_run: bool, y
 
 @command.command("events", epilog="Example:  hippocampus forget events order-17 3 4 --app shop --user ana")
 @click.argument("session_id")
-@click.argument("numbers", nargs=-1, type=click.IntRange(min=1))
+@click.argument("numbers", nargs=-1, type=click.IntRange(1, NUMBER_MAX))
 @click.option("--id", "ids", multiple=True, help="An event by its id, in place of its number.")
 @_forget_options
 def events(
@@ -105,6 +108,41 @@ def memory(memory_id: UUID, app: str | None, user: str | None, dry_run: bool, ye
         {"memory_id": memory_id},
         lambda forgetting, who: forgetting.forget_memory(who.app, who.user, memory_id),
     )
+
+
+@command.command("list", epilog="Example:  hippocampus forget list --app shop")
+@click.option("--app", help="Only of this app.")
+@click.option("--user", help="Only of this user.")
+@page_options(50)
+@json_option
+def list_(app: str | None, user: str | None, limit: int, cursor: str | None, as_json: bool) -> None:
+    """List requests, the newest first: what was to be forgotten, and whether that is done."""
+
+    async def work(_config: Settings, pool: Pool) -> Paged[Erasure]:
+        pages = Pages(cursor, limit, "erasures", app, user)
+        rows = await pool.fetch(QUERIES["erasures"], app, user, limit, pages.begin(UUID))
+        found = [Erasure(**{**row, "sequence_nums": tuple(row["sequence_nums"] or ())}) for row in rows]
+        return pages.full(found, lambda each: each.id)
+
+    page = databases.run(work)
+    if as_json:
+        output.write_json(page.rows)
+    else:
+        columns = ("request", "scope", "app", "user", "rows", "asked", "done")
+        rows = [
+            (
+                str(each.id),
+                each.scope,
+                each.app_name,
+                each.user_id,
+                sum(each.counts.values()),
+                each.requested_at,
+                each.finished_at,
+            )
+            for each in page.rows
+        ]
+        output.write_table(columns, rows, empty=page.empty("Nothing was asked to be forgotten."))
+    tell_more(page)
 
 
 @command.command("show", epilog="Example:  hippocampus forget show 0199… --app shop --user ana")

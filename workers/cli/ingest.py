@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pulse.session_service import OpenSessionService
+from pulse.session_service import OpenSessionService, check_names
 from workers.cli import databases, output, progress
 from workers.cli.owners import QUERIES, json_option
 from workers.discovery import SEEN_SECONDS_MAX
@@ -92,6 +92,10 @@ def command(
     LangChain messages, and transcripts of lines such as 'Ann: Hello.', each also packed with gzip. Events keep their
     own times. A second run appends nothing twice, and a run that was interrupted is completed by the next.
     """
+    if rejects_path is not None and not rejects_path.parent.is_dir():
+        raise click.BadParameter(f"there is no folder {rejects_path.parent}.", param_hint="--rejects")
+    # Here once, and not with every record.
+    check_names(app, user or "anybody", "any")
     wish = _Wish(files.find(paths), app, user, finalize, day_first, as_json)
     first = wish.inputs[0].name.replace("/", "-")
     report = _Report()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 from uuid import UUID
 
 import click
@@ -12,8 +12,10 @@ from hippocampus.instructions import PROPOSAL_STATUSES, InstructionStore
 from hippocampus.records import Instruction, InstructionProposal
 from pulse.errors import InvalidInputError
 from workers.cli import databases, output
-from workers.cli.owners import json_option
+from workers.cli.groups import Listing
+from workers.cli.owners import COUNT_MAX, json_option
 from workers.cli.page import Item, write_items
+from workers.cli.paging import Paged, Pages, page_options, tell_more
 
 if TYPE_CHECKING:
     from pulse.database import Pool
@@ -22,33 +24,65 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 _app_option = click.option("--app", required=True, help="Of which app.")
 _version_option = click.option(
-    "--expect", "expected", type=click.IntRange(0), help="Refuse where the newest version is another; 0: there is none."
+    "--expect",
+    "expected",
+    type=click.IntRange(0, COUNT_MAX),
+    help="Refuse where the newest version is another; 0: there is none.",
 )
 
 
-@click.group(epilog="Example:  hippocampus instructions proposals --app shop")
+@click.group(cls=Listing, epilog="Example:  hippocampus instructions proposals --app shop")
 def command() -> None:
     """Show and change what an app's agents are told, and decide on what users' feedback proposes."""
 
 
 @command.command("list", epilog="Example:  hippocampus instructions list --app shop")
 @_app_option
+@page_options(100)
 @json_option
-def list_active(app: str, as_json: bool) -> None:
-    """List what is in force."""
-    _write(_run(lambda store: store.active(app, limit=1000)), as_json)
+def list_active(app: str, limit: int, cursor: str | None, as_json: bool) -> None:
+    """List what is in force, by key."""
+    pages = Pages(cursor, limit, "instructions", app)
+
+    async def work(store: InstructionStore) -> Paged[Instruction]:
+        return pages.full(await store.active(app, limit=limit, after=pages.begin(str)), lambda each: each.key)
+
+    page = _run(work)
+    _write(page.rows, as_json, empty=page.empty("There are no instructions."))
+    tell_more(page)
+
+
+@command.command(epilog="Example:  hippocampus instructions show tone --app shop")
+@click.argument("key")
+@_app_option
+@json_option
+def show(key: str, app: str, as_json: bool) -> None:
+    """Show the newest version of an instruction; an empty one is in force no more."""
+    (newest,) = _run(lambda store: store.history(app, key, limit=1)) or _unknown(key)
+    if as_json:
+        output.write_json(newest)
+    else:
+        output.write_fields(newest)
 
 
 @command.command(epilog="Example:  hippocampus instructions history tone --app shop")
 @click.argument("key")
 @_app_option
+@page_options(100)
 @json_option
-def history(key: str, app: str, as_json: bool) -> None:
+def history(key: str, app: str, limit: int, cursor: str | None, as_json: bool) -> None:
     """List the versions of an instruction, the newest first."""
-    found = _run(lambda store: store.history(app, key, limit=1000))
-    if not found:
-        raise InvalidInputError(f"There is no instruction {key!r}: see `hippocampus instructions list`.")
-    _write(found, as_json)
+    pages = Pages(cursor, limit, "versions", app, key)
+
+    async def work(store: InstructionStore) -> Paged[Instruction]:
+        found = await store.history(app, key, limit=limit, before=pages.begin(int))
+        return pages.full(found, lambda each: each.version)
+
+    page = _run(work)
+    if not page.rows and page.is_first:
+        _unknown(key)
+    _write(page.rows, as_json, empty=page.empty(""))
+    tell_more(page)
 
 
 @command.command(epilog="Example:  hippocampus instructions put tone 'Be brief.' --app shop")
@@ -64,7 +98,7 @@ def put(key: str, content: str, app: str, expected: int | None, as_json: bool) -
 
 @command.command(epilog="Example:  hippocampus instructions rollback tone 1 --app shop")
 @click.argument("key")
-@click.argument("version", type=click.IntRange(1))
+@click.argument("version", type=click.IntRange(1, COUNT_MAX))
 @_app_option
 @_version_option
 @json_option
@@ -83,11 +117,19 @@ def rollback(key: str, version: int, app: str, expected: int | None, as_json: bo
 @command.command(epilog="Example:  hippocampus instructions proposals --app shop")
 @_app_option
 @click.option("--status", type=click.Choice(PROPOSAL_STATUSES), default="proposed", show_default=True)
-@click.option("--limit", default=50, show_default=True, type=click.IntRange(1, 1000), help="How many at most.")
+@page_options(50)
 @json_option
-def proposals(app: str, status: str, limit: int, as_json: bool) -> None:
+def proposals(app: str, status: str, limit: int, cursor: str | None, as_json: bool) -> None:
     """List what users' feedback asks for, the newest first."""
-    _write_proposals(_run(lambda store: store.list_proposals(app, status=status, limit=limit)), as_json)
+    pages = Pages(cursor, limit, "proposals", app, status)
+
+    async def work(store: InstructionStore) -> Paged[InstructionProposal]:
+        found = await store.list_proposals(app, status=status, limit=limit, before=pages.begin(UUID))
+        return pages.full(found, lambda each: each.id)
+
+    page = _run(work)
+    _write_proposals(page.rows, as_json, empty=page.empty("Nothing is proposed."))
+    tell_more(page)
 
 
 @command.command(epilog="Example:  hippocampus instructions approve ID --app shop --by ann")
@@ -118,7 +160,11 @@ def _run(ask: Callable[[InstructionStore], Awaitable[Result]]) -> Result:
     return databases.run(work)
 
 
-def _write(found: list[Instruction], as_json: bool) -> None:
+def _unknown(key: str) -> NoReturn:
+    raise InvalidInputError(f"There is no instruction {key!r:.80}: see `hippocampus instructions list`.")
+
+
+def _write(found: list[Instruction], as_json: bool, *, empty: str = "") -> None:
     if as_json:
         output.write_json(found)
         return
@@ -131,10 +177,10 @@ def _write(found: list[Instruction], as_json: bool) -> None:
         )
         for each in found
     ]
-    write_items(("version", "key", "content", "since"), items, empty="There are no instructions.")
+    write_items(("version", "key", "content", "since"), items, empty=empty)
 
 
-def _write_proposals(found: list[InstructionProposal], as_json: bool) -> None:
+def _write_proposals(found: list[InstructionProposal], as_json: bool, *, empty: str = "") -> None:
     if as_json:
         output.write_json(found)
         return
@@ -147,4 +193,4 @@ def _write_proposals(found: list[InstructionProposal], as_json: bool) -> None:
         )
         for each in found
     ]
-    write_items(("status", "key", "content", "user", "proposed", "id"), items, empty="Nothing is proposed.")
+    write_items(("status", "key", "content", "user", "proposed", "id"), items, empty=empty)

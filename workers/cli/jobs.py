@@ -1,4 +1,4 @@
-"""`hippocampus jobs`: list, show, retry, cancel."""
+"""`hippocampus jobs`: list, show, enqueue, retry, cancel."""
 
 from __future__ import annotations
 
@@ -12,12 +12,18 @@ import click
 
 from hippocampus import jobs
 from hippocampus.errors import JobNotFailedError, JobNotFoundError
+from hippocampus.memory_service import WAIT_SECONDS
 from hippocampus.records import ConsolidationJob, JobStatus, JobType
-from workers.cli import databases, output
-from workers.cli.owners import QUERIES, json_option
+from workers.cli import databases, output, watching
+from workers.cli.groups import Listing
+from workers.cli.moments import Seconds
+from workers.cli.owners import QUERIES, find_owner, json_option, owner_options
 from workers.cli.page import Page
+from workers.cli.paging import tell_next
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from pulse.database import Pool
     from workers.settings import Settings
 
@@ -30,7 +36,6 @@ _CANCELLABLE = (JobStatus.PENDING, JobStatus.RUNNING)
 def narrowing(function: Function) -> Function:
     """Add the options that say which jobs are meant."""
     for option in (
-        click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 1000), help="How many at most."),
         click.option("--error-code", help="Only those whose last attempt failed of this: 503, timeout, malformed, ..."),
         click.option("--type", "job_type", type=click.Choice([each.value for each in JobType]), help="Only of it."),
         click.option("--session", help="Only of this session."),
@@ -67,40 +72,66 @@ class Narrow:
         )
 
 
-@click.group(
-    invoke_without_command=True,
-    epilog="Examples:  hippocampus jobs --failed;  hippocampus jobs retry 0199…",
+_limit_option = click.option(
+    "--limit", default=20, show_default=True, type=click.IntRange(1, 1000), help="How many at most."
 )
-@click.option("--failed", is_flag=True, help="Only failed ones, with their errors.")
-@narrowing
-@json_option
-@click.pass_context
-def command(context: click.Context, /, failed: bool, as_json: bool, **narrow: Any) -> None:
-    """List consolidation jobs, the newest first; or show, retry, cancel them."""
-    if context.invoked_subcommand is None:
-        context.invoke(list_, failed=failed, as_json=as_json, **narrow)
+#: The jobs of a page, and the names of their sessions.
+_Listed = tuple[list[ConsolidationJob], dict[UUID, str]]
 
 
-@command.command("list", epilog="Example:  hippocampus jobs list --status pending")
+@click.group(
+    cls=Listing,
+    epilog="Examples:  hippocampus jobs --failed;  hippocampus jobs --watch;  hippocampus jobs retry 0199…",
+)
+def command() -> None:
+    """List consolidation jobs, the newest first; or show, enqueue, retry, cancel them."""
+
+
+@command.command("list", epilog="Examples:  hippocampus jobs list --status pending;  hippocampus jobs list --watch")
 @click.option("--failed", is_flag=True, help="Only failed ones, with their errors.")
 @click.option("--status", type=click.Choice([each.value for each in JobStatus]), help="Only in this state.")
 @click.option("--before", type=click.UUID, help="Only older ones than this job: the last one of the page before.")
+@_limit_option
 @narrowing
+@watching.watch_options
 @json_option
-def list_(failed: bool, as_json: bool, status: str | None = None, before: UUID | None = None, **narrow: Any) -> None:
-    """List consolidation jobs, the newest first."""
+def list_(
+    failed: bool,
+    status: str | None,
+    before: UUID | None,
+    watch: bool,
+    every_seconds: float,
+    as_json: bool,
+    **narrow: Any,
+) -> None:
+    """List consolidation jobs, the newest first.
+
+    With --watch it is drawn anew until Ctrl-C, which ends it with exit code 0; in a pipe, one block follows the other.
+    """
     wanted = JobStatus.FAILED if failed else JobStatus(status) if status else None
 
-    async def work(_config: Settings, pool: Pool) -> tuple[list[ConsolidationJob], dict[UUID, str]]:
+    async def read(_config: Settings, pool: Pool) -> _Listed:
         found = await Narrow(**narrow).find(pool, wanted, before)
         rows = await pool.fetch(QUERIES["session_names"], [job.thread_id for job in found])
         return found, {row["id"]: row["session_id"] for row in rows}
 
-    found, names = databases.run(work)
+    def write(listed: _Listed, screen: Console) -> None:
+        _write_list(listed, screen, empty="No job has failed." if failed else "There is no job.")
+
+    if watch:
+        watching.watch(read, write, every_seconds=every_seconds, as_json=as_json)
+        return
+    found, names = databases.run(read)
     if as_json:
         output.write_json(found)
-        return
-    screen = output.console()
+    else:
+        write((found, names), output.console())
+    if len(found) == narrow["limit"]:
+        tell_next("--before", str(found[-1].id))
+
+
+def _write_list(listed: _Listed, screen: Console, *, empty: str) -> None:
+    found, names = listed
     if found and screen.is_terminal:
         _write_items(Page(screen), found, names)
         return
@@ -110,7 +141,7 @@ def list_(failed: bool, as_json: bool, status: str | None = None, before: UUID |
          said(job))
         for job in found
     ]  # fmt: skip
-    output.write_table(columns, rows, empty="No job has failed." if failed else "There is no job.")
+    output.write_table(columns, rows, empty=empty, screen=screen)
 
 
 def _write_items(page: Page, found: list[ConsolidationJob], names: dict[UUID, str]) -> None:
@@ -146,10 +177,51 @@ def show(job_id: UUID, as_json: bool) -> None:
     if as_json:
         output.write_json({**output.plain(job), "history": output.plain(history)})
         return
-    _write_job(job)
+    output.write_fields(job)
     screen = output.console()
     for event in history:
         screen.print(f"{event['type']:<20} {output.show(event['at'])}", markup=False, soft_wrap=True)
+
+
+@command.command("enqueue", epilog="Example:  hippocampus jobs enqueue order-17 --type deep_reflection --wait")
+@click.argument("session_id")
+@owner_options
+@click.option(
+    "--type",
+    "job_type",
+    type=click.Choice([each.value for each in JobType]),
+    default=JobType.FULL_CONSOLIDATION.value,
+    show_default=True,
+    help="What is to be done.",
+)
+@click.option("--wait", is_flag=True, help="Until a worker has done it.")
+@click.option("--timeout-seconds", default=WAIT_SECONDS, show_default=True, type=Seconds(0.1, 86400), help="At most.")
+@json_option
+@click.pass_context
+def enqueue(
+    context: click.Context,
+    session_id: str,
+    app: str | None,
+    user: str | None,
+    job_type: str,
+    wait: bool,
+    timeout_seconds: float,
+    as_json: bool,
+) -> None:
+    """Have what is new in a session consolidated, whatever its app's policy says. Exit code 1: the job failed."""
+
+    async def work(_config: Settings, pool: Pool) -> ConsolidationJob:
+        who = await find_owner(pool, app, user)
+        job = await jobs.enqueue_session(pool, who.app, who.user, session_id, JobType(job_type))
+        return await jobs.wait(pool, job, timeout_seconds=timeout_seconds) if wait else job
+
+    job = databases.run(work)
+    if as_json:
+        output.write_json(job)
+    else:
+        output.write_fields(job)
+    if job.status is JobStatus.FAILED:
+        context.exit(1)
 
 
 @command.command(
@@ -157,6 +229,7 @@ def show(job_id: UUID, as_json: bool) -> None:
 )
 @click.argument("job_ids", type=click.UUID, nargs=-1)
 @click.option("--all", "is_all", is_flag=True, help="Every failed job that the options name, up to --limit.")
+@_limit_option
 @narrowing
 @json_option
 def retry(job_ids: tuple[UUID, ...], is_all: bool, as_json: bool, **narrow: Any) -> None:
@@ -167,6 +240,7 @@ def retry(job_ids: tuple[UUID, ...], is_all: bool, as_json: bool, **narrow: Any)
 @command.command("cancel", epilog="Examples:  hippocampus jobs cancel 0199…;  hippocampus jobs cancel --all --app shop")
 @click.argument("job_ids", type=click.UUID, nargs=-1)
 @click.option("--all", "is_all", is_flag=True, help="Every live job that the options name, up to --limit.")
+@_limit_option
 @narrowing
 @json_option
 def cancel(job_ids: tuple[UUID, ...], is_all: bool, as_json: bool, **narrow: Any) -> None:
@@ -200,17 +274,10 @@ def _change(
     if as_json:
         output.write_json(changed[0] if len(job_ids) == 1 else changed)
     elif len(job_ids) == 1:
-        _write_job(changed[0])
+        output.write_fields(changed[0])
     else:
         output.write_table(
             ("job", "type", "status"),
             [(str(job.id), str(job.job_type), str(job.status)) for job in changed],
             empty="There is no such job.",
         )
-
-
-def _write_job(job: ConsolidationJob) -> None:
-    screen = output.console()
-    for name, value in output.plain(job).items():
-        if value is not None and value != {}:
-            screen.print(f"{name:<20} {output.show(value)}", markup=False, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""`hippocampus keys`: make, list and revoke keys of the HTTP API."""
+"""`hippocampus keys`: make, list, show and revoke keys of the HTTP API."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import click
 
 from pulse.api_keys import LIFETIME_MAX, ROLES, ApiKey, ApiKeyService, NewApiKey, Role
 from workers.cli import databases, output
+from workers.cli.groups import Listing
 from workers.cli.owners import json_option
+from workers.cli.paging import Paged, Pages, page_options, tell_more
 
 if TYPE_CHECKING:
     from pulse.database import Pool
@@ -34,9 +36,12 @@ class _Lifetime(click.ParamType[timedelta]):
         return lifetime
 
 
-@click.group(epilog="Example:  hippocampus keys create --app shop --role append --role read --expires 90d")
+@click.group(cls=Listing, epilog="Example:  hippocampus keys create --app shop --role append --role read --expires 90d")
 def command() -> None:
-    """Make, list and revoke keys of the HTTP API. HIPPOCAMPUS_API_KEY is the operator's own, of all apps and roles."""
+    """Make, list, show and revoke keys of the HTTP API.
+
+    HIPPOCAMPUS_API_KEY is the operator's own, of all apps and roles.
+    """
 
 
 @command.command(epilog="Example:  hippocampus keys create --app shop --role append --role read --expires 90d")
@@ -68,14 +73,35 @@ def create(
 
 @command.command("list", epilog="Example:  hippocampus keys list --app shop")
 @click.option("--app", help="Only keys that can be used for this app.")
+@page_options(100)
 @json_option
-def list_(app: str | None, as_json: bool) -> None:
+def list_(app: str | None, limit: int, cursor: str | None, as_json: bool) -> None:
     """List keys, the newest first; also those that are revoked or too old."""
 
-    async def work(_config: Settings, pool: Pool) -> list[ApiKey]:
-        return await ApiKeyService(pool).list(app)
+    async def work(_config: Settings, pool: Pool) -> Paged[ApiKey]:
+        pages = Pages(cursor, limit, "keys", app)
+        found = await ApiKeyService(pool).list(app, limit=limit, after=pages.begin(tuple[datetime, str]))
+        return pages.full(found, lambda key: (key.created_at, key.id))
 
-    _write(databases.run(work), as_json)
+    page = databases.run(work)
+    _write(page.rows, as_json, empty=page.empty("There is no key yet: see `hippocampus keys create --help`."))
+    tell_more(page)
+
+
+@command.command(epilog="Example:  hippocampus keys show 3k9q0c7vw2ab")
+@click.argument("key_id")
+@json_option
+def show(key_id: str, as_json: bool) -> None:
+    """Show a key: whose, what it may, when it was used. Its text is not kept."""
+
+    async def work(_config: Settings, pool: Pool) -> ApiKey:
+        return await ApiKeyService(pool).get(key_id)
+
+    found = _fields(databases.run(work))
+    if as_json:
+        output.write_json(found)
+    else:
+        output.write_fields(found)
 
 
 @command.command(epilog="Example:  hippocampus keys revoke 3k9q0c7vw2ab")
@@ -94,7 +120,7 @@ def revoke(key_id: str, as_json: bool) -> None:
         _write([revoked], as_json)
 
 
-def _write(keys: list[ApiKey], as_json: bool) -> None:
+def _write(keys: list[ApiKey], as_json: bool, *, empty: str = "") -> None:
     if as_json:
         output.write_json([_fields(key) for key in keys])
         return
@@ -112,7 +138,7 @@ def _write(keys: list[ApiKey], as_json: bool) -> None:
         )
         for key in keys
     ]
-    output.write_table(columns, rows, empty="There is no key yet: see `hippocampus keys create --help`.")
+    output.write_table(columns, rows, empty=empty)
 
 
 def _fields(key: ApiKey) -> dict[str, Any]:

@@ -6,20 +6,24 @@ Exit codes: 0 done; 1 failed (nothing found that was asked for by name, a refuse
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import importlib.metadata
 import keyword
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
 
+import asyncpg
 import click
 
 from hippocampus.errors import HippocampusError
 from pulse.errors import DatabaseUnreachableError, PulseError, SchemaError
 from workers import logs
+from workers.cli.groups import Verbs
+from workers.failures import DATABASE_FAULTS
 from workers.pg_binaries import EmbeddedServerError
 from workers.pools import UnknownPoolError
 from workers.settings import SettingsError
@@ -39,16 +43,19 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "import-adk": "Copy sessions, events and states of Google ADK's own database.",
         "search": "Search memories, facts and recent turns.",
         "context": "Pack a context window for the next turn.",
-        "memories": "List what is remembered.",
+        "memories": "List what is remembered, or show a memory.",
         "memory": "Trace, pin, restore, export and import what is remembered.",
-        "facts": "List what is known of a user, or one fact's history.",
+        "facts": "List what is known of a user; histories, unsure facts, merged keys.",
         "instructions": "Show and change what an app's agents are told.",
         "replay": "Draw memories anew, and show what would change.",
-        "sessions": "List sessions, or show one.",
-        "jobs": "List, show, retry and cancel consolidation jobs.",
+        "users": "List users, or show one.",
+        "sessions": "List sessions; show, finalize, delete one.",
+        "runs": "List a session's runs; show, cancel one.",
+        "jobs": "List, show, enqueue, retry and cancel consolidation jobs.",
+        "policies": "List, show, set and reset apps' policies.",
         "retention": "Archive what became too weak, or say what would go, when and why.",
         "forget": "Forget a user, a session, events or a memory for good.",
-        "keys": "Make, list and revoke keys of the HTTP API.",
+        "keys": "Make, list, show and revoke keys of the HTTP API.",
         "status": "Show what runs, what waits, and what failed.",
         "doctor": "Check the installation, and say what to mend.",
         "migrate": "Bring the database to this program's schema.",
@@ -57,6 +64,12 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "worker": "Run a worker of a pool.",
     }
 )
+
+#: Of a word that an error quotes, where it is much longer.
+WORD_CHARS_SHOWN = 80
+_LONG_WORD = re.compile(r"\S{200,}")
+#: Half of a character: what Python makes of bytes that are no UTF-8.
+_HALF = re.compile(r"[\ud800-\udfff]")
 
 #: What the configuration, not the request, is to blame for.
 _CONFIGURATION_ERRORS = (
@@ -68,8 +81,8 @@ _CONFIGURATION_ERRORS = (
 )
 
 
-class Commands(click.Group):
-    """A group whose commands are loaded when they are called, and that knows what was meant."""
+class Commands(Verbs):
+    """A group whose commands are loaded when they are called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the commands in their order."""
@@ -82,16 +95,6 @@ class Commands(click.Group):
         module = f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name.replace("-", "_")
         command: click.Command = importlib.import_module(f"workers.cli.{module}").command
         return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command that is meant, or say which one may be."""
-        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            near = difflib.get_close_matches(args[0], COMMANDS, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(COMMANDS)}."
-            raise click.UsageError(f"There is no command {args[0]!r}: {hint}", ctx)
-        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without loading them."""
@@ -127,14 +130,15 @@ def root() -> None:
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code. Expected errors are one sentence on standard error."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        outcome = root.main(args=arguments, prog_name="hippocampus", standalone_mode=False)
+        _require_text(words)
+        outcome = root.main(args=words, prog_name="hippocampus", standalone_mode=False, obj=tuple(words))
         sys.stdout.flush()
     except click.exceptions.Exit as exit_:
         return int(exit_.exit_code)
     except click.ClickException as error:
-        error.show()
-        return error.exit_code
+        return _complain(_sentence(error), error.exit_code)
     except (KeyboardInterrupt, click.Abort):
         return _complain("interrupted", EXIT_INTERRUPTED)
     except _CONFIGURATION_ERRORS as error:
@@ -145,9 +149,45 @@ def run(arguments: Sequence[str] | None = None) -> int:
         # The reader has seen enough, as with `| head`. What is still buffered has nowhere to go.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except asyncpg.InsufficientPrivilegeError as error:
+        return _complain(f"PostgreSQL refuses ({error.args[0]}): `hippocampus doctor` names the grant.", EXIT_USAGE)
+    except asyncpg.DataError as error:
+        return _complain(f"{_first_line(error)}: this is more than the database holds.", EXIT_FAILED)
+    except DATABASE_FAULTS as error:
+        if isinstance(error, OSError) and error.filename is not None:
+            return _complain(f"{error.filename} can't be used: {error.strerror}.", EXIT_FAILED)
+        return _complain(f"{_first_line(error)}: see that PostgreSQL runs (`hippocampus doctor`), and try again.", 1)
+    except UnicodeError as error:
+        return _complain(f"This is no UTF-8 text ({error}): make it UTF-8, as with `iconv -t UTF-8`.", EXIT_FAILED)
     return outcome if isinstance(outcome, int) else 0
 
 
+def _require_text(words: Sequence[str]) -> None:
+    """Refuse words that PostgreSQL can't hold: no row has them. A file may have any name."""
+    for word in words:
+        if "\0" in word:
+            raise click.UsageError(f"{word!r} holds a NUL character, which no text may: leave it out.")
+        if not word.isascii() and _HALF.search(word) and not Path(word).exists():
+            raise click.UsageError(f"{word!r} is no UTF-8 text: see the terminal's encoding (LANG).")
+
+
+def _sentence(error: click.ClickException) -> str:
+    """Return what click would say in several lines, without the usage."""
+    said = " ".join(error.format_message().split())
+    context = getattr(error, "ctx", None)
+    if not isinstance(error, click.UsageError) or context is None:
+        return said
+    return f"{said}{'' if said.endswith(('.', '?', '!')) else '.'} See `{context.command_path} --help`."
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+
+
 def _complain(error: object, code: int) -> int:
-    sys.stderr.write(f"hippocampus: {error}\n")
+    sys.stderr.write(f"hippocampus: {_LONG_WORD.sub(_cut, str(error))}\n")
     return code
+
+
+def _cut(word: re.Match[str]) -> str:
+    return f"{word[0][:WORD_CHARS_SHOWN]}…"

@@ -16,17 +16,21 @@ from hippocampus.memory_transfer import Imported, export_memory, import_memory
 from hippocampus.provenance import Consequences, Drawn, Provenance, SourceEvent, consequences, provenance
 from pulse.errors import InvalidInputError
 from workers.cli import databases, output
-from workers.cli.owners import find_owner, json_option, owner_options
+from workers.cli.groups import Verbs
+from workers.cli.owners import NUMBER_MAX, find_owner, json_option, owner_options
 from workers.cli.page import Item, write_items
+from workers.cli.paging import Paged, Pages, page_options, tell_more
 
 if TYPE_CHECKING:
     from pulse.database import Pool
     from workers.settings import Settings
 
 
-@click.group(epilog="Examples:  hippocampus memory origin 0199…;  hippocampus memory export --user ana > ana.jsonl")
+@click.group(
+    cls=Verbs, epilog="Examples:  hippocampus memory origin 0199…;  hippocampus memory export --user ana > ana.jsonl"
+)
 def command() -> None:
-    """Trace, pin, restore, export and import what is remembered."""
+    """Trace, pin, restore, export and import what is remembered; `hippocampus memories` lists and shows it."""
 
 
 @command.command("origin", epilog="Example:  hippocampus memory origin 0199…")
@@ -53,7 +57,7 @@ def origin(memory_id: UUID, app: str | None, user: str | None, as_json: bool) ->
 
 @command.command("from-event", epilog="Example:  hippocampus memory from-event order-17 3")
 @click.argument("session_id")
-@click.argument("number", type=click.IntRange(min=1))
+@click.argument("number", type=click.IntRange(1, NUMBER_MAX))
 @owner_options
 @json_option
 def from_event(session_id: str, number: int, app: str | None, user: str | None, as_json: bool) -> None:
@@ -103,29 +107,36 @@ def unpin(memory_id: UUID, app: str | None, user: str | None, as_json: bool) -> 
 
 @command.command("archived", epilog="Example:  hippocampus memory archived --user ana")
 @owner_options
-@click.option("--limit", default=100, show_default=True, type=click.IntRange(1, 1000), help="How many at most.")
+@page_options(100)
 @json_option
-def archived(app: str | None, user: str | None, limit: int, as_json: bool) -> None:
+def archived(app: str | None, user: str | None, limit: int, cursor: str | None, as_json: bool) -> None:
     """List what clean-ups have put away, and until when it can be restored."""
 
-    async def work(_config: Settings, pool: Pool) -> list[ArchivedMemory]:
+    async def work(_config: Settings, pool: Pool) -> Paged[ArchivedMemory]:
         who = await find_owner(pool, app, user)
-        return await MemoryArchive(pool).page(who.app, who.user, limit=limit)
+        pages = Pages(cursor, limit, "archived", who.app, who.user)
+        found = await MemoryArchive(pool).page(who.app, who.user, after=pages.begin(UUID), limit=limit)
+        return pages.full(found, lambda each: each.id)
 
-    found = databases.run(work)
+    page = databases.run(work)
     if as_json:
-        output.write_json(found)
-        return
-    items = [
-        Item(
-            (str(each.id), each.memory_type, each.archived_at, each.purged_after, each.content),
-            each.memory_type,
-            " ".join(each.content.split()),
-            (f"{each.id}, why: {each.archive_reason}", f"can be restored until {output.show_time(each.purged_after)}"),
-        )
-        for each in found
-    ]
-    write_items(("id", "type", "archived", "until", "content"), items, empty="Nothing is archived.")
+        output.write_json(page.rows)
+    else:
+        items = [
+            Item(
+                (str(each.id), each.memory_type, each.archived_at, each.purged_after, each.content),
+                each.memory_type,
+                " ".join(each.content.split()),
+                (
+                    f"{each.id}, why: {each.archive_reason}",
+                    f"can be restored until {output.show_time(each.purged_after)}",
+                ),
+            )
+            for each in page.rows
+        ]
+        columns = ("id", "type", "archived", "until", "content")
+        write_items(columns, items, empty=page.empty("Nothing is archived."))
+    tell_more(page)
 
 
 @command.command("restore", epilog="Example:  hippocampus memory restore 0199… 0199…")

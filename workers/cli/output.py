@@ -43,9 +43,11 @@ def plain(value: Any) -> Any:
     return str(value)
 
 
-def write_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, empty: str) -> None:
+def write_table(
+    columns: Sequence[str], rows: Sequence[Sequence[Any]], *, empty: str, screen: Console | None = None
+) -> None:
     """Print rows, or one sentence where there are none (to standard error in a pipe)."""
-    screen = console()
+    screen = screen or console()
     if not rows:
         (screen.print if screen.is_terminal else Console(stderr=True).print)(Text(empty), style="dim")
         return
@@ -62,6 +64,15 @@ def write_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, empty:
     for row in rows:
         table.add_row(*(Text(_clip(show(cell), CELL_CHARS_MAX)) for cell in row))
     screen.print(table)
+
+
+def write_fields(record: Any) -> None:
+    """Print a record, a line for each field that has a value."""
+    screen = console()
+    fields = {name: value for name, value in plain(record).items() if value is not None and value not in ({}, [])}
+    width = max((len(name) for name in fields), default=0) + 2
+    for name, value in fields.items():
+        screen.print(f"{name:<{width}}{show(value)}", markup=False, soft_wrap=True)
 
 
 def show(cell: Any) -> str:

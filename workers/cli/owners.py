@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 QUERIES = load_queries("workers.cli")
 OWNERS_SHOWN_MAX = 12
+#: A count of something, or an event's number, as the database can hold it.
+COUNT_MAX = 2**31 - 1
+NUMBER_MAX = 2**63 - 1
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 

@@ -82,11 +82,11 @@ class Item:
     notes: tuple[str, ...] = ()
 
 
-def write_items(columns: Sequence[str], items: Sequence[Item], *, empty: str) -> None:
+def write_items(columns: Sequence[str], items: Sequence[Item], *, empty: str, screen: Console | None = None) -> None:
     """Print items for people: texts and keys need more room than a table's columns have. Pipes get the rows."""
-    screen = output.console()
+    screen = screen or output.console()
     if not items or not screen.is_terminal:
-        output.write_table(columns, [item.row for item in items], empty=empty)
+        output.write_table(columns, [item.row for item in items], empty=empty, screen=screen)
         return
     page = Page(screen)
     for item in items:

@@ -5,6 +5,31 @@
 SELECT app_name, user_id, max(created_at) AS latest FROM threads
 GROUP BY app_name, user_id ORDER BY latest DESC LIMIT 100
 
+-- name: users
+-- app and user (each null: any), limit, app and user of the last row of the page before (null: from the first)
+SELECT o.app_name AS app, o.user_id AS "user", o.sessions, o.events, o.last_event,
+       (SELECT count(*) FROM memories AS m WHERE m.app_name = o.app_name AND m.user_id = o.user_id) AS memories,
+       (SELECT count(*) FROM facts AS f WHERE f.app_name = o.app_name AND f.user_id = o.user_id) AS facts
+FROM (
+    SELECT app_name, user_id, count(*) AS sessions, sum(last_seq)::bigint AS events, max(last_event_at) AS last_event
+    FROM threads
+    WHERE ($1::text IS NULL OR app_name = $1) AND ($2::text IS NULL OR user_id = $2)
+      AND ($4::text IS NULL OR (app_name, user_id) > ($4, $5))
+    GROUP BY app_name, user_id ORDER BY app_name, user_id LIMIT $3) AS o
+ORDER BY o.app_name, o.user_id
+
+-- name: policies
+-- limit, app of the last row of the page before (null: from the first)
+SELECT p.* FROM app_policies AS p WHERE $2::text IS NULL OR p.app_name > $2 ORDER BY p.app_name LIMIT $1
+
+-- name: erasures
+-- app and user (each null: any), limit, id of the last row of the page before (null: from the newest)
+SELECT id, scope, app_name, user_id, thread_id, sequence_nums, target_id, counts, requested_at, finished_at
+FROM erasures
+WHERE ($1::text IS NULL OR app_name = $1) AND ($2::text IS NULL OR user_id = $2)
+  AND ($4::uuid IS NULL OR id < $4)
+ORDER BY id DESC LIMIT $3
+
 -- name: turns
 -- threads, sequence numbers, pairwise
 SELECT m.thread_id, m.sequence_num, m.author, m.content, m.occurred_at, t.session_id
@@ -73,7 +98,35 @@ GROUP BY d.days ORDER BY d.days
 SELECT (SELECT count(*) FROM threads) AS sessions, (SELECT coalesce(sum(last_seq), 0)::bigint FROM threads) AS events,
        (SELECT count(*) FROM memories) AS memories, (SELECT count(*) FROM facts) AS facts
 
+-- name: spend
+-- What models were called for, and what it took, over all sessions that there are.
+SELECT coalesce(sum(generate_calls), 0)::bigint AS generate_calls, coalesce(sum(embed_calls), 0)::bigint AS embed_calls,
+       coalesce(sum(prompt_tokens), 0)::bigint AS prompt_tokens,
+       coalesce(sum(output_tokens), 0)::bigint AS output_tokens,
+       coalesce(sum(reused_replies), 0)::bigint AS reused_replies
+FROM memory_costs
+
+-- name: lag
+-- What is said and not consolidated, of apps that consolidate: sessions, events, the age of the oldest such event
+SELECT s.stage, count(*) AS sessions, sum(t.last_seq - s.upto_seq)::bigint AS events,
+       extract(epoch FROM engine_now() - min(e.created_at))::double precision AS oldest_seconds
+FROM threads AS t
+LEFT JOIN app_policies AS rest ON rest.app_name = '*'
+LEFT JOIN app_policies AS own ON own.app_name = t.app_name
+CROSS JOIN LATERAL (VALUES ('fast_replay', t.fast_upto_seq), ('deep_reflection', t.deep_upto_seq))
+    AS s (stage, upto_seq)
+LEFT JOIN events AS e ON e.thread_id = t.id AND e.sequence_num = s.upto_seq + 1
+WHERE s.upto_seq < t.last_seq AND coalesce(own.consolidate, rest.consolidate)
+GROUP BY s.stage ORDER BY s.stage DESC
+
+-- name: failures
+-- How many codes at most: failed jobs by the code of their last error, the most frequent first
+SELECT coalesce(error_code, 'no code') AS error_code, count(*) AS jobs,
+       extract(epoch FROM engine_now() - max(completed_at))::double precision AS last_seconds
+FROM consolidation_jobs WHERE status = 'failed' GROUP BY 1 ORDER BY jobs DESC, 1 LIMIT $1
+
 -- name: live_processes
 -- Processes that were seen within so many seconds.
-SELECT role, host, port, pid, extract(epoch FROM now() - started_at)::double precision AS up_seconds
+SELECT role, host, port, pid, extract(epoch FROM now() - started_at)::double precision AS up_seconds,
+       extract(epoch FROM now() - seen_at)::double precision AS seen_seconds
 FROM metrics_targets WHERE seen_at > now() - make_interval(secs => $1) ORDER BY role, host, port

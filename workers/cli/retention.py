@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 import click
 
 from hippocampus.retention_manager import MemoryRetentionManager, MemoryStats, WeakMemory
 from workers.cli import databases, output, retention_advice
+from workers.cli.groups import Verbs
 from workers.cli.owners import QUERIES, json_option
 from workers.cli.page import Item, clip, write_items
+from workers.cli.paging import Paged, Pages, page_options, tell_more
 
 if TYPE_CHECKING:
     from pulse.database import Pool
@@ -29,7 +32,7 @@ class Forecast:
     weak: int
 
 
-@click.group(epilog="Examples:  hippocampus retention dry-run;  hippocampus retention run --app shop")
+@click.group(cls=Verbs, epilog="Examples:  hippocampus retention dry-run;  hippocampus retention run --app shop")
 def command() -> None:
     """Archive the memories that became too weak, or say which would go."""
 
@@ -38,26 +41,35 @@ def command() -> None:
 @click.option("--app", help="Only of this app.")
 @click.option("--threshold", type=float, help="In place of the policy's: weaker memories go.")
 @click.option("--min-age-days", type=float, help="In place of the policy's: younger memories stay.")
-@click.option("--limit", default=100, show_default=True, type=click.IntRange(1, 1000), help="How many to list.")
+@page_options(100)
 @json_option
-def dry_run(app: str | None, threshold: float | None, min_age_days: float | None, limit: int, as_json: bool) -> None:
+def dry_run(
+    app: str | None,
+    threshold: float | None,
+    min_age_days: float | None,
+    limit: int,
+    cursor: str | None,
+    as_json: bool,
+) -> None:
     """Say which memories a clean-up would archive now, and why; and how many in the weeks to come."""
 
-    async def work(_config: Settings, pool: Pool) -> tuple[MemoryStats, list[WeakMemory], list[Forecast]]:
+    async def work(_config: Settings, pool: Pool) -> tuple[MemoryStats, Paged[WeakMemory], list[Forecast]]:
         manager = MemoryRetentionManager(pool)
+        pages = Pages(cursor, limit, "weak", app, threshold, min_age_days)
         stats = await manager.cleanup_low_value_memories(threshold, min_age_days, dry_run=True, app_name=app)
-        weak = await manager.preview(threshold, min_age_days, app, limit=limit)
-        return stats, weak, await forecast(pool, app)
+        weak = await manager.preview(threshold, min_age_days, app, limit=limit, after=pages.begin(UUID))
+        return stats, pages.full(weak, lambda each: each.id), await forecast(pool, app)
 
-    stats, weak, days = databases.run(work)
+    stats, page, days = databases.run(work)
     if as_json:
-        output.write_json({"stats": stats, "would_archive": weak, "forecast": days})
+        output.write_json({"stats": stats, "would_archive": page.rows, "forecast": days})
+        tell_more(page)
         return
     screen = output.console()
     screen.print(
         f"A clean-up now would archive {stats.cleaned_count} of {stats.total_memories} memories.", markup=False
     )
-    if weak:
+    if page.rows:
         items = [
             Item(
                 (each.score, each.threshold, each.memory_type, because(each), each.content),
@@ -65,10 +77,11 @@ def dry_run(app: str | None, threshold: float | None, min_age_days: float | None
                 clip(" ".join(each.content.split()), CONTENT_CELLS_MAX),
                 (f"{each.memory_type}, threshold {each.threshold:g}; why: {because(each)}",),
             )
-            for each in weak
+            for each in page.rows
         ]
         write_items(("strength", "threshold", "type", "because", "content"), items, empty="")
     screen.print(f"Under the policies, if nothing is used: {outlook(days)}.", markup=False)
+    tell_more(page)
 
 
 @command.command("run", epilog="Example:  hippocampus retention run --app shop")
