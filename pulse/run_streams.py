@@ -152,7 +152,7 @@ class RunStreams:
     async def read(self, run: Run, after_sequence: int) -> list[Event]:
         """Read a page of a run's thread, in sequence."""
         rows = await self._pool.fetch(self._queries["run_events"], run.thread_id, after_sequence, _PAGE_EVENTS)
-        return [read_event_to_deliver(row) for row in rows]
+        return [read_event_to_deliver(list(row)) for row in rows]
 
     async def fill(self, thread_id: uuid.UUID, run_id: str, first_sequence: int, frame: Frame) -> None:
         """Put the conversation into a snapshot of messages that has none yet, without what other runs say meanwhile.

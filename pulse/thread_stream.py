@@ -149,7 +149,7 @@ class ThreadStreams:
         until = None if run is None else run.first_sequence_num
         lone = await self._pool.fetchrow(self._queries["next_lone_event"], session.thread_id, began, until)
         if lone is not None:
-            event = read_event_to_deliver(lone)
+            event = read_event_to_deliver(list(lone))
             return event.sequence_num or 0, event
         return None if run is None else (run.first_sequence_num, run)
 

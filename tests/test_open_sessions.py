@@ -46,6 +46,10 @@ async def searched(pool: asyncpg.Pool, narrow: SearchFilter = EVERYTHING) -> lis
     return [each.content for each in response.memories]
 
 
+async def adk_listed(pool: asyncpg.Pool) -> list[Any]:
+    return list((await PostgresSessionService(pool).list_sessions(app_name="app", user_id="ann")).sessions)
+
+
 #: Everything that reads a session by its names, or lists sessions.
 READERS: dict[str, Reader] = {
     "get_session": lambda pool: OpenSessionService(pool).get_session(*NAMES),
@@ -67,7 +71,7 @@ READERS: dict[str, Reader] = {
     "streams": followed,
     "finalize": lambda pool: OpenSessionService(pool).finalize_session(*NAMES),
     "adk get": lambda pool: PostgresSessionService(pool).get_session(app_name="app", user_id="ann", session_id="s"),
-    "adk list": lambda pool: _adk_list(pool),
+    "adk list": adk_listed,
 }
 #: What the memory's own places are there for, too.
 MEMORY_READERS: dict[str, Reader] = {
@@ -76,10 +80,6 @@ MEMORY_READERS: dict[str, Reader] = {
     "add_session_to_memory": lambda pool: OpenMemoryService(pool, LocalEmbedder()).add_session_to_memory(*NAMES),
     "append": lambda pool: OpenSessionService(pool).append(*NAMES, [Event(author="user", content="more")]),
 }
-
-
-async def _adk_list(pool: asyncpg.Pool) -> list[Any]:
-    return list((await PostgresSessionService(pool).list_sessions(app_name="app", user_id="ann")).sessions)
 
 
 async def is_there(read: Reader, pool: asyncpg.Pool) -> bool:
