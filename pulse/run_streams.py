@@ -10,8 +10,9 @@ A follower's queue is bounded. Whoever reads too slowly is let go, and comes bac
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -93,6 +94,12 @@ class RunStreams:
     async def start(self) -> None:
         """Begin to look, now and then, for runs whose session was deleted."""
         await self.gone.start()
+
+    async def hear_the_ends(self, runs: Collection[RunKey], timeout_seconds: float) -> None:
+        """Return when the followers of these runs were handed their last events, or in time."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_seconds):
+                await asyncio.gather(*(self._hubs[run].closed.wait() for run in runs if run in self._hubs))
 
     def begin_stop(self) -> None:
         """End every stream, without a last event: the clients come back with their cursors. Takes no further ones."""
