@@ -199,6 +199,8 @@ class AgentRunner:
         self._heartbeat = RunHeartbeat(runs)
         self._tasks: dict[uuid.UUID, asyncio.Task[None]] = {}
         self._watched: dict[uuid.UUID, WatchedRun] = {}
+        self._keys: dict[uuid.UUID, RunKey] = {}
+        self._is_stopping = False
 
     @property
     def running(self) -> int:
@@ -208,13 +210,19 @@ class AgentRunner:
     @property
     def is_full(self) -> bool:
         """Whether no further one is taken."""
-        return len(self._tasks) >= self._runs_at_once_max
+        return self._is_stopping or len(self._tasks) >= self._runs_at_once_max
+
+    @property
+    def runs(self) -> list[RunKey]:
+        """Which run now."""
+        return [self._keys[each] for each in self._tasks]
 
     def execute(self, run: Run, agent: Agent, given: RunInput) -> None:
         """Execute a run that was just started. Returns at once."""
         task = asyncio.create_task(self._execute(run, agent, given), name=f"run {run.run_id}")
         self._tasks[run.id] = task
-        task.add_done_callback(lambda _: self._tasks.pop(run.id, None))
+        self._keys[run.id] = RunKey(run.thread_id, run.run_id)
+        task.add_done_callback(lambda _: self._forget(run.id))
 
     def wake_cancelled(self, run: Run) -> None:
         """Tell a run that is executed here, without waiting for its heartbeat, that somebody asked to cancel it."""
@@ -223,12 +231,17 @@ class AgentRunner:
             watched.cancel_requested.set()
 
     async def stop(self) -> None:
-        """End what runs as failed, because this process ends. Idempotent."""
+        """End what runs as failed, because this process ends; take no further runs. Idempotent."""
+        self._is_stopping = True
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._heartbeat.close()
+
+    def _forget(self, run_id: uuid.UUID) -> None:
+        self._tasks.pop(run_id, None)
+        self._keys.pop(run_id, None)
 
     async def _execute(self, run: Run, agent: Agent, given: RunInput) -> None:
         context = RunContext(self._runs, self._carrier, run, given)

@@ -74,11 +74,16 @@ class Hub:
         self.bridge = bridge
         self.last_sequence = last_sequence
         self.followers: dict[RunFollower, None] = {}
-        self.is_over = False
+        self.closed = asyncio.Event()
         self._texts: dict[str, _Text] = {}
         self._held: dict[str, LiveMessage] = {}
         self._subscription: Subscription | None = None
         self._unwatch = contextlib.ExitStack()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it hears nothing more."""
+        return self.closed.is_set()
 
     def open(self, listener: PgNotifyListener, carrier: DeltaCarrier, gone: GoneThreads) -> None:
         """Begin to hear what is new."""
@@ -88,7 +93,7 @@ class Hub:
 
     def close(self) -> None:
         """Hear nothing more. Idempotent."""
-        self.is_over = True
+        self.closed.set()
         if self._subscription is not None:
             self._subscription.close()
         self._unwatch.close()

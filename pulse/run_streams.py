@@ -10,8 +10,9 @@ A follower's queue is bounded. Whoever reads too slowly is let go, and comes bac
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,7 @@ from pulse.agui.frames import Frame
 from pulse.agui.messages import MESSAGE_TYPES, messages_of
 from pulse.errors import InvalidInputError, RunPrunedError, StreamsClosedError
 from pulse.event_bridge import EventBridge
-from pulse.event_rows import read_event
+from pulse.event_rows import read_event_to_deliver
 from pulse.events import Event
 from pulse.gone_threads import GoneThreads
 from pulse.pg_notify_listener import PgNotifyListener
@@ -35,8 +36,12 @@ from pulse.stream import DeltaCarrier, RunKey
 if TYPE_CHECKING:
     from pulse.database import Pool
 
-#: Messages of a conversation that a new client is given, the newest.
+#: Events of a conversation that a new client is given as messages, the newest, and their bytes: clients refuse a frame
+#: of ten million characters.
 HISTORY_MESSAGES_MAX = 1000
+HISTORY_BYTES_MAX = 4 << 20
+#: Where a snapshot of messages says that older ones are left out: `beforeSequence` is where they end.
+HISTORY_KEY = "hippocampus:history"
 #: Frames that wait for one follower at most.
 QUEUE_FRAMES_MAX = 1000
 _PAGE_EVENTS = 200
@@ -89,6 +94,12 @@ class RunStreams:
     async def start(self) -> None:
         """Begin to look, now and then, for runs whose session was deleted."""
         await self.gone.start()
+
+    async def hear_the_ends(self, runs: Collection[RunKey], timeout_seconds: float) -> None:
+        """Return when the followers of these runs were handed their last events, or in time."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_seconds):
+                await asyncio.gather(*(self._hubs[run].closed.wait() for run in runs if run in self._hubs))
 
     def begin_stop(self) -> None:
         """End every stream, without a last event: the clients come back with their cursors. Takes no further ones."""
@@ -148,10 +159,13 @@ class RunStreams:
     async def read(self, run: Run, after_sequence: int) -> list[Event]:
         """Read a page of a run's thread, in sequence."""
         rows = await self._pool.fetch(self._queries["run_events"], run.thread_id, after_sequence, _PAGE_EVENTS)
-        return [read_event(*row) for row in rows]
+        return [read_event_to_deliver(list(row)) for row in rows]
 
     async def fill(self, thread_id: uuid.UUID, run_id: str, first_sequence: int, frame: Frame) -> None:
-        """Put the conversation into a snapshot of messages that has none yet, without what other runs say meanwhile."""
+        """Put the conversation into a snapshot of messages that has none yet, without what other runs say meanwhile.
+
+        Where it is longer than a client is given, the snapshot's metadata say where the older messages end.
+        """
         if frame.history_until is None or not isinstance(frame.event, MessagesSnapshotEvent):
             return
         rows = await self._pool.fetch(
@@ -162,8 +176,13 @@ class RunStreams:
             run_id,
             first_sequence,
             HISTORY_MESSAGES_MAX,
+            HISTORY_BYTES_MAX,
         )
-        frame.event.messages = messages_of(read_event(*row) for row in reversed(rows))
+        events = [read_event_to_deliver(columns) for *columns, _ in reversed(rows)]
+        is_cut = bool(rows) and rows[-1]["is_cut"]
+        frame.event.messages = messages_of(events, is_cut=is_cut)
+        if is_cut:
+            frame.event.metadata = {HISTORY_KEY: {"isWhole": False, "beforeSequence": events[0].sequence_num}}
         frame.history_until = None
 
     async def _enter(self, run: Run) -> Hub:

@@ -43,13 +43,22 @@ SELECT e.id, e.sequence_num, e.author, e.event_type, e.invocation_id, e.content:
 FROM events AS e WHERE e.thread_id = $1 AND e.sequence_num > $2 ORDER BY e.sequence_num LIMIT $3
 
 -- name: conversation
--- thread, up to this sequence number, types, a run and its first number, at most this many, the newest first; what
--- others say while the run lasts is not part of its stream
-SELECT e.id, e.sequence_num, e.author, e.event_type, e.invocation_id, e.content::text, e.actions::text,
-       e.occurred_at, e.created_at
-FROM events AS e WHERE e.thread_id = $1 AND e.sequence_num <= $2 AND e.event_type = ANY ($3::text[])
-  AND (e.sequence_num < $5 OR e.invocation_id = $4)
-ORDER BY e.sequence_num DESC LIMIT $6
+-- thread, up to this sequence number, types, a run and its first number, at most this many and, but for the newest, so
+-- many bytes of content, the newest first, and whether there are older ones; what others say while the run lasts is not
+-- part of its stream
+SELECT e.id, e.sequence_num, e.author, e.event_type, e.invocation_id, e.body, e.actions::text,
+       e.occurred_at, e.created_at, e.place < e.found AND (e.place = $6 OR e.bytes_with_next > $7) AS is_cut
+FROM (
+    SELECT m.*, row_number() OVER newest AS place, count(*) OVER () AS found,
+           sum(octet_length(m.body)) OVER newest AS bytes,
+           sum(octet_length(m.body)) OVER (newest ROWS BETWEEN UNBOUNDED PRECEDING AND 1 FOLLOWING) AS bytes_with_next
+    FROM (SELECT o.*, o.content::text AS body FROM events AS o
+          WHERE o.thread_id = $1 AND o.sequence_num <= $2 AND o.event_type = ANY ($3::text[])
+            AND (o.sequence_num < $5 OR o.invocation_id = $4)
+          ORDER BY o.sequence_num DESC LIMIT $6 + 1) AS m
+    WINDOW newest AS (ORDER BY m.sequence_num DESC)) AS e
+WHERE e.place <= $6 AND (e.bytes <= $7 OR e.place = 1)
+ORDER BY e.sequence_num DESC
 
 -- name: thread_state
 -- thread; its scopes as they are stored, and the newest event in them

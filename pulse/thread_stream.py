@@ -18,7 +18,7 @@ from pulse.agui.cursor import Cursor
 from pulse.agui.frames import Frame
 from pulse.errors import InvalidInputError
 from pulse.event_bridge import EventBridge
-from pulse.event_rows import read_event
+from pulse.event_rows import read_event_to_deliver
 from pulse.events import Event, Session
 from pulse.pg_notify_listener import PgNotifyListener
 from pulse.run_hub import Cut
@@ -149,7 +149,7 @@ class ThreadStreams:
         until = None if run is None else run.first_sequence_num
         lone = await self._pool.fetchrow(self._queries["next_lone_event"], session.thread_id, began, until)
         if lone is not None:
-            event = read_event(*lone)
+            event = read_event_to_deliver(list(lone))
             return event.sequence_num or 0, event
         return None if run is None else (run.first_sequence_num, run)
 

@@ -55,12 +55,14 @@ class ConversationTimeline:
     """A page of a timeline.
 
     Attributes:
-        next_cursor: the `after_sequence` of the next page; None after the last.
+        next_cursor: the `after_sequence` of the next page; None after the last, and where pages go backwards.
+        previous_cursor: the `before_sequence` of the page before; None where there is none, or pages go forwards.
     """
 
     conversation_id: str
     items: Sequence[TimelineItem]
     next_cursor: int | None
+    previous_cursor: int | None = None
 
 
 class TimelineService:
@@ -71,13 +73,21 @@ class TimelineService:
         self._queries = load_queries("pulse")
 
     async def get_conversation_messages(
-        self, app_name: str, user_id: str, conversation_id: str, *, after_sequence: int = 0, limit: int = 100
+        self,
+        app_name: str,
+        user_id: str,
+        conversation_id: str,
+        *,
+        after_sequence: int = 0,
+        before_sequence: int | None = None,
+        limit: int = 100,
     ) -> ConversationTimeline:
         """Read a page of a conversation's timeline, in sequence.
 
         Args:
             conversation_id: the session's id.
             after_sequence: only what comes past this number.
+            before_sequence: the newest of what comes before this number; then `after_sequence` means nothing.
             limit: 1 to 1,000 events; blank thoughts among them make a page shorter.
 
         Raises:
@@ -85,13 +95,14 @@ class TimelineService:
         """
         if after_sequence < 0 or not 1 <= limit <= PAGE_SIZE_MAX:
             raise InvalidInputError(f"after_sequence counts from 0, limit is 1 to {PAGE_SIZE_MAX}")
+        is_forwards = before_sequence is None
         try:
             row = await self._pool.fetchrow(
-                self._queries["list_timeline"],
+                self._queries["list_timeline" if is_forwards else "list_timeline_before"],
                 app_name,
                 user_id,
                 conversation_id.strip(),
-                after_sequence,
+                after_sequence if before_sequence is None else before_sequence,
                 limit + 1,
                 sorted(TIMELINE_EVENT_TYPES),
             )
@@ -102,9 +113,15 @@ class TimelineService:
                 f"there is no session {conversation_id!r} for app {app_name!r} and user {user_id!r}"
             )
         events = [read_event(*fields) for fields in row["events"] or ()]
-        items = [item for item in map(timeline_item, events[:limit]) if item is not None]
-        following = events[limit - 1].sequence_num if len(events) > limit else None
-        return ConversationTimeline(conversation_id=conversation_id.strip(), items=items, next_cursor=following)
+        shown = events[:limit] if is_forwards else events[-limit:]
+        # Of a page that goes on: where the next one begins.
+        end = shown[-1 if is_forwards else 0].sequence_num if len(events) > limit else None
+        return ConversationTimeline(
+            conversation_id=conversation_id.strip(),
+            items=[item for item in map(timeline_item, shown) if item is not None],
+            next_cursor=end if is_forwards else None,
+            previous_cursor=None if is_forwards else end,
+        )
 
 
 def timeline_item(event: Event) -> TimelineItem | None:

@@ -170,7 +170,10 @@ async def test_streams_of_a_session_that_goes_end_and_say_so(
 
 async def test_who_was_there_comes_back_to_a_full_process(dsn: str) -> None:
     """A process that executes as many runs as it may refuses a new one, and still lets clients go on with theirs."""
-    async with serving(dsn, AGENTS) as writer, httpx.AsyncClient(base_url=writer.url, headers=OWNER) as client:
+    async with (
+        serving(dsn, AGENTS) as writer,
+        httpx.AsyncClient(base_url=writer.url, headers=OWNER, timeout=30) as client,
+    ):
         assert (writer.live.runner._runs_at_once_max, RUNS_AT_ONCE_MAX) == (500, 500)
         writer.live.runner._runs_at_once_max = 1
         page = await begin(client, "t", "r", "wait")
@@ -242,7 +245,10 @@ async def test_a_translation_that_fails_ends_its_streams_with_an_error(
 async def test_what_is_said_to_run_is_true_after_an_orphan(dsn: str, pool: asyncpg.Pool) -> None:
     """A run whose process lost its lease is ended by another one; then nobody says that it runs, the process that
     executed it stops its agent and goes on to listen, and whoever follows has the end."""
-    async with serving(dsn, AGENTS) as writer, httpx.AsyncClient(base_url=writer.url, headers=OWNER) as client:
+    async with (
+        serving(dsn, AGENTS) as writer,
+        httpx.AsyncClient(base_url=writer.url, headers=OWNER, timeout=30) as client,
+    ):
         live = writer.live
         live.runner._heartbeat._interval_seconds = 0.05
         posting = asyncio.create_task(run_agent(client, asked("t", "r"), "wait"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import socket
 import uuid
@@ -18,6 +17,8 @@ import pytest
 import websockets
 
 from pulse import database
+from pulse.run_service import RunService
+from pulse.session_service import OpenSessionService
 from tests.agui_rules import Reducer, StreamRules
 from tests.conftest import dsn_of
 from tests.listener_drill import kill_listener, until
@@ -503,14 +504,14 @@ def test_sigterm_with_500_open_streams_ends_in_time(streams_dsn: str, tmp_path: 
             await start(client, "t", run, "wait")
             ready = asyncio.Semaphore(0)
 
-            async def hold() -> None:
-                is_first = True
+            async def hold() -> bytes:
+                told = b""
                 async with client.stream("GET", f"/api/runs/{run}/events") as response:
-                    with contextlib.suppress(httpx.TransportError):
-                        async for _ in response.aiter_raw():
-                            if is_first:
-                                ready.release()
-                            is_first = False
+                    async for chunk in response.aiter_raw():
+                        if not told:
+                            ready.release()
+                        told += chunk
+                return told
 
             holding = [asyncio.create_task(hold()) for _ in range(500)]
             for _ in range(500):
@@ -519,9 +520,52 @@ def test_sigterm_with_500_open_streams_ends_in_time(streams_dsn: str, tmp_path: 
             began = loop.time()
             assert await asyncio.to_thread(writer.stop) == 0
             assert loop.time() - began < 5
-            await asyncio.gather(*holding)
+            # Each has seen the run's end, once; and no connection was cut.
+            assert {told.count(b'"code":"shutdown"') for told in await asyncio.gather(*holding)} == {1}
             async with await database.create_pool(streams_dsn) as pool:
                 assert await pool.fetchval("SELECT error_code FROM runs WHERE run_id = $1", run) == "shutdown"
 
     with WriterProcess(streams_dsn, tmp_path / "log", module="tests.stream_agents", api_key=KEY) as writer:
+        asyncio.run(open_streams(writer))
+
+
+def test_sigterm_ends_streams_of_runs_that_others_execute(streams_dsn: str, tmp_path: Path) -> None:
+    """A writer that executes nothing, with streams of GET and sockets alone, ends in time: each response is whole and
+    has no end of the run, sockets close with 1012, and the run goes on elsewhere."""
+
+    async def open_streams(writer: WriterProcess) -> None:
+        run = f"run-{uuid.uuid4().hex[:8]}"
+        async with await database.create_pool(streams_dsn) as pool:
+            sessions, runs = OpenSessionService(pool), RunService(pool)
+            await sessions.create_session("shop", "mei", session_id=run)
+            started = (await runs.start("shop", "mei", run, run)).run
+            async with httpx.AsyncClient(base_url=writer.url, headers=HEADERS, timeout=30) as client:
+                ready = asyncio.Semaphore(0)
+
+                async def hold() -> Page:
+                    page = Page()
+                    async with client.stream("GET", f"/api/runs/{run}/events") as response:
+                        async for frame in frames_of(response):
+                            page.take(frame)
+                            if len(page.frames) == 3:
+                                ready.release()
+                    return page
+
+                holding = [asyncio.create_task(hold()) for _ in range(20)]
+                for _ in holding:
+                    await ready.acquire()
+                url = socket_url(writer, run)
+                async with websockets.connect(url, additional_headers=HEADERS) as opened:
+                    await opened.recv()
+                    began = asyncio.get_running_loop().time()
+                    assert await asyncio.to_thread(writer.stop) == 0
+                    assert asyncio.get_running_loop().time() - began < 5
+                    await opened.wait_closed()
+                    assert opened.close_code == 1012
+                assert [len(page.reducer.ends) for page in await asyncio.gather(*holding)] == [0] * 20
+            assert (await runs.finish(started)).run.status == "completed"
+            await sessions.close()
+            await runs.close()
+
+    with WriterProcess(streams_dsn, tmp_path / "log", api_key=KEY) as writer:
         asyncio.run(open_streams(writer))

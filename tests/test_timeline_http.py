@@ -62,6 +62,7 @@ async def test_a_timeline_is_read_page_by_page_and_by_either_path(
         ],
         "total": 5,
         "nextCursor": None,
+        "previousSequence": None,
     }  # fmt: skip
     found: list[Any] = []
     query: dict[str, Any] | None = {"limit": 2}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -23,6 +24,11 @@ if TYPE_CHECKING:
     from workers.settings import Settings
 
 
+#: Of the time that a process has to end: for the last events of what it executes, and for its followers to hear them.
+_ENDING_SECONDS = 1.0
+_HEARING_SECONDS = 0.5
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveStreams:
     """What the routes of streams stand on."""
@@ -37,6 +43,14 @@ class LiveStreams:
     intake: RunIntake
     tickets: TicketService
     tests: StreamTests
+
+    async def end(self) -> None:
+        """End what runs here, let its followers hear of it, and let everybody go; in a moment, whatever happens."""
+        runs = self.runner.runs
+        # Not cancelled when its time is over: whoever closes this waits for it again.
+        await asyncio.wait({asyncio.ensure_future(self.runner.stop())}, timeout=_ENDING_SECONDS)
+        await self.streams.hear_the_ends(runs, _HEARING_SECONDS)
+        self.streams.begin_stop()
 
 
 @asynccontextmanager

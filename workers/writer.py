@@ -11,7 +11,7 @@ import contextlib
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, cast
 
@@ -57,13 +57,13 @@ class _Server(uvicorn.Server):
     Streams never end by themselves: they are ended before it waits for what still runs.
     """
 
-    def __init__(self, config: uvicorn.Config, end_streams: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, end_streams: Callable[[], Awaitable[None]]) -> None:
         super().__init__(config)
         self._end_streams = end_streams
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End the streams, then wait for the other requests."""
-        self._end_streams()
+        await self._end_streams()
         await super().shutdown(sockets)
 
     @contextlib.contextmanager
@@ -103,7 +103,7 @@ async def _run(config: settings.Settings, agents: Mapping[str, Agent] | None) ->
         embedder = make_embedder(config, metrics.calls.observe, embedder_gate(config, pool, metrics.calls, "writer"))
         stack.push_async_callback(embedder.close)
         api = build_api(config, pool, live, embedder, metrics)
-        server = _Server(_server_config(api, config.shutdown_grace_seconds), live.streams.begin_stop)
+        server = _Server(_server_config(api, config.shutdown_grace_seconds), live.end)
         _stop_on_signals(server)
         role = "writer"
         await stack.enter_async_context(

@@ -75,6 +75,11 @@ class CallIds:
         """The calls that have no result, in order."""
         return list(self._open)
 
+    def has_seen(self, event: Event) -> bool:
+        """Whether the call that a result answers was seen."""
+        given = self._given(event)
+        return given in self._used if given is not None else tool_name(event) in self._open.values()
+
     def call(self, event: Event) -> str:
         """Return the id of a call, and remember it."""
         found = self._given(event) or message_id(event)
@@ -102,14 +107,21 @@ class CallIds:
         return None
 
 
-def messages_of(events: Iterable[Event]) -> list[Message]:
-    """Return the messages of a thread's events, in order; one whose message's id is taken goes by its event's."""
+def messages_of(events: Iterable[Event], *, is_cut: bool = False) -> list[Message]:
+    """Return the messages of a thread's events, in order; one whose message's id is taken goes by its event's.
+
+    Args:
+        events: in sequence.
+        is_cut: older ones are left out. So are results of calls among those: no model takes a result without its call.
+    """
     messages: dict[str, Message] = {}
     calls = CallIds()
     for event in events:
         if event.event_type == "act":
             _add_call(messages, event, calls.call(event))
         elif event.event_type == "observe":
+            if is_cut and not calls.has_seen(event):
+                continue
             own = unique_id(event, messages)
             messages[own] = ToolMessage(id=own, tool_call_id=calls.result(event), content=tool_output(event))
         elif event.event_type in MESSAGE_TYPES and (text := text_of(event)):

@@ -43,6 +43,7 @@ LastEventId = Annotated[str | None, Header(max_length=LAST_EVENT_ID_LENGTH_MAX)]
 Frames = Annotated[
     Literal["agui", "custom"], Query(description="custom: the first frame and the heartbeats are CUSTOM events.")
 ]
+Legacy = Annotated[bool, Query(description="For clients before protocol 1.0: no outcome that they refuse.")]
 STREAM: dict[int | str, dict[str, Any]] = {
     200: {"description": "The run's AG-UI events, as they come.", "content": {"text/event-stream": {}}}
 }
@@ -156,6 +157,7 @@ async def follow_run(
     offset: Offset = None,
     last_event_id: LastEventId = None,
     frames: Frames = "agui",
+    legacy: Legacy = False,
     ticket: Annotated[str | None, Query(max_length=200, description="In the place of the key; for one use.")] = None,
 ) -> Response:
     """Stream a run as AG-UI events over SSE, from its start or after the frame that is named, to its last event.
@@ -165,7 +167,7 @@ async def follow_run(
     access.require_run(run_id)
     run = await runs.get(access.owner.app_name, access.owner.user_id, run_id)
     access.require_session(run.session_id)
-    return await stream(request, run, cursor_of(offset, last_event_id), custom=frames == "custom")
+    return await stream(request, run, cursor_of(offset, last_event_id), custom=frames == "custom", legacy=legacy)
 
 
 @router.post(

@@ -27,7 +27,7 @@ from pulse.database import FAULTS
 from pulse.errors import InvalidInputError, PulseError, RunNotFoundError, SessionNotFoundError
 from pulse.events import Session
 from pulse.http import problems
-from pulse.http.runs import cursor_of
+from pulse.http.runs import Legacy, cursor_of
 from pulse.http.schemas import decode
 from pulse.http.stream_access import LAST_EVENT_ID_LENGTH_MAX, access_of
 from pulse.run_hub import Cut, farewell
@@ -52,6 +52,7 @@ async def follow_thread(
     run_id: Annotated[str | None, Query(max_length=512)] = None,
     offset: Annotated[str | None, Query(max_length=LAST_EVENT_ID_LENGTH_MAX)] = None,
     frames: Annotated[str, Query(pattern="^(agui|envelope)$")] = "agui",
+    legacy: Legacy = False,
 ) -> None:
     """Follow a thread, or one run of it."""
     try:
@@ -62,7 +63,7 @@ async def follow_thread(
         await socket.send_denial_response(problems.render(kind, socket.state.request_id, detail))
         return
     await socket.accept()
-    sender = asyncio.create_task(_send(socket, source, in_envelope=frames == "envelope"))
+    sender = asyncio.create_task(_send(socket, source, in_envelope=frames == "envelope", legacy=legacy))
     reader = asyncio.create_task(_read_to_the_end(socket))
     try:
         await asyncio.wait({sender, reader}, return_when=asyncio.FIRST_COMPLETED)
@@ -115,14 +116,14 @@ async def _thread(socket: HTTPConnection, session: Session, offset: str | None) 
     return threads.follow(session, place, heartbeat_seconds=socket.app.state.heartbeat_seconds)
 
 
-async def _send(socket: WebSocket, source: _Frames, *, in_envelope: bool) -> None:
+async def _send(socket: WebSocket, source: _Frames, *, in_envelope: bool, legacy: bool) -> None:
     """Send frames until there are no more, and say by the closing code why."""
     code = 1000
     try:
         async with aclosing(source) as batches:  # type: ignore[type-var]  # they are generators
             async for batch in batches:
                 for name, frame in batch:
-                    body = frame.json().decode()
+                    body = frame.json(legacy=legacy).decode()
                     place = f'"id":"{name}",' if frame.id else ""
                     await socket.send_text(f'{{{place}"chunk":{body}}}' if in_envelope else body)
     except StreamCutError as error:

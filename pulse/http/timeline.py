@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Depends, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 from starlette.responses import Response
@@ -83,6 +83,10 @@ class TimelineView(BaseModel):
     timeline: list[ItemView]
     total: Annotated[int, Field(description="How many items this page has.")]
     next_cursor: Annotated[str | None, Field(description="Where the next page starts; null after the last.")]
+    previous_sequence: Annotated[
+        int | None,
+        Field(description="With `before_sequence`: give it there for the page before; null where there is none."),
+    ]
 
     @classmethod
     def of(cls, found: ConversationTimeline, next_cursor: str | None) -> TimelineView:
@@ -93,6 +97,7 @@ class TimelineView(BaseModel):
             timeline=timeline,
             total=len(timeline),
             next_cursor=next_cursor,
+            previous_sequence=found.previous_cursor,
         )
 
 
@@ -103,6 +108,10 @@ def _service(request: Request) -> TimelineService:
 
 
 Timelines = Annotated[TimelineService, Depends(_service)]
+BeforeSequence = Annotated[
+    int | None,
+    Query(ge=1, le=2**63 - 1, description="The newest of what comes before this number, in the place of a cursor."),
+]
 
 
 @router.get(
@@ -117,10 +126,12 @@ async def list_messages(
     timelines: Timelines,
     cursor: Cursor,
     after_sequence: sessions.AfterSequence = 0,
+    before_sequence: BeforeSequence = None,
     limit: sessions.Limit = 100,
 ) -> Response:
     """Read what was said, thought and done, page by page."""
-    return await _reply(timelines, owner, session_id, cursor.read(int) or after_sequence, limit, cursor)
+    place = cursor.read(int) or after_sequence, before_sequence
+    return await _reply(timelines, owner, session_id, place, limit, cursor)
 
 
 @short_router.get(
@@ -135,17 +146,25 @@ async def list_conversation_messages(
     timelines: Timelines,
     cursor: Cursor,
     after_sequence: sessions.AfterSequence = 0,
+    before_sequence: BeforeSequence = None,
     limit: sessions.Limit = 100,
 ) -> Response:
     """The same, with the app and the user in the query or in headers."""
-    return await _reply(timelines, owner, session_id, cursor.read(int) or after_sequence, limit, cursor)
+    place = cursor.read(int) or after_sequence, before_sequence
+    return await _reply(timelines, owner, session_id, place, limit, cursor)
 
 
 async def _reply(
-    timelines: TimelineService, owner: Owner, session_id: str, after: int, limit: int, cursor: ListCursor
+    timelines: TimelineService,
+    owner: Owner,
+    session_id: str,
+    place: tuple[int, int | None],
+    limit: int,
+    cursor: ListCursor,
 ) -> Response:
+    after, before = place
     found = await timelines.get_conversation_messages(
-        owner.app_name, owner.user_id, session_id, after_sequence=after, limit=limit
+        owner.app_name, owner.user_id, session_id, after_sequence=after, before_sequence=before, limit=limit
     )
     following = None if found.next_cursor is None else cursor.write(found.next_cursor)
     return reply(TimelineView.of(found, following))

@@ -23,7 +23,8 @@ class SocketAgent extends AbstractAgent {
   run(input) {
     return new Observable((subscriber) => {
       const address = `${baseUrl.replace(/^http/, "ws")}/ws/events/${encodeURIComponent(input.threadId)}`;
-      const socket = new WebSocket(`${address}?run_id=${encodeURIComponent(input.runId)}`, { headers });
+      const query = `run_id=${encodeURIComponent(input.runId)}&legacy=${isBefore1}`;
+      const socket = new WebSocket(`${address}?${query}`, { headers });
       socket.on("message", (data) => subscriber.next(JSON.parse(data.toString())));
       socket.on("error", (error) => subscriber.error(error));
       socket.on("close", (code) =>
@@ -45,7 +46,7 @@ function agentOver(transport, name, threadId) {
 function follow(request) {
   const { runId } = JSON.parse(request.body);
   const asked = { ...headers, Accept: "text/event-stream" };
-  return fetch(`${baseUrl}/api/runs/${encodeURIComponent(runId)}/events`, { headers: asked, signal: request.signal });
+  return fetch(`${baseUrl}/api/runs/${encodeURIComponent(runId)}/events?legacy=${isBefore1}`, { headers: asked, signal: request.signal });
 }
 
 /** Run an agent object once; return what it saw. */
@@ -162,31 +163,43 @@ const scenarios = {
     warnings = [];
   },
 
-  async "cancel"() {
-    const agent = agentOver("post", "wait", randomUUID());
-    const runId = randomUUID();
-    say(agent, "wait");
-    const cancel = () => fetch(`${baseUrl}/api/runs/${runId}/cancel`, { method: "POST", headers });
-    let asked = null;
-    const seen = await once(agent, runId, {
-      onEvent: (event) => {
-        if (event.type === "TEXT_MESSAGE_CONTENT") asked ??= cancel();
-      },
-    });
-    assert.equal((await asked).status, 202);
-    if (isBefore1) assert.deepEqual([seen.end.type, seen.end.code], ["RUN_ERROR", "cancelled"]);
-    else assert.deepEqual([seen.end.type, seen.end.outcome], ["RUN_FINISHED", { type: "cancelled" }]);
+  async "cancel, seen by whoever follows"() {
+    const [threadId, runId] = [randomUUID(), randomUUID()];
+    const agents = ["post", "get", "ws"].map((transport) => agentOver(transport, "wait", threadId));
+    say(agents[0], "wait");
+    const following = [];
+    for (const agent of agents) {
+      // Each has heard something before the next one comes, and all before the run is cancelled.
+      await new Promise((heard) => {
+        const onEvent = (event) => event.type === "TEXT_MESSAGE_CONTENT" && heard();
+        following.push(once(agent, runId, { onEvent }));
+      });
+    }
+    const answer = await fetch(`${baseUrl}/api/runs/${runId}/cancel`, { method: "POST", headers });
+    assert.equal(answer.status, 202);
+    for (const seen of await Promise.all(following)) {
+      if (isBefore1) assert.deepEqual([seen.end.type, seen.end.code], ["RUN_ERROR", "cancelled"]);
+      else assert.deepEqual([seen.end.type, seen.end.outcome], ["RUN_FINISHED", { type: "cancelled" }]);
+    }
+    for (const agent of agents) assert.deepEqual(said(agent), ["still here "]);
   },
 
-  async "interrupt, and the answer to it"() {
-    const agent = agentOver("post", "ask", randomUUID());
+  async "interrupt, and the answer to it, seen by whoever follows"() {
+    const [threadId, asking, answering] = [randomUUID(), randomUUID(), randomUUID()];
+    const agent = agentOver("post", "ask", threadId);
+    const followers = () => ["get", "ws"].map((transport) => agentOver(transport, "ask", threadId));
     say(agent, "may I?");
-    const asked = await once(agent, randomUUID());
+    const asked = await once(agent, asking);
     assert.equal(asked.end.outcome?.type, "interrupt");
     assert.equal(asked.end.outcome.interrupts[0].id, "approve-1");
+    for (const follower of followers()) assert.deepEqual((await once(follower, asking)).end.outcome, asked.end.outcome);
     const resume = [{ interruptId: "approve-1", status: "resolved", payload: "yes" }];
-    finished(await once(agent, randomUUID(), { resume }));
+    finished(await once(agent, answering, { resume }));
     assert.deepEqual(said(agent), ["You said yes"]);
+    for (const follower of followers()) {
+      finished(await once(follower, answering));
+      assert.deepEqual(said(follower), said(agent));
+    }
   },
 
   async "a tool of the client's own"() {

@@ -1,0 +1,149 @@
+"""Which sessions are there: one rule, for every statement that reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import asyncpg
+import pytest
+
+from hippocampus.context_assembler import ContextAssembler
+from hippocampus.memory_service import OpenMemoryService
+from hippocampus.providers.local import LocalEmbedder
+from hippocampus.search import EVERYTHING, MemorySearch, SearchFilter
+from pulse.adk import PostgresSessionService
+from pulse.errors import RunNotFoundError, SessionNotFoundError
+from pulse.events import Event
+from pulse.run_service import RunService
+from pulse.session_service import OpenSessionService
+from pulse.sql import load_queries
+from pulse.state_debug import StateDebugService
+from pulse.state_history import StateHistory
+from pulse.threads import ThreadList
+from pulse.tickets import Ticket, TicketService
+from pulse.timeline import TimelineService
+
+NAMES = ("app", "ann", "s")
+TICKET = Ticket(app_name="app", user_id="ann", session_id="s", run_id=None)
+Reader = Callable[[asyncpg.Pool], Awaitable[Any]]
+
+
+async def thread_of(pool: asyncpg.Pool) -> Any:
+    return await pool.fetchval("SELECT id FROM threads WHERE session_id = 's'")
+
+
+async def followed(pool: asyncpg.Pool) -> list[Any]:
+    """What streams are told is still there."""
+    known = [await thread_of(pool)]
+    gone = await pool.fetch(load_queries("pulse", "streams.sql")["gone_threads"], known)
+    return [each for each in known if each not in {row["thread_id"] for row in gone}]
+
+
+async def searched(pool: asyncpg.Pool, narrow: SearchFilter = EVERYTHING) -> list[str]:
+    search = MemorySearch(pool, LocalEmbedder())
+    response = await search.search(app_name="app", user_id="ann", query="parcel", narrow=narrow)
+    return [each.content for each in response.memories]
+
+
+async def adk_listed(pool: asyncpg.Pool) -> list[Any]:
+    return list((await PostgresSessionService(pool).list_sessions(app_name="app", user_id="ann")).sessions)
+
+
+#: Everything that reads a session by its names, or lists sessions.
+READERS: dict[str, Reader] = {
+    "get_session": lambda pool: OpenSessionService(pool).get_session(*NAMES),
+    "list_sessions": lambda pool: OpenSessionService(pool).list_sessions("app", "ann"),
+    "list_events": lambda pool: OpenSessionService(pool).list_events(*NAMES),
+    "timeline": lambda pool: TimelineService(pool).get_conversation_messages(*NAMES),
+    "timeline, backwards": lambda pool: TimelineService(pool).get_conversation_messages(*NAMES, before_sequence=9),
+    "list_threads": lambda pool: ThreadList(pool).list_threads("app", "ann"),
+    "get_run": lambda pool: RunService(pool).get("app", "ann", "r"),
+    "list_runs": lambda pool: RunService(pool).list_runs(*NAMES),
+    "request_cancel": lambda pool: RunService(pool).request_cancel("app", "ann", "r"),
+    "start_run": lambda pool: RunService(pool).start(*NAMES, "r"),
+    "get_state": lambda pool: StateDebugService(pool, OpenSessionService(pool)).get_state(*NAMES),
+    "get_history": lambda pool: StateDebugService(pool, OpenSessionService(pool)).get_history(*NAMES),
+    "changes_since": lambda pool: StateHistory(pool).changes_since(*NAMES, 0),
+    "restore": lambda pool: StateHistory(pool).restore(*NAMES),
+    "take_snapshot": lambda pool: StateHistory(pool).take_snapshot(*NAMES),
+    "issue_ticket": lambda pool: TicketService(pool).issue(TICKET),
+    "streams": followed,
+    "finalize": lambda pool: OpenSessionService(pool).finalize_session(*NAMES),
+    "adk get": lambda pool: PostgresSessionService(pool).get_session(app_name="app", user_id="ann", session_id="s"),
+    "adk list": adk_listed,
+}
+#: What the memory's own places are there for, too.
+MEMORY_READERS: dict[str, Reader] = {
+    "search": lambda pool: searched(pool, SearchFilter(session_id="s")),
+    "context": lambda pool: ContextAssembler(pool, LocalEmbedder()).assemble("ann", "app", "s", "parcel"),
+    "add_session_to_memory": lambda pool: OpenMemoryService(pool, LocalEmbedder()).add_session_to_memory(*NAMES),
+    "append": lambda pool: OpenSessionService(pool).append(*NAMES, [Event(author="user", content="more")]),
+}
+
+
+async def is_there(read: Reader, pool: asyncpg.Pool) -> bool:
+    try:
+        found = await read(pool)
+    except (SessionNotFoundError, RunNotFoundError):
+        return False
+    return found is not None and found != [] and not (isinstance(found, list) and not list(found))
+
+
+@pytest.fixture
+async def session(pool: asyncpg.Pool) -> None:
+    sessions, runs = OpenSessionService(pool), RunService(pool)
+    await sessions.create_session("app", "ann", {"k": 1}, session_id="s")
+    await runs.start("app", "ann", "s", "r")
+    await sessions.append("app", "ann", "s", [Event(author="user", content="where is my parcel?")])
+
+
+@pytest.mark.usefixtures("session")
+async def test_a_session_whose_time_is_over_is_there_for_nobody(pool: asyncpg.Pool) -> None:
+    """From the end of its time to live, not only from its deletion, every reader finds nothing; before, all find it."""
+    everybody = READERS | MEMORY_READERS
+    assert [name for name, read in everybody.items() if not await is_there(read, pool)] == []
+    await pool.execute("UPDATE threads SET ttl = '1 h', expires_at = engine_now(), updated_at = now() - interval '2 h'")
+    assert [name for name, read in everybody.items() if await is_there(read, pool)] == []
+    with pytest.raises(SessionNotFoundError):
+        await OpenSessionService(pool).delete_session(*NAMES, expected_version=3)
+    assert await pool.fetchval("SELECT count(*) FROM threads") == 1
+
+
+@pytest.mark.usefixtures("session")
+async def test_a_place_of_the_memorys_is_no_session(pool: asyncpg.Pool) -> None:
+    """What the memory was given of sessions elsewhere is searched and consolidated, and is nobody's session."""
+    await pool.execute("UPDATE threads SET memory_only = true")
+    assert [name for name, read in READERS.items() if await is_there(read, pool)] == []
+    assert [name for name, read in MEMORY_READERS.items() if not await is_there(read, pool)] == []
+
+
+async def test_search_over_everything_leaves_out_what_is_over(pool: asyncpg.Pool) -> None:
+    """A turn of an expired session is not found by a search that names no session either."""
+    sessions = OpenSessionService(pool)
+    for name in ("s", "kept"):
+        await sessions.create_session("app", "ann", session_id=name)
+        await sessions.append("app", "ann", name, [Event(author="user", content=f"the parcel of {name}")])
+    assert len(await searched(pool)) == 2
+    await pool.execute(
+        "UPDATE threads SET ttl = '1 h', expires_at = engine_now(), updated_at = now() - interval '2 h'"
+        " WHERE session_id = 's'"
+    )
+    assert await searched(pool) == ["the parcel of kept"]
+
+
+def test_the_rule_is_asked_wherever_a_session_is_read_by_its_names() -> None:
+    """No statement of the engine takes a thread by app, user and session without it."""
+    missing = []
+    for package, file in (
+        ("pulse", "queries.sql"),
+        ("pulse", "state.sql"),
+        ("pulse", "runs.sql"),
+        ("pulse", "threads.sql"),
+        ("pulse.adk", "sessions.sql"),
+    ):
+        for name, statement in load_queries(package, file).items():
+            reads = "FROM threads" in statement or "JOIN threads" in statement
+            if reads and "is_open(" not in statement and "request_cancel(" not in statement:
+                missing.append(name)
+    assert missing == []
