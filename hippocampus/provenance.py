@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pulse.database import Pool
 
-DrawnSource: TypeAlias = Literal["memory", "archived_memory", "fact", "fact_version"]
+DrawnSource: TypeAlias = Literal["memory", "archived_memory", "fact", "fact_version", "proposal"]
 
 #: Events of one row, and rows of one event, at most.
 EVENTS_MAX = 1000
@@ -50,8 +50,8 @@ class Drawn:
     """Something that was drawn from events.
 
     Attributes:
-        id: of the memory or the fact; row_id: of the version, where it is one.
-        kind: the memory's or the fact's type.
+        id: of the memory, the fact or the proposal; row_id: of the version, where it is one.
+        kind: the memory's or the fact's type; of a proposal the key of its instruction.
         source_seqs: the events that it cites; empty where it rests on its whole slice, from_seq to upto_seq.
         session_id: None where the session was deleted; thread_id too, unless it was imported.
     """
@@ -90,7 +90,7 @@ class Consequences:
 
 
 async def provenance(pool: Pool, app_name: str, user_id: str, drawn_id: UUID) -> list[Provenance]:
-    """Return where a memory or a fact comes from; of a fact the current statement, then the others, newest first.
+    """Return where a memory, a fact or a proposal of an instruction comes from; of a fact the current statement, then the others, newest first.
 
     Raises:
         MemoryNotFoundError: no such memory or fact of this app and user.

@@ -18,6 +18,8 @@ from tests.conftest import cloned, dsn_of
 from tests.forgetting_scene import APP, consolidate, say, thread_of
 from workers.embedded import EmbeddedServer
 
+# What keeps decisions about memories: forgotten, parted, proposed.
+REMEMBERED = ("memory_tombstones", "fact_aliases", "instruction_proposals")
 STRANGE = 'tab\there, "quotes", \\ backslash, 火锅, 🦊, \u2028'
 
 
@@ -30,7 +32,9 @@ async def elsewhere(server: EmbeddedServer, admin: psycopg.Connection, template:
 
 
 async def fill(pool: asyncpg.Pool, rows: int = 1200) -> None:
-    """Memories of every kind, an archive, facts with versions, instructions, values that are hard to keep."""
+    """Memories of every kind, an archive, facts with versions and a parted key, a forgotten memory, a proposal, values
+    that are hard to keep.
+    """
     await say(pool, "ana", "s", "I live in Ghent.", "I love plum jam. " + STRANGE)
     await consolidate(pool, await thread_of(pool, "ana", "s"))
     await say(pool, "ana", "s", "I moved to Bruges. I live in Bruges now.")
@@ -50,6 +54,19 @@ async def fill(pool: asyncpg.Pool, rows: int = 1200) -> None:
         APP,
         rows,
     )
+    await pool.execute(
+        """INSERT INTO instruction_proposals (app_name, user_id, thread_id, instruction_key, content, base_version,
+                                              source_seqs)
+           SELECT app_name, user_id, id, 'tone', 'Be brave.', 0, '{1}' FROM threads WHERE user_id = 'ana'"""
+    )
+    await pool.execute(
+        """INSERT INTO fact_aliases (app_name, user_id, fact_type, from_key, to_key, fact_id, method, similarity,
+                                     undone_at)
+           SELECT app_name, user_id, fact_type, 'odd', key, id, 'meaning', 1 / 3.0, now() FROM facts
+           WHERE key = 'strange'"""
+    )
+    summary = await pool.fetchval("SELECT id FROM memories WHERE memory_type = 'summary' ORDER BY from_seq LIMIT 1")
+    await Forgetting(pool).forget_memory(APP, "ana", summary)
     await say(pool, "ben", "b", "I live in Namur.")
     await consolidate(pool, await thread_of(pool, "ben", "b"))
     for content in ("Be brief.", "Be kind."):
@@ -72,6 +89,9 @@ async def test_a_round_trip_is_exact_to_the_byte(pool: asyncpg.Pool, elsewhere: 
         "fact_version": await pool.fetchval("SELECT count(*) FROM fact_versions WHERE user_id = 'ana'"),
         "instruction": 2,
         "memory": await pool.fetchval("SELECT count(*) FROM memories WHERE user_id = 'ana'"),
+        "merge": 1,
+        "proposal": 1,
+        "tombstone": 1,
     }
     assert not any("Namur" in line for line in lines)
     imported = await import_memory(elsewhere, (line + "\n" for line in lines))
@@ -87,7 +107,7 @@ async def test_a_round_trip_is_exact_to_the_byte(pool: asyncpg.Pool, elsewhere: 
     await Forgetting(elsewhere).forget_user(APP, "ana")
     assert await elsewhere.fetchval("SELECT count(*) FROM imported_origins") == 0
     assert len(await exported(elsewhere)) == 2 + 2
-    for table in ("memories", "facts", "fact_versions", "memories_archive", "instructions"):
+    for table in ("memories", "facts", "fact_versions", "memories_archive", "instructions", *REMEMBERED):
         await pool.execute(f"DELETE FROM {table}")
     await import_memory(pool, lines)
     assert await exported(pool) == lines

@@ -12,6 +12,7 @@ import asyncpg
 import psycopg
 import pytest
 
+from hippocampus.forgetting import Forgetting
 from pulse import database
 from pulse.errors import InvalidInputError
 from pulse.events import Event, EventActions
@@ -65,6 +66,37 @@ async def fill(pool: asyncpg.Pool) -> None:
     await service.close()
 
 
+async def fill_rarer(pool: asyncpg.Pool) -> None:
+    """A session that goes by itself, one with an erased event, and what the memory was given of one elsewhere."""
+    service = OpenSessionService(pool)
+    await pool.execute("SELECT create_session('shop', 'cid', 'brief', p_ttl => '40000 days 00:00:01.5')")
+    await service.append("shop", "cid", "brief", [Event(id=each, author="user", content={"text": each}) for each in "ab"])
+    await Forgetting(pool).forget_events("shop", "cid", "brief", sequence_nums=[1])
+    await pool.execute("UPDATE threads SET event_time = 1700000000.1234567 WHERE session_id = 'brief'")
+    await pool.execute("SELECT memory_thread('shop', 'cid', 'given')")
+    await service.close()
+
+
+# What another database has of its own: vectors, versions of shared states, timers of its queue, costs.
+NOT_CARRIED = {
+    "threads": "fast_due_at deep_due_at fast_queued_seq deep_queued_seq fast_queued_tokens deep_queued_tokens erasures"
+    " generate_calls embed_calls prompt_tokens output_tokens reused_replies",
+    "events": "user_version app_version",
+    "messages": "id embedding embedding_model",
+    "initial_states": "user_version app_version",
+}
+
+
+async def carried(pool: asyncpg.Pool) -> list[str]:
+    """Every other column of every row."""
+    rows = []
+    for table, names in NOT_CARRIED.items():
+        for (text,) in await pool.fetch(f"SELECT row_to_json(t)::text FROM {table} AS t"):
+            row = json.loads(text)
+            rows.append(str([table, sorted((name, row[name]) for name in row.keys() - set(names.split()))]))
+    return sorted(rows)
+
+
 async def exported(pool: asyncpg.Pool, **which: str) -> str:
     sink = io.StringIO()
     await export_sessions(pool, sink.write, **which)
@@ -80,11 +112,13 @@ def kept(folder: Path, text: str) -> Source:
 async def test_a_round_trip_is_exact(pool: asyncpg.Pool, other: asyncpg.Pool, tmp_path: Path) -> None:
     """Exported, imported and exported again: the same bytes; and every reader sees the same session."""
     await fill(pool)
+    await fill_rarer(pool)
     text = await exported(pool)
-    assert len(lines_of(text)) == 1 + 2 + 3 + 6 + 6 * 7 + 1
+    assert len(lines_of(text)) == 1 + 2 + 3 + 6 + 6 * 7 + 1 + 2 + 2
     done = await import_sessions(other, kept(tmp_path, text))
-    assert (done.sessions, done.events, done.states, done.rejected) == (6, 43, 5, [])
+    assert (done.sessions, done.events, done.states, done.rejected) == (8, 45, 5, [])
     assert await exported(other) == text
+    assert await carried(other) == await carried(pool)
     before, after = OpenSessionService(pool), OpenSessionService(other)
     for app, user, name in (("shop", "ann", "s0"), ("shop", "ben", "s1"), ("other", "ann", "s0")):
         one, two = await before.get_session(app, user, name), await after.get_session(app, user, name)

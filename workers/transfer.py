@@ -3,11 +3,11 @@
     {"kind": "header", "format": "hippocampus sessions", "version": 1}
     {"kind": "app_state", "app_name": …, "state": …, "updated_at": …}
     {"kind": "user_state", "app_name": …, "user_id": …, "state": …, "updated_at": …}
-    {"kind": "session", "app_name": …, "user_id": …, "session_id": …, "state": …, "version": …, …}
+    {"kind": "session", "id": …, "app_name": …, "user_id": …, "session_id": …, "state": …, "version": …, …}
     {"kind": "event", "sequence_num": 1, "id": …, "content": …, "actions": …, "message": {…} or null, …}
 
-The events of a session follow it. Vectors are not in it: they are made again. Runs, snapshots
-and memories are not either.
+The events of a session follow it; an erased one is a tombstone there as here. Vectors are not in it: they are made
+again. Runs, snapshots, costs and memories are not either.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ async def export_sessions(
     write(json.dumps({"kind": "header", "format": FORMAT, "version": VERSION}) + "\n")
     sessions = events = 0
     async with pool.acquire() as connection, connection.transaction(isolation="repeatable_read", readonly=True):
-        await connection.execute(QUERIES["utc"])
+        await connection.execute(QUERIES["plain_values"])
         lines = connection.cursor(QUERIES["export_lines"], app_name, user_id, session_id, prefetch=LINES_AT_ONCE)
         async for (line,) in lines:
             write(line + "\n")
@@ -246,7 +246,7 @@ def _columns(record: Record) -> Iterator[str | None]:
         yield _text(record.value.get(name))
     yield texts.get("content", "null")
     yield texts.get("actions", "{}")
-    for name in ("occurred_at", "created_at"):
+    for name in ("occurred_at", "created_at", "erased_at"):
         yield _text(record.value.get(name))
     for name in ("version", "session_delta", "user_delta", "app_delta"):
         yield None if record.value.get(name) is None else texts[name]

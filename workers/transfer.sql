@@ -16,18 +16,19 @@ SELECT line FROM (
     SELECT 2, t.app_name, t.user_id, t.session_id, rest.seq, rest.line
     FROM threads AS t CROSS JOIN LATERAL (
         SELECT 0::bigint AS seq, json_build_object(
-            'kind', 'session', 'app_name', t.app_name, 'user_id', t.user_id, 'session_id', t.session_id,
+            'kind', 'session', 'id', t.id, 'app_name', t.app_name, 'user_id', t.user_id, 'session_id', t.session_id,
             'state', t.state, 'version', t.version, 'metadata', t.metadata, 'last_seq', t.last_seq,
             'token_count', t.token_count, 'fast_upto_seq', t.fast_upto_seq, 'deep_upto_seq', t.deep_upto_seq,
             'last_event_at', t.last_event_at, 'finalized_at', t.finalized_at, 'created_at', t.created_at,
-            'updated_at', t.updated_at, 'state_seq', t.state_seq, 'initial_state', (
+            'updated_at', t.updated_at, 'state_seq', t.state_seq, 'event_time', t.event_time, 'ttl', t.ttl,
+            'expires_at', t.expires_at, 'memory_only', t.memory_only, 'initial_state', (
                 SELECT json_build_object('session', i.session_state, 'user', i.user_delta, 'app', i.app_delta)
                 FROM initial_states AS i WHERE i.thread_id = t.id))::text AS line
         UNION ALL
         SELECT e.sequence_num, translate(json_build_object(
             'kind', 'event', 'sequence_num', e.sequence_num, 'id', e.id, 'invocation_id', e.invocation_id,
             'author', e.author, 'event_type', e.event_type, 'content', e.content, 'actions', e.actions,
-            'occurred_at', e.occurred_at, 'created_at', e.created_at, 'version', e.version,
+            'occurred_at', e.occurred_at, 'created_at', e.created_at, 'erased_at', e.erased_at, 'version', e.version,
             'session_delta', e.session_delta, 'user_delta', e.user_delta, 'app_delta', e.app_delta,
             'message', CASE WHEN m.id IS NOT NULL THEN json_build_object(
                 'role', m.role, 'content', m.content, 'token_estimate', m.token_estimate, 'metadata', m.metadata) END
@@ -39,8 +40,9 @@ SELECT line FROM (
       AND ($3::text IS NULL OR t.session_id = $3)
 ) AS lines ORDER BY part, app_name COLLATE "C", user_id COLLATE "C", session_id COLLATE "C", seq
 
--- name: utc
-SELECT set_config('timezone', 'UTC', true)
+-- name: plain_values
+-- Times and spans as every server reads them.
+SELECT set_config('timezone', 'UTC', true), set_config('intervalstyle', 'postgres', true)
 
 -- name: import_state
 -- A line of a state: stored where there is none; true if it was.
@@ -59,20 +61,25 @@ SELECT EXISTS (SELECT FROM app) OR EXISTS (SELECT FROM own)
 
 -- name: import_session
 -- A line of a session, and whether it is to be consolidated again from its first event. No row where it exists.
--- The versions of shared states are another database's: what they count is not told from imported events.
+-- The versions of shared states are another database's: what they count is not told from imported events. Its id stays,
+-- unless it is taken: an export of memories names it.
 WITH stored AS (
-INSERT INTO threads (app_name, user_id, session_id, state, version, metadata, last_seq, token_count, fast_upto_seq,
+INSERT INTO threads (id, app_name, user_id, session_id, state, version, metadata, last_seq, token_count, fast_upto_seq,
                      deep_upto_seq, fast_queued_seq, deep_queued_seq, fast_queued_tokens, deep_queued_tokens,
-                     fast_due_at, deep_due_at, last_event_at, finalized_at, created_at, updated_at, state_seq)
-SELECT v ->> 'app_name', v ->> 'user_id', v ->> 'session_id', (v -> 'state')::jsonb, (v ->> 'version')::integer,
+                     fast_due_at, deep_due_at, last_event_at, finalized_at, created_at, updated_at, state_seq,
+                     event_time, ttl, expires_at, memory_only)
+SELECT CASE WHEN s.id IS NULL OR EXISTS (SELECT FROM threads AS t WHERE t.id = s.id) THEN new_id() ELSE s.id END,
+       v ->> 'app_name', v ->> 'user_id', v ->> 'session_id', (v -> 'state')::jsonb, (v ->> 'version')::integer,
        (v -> 'metadata')::jsonb, s.last_seq, (v ->> 'token_count')::bigint, s.fast, s.deep, s.fast, s.deep,
        CASE WHEN s.fast = s.last_seq THEN (v ->> 'token_count')::bigint ELSE 0 END,
        CASE WHEN s.deep = s.last_seq THEN (v ->> 'token_count')::bigint ELSE 0 END,
        CASE WHEN s.fast < s.last_seq THEN engine_now() END, CASE WHEN s.deep < s.last_seq THEN engine_now() END,
        (v ->> 'last_event_at')::timestamptz, (v ->> 'finalized_at')::timestamptz, (v ->> 'created_at')::timestamptz,
-       (v ->> 'updated_at')::timestamptz, coalesce((v ->> 'state_seq')::bigint, 0)
+       (v ->> 'updated_at')::timestamptz, coalesce((v ->> 'state_seq')::bigint, 0),
+       (v ->> 'event_time')::double precision, (v ->> 'ttl')::interval, (v ->> 'expires_at')::timestamptz,
+       coalesce((v ->> 'memory_only')::boolean, false)
 FROM (SELECT $1::json AS v) AS line CROSS JOIN LATERAL (
-    SELECT (v ->> 'last_seq')::bigint AS last_seq,
+    SELECT (v ->> 'id')::uuid AS id, (v ->> 'last_seq')::bigint AS last_seq,
            CASE WHEN $2 THEN 0 ELSE (v ->> 'fast_upto_seq')::bigint END AS fast,
            CASE WHEN $2 THEN 0 ELSE (v ->> 'deep_upto_seq')::bigint END AS deep) AS s
 ON CONFLICT (app_name, user_id, session_id) DO NOTHING
@@ -92,18 +99,18 @@ SELECT set_config('hippocampus.notify', 'off', true)
 -- A thread, and a column after the other of its events and their messages; how many were stored.
 WITH line AS (
     SELECT seq::bigint, id, invocation_id, author, event_type, content, actions, occurred_at::timestamptz,
-           created_at::timestamptz, version::integer, session_delta::jsonb, user_delta::jsonb, app_delta::jsonb,
+           created_at::timestamptz, erased_at::timestamptz, version::integer, session_delta::jsonb, user_delta::jsonb, app_delta::jsonb,
            role, said, tokens::integer, metadata::jsonb
     FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::json[], $8::json[], $9::text[],
                 $10::text[], $11::text[], $12::text[], $13::text[], $14::text[], $15::text[], $16::text[],
-                $17::text[], $18::text[])
-         AS v (seq, id, invocation_id, author, event_type, content, actions, occurred_at, created_at, version,
+                $17::text[], $18::text[], $19::text[])
+         AS v (seq, id, invocation_id, author, event_type, content, actions, occurred_at, created_at, erased_at, version,
                session_delta, user_delta, app_delta, role, said, tokens, metadata)),
 stored AS (
     INSERT INTO events (thread_id, sequence_num, id, invocation_id, author, event_type, content, actions, occurred_at,
-                        created_at, version, session_delta, user_delta, app_delta)
-    SELECT $1::uuid, seq, id, invocation_id, author, event_type, content, actions, occurred_at, created_at, version,
-           session_delta, user_delta, app_delta
+                        created_at, erased_at, version, session_delta, user_delta, app_delta)
+    SELECT $1::uuid, seq, id, invocation_id, author, event_type, content, actions, occurred_at, created_at, erased_at,
+           version, session_delta, user_delta, app_delta
     FROM line
     RETURNING true),
 said AS (

@@ -75,7 +75,7 @@ class SourceEventView(_View):
 class DrawnView(_View):
     """Something that was drawn from events."""
 
-    source: Literal["memory", "archived_memory", "fact", "fact_version"]
+    source: Literal["memory", "archived_memory", "fact", "fact_version", "proposal"]
     id: uuid.UUID
     row_id: uuid.UUID
     kind: str

@@ -1,4 +1,5 @@
--- Forgetting on request: a user, a session, events, a memory, a fact, and everything that was drawn from them.
+-- Forgetting on request: what each table holds of a user, and the erasing of sessions and events by that. States without
+-- what was erased: 0029. What is drawn anew: 0030. Turns, memories, facts, and users: 0031.
 --
 -- `data_catalogue` names every table and says which of its rows are a user's, a session's or an event's; the functions
 -- here go by it, so that a new table is one more row there and nothing else. A session, the events of one session, a
@@ -104,85 +105,6 @@ AS $$
                                  ELSE x.from_seq <= p_upto_seq AND p_from_seq <= x.upto_seq END)
 $$;
 
--- What an event set in the state, by full key; NULL where nothing. Escapes that JSON may hold and PostgreSQL cannot
--- read stand as U+FFFD.
-CREATE FUNCTION event_delta(p_actions json) RETURNS json
-LANGUAGE plpgsql IMMUTABLE SET search_path FROM CURRENT
-AS $$
-DECLARE
-    v_delta json;
-BEGIN
-    BEGIN
-        v_delta := p_actions -> 'state_delta';
-        PERFORM FROM json_each(v_delta);
-    EXCEPTION WHEN untranslatable_character OR invalid_text_representation THEN
-        v_delta := regexp_replace(p_actions::text, '(?<!\\)((?:\\\\)*)\\u(?:0000|[dD][89a-fA-F][0-9a-fA-F]{2})',
-                                  '\1\\ufffd', 'g')::json -> 'state_delta';
-    END;
-    RETURN CASE json_typeof(v_delta) WHEN 'object' THEN v_delta END;
-END
-$$;
-
--- A value of a delta as the state stores it.
-CREATE FUNCTION state_value(p_value json) RETURNS jsonb
-LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN CASE WHEN json_typeof(p_value) = 'number' AND p_value::text ~ '(e\+|^-0\.0$)'
-            THEN jsonb_build_object('$hippocampus', jsonb_build_array('float', p_value::text))
-            ELSE p_value::jsonb END;
-
--- A state as it would be without some events of a thread. Each key that they set gets what the latest other event set
--- it to; none did: what the session was created with, where that is kept; else the key goes.
--- p_scope: 'session' (keys without a prefix), 'user', 'app' (keys stored without theirs), or 'snapshot' (every key as
--- it is written). p_upto_seq: of a snapshot. A user's keys are looked for in all of the user's threads.
-CREATE FUNCTION rebase_state(
-    p_state jsonb, p_scope text, p_thread_id uuid, p_seqs bigint[], p_upto_seq bigint DEFAULT NULL)
-RETURNS jsonb
-LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
-AS $$
-DECLARE
-    k       record;
-    v_last  record;
-    v_name  text;
-    v_wide  boolean := p_scope = 'user';
-BEGIN
-    FOR k IN
-        SELECT d.key AS full_key, max(e.sequence_num) AS seq, max(e.created_at) AS at
-        FROM events AS e CROSS JOIN LATERAL json_each(event_delta(e.actions)) AS d
-        WHERE e.thread_id = p_thread_id AND e.sequence_num = ANY (p_seqs)
-          AND (p_upto_seq IS NULL OR e.sequence_num <= p_upto_seq)
-          AND CASE p_scope WHEN 'session' THEN d.key !~ '^(user|app|temp):' WHEN 'snapshot' THEN true
-                           ELSE d.key LIKE p_scope || ':%' END
-        GROUP BY d.key
-    LOOP
-        v_name := CASE WHEN p_scope IN ('user', 'app') THEN substr(k.full_key, length(p_scope) + 2) ELSE k.full_key END;
-        CONTINUE WHEN NOT p_state ? v_name;
-        SELECT e.thread_id, e.sequence_num, e.created_at, event_delta(e.actions) -> k.full_key AS value INTO v_last
-        FROM events AS e
-        WHERE (e.thread_id = p_thread_id
-               OR (v_wide AND e.thread_id IN (
-                   SELECT o.id FROM threads AS o JOIN threads AS t ON t.id = p_thread_id
-                   WHERE o.app_name = t.app_name AND o.user_id = t.user_id)))
-          AND NOT (e.thread_id = p_thread_id AND e.sequence_num = ANY (p_seqs)) AND e.erased_at IS NULL
-          AND (p_upto_seq IS NULL OR e.sequence_num <= p_upto_seq)
-          -- Before a delta is taken apart.
-          AND strpos(e.actions::text, '"state_delta"') > 0 AND event_delta(e.actions) -> k.full_key IS NOT NULL
-        ORDER BY e.created_at DESC, e.sequence_num DESC LIMIT 1;
-        IF NOT FOUND THEN
-            p_state := p_state - v_name;
-            -- What a session was created with, in a schema that keeps it.
-            IF p_scope IN ('session', 'snapshot') AND to_regclass('initial_states') IS NOT NULL THEN
-                p_state := p_state || coalesce((
-                    SELECT jsonb_build_object(v_name, i.session_state -> v_name) FROM initial_states AS i
-                    WHERE i.thread_id = p_thread_id AND i.session_state ? v_name), '{}');
-            END IF;
-        ELSIF (v_last.created_at, v_last.sequence_num) < (k.at, k.seq) THEN
-            p_state := jsonb_set(p_state, ARRAY[v_name], state_value(v_last.value));
-        END IF;
-    END LOOP;
-    RETURN p_state;
-END
-$$;
-
 -- Whether a statement rests on any of some turns: it cites one; it cites none, and its slice holds one; or its slice
 -- holds one that says the value itself.
 CREATE FUNCTION rests_on(p_from_seq bigint, p_upto_seq bigint, p_source_seqs bigint[], p_value jsonb,
@@ -215,65 +137,6 @@ RETURN p_key || ': ' || CASE jsonb_typeof(p_value -> 'text') WHEN 'string'
          || (p_value ->> 'text')
     ELSE p_value #>> '{}' END;
 
--- Mends a key of which statements at these times went: what had ended with one of them holds on until the next that is
--- left; where the current one went, the one before it is current again, without a vector until the backfill.
-CREATE FUNCTION mend_fact(
-    p_app_name text, p_user_id text, p_fact_id uuid, p_fact_type text, p_key text, p_gone timestamptz[])
-RETURNS void
-LANGUAGE plpgsql SET search_path FROM CURRENT
-AS $$
-DECLARE
-    v fact_versions;
-BEGIN
-    -- A schema that keeps facts as a ledger makes the row anew from what is left of it.
-    IF to_regproc('rebuild_fact') IS NOT NULL THEN
-        PERFORM rebuild_fact(p_fact_id);
-        RETURN;
-    END IF;
-    UPDATE fact_versions AS f SET valid_until = (
-        SELECT min(n.valid_from) FROM (
-            SELECT o.valid_from FROM fact_versions AS o
-            WHERE (o.app_name, o.user_id, o.fact_type, o.key) = (p_app_name, p_user_id, p_fact_type, p_key)
-              AND o.outcome <> 'less_sure'
-            UNION ALL
-            SELECT c.valid_from FROM facts AS c
-            WHERE (c.app_name, c.user_id, c.fact_type, c.key) = (p_app_name, p_user_id, p_fact_type, p_key)) AS n
-        WHERE n.valid_from > f.valid_from)
-    WHERE (f.app_name, f.user_id, f.fact_type, f.key) = (p_app_name, p_user_id, p_fact_type, p_key)
-      AND f.valid_until = ANY (p_gone);
-    IF EXISTS (SELECT FROM facts AS f
-               WHERE (f.app_name, f.user_id, f.fact_type, f.key) = (p_app_name, p_user_id, p_fact_type, p_key)) THEN
-        RETURN;
-    END IF;
-    DELETE FROM fact_versions WHERE id = (
-        SELECT id FROM fact_versions AS f
-        WHERE (f.app_name, f.user_id, f.fact_type, f.key) = (p_app_name, p_user_id, p_fact_type, p_key)
-        ORDER BY f.outcome = 'less_sure', f.valid_from DESC, f.superseded_at DESC LIMIT 1)
-    RETURNING * INTO v;
-    IF v.id IS NOT NULL THEN
-        INSERT INTO facts (id, thread_id, user_id, app_name, fact_type, key, value, content, confidence, valid_from,
-                           valid_until, recorded_at, from_seq, upto_seq, source_seqs, job_id, prompt_hash, model)
-        VALUES (v.fact_id, v.thread_id, v.user_id, v.app_name, v.fact_type, v.key, v.value, fact_text(v.key, v.value),
-                v.confidence, v.valid_from, CASE WHEN v.valid_until > v.valid_from THEN v.valid_until END,
-                v.recorded_at, v.from_seq, v.upto_seq, v.source_seqs, v.job_id, v.prompt_hash, v.model);
-    END IF;
-END
-$$;
-
--- Asks for slices to be drawn anew, unless a run waits already.
-CREATE FUNCTION enqueue_redraws() RETURNS void
-LANGUAGE plpgsql SET search_path FROM CURRENT
-AS $$
-BEGIN
-    PERFORM pg_advisory_xact_lock(hashtextextended('slice_redraws of ' || current_schema(), 0));
-    IF EXISTS (SELECT FROM slice_redraws)
-       AND NOT EXISTS (SELECT FROM procrastinate_jobs WHERE lock = 'redraw_slices' AND status = 'todo') THEN
-        PERFORM procrastinate_defer_jobs_v1(ARRAY[ROW(
-            'deep_reflection', 'redraw_slices', 0, 'redraw_slices', NULL, '{}', NULL)::procrastinate_job_to_defer_v1]);
-    END IF;
-END
-$$;
-
 INSERT INTO data_catalogue (place, table_name, user_rows, thread_rows, event_rows, event_change, cascades,
                             export_kind, export_rows, note) VALUES
 (100, 'snapshots', 'thread_id IN (SELECT id FROM threads WHERE app_name = $1 AND user_id = $2)', 'thread_id = $1',
@@ -294,6 +157,18 @@ INSERT INTO data_catalogue (place, table_name, user_rows, thread_rows, event_row
 (210, 'facts', 'app_name = $1 AND user_id = $2', 'thread_id = $1',
  'thread_id = $1 AND rests_on(from_seq, upto_seq, source_seqs, value, $1, $2)', NULL, false,
  'fact', 'app_name = $1 AND user_id = $2', 'current facts'),
+(220, 'fact_aliases', 'app_name = $1 AND user_id = $2',
+ '(app_name, user_id) = (SELECT app_name, user_id FROM threads WHERE id = $1) AND NOT EXISTS (SELECT FROM facts WHERE facts.id = fact_id)',
+ '(app_name, user_id) = (SELECT app_name, user_id FROM threads WHERE id = $1) AND NOT EXISTS (SELECT FROM facts WHERE facts.id = fact_id)',
+ NULL, false, 'merge', 'app_name = $1 AND user_id = $2', 'spellings of a fact''s key: they go with the fact'),
+(230, 'instruction_proposals', 'app_name = $1 AND user_id = $2', 'thread_id = $1',
+ 'thread_id = $1 AND (source_seqs && $2 OR source_seqs = ''{}'')', NULL, false, 'proposal', 'app_name = $1 AND user_id = $2',
+ 'what a user''s feedback asks for; what was approved is the app''s'),
+(240, 'replays', 'app_name = $1 AND user_id = $2', 'thread_id = $1', NULL, NULL, false, NULL, NULL,
+ 'memories being drawn anew'),
+(250, 'replay_draws', 'thread_id IN (SELECT id FROM threads WHERE app_name = $1 AND user_id = $2)', 'thread_id = $1',
+ 'thread_id = $1 AND EXISTS (SELECT FROM unnest($2) AS s WHERE s BETWEEN from_seq AND upto_seq)', NULL, true, NULL, NULL,
+ 'what was drawn anew and not yet taken'),
 (300, 'consolidation_jobs', 'thread_id IN (SELECT id FROM threads WHERE app_name = $1 AND user_id = $2)',
  'thread_id = $1', 'thread_id = $1 AND (result - ''message'' <> redact_result(result) - ''message'' OR error IS NOT NULL OR raw_reply IS NOT NULL)',
  'result = redact_result(result), error = NULL, raw_reply = NULL', true, NULL, NULL,
@@ -307,7 +182,8 @@ INSERT INTO data_catalogue (place, table_name, user_rows, thread_rows, event_row
 (410, 'memories_archive', 'app_name = $1 AND user_id = $2', 'thread_id = $1',
  'thread_id = $1 AND created_at <= $6 AND EXISTS (SELECT FROM unnest($2) AS s WHERE s BETWEEN from_seq AND upto_seq OR s = ANY (source_seqs))',
  NULL, false, 'archived_memory', 'app_name = $1 AND user_id = $2', 'memories that became too weak'),
-(420, 'memory_tombstones', 'app_name = $1 AND user_id = $2', 'thread_id = $1', NULL, NULL, false, NULL, NULL,
+(420, 'memory_tombstones', 'app_name = $1 AND user_id = $2', 'thread_id = $1', NULL, NULL, false,
+ 'tombstone', 'app_name = $1 AND user_id = $2',
  'what was forgotten by itself, without its text'),
 (430, 'slice_redraws', 'thread_id IN (SELECT id FROM threads WHERE app_name = $1 AND user_id = $2)', 'thread_id = $1',
  NULL, NULL, true, NULL, NULL, 'slices to be drawn anew'),
@@ -317,6 +193,13 @@ INSERT INTO data_catalogue (place, table_name, user_rows, thread_rows, event_row
  'thread_id = $1 AND run_id IN (SELECT e.invocation_id FROM events AS e WHERE e.thread_id = $1 AND e.sequence_num = ANY ($2) AND e.invocation_id <> '''')',
  'thinking_steps = ''[]'', tool_calls = ''[]'', error = CASE status WHEN ''failed'' THEN ''erased'' END', true, NULL, NULL,
  'what an agent thought and called on the way'),
+(520, 'live_messages', 'thread_id IN (SELECT id FROM threads WHERE app_name = $1 AND user_id = $2)', 'thread_id = $1',
+ NULL, NULL, true, NULL, NULL, 'what is being said'),
+(530, 'initial_states', 'thread_id IN (SELECT id FROM threads WHERE app_name = $1 AND user_id = $2)', 'thread_id = $1',
+ NULL, NULL, true, NULL, NULL, 'what sessions were created with'),
+(540, 'stream_tickets', 'app_name = $1 AND user_id = $2',
+ '(app_name, user_id, session_id) = (SELECT app_name, user_id, session_id FROM threads WHERE id = $1)', NULL, NULL,
+ false, NULL, NULL, 'what browsers may watch'),
 (600, 'artifacts', 'app_name = $1 AND user_id = $2',
  '(app_name, user_id, session_id) = (SELECT app_name, user_id, session_id FROM threads WHERE id = $1)', NULL, NULL,
  false, NULL, NULL, 'names of files; their versions and bytes go with them'),
@@ -326,7 +209,7 @@ INSERT INTO data_catalogue (place, table_name, user_rows, thread_rows, event_row
  'sessions; one whose event is erased moves to its next version'),
 (910, 'events', 'thread_id IN (SELECT id FROM threads WHERE app_name = $1 AND user_id = $2)', 'thread_id = $1',
  'thread_id = $1 AND sequence_num = ANY ($2) AND erased_at IS NULL',
- 'author = ''erased'', event_type = ''erased'', invocation_id = '''', content = ''{"erased": true}'', actions = ''{}'', erased_at = clock_timestamp()',
+ 'author = ''erased'', event_type = ''erased'', invocation_id = '''', content = ''{"erased": true}'', actions = ''{}'', session_delta = NULL, user_delta = NULL, app_delta = NULL, erased_at = clock_timestamp()',
  true, NULL, NULL, 'an erased event leaves a tombstone'),
 (990, 'artifact_versions', NULL, NULL, NULL, NULL, false, NULL, NULL, 'go with their artifact'),
 (995, 'artifact_blobs', NULL, NULL, NULL, NULL, false, NULL, NULL, 'go with the last version that holds them'),
@@ -337,10 +220,15 @@ INSERT INTO data_catalogue (place, table_name, user_rows, thread_rows, event_row
 (1040, 'data_catalogue', NULL, NULL, NULL, NULL, false, NULL, NULL, 'this table'),
 (1050, 'metrics_targets', NULL, NULL, NULL, NULL, false, NULL, NULL, 'addresses of processes'),
 (1060, 'call_limits', NULL, NULL, NULL, NULL, false, NULL, NULL, 'a provider''s reasons, by model'),
-(1070, 'call_breakers', NULL, NULL, NULL, NULL, false, NULL, NULL, 'kinds of errors, by pool and model');
+(1070, 'call_breakers', NULL, NULL, NULL, NULL, false, NULL, NULL, 'kinds of errors, by pool and model'),
+(1080, 'embedding_refusals', NULL, NULL, NULL, NULL, false, NULL, NULL, 'ids and hashes'),
+(1090, 'embedding_target', NULL, NULL, NULL, NULL, false, NULL, NULL, 'a model''s name'),
+(1100, 'merge_thresholds', NULL, NULL, NULL, NULL, false, NULL, NULL, 'models'' names and numbers'),
+(1110, 'fact_styles', NULL, NULL, NULL, NULL, false, NULL, NULL, 'set by people who run the app');
 
-UPDATE data_catalogue SET target_rows = CASE table_name WHEN 'fact_versions' THEN 'fact_id = $1' ELSE 'id = $1' END
-WHERE table_name IN ('facts', 'fact_versions', 'memories', 'memories_archive');
+UPDATE data_catalogue SET
+    target_rows = CASE WHEN table_name IN ('fact_versions', 'fact_aliases') THEN 'fact_id = $1' ELSE 'id = $1' END
+WHERE table_name IN ('facts', 'fact_versions', 'fact_aliases', 'memories', 'memories_archive');
 
 -- The condition on a table's rows that a scope of `erasures` reaches: $1 app, $2 user, $3 thread, $4 sequence numbers,
 -- $5 target, $6 the moment up to which it reaches. A user's sessions that began after it are a new life, and stay; so
@@ -358,8 +246,8 @@ AS $$
         WHEN 'events' THEN replace(replace(c.event_rows, '$2', '$4'), '$1', '$3')
         -- What is searched and what was drawn; the event, its run and the state stay as they are.
         WHEN 'turn' THEN CASE WHEN c.table_name IN (
-                'facts', 'fact_versions', 'consolidation_jobs', 'consolidation_jobs_archive', 'memories',
-                'memories_archive', 'messages')
+                'facts', 'fact_versions', 'instruction_proposals', 'replay_draws', 'consolidation_jobs',
+                'consolidation_jobs_archive', 'model_replies', 'memories', 'memories_archive', 'messages')
             THEN replace(replace(c.event_rows, '$2', '$4'), '$1', '$3') END
         ELSE replace(c.target_rows, '$1', '$5') || ' AND app_name = $1 AND user_id = $2' END
 $$;
@@ -432,37 +320,34 @@ BEGIN
 END
 $$;
 
--- As erase_rows, for what is drawn from a thread: the keys of which a statement goes are mended afterwards.
+-- As erase_rows, for what is drawn from a thread: facts of which a statement goes are made anew afterwards.
 CREATE FUNCTION erase_drawn(e erasures) RETURNS jsonb
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
 DECLARE
-    k        record;
-    v_keys   jsonb[];
+    v_facts  uuid[];
+    v_fact   uuid;
     v_counts jsonb;
 BEGIN
-    IF to_regproc('lock_user_memory') IS NOT NULL THEN
-        PERFORM lock_user_memory(e.app_name, e.user_id);
-    END IF;
+    PERFORM lock_user_memory(e.app_name, e.user_id);
     -- In the order in which the jobs of the user's other threads lock them, and accesses lock theirs.
     PERFORM FROM facts WHERE thread_id = e.thread_id ORDER BY fact_type, key FOR UPDATE;
     PERFORM FROM memories WHERE thread_id = e.thread_id ORDER BY id FOR UPDATE;
-    SELECT array_agg(DISTINCT s.statement) INTO v_keys
-    FROM (SELECT f.id AS fact_id, f.fact_type, f.key, f.valid_from, f.from_seq, f.upto_seq, f.source_seqs, f.value FROM facts AS f
-          WHERE f.thread_id = e.thread_id
+    SELECT array_agg(g.fact_id ORDER BY g.fact_type, g.key, g.fact_id) INTO v_facts
+    FROM (SELECT f.id AS fact_id, f.fact_type, f.key, f.thread_id, f.from_seq, f.upto_seq, f.source_seqs, f.value
+          FROM facts AS f
           UNION ALL
-          SELECT v.fact_id, v.fact_type, v.key, v.valid_from, v.from_seq, v.upto_seq, v.source_seqs, v.value FROM fact_versions AS v
-          WHERE v.thread_id = e.thread_id) AS g
-    CROSS JOIN LATERAL (SELECT jsonb_build_object('id', g.fact_id, 'type', g.fact_type, 'key', g.key,
-                                                  'from', g.valid_from)) AS s (statement)
-    WHERE e.scope = 'session' OR rests_on(g.from_seq, g.upto_seq, g.source_seqs, g.value, e.thread_id, e.sequence_nums);
+          SELECT v.fact_id, v.fact_type, v.key, v.thread_id, v.from_seq, v.upto_seq, v.source_seqs, v.value
+          FROM fact_versions AS v) AS g
+    WHERE g.thread_id = e.thread_id
+      AND (e.scope = 'session'
+           OR rests_on(g.from_seq, g.upto_seq, g.source_seqs, g.value, e.thread_id, e.sequence_nums));
     v_counts := erase_rows(e);
-    FOR k IN SELECT s ->> 'type' AS fact_type, s ->> 'key' AS key, (s ->> 'id')::uuid AS fact_id,
-                    array_agg((s ->> 'from')::timestamptz) AS gone
-             FROM unnest(v_keys) AS s GROUP BY 1, 2, 3 ORDER BY 1, 2, 3 LOOP
-        PERFORM mend_fact(e.app_name, e.user_id, k.fact_id, k.fact_type, k.key, k.gone);
+    -- From what is left of each fact's statements.
+    FOREACH v_fact IN ARRAY coalesce(v_facts, '{}') LOOP
+        PERFORM rebuild_fact(v_fact);
     END LOOP;
-    IF v_keys IS NOT NULL THEN
+    IF v_facts IS NOT NULL THEN
         PERFORM enqueue_embedding_backfill();
     END IF;
     RETURN v_counts;
@@ -501,35 +386,6 @@ BEGIN
         SELECT procrastinate_job_id FROM consolidation_jobs WHERE thread_id = e.thread_id AND status = 'pending');
     e.scope := 'session';
     RETURN erase_drawn(e);
-END
-$$;
-
--- Notes the slices that lose something by what is about to be erased, to be drawn anew from the turns that are left.
-CREATE FUNCTION note_redraws(e erasures) RETURNS void
-LANGUAGE plpgsql SET search_path FROM CURRENT
-AS $$
-BEGIN
-    WITH lost AS (
-        SELECT CASE m.memory_type WHEN 'semantic' THEN 'deep' ELSE 'fast' END AS stage, m.from_seq, m.upto_seq
-        FROM memories AS m
-        WHERE m.thread_id = e.thread_id
-          AND EXISTS (SELECT FROM unnest(e.sequence_nums) AS s WHERE s BETWEEN m.from_seq AND m.upto_seq)
-        UNION
-        SELECT 'facts', f.from_seq, f.upto_seq
-        FROM (SELECT thread_id, from_seq, upto_seq, source_seqs, value FROM facts
-              UNION ALL SELECT thread_id, from_seq, upto_seq, source_seqs, value FROM fact_versions) AS f
-        WHERE f.thread_id = e.thread_id AND f.from_seq IS NOT NULL
-          AND rests_on(f.from_seq, f.upto_seq, f.source_seqs, f.value, e.thread_id, e.sequence_nums)
-    )
-    INSERT INTO slice_redraws AS r (thread_id, stage, from_seq, upto_seq)
-    SELECT e.thread_id, l.stage, l.from_seq, max(l.upto_seq) FROM lost AS l
-    WHERE EXISTS (SELECT FROM messages AS m
-                  WHERE m.thread_id = e.thread_id AND m.sequence_num BETWEEN l.from_seq AND l.upto_seq
-                    AND m.sequence_num <> ALL (e.sequence_nums) AND m.content ~ '\S')
-      AND NOT (l.stage = 'facts' AND EXISTS (
-          SELECT FROM lost AS d WHERE d.stage = 'deep' AND d.from_seq <= l.from_seq AND d.upto_seq >= l.upto_seq))
-    GROUP BY l.stage, l.from_seq
-    ON CONFLICT (thread_id, stage, from_seq) DO UPDATE SET upto_seq = greatest(r.upto_seq, EXCLUDED.upto_seq);
 END
 $$;
 
@@ -593,228 +449,6 @@ BEGIN
 END
 $$;
 
--- Forgets for the memory what one turn says: nothing finds it, and nothing is drawn from it any more. What was drawn goes,
--- as with erase_events; the event stays in its session, and keeps a repeated append from bringing the turn back.
--- Returns NULL where this user has no such turn.
-CREATE FUNCTION erase_turn(p_app_name text, p_user_id text, p_message_id uuid) RETURNS erasures
-LANGUAGE plpgsql SET search_path FROM CURRENT
-AS $$
-DECLARE
-    e erasures;
-BEGIN
-    SELECT t.id INTO e.thread_id FROM threads AS t
-    WHERE t.id = (SELECT m.thread_id FROM messages AS m
-                  WHERE m.id = p_message_id AND m.app_name = p_app_name AND m.user_id = p_user_id)
-    FOR NO KEY UPDATE;
-    -- After the wait for the lock: it may be gone by now.
-    SELECT ARRAY[m.sequence_num] INTO e.sequence_nums FROM messages AS m
-    WHERE m.id = p_message_id AND m.thread_id = e.thread_id;
-    IF NOT FOUND THEN
-        RETURN NULL;
-    END IF;
-    UPDATE threads SET erasures = erasures + 1 WHERE id = e.thread_id;
-    INSERT INTO erasures (scope, app_name, user_id, thread_id, sequence_nums, finished_at)
-    VALUES ('turn', p_app_name, p_user_id, e.thread_id, e.sequence_nums, clock_timestamp()) RETURNING * INTO e;
-    PERFORM note_redraws(e);
-    UPDATE erasures SET counts = erase_drawn(e) WHERE id = e.id RETURNING * INTO e;
-    PERFORM enqueue_redraws();
-    RETURN e;
-END
-$$;
-
--- Forgets one memory, kept or archived, or one fact with all its versions, and leaves a tombstone so that nothing draws
--- it again from what was said until now. The turns themselves stay: see erase_events. Errors: HP046.
-CREATE FUNCTION erase_memory(p_app_name text, p_user_id text, p_id uuid) RETURNS erasures
-LANGUAGE plpgsql SET search_path FROM CURRENT
-AS $$
-DECLARE
-    e      erasures;
-    v_jobs uuid[];
-BEGIN
-    e := find_target(p_app_name, p_user_id, p_id);
-    UPDATE threads SET erasures = erasures + 1 WHERE id = e.thread_id;
-    INSERT INTO erasures (scope, app_name, user_id, thread_id, target_id, finished_at)
-    VALUES (e.scope, p_app_name, p_user_id, e.thread_id, p_id, clock_timestamp()) RETURNING * INTO e;
-    IF to_regproc('lock_user_memory') IS NOT NULL THEN
-        PERFORM lock_user_memory(p_app_name, p_user_id);
-    END IF;
-    PERFORM FROM facts WHERE id = p_id FOR UPDATE;
-    INSERT INTO memory_tombstones (id, app_name, user_id, memory_type, fact_hash, thread_id, from_seq, upto_seq,
-                                   source_seqs)
-    SELECT p_id, p_app_name, p_user_id, s.memory_type, s.hash, s.thread_id, s.from_seq, s.upto_seq, s.source_seqs
-    FROM (SELECT memory_type, NULL AS hash, thread_id, from_seq, upto_seq, source_seqs FROM memories WHERE id = p_id
-          UNION ALL
-          SELECT memory_type, NULL, thread_id, from_seq, upto_seq, source_seqs FROM memories_archive WHERE id = p_id
-          UNION ALL
-          SELECT NULL, fact_hash(fact_type, normal_key), thread_id, from_seq, upto_seq, source_seqs FROM facts
-          WHERE id = p_id) AS s
-    ON CONFLICT (id) DO UPDATE SET forgotten_at = clock_timestamp();
-    -- And each of its other keys, under the id of a statement that was made under it.
-    INSERT INTO memory_tombstones (id, app_name, user_id, fact_hash, thread_id, from_seq, upto_seq, source_seqs)
-    SELECT DISTINCT ON (v.normal_key) v.id, p_app_name, p_user_id, fact_hash(v.fact_type, v.normal_key), v.thread_id,
-           v.from_seq, v.upto_seq, v.source_seqs
-    FROM fact_versions AS v
-    WHERE v.fact_id = p_id AND v.normal_key <> (SELECT f.normal_key FROM facts AS f WHERE f.id = p_id)
-    ORDER BY v.normal_key, v.id
-    ON CONFLICT (id) DO NOTHING;
-    SELECT array_agg(s.job_id) INTO v_jobs
-    FROM (SELECT job_id FROM memories WHERE id = p_id UNION SELECT job_id FROM memories_archive WHERE id = p_id
-          UNION SELECT job_id FROM facts WHERE id = p_id UNION SELECT job_id FROM fact_versions WHERE fact_id = p_id) AS s;
-    UPDATE consolidation_jobs SET result = redact_result(result), error = NULL, raw_reply = NULL WHERE id = ANY (v_jobs);
-    UPDATE consolidation_jobs_archive SET result = redact_result(result), error = NULL, raw_reply = NULL
-    WHERE id = ANY (v_jobs);
-    UPDATE erasures SET counts = erase_rows(e) WHERE id = e.id RETURNING * INTO e;
-    RETURN e;
-END
-$$;
-
--- A request, not stored, for a memory or a fact of a user. Errors: HP046.
-CREATE FUNCTION find_target(p_app_name text, p_user_id text, p_id uuid) RETURNS erasures
-LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
-AS $$
-DECLARE
-    e erasures;
-BEGIN
-    SELECT s.scope, s.thread_id INTO e.scope, e.thread_id
-    FROM (SELECT 'memory' AS scope, id, app_name, user_id, thread_id FROM memories
-          UNION ALL SELECT 'memory', id, app_name, user_id, thread_id FROM memories_archive
-          UNION ALL SELECT 'fact', id, app_name, user_id, thread_id FROM facts) AS s
-    WHERE s.id = p_id AND s.app_name = p_app_name AND s.user_id = p_user_id;
-    IF NOT FOUND THEN
-        RAISE EXCEPTION 'there is no memory and no fact % of app % and user %',
-            p_id, quote_nullable(p_app_name), quote_nullable(p_user_id) USING ERRCODE = 'HP046';
-    END IF;
-    e.app_name := p_app_name;
-    e.user_id := p_user_id;
-    e.target_id := p_id;
-    RETURN e;
-END
-$$;
-
--- Asks for a user to be forgotten, and returns the request; the one that is being worked off where there is one.
-CREATE FUNCTION request_user_erasure(p_app_name text, p_user_id text) RETURNS erasures
-LANGUAGE plpgsql SET search_path FROM CURRENT
-AS $$
-DECLARE
-    e erasures;
-BEGIN
-    IF coalesce(p_app_name, '') = '' OR coalesce(p_user_id, '') = '' THEN
-        RAISE EXCEPTION 'name the app and the user to forget' USING ERRCODE = 'HP007';
-    END IF;
-    PERFORM pg_advisory_xact_lock(hashtextextended(concat_ws(' ', 'erasure of', current_schema(), p_app_name, p_user_id), 0));
-    SELECT * INTO e FROM erasures
-    WHERE app_name = p_app_name AND user_id = p_user_id AND scope = 'user' AND finished_at IS NULL;
-    IF NOT FOUND THEN
-        INSERT INTO erasures (scope, app_name, user_id) VALUES ('user', p_app_name, p_user_id) RETURNING * INTO e;
-    END IF;
-    RETURN e;
-END
-$$;
-
--- One step of forgetting a user: a session, whole; or, when none is left, at most p_rows rows that hang on none. Returns
--- the request; finished_at says whether that was all. Call it again, each time in a transaction of its own; anybody may,
--- at any time, after any crash. Rows that somebody holds are left for the next step. Errors: HP046.
-CREATE FUNCTION advance_erasure(p_id uuid, p_rows integer DEFAULT 1000) RETURNS erasures
-LANGUAGE plpgsql SET search_path FROM CURRENT
-AS $$
-DECLARE
-    e        erasures;
-    step     erasures;
-    c        data_catalogue;
-    v_rows   bigint := 0;
-    v_counts jsonb := '{}';
-BEGIN
-    SELECT * INTO e FROM erasures WHERE id = p_id FOR NO KEY UPDATE;
-    IF NOT FOUND THEN
-        RAISE EXCEPTION 'there is no erasure %', p_id USING ERRCODE = 'HP046';
-    ELSIF e.finished_at IS NOT NULL THEN
-        RETURN e;
-    END IF;
-    step := e;
-    SELECT id INTO step.thread_id FROM threads
-    WHERE app_name = e.app_name AND user_id = e.user_id AND created_at <= e.requested_at ORDER BY id LIMIT 1;
-    IF FOUND THEN
-        v_counts := erase_thread(step);
-    ELSE
-        FOR c IN SELECT * FROM data_catalogue WHERE user_rows IS NOT NULL AND NOT cascades AND table_name <> 'threads'
-                 ORDER BY place LOOP
-            EXECUTE format('DELETE FROM %1$I WHERE ctid = ANY (ARRAY('
-                           'SELECT ctid FROM %1$I WHERE %2$s LIMIT $7 FOR UPDATE SKIP LOCKED))',
-                           c.table_name, erasure_condition(c, 'user'))
-            USING e.app_name, e.user_id, e.thread_id, e.sequence_nums, e.target_id, erasure_moment(e), p_rows;
-            GET DIAGNOSTICS v_rows = ROW_COUNT;
-            IF v_rows > 0 THEN
-                v_counts := jsonb_build_object(c.table_name, v_rows);
-                EXIT;
-            END IF;
-        END LOOP;
-        IF v_rows = 0 AND NOT EXISTS (SELECT FROM erasure_rows(e)) THEN
-            e.finished_at := clock_timestamp();
-        END IF;
-    END IF;
-    UPDATE erasures SET
-        finished_at = e.finished_at,
-        counts = (SELECT coalesce(jsonb_object_agg(s.key, s.rows), '{}')
-                  FROM (SELECT j.key, sum(j.value::bigint) AS rows
-                        FROM (SELECT * FROM jsonb_each_text(e.counts) UNION ALL SELECT * FROM jsonb_each_text(v_counts)) AS j
-                        GROUP BY j.key) AS s)
-    WHERE id = e.id RETURNING * INTO e;
-    RETURN e;
-END
-$$;
-
--- Stores what was drawn anew from a slice, up to p_upto_seq, unless something of its thread was erased since it was
--- read. What was forgotten by itself is left out, as are statements that the same turns made already. Returns whether
--- it was stored; false also where the slice was drawn, or its session deleted, meanwhile.
-CREATE FUNCTION store_redraw(
-    p_redraw_id uuid, p_erasures integer, p_origin slice_origin, p_memories memory_input[], p_facts fact_input[],
-    p_upto_seq bigint, p_backfill boolean)
-RETURNS boolean
-LANGUAGE plpgsql SET search_path FROM CURRENT
-AS $$
-DECLARE
-    r slice_redraws;
-    t threads;
-    f fact_input;
-BEGIN
-    SELECT * INTO t FROM threads
-    WHERE id = (SELECT thread_id FROM slice_redraws WHERE id = p_redraw_id) FOR NO KEY UPDATE;
-    SELECT * INTO r FROM slice_redraws WHERE id = p_redraw_id FOR UPDATE;
-    IF r.id IS NULL OR t.erasures IS DISTINCT FROM p_erasures THEN
-        RETURN false;
-    END IF;
-    FOR f IN SELECT g.* FROM unnest(p_facts) AS g
-             WHERE NOT EXISTS (
-                 SELECT FROM drawn AS d
-                 WHERE d.source IN ('fact', 'fact_version') AND d.thread_id = t.id AND d.source_seqs && g.source_seqs
-                   AND d.app_name = t.app_name AND d.user_id = t.user_id AND d.kind = g.fact_type
-                   AND d.content = g.content)
-               AND NOT is_forgotten_fact(t, g)
-             ORDER BY g.fact_type, g.key LOOP
-        PERFORM record_fact(t, p_origin, f);
-    END LOOP;
-    INSERT INTO memories (thread_id, user_id, app_name, memory_type, content, embedding, embedding_model, metadata,
-                          initial_score, from_seq, upto_seq, source_seqs, job_id, prompt_hash, model, occurred_at)
-    SELECT t.id, t.user_id, t.app_name, m.memory_type, m.content, m.embedding,
-           CASE WHEN m.embedding IS NOT NULL THEN p_origin.embedding_model END, m.metadata, m.initial_score,
-           p_origin.from_seq, p_origin.upto_seq, m.source_seqs, p_origin.job_id, p_origin.prompt_hash, p_origin.model,
-           m.occurred_at
-    FROM unnest(p_memories) AS m
-    WHERE NOT is_forgotten_memory(t.id, m.memory_type, p_origin.from_seq, p_origin.upto_seq, m.source_seqs)
-    ON CONFLICT DO NOTHING;
-    IF p_upto_seq < r.upto_seq THEN
-        UPDATE slice_redraws SET from_seq = p_upto_seq + 1 WHERE id = r.id;
-    ELSE
-        DELETE FROM slice_redraws WHERE id = r.id;
-    END IF;
-    IF p_backfill THEN
-        PERFORM enqueue_embedding_backfill();
-    END IF;
-    RETURN true;
-END
-$$;
-
 -- Whoever may erase is said by a GRANT; the owner may.
 REVOKE EXECUTE ON FUNCTION erase_events(text, text, text, bigint[], text[]), erase_session(text, text, text),
-    erase_memory(text, text, uuid), request_user_erasure(text, text), advance_erasure(uuid, integer),
     erase_rows(erasures), erase_drawn(erasures), erase_thread(erasures) FROM PUBLIC;

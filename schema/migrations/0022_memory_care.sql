@@ -130,7 +130,11 @@ CREATE VIEW drawn AS
     UNION ALL
     SELECT 'fact_version', v.fact_id, v.id, v.fact_type, coalesce(fact_text(v.key, v.value), v.key), v.app_name, v.user_id, v.thread_id,
            v.from_seq, v.upto_seq, v.source_seqs, v.job_id, v.prompt_hash, v.model, v.recorded_at
-    FROM fact_versions AS v;
+    FROM fact_versions AS v
+    UNION ALL
+    SELECT 'proposal', p.id, p.id, p.instruction_key, p.content, p.app_name, p.user_id, p.thread_id,
+           NULL, NULL, p.source_seqs, p.job_id, p.prompt_hash, p.model, p.proposed_at
+    FROM instruction_proposals AS p;
 
 -- Where rows come from whose session is not in this database: they were imported.
 CREATE TABLE imported_origins (
@@ -232,35 +236,3 @@ BEGIN
     RETURN v_count;
 END
 $$;
-
--- The tables of optional rooms, where they were made before this.
-INSERT INTO data_catalogue (place, table_name, user_rows, thread_rows, event_rows, target_rows, cascades, note)
-SELECT r.* FROM (VALUES
-    (220, 'fact_aliases', 'app_name = $1 AND user_id = $2',
-     '(app_name, user_id) = (SELECT app_name, user_id FROM threads WHERE id = $1) AND NOT EXISTS (SELECT FROM facts WHERE facts.id = fact_id)',
-     '(app_name, user_id) = (SELECT app_name, user_id FROM threads WHERE id = $1) AND NOT EXISTS (SELECT FROM facts WHERE facts.id = fact_id)',
-     'fact_id = $1', false, 'spellings of a fact''s key: they go with the fact'),
-    (230, 'instruction_proposals', 'app_name = $1 AND user_id = $2', 'thread_id = $1',
-     'thread_id = $1 AND (source_seqs && $2 OR source_seqs = ''{}'')', NULL, false,
-     'what a user''s feedback asks for; what was approved is the app''s'),
-    (240, 'replays', 'app_name = $1 AND user_id = $2', 'thread_id = $1', NULL, NULL, false, 'memories being drawn anew'),
-    (250, 'replay_draws', 'thread_id IN (SELECT id FROM threads WHERE app_name = $1 AND user_id = $2)', 'thread_id = $1',
-     'thread_id = $1 AND EXISTS (SELECT FROM unnest($2) AS s WHERE s BETWEEN from_seq AND upto_seq)', NULL, true,
-     'what was drawn anew and not yet taken'),
-    (520, 'live_messages', 'thread_id IN (SELECT id FROM threads WHERE app_name = $1 AND user_id = $2)',
-     'thread_id = $1', NULL, NULL, true, 'what is being said'),
-    (530, 'initial_states', 'thread_id IN (SELECT id FROM threads WHERE app_name = $1 AND user_id = $2)',
-     'thread_id = $1', NULL, NULL, true, 'what sessions were created with'),
-    (540, 'stream_tickets', 'app_name = $1 AND user_id = $2',
-     '(app_name, user_id, session_id) = (SELECT app_name, user_id, session_id FROM threads WHERE id = $1)', NULL, NULL,
-     false, 'what browsers may watch'),
-    (1080, 'embedding_refusals', NULL, NULL, NULL, NULL, false, 'ids and hashes'),
-    (1090, 'embedding_target', NULL, NULL, NULL, NULL, false, 'a model''s name'),
-    (1100, 'merge_thresholds', NULL, NULL, NULL, NULL, false, 'models'' names and numbers'),
-    (1110, 'fact_styles', NULL, NULL, NULL, NULL, false, 'set by people who run the app')
-) AS r (place, table_name, user_rows, thread_rows, event_rows, target_rows, cascades, note)
-WHERE to_regclass(r.table_name) IS NOT NULL;
-
-UPDATE data_catalogue SET event_change = event_change || ', session_delta = NULL, user_delta = NULL, app_delta = NULL'
-WHERE table_name = 'events' AND EXISTS (
-    SELECT FROM pg_attribute WHERE attrelid = to_regclass('events') AND attname = 'session_delta');
