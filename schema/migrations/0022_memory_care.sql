@@ -261,6 +261,12 @@ SELECT r.* FROM (VALUES
 ) AS r (place, table_name, user_rows, thread_rows, event_rows, target_rows, cascades, note)
 WHERE to_regclass(r.table_name) IS NOT NULL;
 
+INSERT INTO data_catalogue (place, table_name, user_rows, event_rows, event_change, note) VALUES
+(125, 'imported_states', 'app_name = $1 AND user_id = $2',
+ 'app_name = (SELECT app_name FROM threads WHERE id = $1) AND (user_id IS NULL OR user_id = (SELECT user_id FROM threads WHERE id = $1)) AND delta <> rebase_state(delta, CASE WHEN user_id IS NULL THEN ''app'' ELSE ''user'' END, $1, $2)',
+ 'delta = rebase_state(delta, CASE WHEN user_id IS NULL THEN ''app'' ELSE ''user'' END, $1, $2)',
+ 'what imports set in states that sessions share; after an event is erased, as if it had never been');
+
 UPDATE data_catalogue SET event_change = event_change || ', session_delta = NULL, user_delta = NULL, app_delta = NULL'
 WHERE table_name = 'events' AND EXISTS (
     SELECT FROM pg_attribute WHERE attrelid = to_regclass('events') AND attname = 'session_delta');
