@@ -16,6 +16,7 @@ from hippocampus.forgetting import Forgetting
 from pulse import database
 from pulse.errors import InvalidInputError
 from pulse.events import Event, EventActions
+from pulse.scopes import split_delta
 from pulse.session_service import OpenSessionService
 from pulse.state_history import StateHistory
 from tests import cli_process
@@ -142,11 +143,22 @@ async def test_a_round_trip_is_exact(pool: asyncpg.Pool, other: asyncpg.Pool, tm
     whole = await after.get_session("shop", "ann", "s0")
     assert whole is not None
     assert past[1].state == {key: value for key, value in whole.state.items() if ":" not in key}
+    await assert_shared(after, StateHistory(other), "shop", "ann")
     # It goes on where it was.
     outcome = await after.append("shop", "ann", "s0", [Event(author="user", content={"text": "and on"})])
     assert outcome.events[0].sequence_num == 9
     await before.close()
     await after.close()
+
+
+async def assert_shared(service: OpenSessionService, history: StateHistory, app: str, user: str) -> None:
+    """The shared states are told from what was imported and what happened here; not from another database's past."""
+    session = await service.get_session(app, user, "s0", num_recent_events=0)
+    assert session is not None
+    scopes = split_delta(session.state)
+    told = await history.rebuild_shared(app, user)
+    assert (told.user_state, told.app_state) == (scopes.user, scopes.app)
+    assert (told.user_is_complete, told.app_is_complete) == (True, True)
 
 
 async def test_what_is_there_stays_as_it_is(pool: asyncpg.Pool, other: asyncpg.Pool, tmp_path: Path) -> None:
@@ -162,6 +174,7 @@ async def test_what_is_there_stays_as_it_is(pool: asyncpg.Pool, other: asyncpg.P
     session = await service.get_session("shop", "ann", "s0")
     assert session is not None
     assert (session.state["own"], session.state["app:rate"], session.events) == (True, 7, [])
+    await assert_shared(service, StateHistory(other), "shop", "ann")
     await service.close()
 
 

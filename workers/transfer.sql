@@ -51,13 +51,17 @@ app AS (
     INSERT INTO app_states (app_name, state, updated_at)
     SELECT v ->> 'app_name', (v -> 'state')::jsonb, (v ->> 'updated_at')::timestamptz
     FROM line WHERE v ->> 'kind' = 'app_state'
-    ON CONFLICT DO NOTHING RETURNING true),
+    ON CONFLICT DO NOTHING RETURNING app_name, NULL AS user_id, state, version),
 own AS (
     INSERT INTO user_states (app_name, user_id, state, updated_at)
     SELECT v ->> 'app_name', v ->> 'user_id', (v -> 'state')::jsonb, (v ->> 'updated_at')::timestamptz
     FROM line WHERE v ->> 'kind' = 'user_state'
-    ON CONFLICT DO NOTHING RETURNING true)
-SELECT EXISTS (SELECT FROM app) OR EXISTS (SELECT FROM own)
+    ON CONFLICT DO NOTHING RETURNING app_name, user_id, state, version),
+stored AS (
+    INSERT INTO imported_states (app_name, user_id, delta, version)
+    SELECT * FROM app UNION ALL SELECT * FROM own
+    RETURNING true)
+SELECT EXISTS (SELECT FROM stored)
 
 -- name: import_session
 -- A line of a session, and whether it is to be consolidated again from its first event. No row where it exists.

@@ -160,6 +160,15 @@ CREATE TABLE initial_states (
     app_version     bigint
 );
 
+-- What an import set in a state that sessions share: the change to that version of it. user_id NULL: the app's.
+CREATE TABLE imported_states (
+    app_name        varchar(255) NOT NULL,
+    user_id         varchar(255),
+    delta           jsonb NOT NULL CHECK (jsonb_typeof(delta) = 'object'),
+    version         bigint NOT NULL,
+    UNIQUE NULLS NOT DISTINCT (app_name, user_id, version)
+);
+
 -- The state of a session after some of its events: only a shorter way to it.
 CREATE TABLE snapshots (
     id              uuid PRIMARY KEY DEFAULT new_id(),

@@ -59,8 +59,9 @@ AS $$
           AND coalesce(e.session_delta, e.user_delta, e.app_delta) IS NOT NULL AND e.session_delta IS NOT NULL) AS d
 $$;
 
--- The states that sessions share, told from the events and the first states of all sessions that changed them, in the
--- order of their versions. is_complete is false where a session that changed them was deleted since.
+-- The states that sessions share, told from the events and the first states of all sessions that changed them, and from
+-- what was imported, in the order of their versions. Changes without a version were made to another database's state.
+-- is_complete is false where a session that changed them was deleted since.
 CREATE FUNCTION rebuild_shared_states(p_app_name text, p_user_id text)
 RETURNS TABLE (user_state jsonb, user_is_complete boolean, app_state jsonb, app_is_complete boolean)
 LANGUAGE sql STABLE SET search_path FROM CURRENT
@@ -74,12 +75,16 @@ AS $$
             SELECT e.sequence_num, e.user_delta, e.app_delta, e.user_version, e.app_version FROM events AS e
             WHERE e.thread_id = t.id AND coalesce(e.session_delta, e.user_delta, e.app_delta) IS NOT NULL) AS c
         WHERE t.app_name = p_app_name
+        UNION ALL
+        SELECT p_user_id, 0, CASE WHEN user_id IS NOT NULL THEN delta END, CASE WHEN user_id IS NULL THEN delta END,
+               version, version
+        FROM imported_states WHERE app_name = p_app_name AND (user_id IS NULL OR user_id = p_user_id)
     ), of_user AS (
         SELECT fold_deltas(user_delta ORDER BY user_version, seq) AS state, count(DISTINCT user_version) AS versions
-        FROM changes WHERE user_id = p_user_id AND user_delta IS NOT NULL
+        FROM changes WHERE user_id = p_user_id AND user_delta IS NOT NULL AND user_version IS NOT NULL
     ), of_app AS (
         SELECT fold_deltas(app_delta ORDER BY app_version, seq) AS state, count(DISTINCT app_version) AS versions
-        FROM changes WHERE app_delta IS NOT NULL
+        FROM changes WHERE app_delta IS NOT NULL AND app_version IS NOT NULL
     )
     SELECT u.state, u.versions = coalesce((SELECT version FROM user_states
                                            WHERE app_name = p_app_name AND user_id = p_user_id), 0),

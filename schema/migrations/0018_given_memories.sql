@@ -82,25 +82,29 @@ BEGIN
 END
 $$;
 
--- Begins the import of a session that is kept elsewhere, with its state; returns what became of it:
+-- Begins the import of a session that is kept elsewhere, with the state that it has there; returns what became of it:
 --   created   there was none
---   known     an earlier import made it, and nobody has appended to it since: its state is set again
+--   known     an earlier import made it, and nobody has appended to it since
 --   moved     an earlier import made it, and somebody appended since: its state is its own now
 --   taken     there is one that no import made: nothing was changed
--- Events follow by append_events, then finish_session_import. Errors: HP004 state too large.
+-- Events follow by append_events, with what each did to the session's state unless it moved; then
+-- finish_session_import. Errors: HP004 state too large.
 CREATE FUNCTION import_session(
     p_app_name text, p_user_id text, p_session_id text, p_state jsonb, p_created_at timestamptz)
 RETURNS text
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
 DECLARE
-    t threads;
+    t        threads;
+    v_thread uuid;
 BEGIN
     PERFORM check_state_size((app_policy(p_app_name)).max_state_bytes, p_state);
     INSERT INTO threads (app_name, user_id, session_id, state, created_at, metadata)
     VALUES (p_app_name, p_user_id, p_session_id, p_state, p_created_at, '{"import": {"version": null}}')
-    ON CONFLICT (app_name, user_id, session_id) DO NOTHING;
+    ON CONFLICT (app_name, user_id, session_id) DO NOTHING
+    RETURNING id INTO v_thread;
     IF FOUND THEN
+        INSERT INTO initial_states (thread_id, session_state) SELECT v_thread, p_state WHERE p_state <> '{}';
         RETURN 'created';
     END IF;
     SELECT * INTO t FROM threads
@@ -111,41 +115,80 @@ BEGIN
     ELSIF t.metadata #> '{import,version}' NOT IN ('null', to_jsonb(t.version)) THEN
         RETURN 'moved';
     END IF;
-    UPDATE threads SET state = p_state, metadata = jsonb_set(metadata, '{import,version}', 'null') WHERE id = t.id;
+    UPDATE threads SET metadata = jsonb_set(metadata, '{import,version}', 'null') WHERE id = t.id;
     RETURN 'known';
 END
 $$;
 
--- Ends an import: from here on, who appends takes the session over.
-CREATE FUNCTION finish_session_import(p_app_name text, p_user_id text, p_session_id text, p_updated_at timestamptz)
-RETURNS void
-LANGUAGE sql SET search_path FROM CURRENT
+-- Ends an import: from here on, who appends takes the session over. Where its events lead to another state than it has
+-- elsewhere, as where two of them share their time, it returns the keys that differ and ends nothing: they are to be
+-- appended as an event, before it is called again. NULL: it is done.
+CREATE FUNCTION finish_session_import(
+    p_app_name text, p_user_id text, p_session_id text, p_state jsonb, p_updated_at timestamptz)
+RETURNS jsonb
+LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
+DECLARE
+    t         threads := lock_session(p_app_name, p_user_id, p_session_id);
+    v_differs jsonb := (SELECT jsonb_object_agg(g.key, g.value) FROM jsonb_each(p_state) AS g
+                        WHERE t.state -> g.key IS DISTINCT FROM g.value);
+BEGIN
+    IF v_differs IS NOT NULL THEN
+        RETURN v_differs;
+    END IF;
+    -- It was made with all of its last state. What an event set was not there before that event.
+    UPDATE initial_states AS i SET session_state = i.session_state - s.keys
+    FROM (SELECT array_agg(DISTINCT k) AS keys FROM events AS e, jsonb_object_keys(e.session_delta) AS k
+          WHERE e.thread_id = t.id AND coalesce(e.session_delta, e.user_delta, e.app_delta) IS NOT NULL) AS s
+    WHERE i.thread_id = t.id AND i.session_state ?| s.keys;
+    IF FOUND THEN
+        DELETE FROM snapshots WHERE thread_id = t.id;
+        t.snapshot_seq := 0;
+    END IF;
     UPDATE threads SET
-        metadata = jsonb_set(metadata, '{import,version}', to_jsonb(version)), updated_at = p_updated_at
-    WHERE app_name = p_app_name AND user_id = p_user_id AND session_id = p_session_id
+        metadata = jsonb_set(metadata, '{import,version}', to_jsonb(version)), updated_at = p_updated_at,
+        snapshot_seq = t.snapshot_seq
+    WHERE id = t.id;
+    RETURN NULL;
+END
 $$;
 
 -- Adds to an app's state, or with p_user_id to a user's, what another engine holds. Keys that are here already stay as
--- they are unless p_overwrite. Returns how many keys differ afterwards from what was given.
+-- they are unless p_overwrite. Returns how many keys differ afterwards from what was given. Errors: HP004 state too
+-- large.
 CREATE FUNCTION import_state(p_app_name text, p_user_id text, p_state jsonb, p_overwrite boolean) RETURNS integer
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
 DECLARE
-    v_state jsonb;
+    v_state   jsonb;
+    v_version bigint;
 BEGIN
     IF p_user_id IS NULL THEN
         INSERT INTO app_states AS s (app_name, state) VALUES (p_app_name, p_state)
         ON CONFLICT (app_name) DO UPDATE SET
-            state = CASE WHEN p_overwrite THEN s.state || EXCLUDED.state ELSE EXCLUDED.state || s.state END
-        RETURNING s.state INTO v_state;
+            state = CASE WHEN p_overwrite THEN s.state || EXCLUDED.state ELSE EXCLUDED.state || s.state END,
+            version = s.version + 1
+        WHERE s.state <> CASE WHEN p_overwrite THEN s.state || EXCLUDED.state ELSE EXCLUDED.state || s.state END
+        RETURNING s.state, s.version INTO v_state, v_version;
     ELSE
         INSERT INTO user_states AS s (app_name, user_id, state) VALUES (p_app_name, p_user_id, p_state)
         ON CONFLICT (app_name, user_id) DO UPDATE SET
-            state = CASE WHEN p_overwrite THEN s.state || EXCLUDED.state ELSE EXCLUDED.state || s.state END
-        RETURNING s.state INTO v_state;
+            state = CASE WHEN p_overwrite THEN s.state || EXCLUDED.state ELSE EXCLUDED.state || s.state END,
+            version = s.version + 1
+        WHERE s.state <> CASE WHEN p_overwrite THEN s.state || EXCLUDED.state ELSE EXCLUDED.state || s.state END
+        RETURNING s.state, s.version INTO v_state, v_version;
     END IF;
-    PERFORM check_state_size((app_policy(p_app_name)).max_state_bytes, v_state);
-    RETURN (SELECT count(*) FROM jsonb_each(p_state) AS g WHERE v_state -> g.key IS DISTINCT FROM g.value);
+    IF v_version IS NOT NULL THEN
+        PERFORM check_state_size((app_policy(p_app_name)).max_state_bytes, v_state);
+        INSERT INTO imported_states (app_name, user_id, delta, version)
+        SELECT p_app_name, p_user_id, jsonb_object_agg(g.key, v_state -> g.key), v_version
+        FROM jsonb_object_keys(p_state) AS g (key) HAVING count(*) > 0;
+        RETURN (SELECT count(*) FROM jsonb_each(p_state) AS g WHERE v_state -> g.key <> g.value);
+    END IF;
+    -- Every key is here, and none was to be replaced.
+    RETURN (SELECT count(*) FROM jsonb_each(p_state) AS g WHERE g.value <> (
+        SELECT state FROM app_states WHERE app_name = p_app_name AND p_user_id IS NULL
+        UNION ALL
+        SELECT state FROM user_states WHERE app_name = p_app_name AND user_id = p_user_id) -> g.key);
 END
 $$;

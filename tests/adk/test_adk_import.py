@@ -18,8 +18,11 @@ from google.adk.events.event_actions import EventActions
 from google.adk.sessions import DatabaseSessionService
 from google.genai import types
 
+from hippocampus.forgetting import Forgetting
 from pulse.adk import PostgresSessionService
+from pulse.json_values import escape_state
 from pulse.session_service import OpenSessionService
+from pulse.state_history import StateHistory
 from tests import cli_process
 from workers.adk import importing, source
 from workers.adk.source import SourceError
@@ -102,12 +105,14 @@ async def test_a_sqlite_file_comes_over_and_so_does_what_was_added_later(tmp_pat
     async with DatabaseSessionService(url) as service:
         await fill(service, sessions=4, events=30)
         assert (await copy(url, pool)).new == {"sessions": 7, "events": 120}
+        await assert_told(pool)
         session = await service.get_session(app_name=APP, user_id="u1", session_id="s1")
         assert session is not None
         await service.append_event(session, event(30, step=99))
         again = await copy(url, pool)
         assert (again.new, again.is_complete, again.moved_sessions) == ({"sessions": 0, "events": 1}, True, 0)
         await assert_equal(service, pool)
+        await assert_told(pool)
 
         sessions = PostgresSessionService(pool)
         s1 = {"app_name": APP, "user_id": "u1", "session_id": "s1"}
@@ -120,7 +125,71 @@ async def test_a_sqlite_file_comes_over_and_so_does_what_was_added_later(tmp_pat
         assert here is not None
         assert (here.state["step"], here.state["user:x"]) == ("ours", "ours")
         assert (await copy(url, pool, overwrite_state=True)).kept_keys == 0
+        await assert_told(pool)
         await sessions.close()
+
+
+async def assert_told(pool: asyncpg.Pool) -> None:
+    """Compare every state with what it is told to be by what it began with and the events, with snapshots or without."""
+    history = StateHistory(pool)
+    users = set()
+    for row in await pool.fetch("SELECT user_id, session_id, state FROM threads WHERE app_name = $1", APP):
+        for from_snapshot in (True, False):
+            told = await history.restore(APP, row["user_id"], row["session_id"], from_snapshot=from_snapshot)
+            assert escape_state(told.state) == row["state"], row["session_id"]
+        users.add(row["user_id"])
+    for user in users:
+        shared = await history.rebuild_shared(APP, user)
+        assert (shared.user_is_complete, shared.app_is_complete) == (True, True)
+        assert shared.app_state == await pool.fetchval("SELECT state FROM app_states WHERE app_name = $1", APP)
+        assert shared.user_state == await pool.fetchval(
+            "SELECT state FROM user_states WHERE app_name = $1 AND user_id = $2", APP, user
+        )
+
+
+async def test_the_past_of_a_copied_state_is_told_from_its_events(tmp_path: Path, pool: asyncpg.Pool) -> None:
+    """Snapshots or not; an event that is forgotten takes along what it set, as one that was appended here."""
+    await pool.execute("UPDATE app_policies SET snapshot_events = 5")
+    url = f"sqlite+aiosqlite:///{tmp_path / 'sessions.db'}"
+    s0 = (APP, "u0", "s0")
+    async with DatabaseSessionService(url) as service:
+        await fill(service, sessions=1, events=20)
+        await copy(url, pool)
+        history = StateHistory(pool)
+        first = await history.restore(*s0, sequence_num=0)
+        assert first.state == {"made": 0, "big": 1e22, "zero": -0.0}
+        for number, step in ((3, 0), (6, 0), (9, 7), (12, 7), (15, 14), (20, 14)):
+            for from_snapshot in (True, False):
+                told = await history.restore(*s0, sequence_num=number, from_snapshot=from_snapshot)
+                assert told.state == {**first.state, "step": step}
+        setting = "SELECT sequence_num FROM events WHERE session_delta IS NOT NULL ORDER BY 1"
+        steps = [row[0] for row in await pool.fetch(setting)]
+        await Forgetting(pool).forget_events(*s0, sequence_nums=steps[:2])
+        assert (await history.restore(*s0, sequence_num=9)).state == first.state
+        await Forgetting(pool).forget_events(*s0, sequence_nums=steps[2:])
+        assert (await history.restore(*s0)).state == first.state
+        assert not await pool.fetchval("SELECT bool_or(delta ? 'k0') FROM imported_states")
+        assert await pool.fetchval("SELECT state FROM user_states WHERE user_id = 'u0'") == {"x": 1}
+
+
+async def test_a_state_that_its_events_do_not_lead_to_is_set_by_one_more(tmp_path: Path, pool: asyncpg.Pool) -> None:
+    """ADK applied two changes in another order than that of their times; the copy ends as ADK's does."""
+    url = f"sqlite+aiosqlite:///{tmp_path / 'sessions.db'}"
+    async with DatabaseSessionService(url) as service:
+        session = await service.create_session(app_name=APP, user_id="u", session_id="s")
+        for number, delta in ((9, {"a": "first", "b": 1}), (0, {"a": "last"})):
+            await service.append_event(session, event(number, **delta))
+        for new_events in (2, 0):
+            done = await copy(url, pool)
+            assert (done.new["events"], done.is_complete) == (new_events, True)
+            here = await PostgresSessionService(pool).get_session(app_name=APP, user_id="u", session_id="s")
+            assert here is not None
+            assert here.state == session.state == {"a": "last", "b": 1}
+            assert here.last_update_time == session.last_update_time
+            [correction] = [each for each in here.events if each.author == "import"]
+            assert (correction.actions.state_delta, len(here.events)) == ({"a": "last"}, 3)
+            told = await StateHistory(pool).restore(APP, "u", "s")
+            assert (told.state, told.deltas) == (here.state, 3)
 
 
 async def multiply(adk_url: str, times: int) -> None:

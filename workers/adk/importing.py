@@ -1,7 +1,8 @@
 """Copying sessions, events and states of ADK's DatabaseSessionService, in bounded batches, each thing once.
 
-Killed at any moment, a later run goes on: sessions are known by their names, events by their ids. Events are kept with
-the changes of state that they made, but those are not made again: states are copied as they stand.
+Killed at any moment, a later run goes on: sessions are known by their names, events by their ids. A session's state is
+what its events made of it, over what none of them set; so its past can be told here too. States that sessions share are
+copied as they stand.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 
 from pulse.adk.events import to_engine
-from pulse.errors import from_postgres
-from pulse.events import Event
-from pulse.json_values import escape_state
-from pulse.session_service import OpenSessionService
+from pulse.event_rows import event_input, translate
+from pulse.events import Event, EventActions
+from pulse.json_values import escape_state, unescape
+from pulse.scopes import split_delta
 from pulse.sql import load_queries
 from workers.adk.source import Source, SourceSession, SourceState
 
@@ -74,7 +75,6 @@ class AdkImport:
         """
         self._source = source
         self._pool = pool
-        self._sessions = OpenSessionService(pool)
         self._overwrite_state = overwrite_state
         self._on_progress = on_progress
         self._copied = Copied()
@@ -86,13 +86,10 @@ class AdkImport:
             SourceError: the source can't be read.
             PulseError: something was refused here, such as an event over the limit; what was copied stays.
         """
-        try:
-            async for state in self._source.states():
-                await self._copy_state(state)
-            async for session in self._source.sessions():
-                await self._copy_session(session)
-        finally:
-            await self._sessions.close()
+        async for state in self._source.states():
+            await self._copy_state(state)
+        async for session in self._source.sessions():
+            await self._copy_session(session)
         self._copied.source = await self._source.counts()
         return self._copied
 
@@ -104,37 +101,58 @@ class AdkImport:
 
     async def _copy_session(self, session: SourceSession) -> None:
         names = (session.app_name, session.user_id, session.session_id)
-        outcome = await self._call("import_session", *names, escape_state(session.state), session.created_at)
+        state = escape_state(split_delta(session.state).session)
+        outcome = await self._call("import_session", *names, state, session.created_at)
         if outcome == "taken":
             self._copied.taken_sessions.append(names)
             return
+        has_moved = outcome == "moved"
         self._copied.here["sessions"] += 1
         self._copied.new["sessions"] += outcome == "created"
-        self._copied.moved_sessions += outcome == "moved"
+        self._copied.moved_sessions += has_moved
         async for page in self._source.events(session):
             for batch in _batches([to_engine(event) for event in page]):
-                await self._append(session, batch)
-        if outcome != "moved":
-            await self._call("finish_session_import", *names, session.updated_at)
+                stored, new = await self._append(names, batch, changes_state=not has_moved)
+                self._copied.here["events"] += stored
+                self._copied.new["events"] += new
+                if self._on_progress is not None:
+                    self._on_progress(len(batch))
+        if not has_moved:
+            await self._finish(names, session, state)
 
-    async def _append(self, session: SourceSession, batch: list[Event]) -> None:
-        stored = await self._sessions.append(
-            session.app_name,
-            session.user_id,
-            session.session_id,
-            batch,
-            apply_state=False,
-        )
-        self._copied.here["events"] += len(stored.events)
-        self._copied.new["events"] += len(stored.new_events)
-        if self._on_progress is not None:
-            self._on_progress(len(batch))
+    async def _finish(self, names: tuple[str, str, str], session: SourceSession, state: Mapping[str, Any]) -> None:
+        differs = await self._call("finish_session_import", *names, state, session.updated_at)
+        if differs is not None:
+            await self._append(names, [_correction(unescape(differs), session)], changes_state=True)
+            await self._call("finish_session_import", *names, state, session.updated_at)
+
+    async def _append(
+        self, names: tuple[str, str, str], batch: Sequence[Event], *, changes_state: bool
+    ) -> tuple[int, int]:
+        """Store events; return how many of them are stored, and how many were not before."""
+        rows = [event_input(event) for event in batch]
+        try:
+            row = await self._pool.fetchrow(_QUERIES["append_past_events"], *names, rows, changes_state)
+        except asyncpg.PostgresError as error:
+            raise translate(error) from error
+        assert row is not None  # noqa: S101  # it is an aggregate
+        return row["stored"], row["new"]
 
     async def _call(self, name: str, *arguments: Any) -> Any:
         try:
             return await self._pool.fetchval(_QUERIES[name], *arguments)
         except asyncpg.PostgresError as error:
-            raise from_postgres(error) or error from error
+            raise translate(error) from error
+
+
+def _correction(differs: Mapping[str, Any], session: SourceSession) -> Event:
+    """Return an event that sets what the session's own events, in the order of their times, lead elsewhere."""
+    return Event(
+        author="import",
+        event_type="state_update",
+        actions=EventActions(state_delta=differs),
+        timestamp=session.updated_at.timestamp(),
+    )
 
 
 def _batches(events: Sequence[Event]) -> Iterator[list[Event]]:

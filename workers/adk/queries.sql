@@ -4,9 +4,20 @@
 -- app, user, session id, state, made at
 SELECT import_session($1, $2, $3, $4, $5)
 
+-- name: append_past_events
+-- app, user, session id, events, whether they change the session's state: how many are stored, and how many were not
+-- before. States that sessions share are copied as they stand, and nobody listens to what happened long ago.
+SELECT count(*) AS stored, count(*) FILTER (WHERE appended) AS new
+FROM append_events($1, $2, $3, NULL, ARRAY(
+    SELECT ROW(i.id, i.author, i.event_type, i.invocation_id, i.content, i.actions,
+               CASE WHEN $5 THEN i.session_delta END, NULL, NULL, i.role, i.message, i.occurred_at)::event_input
+    FROM unnest($4::event_input[]) WITH ORDINALITY AS i (id, author, event_type, invocation_id, content, actions,
+         session_delta, user_delta, app_delta, role, message, occurred_at, place)
+    ORDER BY i.place), false)
+
 -- name: finish_session_import
--- app, user, session id, last changed at
-SELECT finish_session_import($1, $2, $3, $4)
+-- app, user, session id, state, last changed at; the keys that differ, null where it is done
+SELECT finish_session_import($1, $2, $3, $4, $5)
 
 -- name: import_state
 -- app, user or null, state, whether it wins over what is here
