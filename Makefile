@@ -39,7 +39,7 @@ $(STAMP): requirements.lock pyproject.toml
 
 demo: export HIPPOCAMPUS_HOME := $(HIPPOCAMPUS_HOME)
 demo: $(STAMP) ## Show the whole path on a sample conversation (FILE=… takes yours)
-	@$(BIN)/hippocampus demo $(if $(FILE),'$(FILE)')
+	@$(BIN)/hippocampus demo $${FILE:+"$$FILE"}
 
 run: export HIPPOCAMPUS_HOME := $(HIPPOCAMPUS_HOME)
 run: $(STAMP) ## Start every role and stay, until Ctrl-C
@@ -69,7 +69,7 @@ chaos: $(STAMP) ## Kill, stop and cut everything for ten minutes, then count (SE
 	$(BIN)/python -m tests.chaos --seconds 600 --kills-min 100 --report chaos-report.txt $(if $(SEED),--seed $(SEED))
 
 bench: $(STAMP) ## Measure, as ratios in one run (FILE=… adds recall on a conversation file)
-	$(BIN)/python -m benchmarks $(if $(FILE),'$(FILE)')
+	$(BIN)/python -m benchmarks $${FILE:+"$$FILE"}
 
 docs: $(STAMP) ## Renew the generated pages of docs/
 	PYTHONPATH=. $(BIN)/python docs/reference.py

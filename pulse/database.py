@@ -38,7 +38,7 @@ SELECT n.nspname, set_config('tcp_keepalives_idle', '10', false), set_config('tc
        set_config('tcp_keepalives_count', '3', false), set_config('tcp_user_timeout', '20000', false)
 FROM pg_extension AS e JOIN pg_namespace AS n ON n.oid = e.extnamespace WHERE e.extname = 'vector'
 """
-_END_IDLE_TRANSACTIONS = "SELECT set_config('idle_in_transaction_session_timeout', $1, false)"
+_SET = "SELECT set_config($1, $2, false)"
 #: The same for a server that is gone without a word: idle time and interval in seconds, probes; milliseconds until what
 #: was sent must be acknowledged.
 _KEEPALIVES = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 20_000}
@@ -98,22 +98,30 @@ async def create_pool(
     min_size: int = 1,
     max_size: int = 10,
     idle_transaction_seconds_max: float | None = None,
+    lock_seconds_max: float | None = None,
 ) -> Pool:
     """Open a pool of ready connections: jsonb as Python values, json as raw text, vectors as `Vector`.
 
     Args:
         idle_transaction_seconds_max: after which the server ends a connection that leaves a transaction waiting: its
             process was stopped, and holds what others wait for. None: as the server is set.
+        lock_seconds_max: after which a statement gives up waiting for what somebody else holds, instead of keeping its
+            connection from others. None: as the server is set.
 
     Raises:
         DatabaseUnreachableError: no server, no such database, wrong password, or a dsn that can't be read.
         SchemaError: the server is too old, or the database has no pgvector.
     """
+    limits = {
+        "idle_in_transaction_session_timeout": idle_transaction_seconds_max,
+        "lock_timeout": lock_seconds_max,
+    }
 
     async def prepare(connection: Connection) -> None:
         await prepare_connection(connection)
-        if idle_transaction_seconds_max is not None:
-            await connection.execute(_END_IDLE_TRANSACTIONS, str(round(idle_transaction_seconds_max * 1000)))
+        for name, seconds in limits.items():
+            if seconds is not None:
+                await connection.execute(_SET, name, str(round(seconds * 1000)))
 
     try:
         return await BoundedPool(

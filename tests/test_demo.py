@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -11,10 +12,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import asyncpg
 import pytest
+from rich.console import Console
 
 from tests import cli_process
+from tests import worker_harness as harness
 from workers import conversations, samples
+from workers.cli import demo, progress
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks for processes in /proc")
 
@@ -115,6 +120,24 @@ def test_a_role_that_cannot_start_ends_the_demo_with_its_reason(demo_home: Path)
     assert "HIPPOCAMPUS_RETENTION_CRON" in failed.stderr
     assert "Traceback" not in failed.stderr
     assert cli_process.processes_of(demo_home) == []
+
+
+async def test_a_demo_that_waits_for_a_model_says_why(pool: asyncpg.Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At once, and again when it gives up: a wrong network or proxy is otherwise minutes of silence."""
+    monkeypatch.setattr(demo, "STALL_SECONDS", 0.3)
+    monkeypatch.setattr(demo, "APP", "app")
+    since = await pool.fetchval("SELECT engine_now()")
+    await harness.enqueue(pool, await harness.make_thread(pool))
+    worker = await pool.fetchval("SELECT worker_id FROM procrastinate_register_worker_v1()")
+    queued = await pool.fetchval("SELECT id FROM procrastinate_fetch_job_v2(NULL, $1)", worker)
+    away = "Gemini: the connection failed"
+    await pool.execute(
+        "SELECT retry_job_at($1, $2, 0, now() + interval '1 h', $3, 'connection', NULL)", queued, worker, away
+    )
+    screen = Console(file=io.StringIO())
+    with progress.make(screen) as bars, pytest.raises(demo.DemoFailedError, match=away):
+        await demo._wait(pool, since, bars, bars.add_task("jobs"))
+    assert screen.file.getvalue() == f"A job will be tried again. {away}\n"  # type: ignore[attr-defined]
 
 
 def test_a_server_that_is_too_far_away_is_named(home: Path) -> None:

@@ -46,6 +46,19 @@ def test_the_make_targets_of_the_readme_exist() -> None:
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
 
 
+def test_make_hands_on_a_file_of_any_name(tmp_path: Path) -> None:
+    """Blanks, quotes and dollars in it mean nothing to the shell."""
+    program = tmp_path / "bin" / "hippocampus"
+    program.parent.mkdir()
+    program.write_text('#!/bin/sh\nfor each; do echo "<$each>"; done\n')
+    program.chmod(0o755)
+    (tmp_path / ".installed").touch()
+    command = ["make", "--no-print-directory", f"VENV={tmp_path}", "demo"]
+    for given, handed in ((["FILE=Ann's $$HOME; talk.json"], "<demo>\n<Ann's $HOME; talk.json>\n"), ([], "<demo>\n")):
+        done = subprocess.run([*command, *given], cwd=ROOT, capture_output=True, text=True, check=True)
+        assert done.stdout == handed
+
+
 def test_the_links_of_the_readme_lead_somewhere() -> None:
     links = [link for link in re.findall(r"\]\(([^)]+)\)", README) if "://" not in link]
     assert links

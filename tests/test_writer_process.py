@@ -15,9 +15,12 @@ import asyncpg
 import httpx
 import pytest
 
+from pulse import database
 from pulse.http.bodies import Admission
-from pulse.http.problems import OVERLOADED, ProblemError
+from pulse.http.problems import OVERLOADED, ProblemError, kind_of
 from tests.writer_process import KEY, WriterProcess, problem
+from workers import writer as writer_role
+from workers.settings import Settings
 
 PATH = "/v1/apps/shop/users/ann/sessions"
 
@@ -43,6 +46,18 @@ async def test_without_a_key_loopback_is_open_but_for_other_names(dsn: str, log:
         began = time.monotonic()
         assert writer.stop() == 0
         assert time.monotonic() - began < 4
+
+
+async def test_a_session_that_somebody_holds_takes_no_connection_for_long(dsn: str, conn: asyncpg.Connection) -> None:
+    """A request for it is told to come back within seconds: others would find no connection left."""
+    async with writer_role._open_pool(Settings(DATABASE_URL=dsn)) as pool:
+        assert await pool.fetchval("SHOW lock_timeout") == f"{writer_role.LOCK_SECONDS_MAX:g}s"
+    await conn.execute("SELECT create_session('app', 'user', 's1')")
+    async with await database.create_pool(dsn, lock_seconds_max=0.1) as pool, conn.transaction():
+        await conn.execute("SELECT FROM threads FOR UPDATE")
+        with pytest.raises(asyncpg.LockNotAvailableError) as caught:
+            await pool.execute("SELECT finalize_session('app', 'user', 's1')", timeout=15)
+        assert kind_of(caught.value).status == 503
 
 
 def test_core_needs_no_web_framework() -> None:

@@ -38,6 +38,8 @@ EXIT_REFUSED = 2
 # Of the grace, for everything that is closed once the requests are done.
 _CLOSING_SECONDS = 1.0
 _POOL_CLOSE_SECONDS = 0.5
+#: How long a request waits for a row that another transaction holds; those of ours take milliseconds.
+LOCK_SECONDS_MAX = 5.0
 _BACKLOG = 2048
 _SOCKET_MESSAGE_BYTES_MAX = 65_536
 _SOCKET_PING_SECONDS = 20.0
@@ -188,7 +190,14 @@ async def _open_pool(config: settings.Settings) -> AsyncIterator[Pool]:
             "DATABASE_URL is not set, and only `hippocampus up` and `hippocampus demo` start a database of their own."
             " Set DATABASE_URL, or run `hippocampus up`."
         )
-    pool = await database.create_pool(config.dsn, schema=config.schema_name, max_size=config.database_pool_size)
+    pool = await database.create_pool(
+        config.dsn,
+        schema=config.schema_name,
+        max_size=config.database_pool_size,
+        # A session that somebody holds for long must not take every connection of this process, one request after the
+        # other: its requests are told to come back.
+        lock_seconds_max=LOCK_SECONDS_MAX,
+    )
     try:
         async with pool.acquire() as connection:
             await migrate.check_schema(cast("Connection", connection), schema=config.schema_name)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
+from rich.text import Text
 
 from hippocampus.errors import HippocampusError
 from pulse.session_service import OpenSessionService
@@ -47,6 +48,7 @@ class _Counts:
     failed: int
     cancelled: int
     error: str | None
+    trouble: str | None
 
     @property
     def ended(self) -> int:
@@ -157,23 +159,29 @@ async def _watch(pool: Pool, since: datetime, bars: Progress, task: TaskID) -> N
 
 
 async def _wait(pool: Pool, since: datetime, bars: Progress, task: TaskID) -> _Counts:
-    """Wait until no job waits or runs.
+    """Wait until no job waits or runs; say once what a job waits for that was tried.
 
     Raises:
         DemoFailedError: nothing moves any more.
     """
     moved_at = time.monotonic()
     before = await _count(pool, since)
+    is_told = False
     while True:
         counts = await _count(pool, since)
         _show(bars, task, counts)
+        if counts.trouble and not is_told:
+            bars.console.print(Text(f"A job will be tried again. {counts.trouble}"), style="yellow", soft_wrap=True)
+            is_told = True
         if counts.waiting == 0:
             return counts
-        if counts != before:
+        if (counts.waiting, counts.ended) != (before.waiting, before.ended):
             before, moved_at = counts, time.monotonic()
         elif time.monotonic() - moved_at > STALL_SECONDS:
+            why = f" {counts.trouble}" if counts.trouble else ""
             raise DemoFailedError(
-                f"{counts.waiting} jobs wait, and none has ended for {STALL_SECONDS:.0f} s: see `hippocampus jobs`."
+                f"{counts.waiting} jobs wait, and none has ended for {STALL_SECONDS:.0f} s:"
+                f" see `hippocampus jobs`.{why}"
             )
         await asyncio.sleep(POLL_SECONDS)
 

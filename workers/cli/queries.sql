@@ -62,12 +62,14 @@ SELECT t.id, t.last_seq AS events, t.fast_upto_seq, t.deep_upto_seq,
 FROM threads AS t WHERE t.id = ANY ($1::uuid[])
 
 -- name: job_counts
--- app, user or null, since: jobs that were made or ended since then, by status, and the fresh errors among them
+-- app, user or null, since: jobs that were made or ended since then, by status, and the fresh errors among them; trouble
+-- is what the last attempt of a job that waits met
 SELECT count(*) FILTER (WHERE j.status IN ('pending', 'running')) AS waiting,
        count(*) FILTER (WHERE j.status = 'completed') AS completed,
        count(*) FILTER (WHERE j.status = 'failed') AS failed,
        count(*) FILTER (WHERE j.status = 'cancelled') AS cancelled,
-       min(j.error) FILTER (WHERE j.status = 'failed') AS error
+       min(j.error) FILTER (WHERE j.status = 'failed') AS error,
+       min(j.error) FILTER (WHERE j.status = 'pending') AS trouble
 FROM consolidation_jobs AS j JOIN threads AS t ON t.id = j.thread_id
 WHERE t.app_name = $1 AND ($2::text IS NULL OR t.user_id = $2)
   AND (j.status IN ('pending', 'running') OR j.created_at >= $3 OR j.completed_at >= $3)
