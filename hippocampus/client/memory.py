@@ -98,10 +98,17 @@ class MemoryCalls(Calls):
         async for each in self._pages(self._user(user_id, "facts"), "facts", limit=page_size, **narrow):
             yield pick(FactRecord, each)
 
-    async def fact_history(self, user_id: str, fact_type: FactType, key: str) -> tuple[FactVersion, ...]:
-        """Read every statement about one key; NotFoundError where there was none."""
-        found = await self._call("GET", self._user(user_id, "facts", fact_type, key, "history"))
-        return tuple(pick(FactVersion, each) for each in found["versions"])
+    async def fact_history(
+        self, user_id: str, fact_type: FactType, key: str, *, page_size: int = 100
+    ) -> AsyncIterator[FactVersion]:
+        """Yield every statement about one key: what holds, then the others, newest first.
+
+        Raises:
+            NotFoundError: nothing was ever said of it.
+        """
+        path = self._user(user_id, "facts", fact_type, key, "history")
+        async for each in self._pages(path, "versions", limit=page_size):
+            yield pick(FactVersion, each)
 
     async def fact_candidates(self, user_id: str, *, page_size: int = 100) -> AsyncIterator[FactCandidate]:
         """Yield statements that were too unsure to replace what held, by type and key."""
