@@ -5,6 +5,7 @@ It enqueues and reads; the workers consolidate. Every reading method is one roun
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Mapping
 from datetime import datetime
 from types import MappingProxyType
@@ -21,6 +22,7 @@ from hippocampus.records import (
     Fact,
     FactType,
     FactVersion,
+    HistoryPlace,
     JobStatus,
     JobType,
     Memory,
@@ -236,14 +238,29 @@ class OpenMemoryService:
         )
         return [_fact(row) for row in rows]
 
-    async def fact_history(self, *, app_name: str, user_id: str, fact_type: FactType, key: str) -> list[FactVersion]:
+    async def fact_history(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        fact_type: FactType,
+        key: str,
+        limit: int = 1000,
+        after: HistoryPlace | None = None,
+    ) -> list[FactVersion]:
         """List all that was ever said about one key: what holds, what it ended and what was too unsure, newest first.
 
         A key that was merged into another tells the whole story of both.
+
+        Args:
+            limit: 1 to 1,000.
+            after: where the page before ended.
         """
+        _check_page(limit)
         _check_word("fact_type", fact_type, get_args(FactType))
         check_names(app_name=app_name, user_id=user_id, key=key)
-        rows = await self._pool.fetch(self._queries["fact_history"], app_name, user_id, fact_type, key)
+        place = (None, None, None, 0) if after is None else dataclasses.astuple(after)
+        rows = await self._pool.fetch(self._queries["fact_history"], app_name, user_id, fact_type, key, limit, *place)
         return [_version(row) for row in rows]
 
     async def get_job(

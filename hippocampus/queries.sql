@@ -153,8 +153,14 @@ ORDER BY f.fact_type, f.key
 LIMIT $7
 
 -- name: fact_history
--- app, user, fact type, key
-SELECT * FROM fact_history($1, $2, $3, $4)
+-- app, user, fact type, key, limit, the last one's rank and times (null: from the first), how many of that place to pass
+SELECT h.*
+FROM fact_history($1, $2, $3, $4) AS h
+CROSS JOIN LATERAL (SELECT CASE h.outcome WHEN 'current' THEN 0 WHEN 'retracted' THEN 2 ELSE 1 END) AS part (rank)
+WHERE $6::integer IS NULL OR part.rank > $6
+   OR (part.rank = $6 AND (h.valid_from, h.recorded_at) <= ($7::timestamptz, $8::timestamptz))
+ORDER BY part.rank, h.valid_from DESC, h.recorded_at DESC, md5(h::text)
+OFFSET $9 LIMIT $5
 
 -- name: list_candidates
 -- app, user, fact type (null: any), limit, after this type, key, time and id (null: from the first)

@@ -237,6 +237,31 @@ class FactVersion:
     superseded_by_seq: int | None
     superseded_by_event_id: str | None
 
+    @property
+    def rank(self) -> int:
+        """Its part of the history: what holds, what held or might have, what was taken back."""
+        return {"current": 0, "retracted": 2}.get(self.outcome, 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryPlace:
+    """Where a page of a fact's history ended: at the `passed` first statements of one rank and these times."""
+
+    rank: int
+    valid_from: datetime
+    recorded_at: datetime
+    passed: int
+
+    @classmethod
+    def after(cls, page: Sequence[FactVersion], start: Self | None) -> Self:
+        """Return the place after a page that began at `start`."""
+        last = page[-1]
+        place = (last.rank, last.valid_from, last.recorded_at)
+        passed = sum((each.rank, each.valid_from, each.recorded_at) == place for each in page)
+        if start is not None and (start.rank, start.valid_from, start.recorded_at) == place:
+            passed += start.passed
+        return cls(rank=last.rank, valid_from=last.valid_from, recorded_at=last.recorded_at, passed=passed)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactCandidate:

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import inspect
 import json
 import subprocess
 import sys
+import uuid
+from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime
 
+import asyncpg
+import httpx
 import pytest
 
 from hippocampus import client as client_module
 from hippocampus.client import (
     ConflictError,
     ConnectionFailedError,
+    Forgotten,
     HippocampusClient,
     InvalidRequestError,
     KeyRefusedError,
@@ -21,6 +29,7 @@ from hippocampus.client import (
     UnavailableError,
 )
 from tests.key_scene import made
+from tests.memory_rows import add_fact, add_memory
 from tests.writer_process import KEY, WriterProcess, free_port
 
 pytest_plugins = ["tests.writer_fixtures"]
@@ -70,6 +79,96 @@ async def test_the_life_of_a_session_through_the_client(writer: WriterProcess, w
     async with HippocampusClient(f"http://127.0.0.1:{free_port()}", app_name=app) as lost:
         with pytest.raises(ConnectionFailedError):
             await lost.health()
+
+
+async def test_memories_facts_and_instructions_through_the_client(
+    writer: WriterProcess, writer_dsn: str, app: str, rows: asyncpg.Connection
+) -> None:
+    """What was stored is read, traced, pinned, changed and forgotten; every answer fits its record."""
+    key = await made(writer_dsn, app, "admin")
+    async with HippocampusClient(writer.url, key.text, app_name=app) as client:
+        await client.create_session("ann", "s")
+        await client.append("ann", "s", [NewEvent(author="user", content="tea", state_delta={"step": 1})])
+        memory_id = str(await add_memory(rows, "ann", "likes tea", app=app))
+        await add_fact(rows, "ann", "drink", "tea", app=app)
+
+        assert [each.thread_id async for each in client.threads("ann")] == ["s"]
+        assert (await client.state_changes("ann", "s")).state == {"step": 1}
+        assert [each.delta async for each in client.state_history("ann", "s", page_size=1)] == [{"step": 1}]
+        assert (await client.ticket("ann", "s")).ticket
+        assert [each.id async for each in client.memories("ann", memory_type="semantic")] == [memory_id]
+        assert [each async for each in client.memories("ann", since=datetime(2100, 1, 1, tzinfo=UTC))] == []
+        assert [each.value async for each in client.facts("ann", fact_type="preference", key="drink")] == ["tea"]
+        found = await client.search("ann", "tea", sources=["fact"], as_of=datetime.now(UTC))
+        assert [each.source for each in found] == ["fact"]
+        assert len(await client.origin("ann", memory_id)) == 1
+        assert (await client.drawn_from("ann", "s", 1))["citing"] == []
+        assert [await client.pin("ann", memory_id), await client.pin("ann", memory_id)] == [True, False]
+        assert (await client.explain_retention("ann", memory_id))["pinned"]
+        assert await client.unpin("ann", memory_id)
+        assert [each async for each in client.archive("ann")] == []
+        assert await client.restore("ann", [memory_id]) == ()
+        assert [each async for each in client.preview_cleanup()] == []
+        assert (await client.compare_retention(preset="sensitive"))["total"] == 1
+        job_id = await client.consolidate("ann", "s", "fast")
+        assert (await client.cancel_job("ann", job_id)).status == "cancelled"
+        assert [each.id async for each in client.jobs("ann", status="cancelled")] == [job_id]
+
+        first = await client.put_instruction("tone", "Be brief.", expected_version=0)
+        assert (await client.put_instruction("tone", "Be kind.", metadata={"by": "ops"})).version == 2
+        assert (await client.rollback_instruction("tone", 1, expected_version=2)).content == first.content
+        assert (await client.instruction("tone", 2)).metadata == {"by": "ops"}
+        assert [each.version async for each in client.instruction_history("tone", page_size=2)] == [3, 2, 1]
+        assert [each.key async for each in client.instructions()] == ["tone"]
+
+        what = Forgotten(memory_id=memory_id)
+        assert (await client.preview_forgetting("ann", what))["memories"] == 1
+        erasure = await client.forget("ann", what)
+        assert (erasure.scope, erasure.counts["memories"]) == ("memory", 1)
+        assert await client.erasure("ann", erasure.id) == erasure
+        with pytest.raises(NotFoundError):
+            await client.pin("ann", memory_id)
+
+
+async def test_every_operation_of_the_document_has_a_method(writer: WriterProcess) -> None:
+    """Also those that find nothing here. Streams are left to AG-UI's own clients."""
+    document = httpx.get(f"{writer.url}/openapi.json").json()
+    nobody, begun = str(uuid.uuid4()), len(writer.log())
+    async with HippocampusClient(writer.url, KEY, app_name=nobody) as client:
+        for name, method in inspect.getmembers(client, callable):
+            if name.startswith("_") or name == "close":
+                continue
+            asked = method(*(_argument(each, nobody) for each in _required(method)))
+            with contextlib.suppress(NotFoundError, InvalidRequestError):
+                if isinstance(asked, AsyncIterator):
+                    _ = [each async for each in asked]
+                else:
+                    await asked
+    called = {
+        (line["method"].lower(), line["route"]) for line in writer.log()[begun:] if line.get("event") == "request"
+    }
+    offered = {(method, path) for path, item in document["paths"].items() for method in item}
+    streams = {("post", "/agui"), ("post", "/agui/{agent_name}"), ("get", "/api/runs/{run_id}/events")}
+    # The same as others, with the owner in the query.
+    short = {(method, path) for method, path in offered if path.startswith(("/api/threads/", "/conversations/"))}
+    assert offered - called == streams | short
+
+
+def _required(method: Callable[..., object]) -> list[inspect.Parameter]:
+    parameters = inspect.signature(method).parameters.values()
+    return [each for each in parameters if each.default is each.empty and each.kind is each.POSITIONAL_OR_KEYWORD]
+
+
+def _argument(parameter: inspect.Parameter, nobody: str) -> object:
+    """Something of the right type that finds nothing."""
+    special = {
+        "events": [NewEvent(author="user")],
+        "sequence_num": 1,
+        "version": 1,
+        "fact_type": "profile",
+        "what": Forgotten(memory_id=nobody),
+    }
+    return special.get(parameter.name, nobody)
 
 
 async def test_safe_calls_are_tried_again_as_long_as_the_api_says_and_others_are_not() -> None:

@@ -12,12 +12,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
+import psycopg
 import pytest
 
 from tests import cli_process
+from tests.conftest import dsn_of
 from tests.writer_process import WriterProcess
 from workers.cli import main
 from workers.cli.groups import Listing
+from workers.embedded import EmbeddedServer
 
 ROOT = Path(__file__).parent.parent
 PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md", ROOT / "schema" / "README.md"]
@@ -88,19 +91,64 @@ def test_the_library_quick_start_prints_what_it_says(dsn: str, home: Path, tmp_p
     assert (done.stderr, [done.stdout]) == ("", blocks("quickstart.md", "text"))
 
 
-@pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl here")
-def test_the_http_quick_start_runs(dsn: str, tmp_path: Path) -> None:
-    script = blocks("quickstart.md", "sh")[0]
-    with WriterProcess(dsn, tmp_path / "log") as writer:
-        done = subprocess.run(
-            ["/bin/sh", "-e", "-c", script.replace("curl -s", "curl -sS --fail")],
-            env={"API": writer.url, "PATH": "/usr/bin:/bin"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+@pytest.fixture(scope="module")
+def api(
+    server: EmbeddedServer, admin: psycopg.Connection, template: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, str]]:
+    """A writer for the pages; its address and its database, as variables."""
+    admin.execute(f'CREATE DATABASE "test-docs" TEMPLATE "{template}" STRATEGY FILE_COPY')
+    dsn = dsn_of(server, "test-docs")
+    with WriterProcess(dsn, tmp_path_factory.mktemp("docs") / "log") as writer:
+        yield {"API": writer.url, "DATABASE_URL": dsn}
+    admin.execute('DROP DATABASE "test-docs" WITH (FORCE)')
+
+
+def in_shell(script: str, api: dict[str, str]) -> str:
+    done = subprocess.run(
+        ["/bin/sh", "-e", "-c", script],
+        env={"PATH": "/usr/bin:/bin", **api},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert (done.returncode, done.stderr) == (0, "")
-    assert "without sugar" in done.stdout.split("}{")[-2]
+    return done.stdout
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl here")
+def test_the_http_quick_start_runs(api: dict[str, str]) -> None:
+    said = in_shell(blocks("quickstart.md", "sh")[0].replace("curl -s", "curl -sS --fail"), api)
+    assert "without sugar" in said.split("}{")[-2]
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl here")
+def test_the_conditional_requests_of_the_api_page_are_answered_as_it_says(api: dict[str, str]) -> None:
+    _, script = blocks("http.md", "sh")
+    _, first, second, third = in_shell(script.replace("curl -s", "curl -sS"), api).replace("}{", "}\n{").splitlines()
+    assert ('"appended":true' in first, '"appended":false' in second) == (True, True)
+    assert '"/problems/precondition-failed"' in third
+
+
+def test_the_keys_of_the_api_page_are_made_listed_and_revoked(api: dict[str, str], home: Path) -> None:
+    create, listing, revoke = (line.split()[1:] for line in blocks("http.md", "sh")[0].splitlines())
+    made = cli_process.run(home, *create, DATABASE_URL=api["DATABASE_URL"])
+    (key_id,) = re.findall(r"hip_([a-z0-9]{12})_", made.stdout)
+    assert key_id in cli_process.run(home, *listing, DATABASE_URL=api["DATABASE_URL"]).stdout
+    assert cli_process.run(home, *revoke[:-1], key_id, DATABASE_URL=api["DATABASE_URL"]).returncode == 0
+
+
+def test_the_client_of_the_api_page_prints_what_it_says(api: dict[str, str], home: Path, tmp_path: Path) -> None:
+    (code,) = blocks("http.md", "python")
+    script = tmp_path / "client.py"
+    script.write_text(code, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        env=cli_process.environment(home, API=api["API"]),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.stderr, [done.stdout]) == ("", blocks("http.md", "text"))
 
 
 def test_the_two_machines_run(dsn: str, home: Path) -> None:

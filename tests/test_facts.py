@@ -14,7 +14,7 @@ import pytest
 from hippocampus.consolidation_worker import MemoryConsolidationWorker
 from hippocampus.memory_service import OpenMemoryService
 from hippocampus.providers.local import LocalEmbedder
-from hippocampus.records import ExtractedFact, FactType
+from hippocampus.records import ExtractedFact, FactType, FactVersion, HistoryPlace
 from pulse.events import Event
 from pulse.session_service import OpenSessionService
 from tests.lock_gates import until_one_waits_for_a_lock
@@ -262,6 +262,21 @@ async def test_two_statements_of_one_key_in_one_reply_count_in_their_order(
     assert [(v.value, v.outcome) for v in history] == [("Porto", "current"), ("Lisbon", "superseded")]
     (held,) = await service.list_facts(app_name=APP, user_id=USER, key=KEY, as_of=DAY_1)
     assert held.value == "Porto"
+
+
+async def test_a_history_is_read_page_by_page(pool: asyncpg.Pool, service: OpenMemoryService) -> None:
+    """Whatever the pages' size, also where many statements have the same times."""
+    await learn(pool, *(fact(f"city {number}") for number in range(4)), at=DAY_1)
+    await learn(pool, *(fact(f"town {number}") for number in range(3)), fact("unsure", 0.1), at=DAY_2)
+    asked = {"app_name": APP, "user_id": USER, "fact_type": "profile", "key": KEY}
+    whole = await service.fact_history(**asked)
+    assert len(whole) > 7
+    for limit in (1, 2, 3, len(whole)):
+        found, place = list[FactVersion](), None
+        while page := await service.fact_history(**asked, limit=limit, after=place):
+            found += page
+            place = HistoryPlace.after(page, place)
+        assert found == whole
 
 
 async def test_type_user_and_app_keep_equal_keys_apart(pool: asyncpg.Pool, service: OpenMemoryService) -> None:

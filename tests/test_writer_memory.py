@@ -137,8 +137,11 @@ async def test_facts_and_their_history(
     assert [(fact["fact_type"], fact["key"], fact["value"]) for fact in facts] == [
         ("profile", "favourite/tea", "green")
     ]
-    history = (await client.get(f"{user}/facts/profile/favourite%2Ftea/history")).json()["versions"]
-    assert [(version["outcome"], version["value"]) for version in history] == [("current", "green")]
+    first = (await client.get(f"{user}/facts/profile/favourite%2Ftea/history", params={"limit": 1})).json()
+    assert [(version["outcome"], version["value"]) for version in first["versions"]] == [("current", "green")]
+    after = {"limit": 1, "cursor": first["next_cursor"]}
+    rest = (await client.get(f"{user}/facts/profile/favourite%2Ftea/history", params=after)).json()
+    assert rest == {"versions": [], "next_cursor": None}
     before = (await client.get(f"{user}/facts", params={"as_of": "2020-01-01T00:00:00Z"})).json()["facts"]
     assert before == []
     for path in (f"{user}/facts/rule/x/history", f"/v1/apps/{app}/users/bob/facts/profile/favourite%2Ftea/history"):

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from hippocampus.http import schemas
 from hippocampus.memory_service import OpenMemoryService
-from hippocampus.records import FactType, MemoryPlace, MemoryType
+from hippocampus.records import FactType, HistoryPlace, MemoryPlace, MemoryType
 from hippocampus.retention_manager import MemoryRetentionManager
 from hippocampus.search import MemorySearch
 from pulse.http import problems
@@ -159,13 +159,24 @@ async def list_facts(
     responses=problems.documented(problems.NOT_FOUND),
 )
 async def fact_history(
-    app_name: AppName, user_id: UserId, fact_type: FactType, key: PathName, memory: Memories
+    app_name: AppName,
+    user_id: UserId,
+    fact_type: FactType,
+    key: PathName,
+    memory: Memories,
+    cursor: Cursor,
+    limit: PageLimit = 100,
 ) -> Response:
     """Read every statement about one key: what holds, what it replaced, what was less sure."""
-    versions = await memory.fact_history(app_name=app_name, user_id=user_id, fact_type=fact_type, key=key)
-    if not versions:
+    start = cursor.read(HistoryPlace)
+    versions = await memory.fact_history(
+        app_name=app_name, user_id=user_id, fact_type=fact_type, key=key, limit=limit, after=start
+    )
+    if not versions and start is None:
         raise problems.ProblemError(problems.NOT_FOUND, f"nothing was ever said of {fact_type} {key!r}; see /facts")
-    return reply(schemas.FactHistoryView(versions=[schemas.FactVersionView.of(each) for each in versions]))
+    following = cursor.write(HistoryPlace.after(versions, start)) if len(versions) == limit else None
+    shown = [schemas.FactVersionView.of(each) for each in versions]
+    return reply(schemas.FactHistoryView(versions=shown, next_cursor=following))
 
 
 @apps_router.get(

@@ -295,9 +295,10 @@ class FactVersionView(BaseModel):
 
 
 class FactHistoryView(BaseModel):
-    """Every statement about one key: the current one, then the others, newest first."""
+    """Statements about one key: the current one, then the others, newest first."""
 
     versions: list[FactVersionView]
+    next_cursor: Annotated[str | None, Field(description="Where the next page starts; null after the last.")]
 
 
 class WeakMemoryView(BaseModel):

@@ -1,0 +1,118 @@
+"""A client of the HTTP API: async, typed, thin. It needs httpx, and neither a database driver nor a web framework.
+
+Safe calls are tried again on 429 and 503, as long as Retry-After says and no longer than the bound: all that read, and
+appends, whose events always have ids. A call that changes is sent once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hippocampus.client.calls import RETRY_WAIT_SECONDS_MAX, TIMEOUT_SECONDS, TRIES_MAX
+from hippocampus.client.care import CareCalls
+from hippocampus.client.errors import (
+    ClientError,
+    ConflictError,
+    ConnectionFailedError,
+    InvalidRequestError,
+    KeyRefusedError,
+    NotFoundError,
+    ProblemError,
+    UnavailableError,
+    problem_of,
+)
+from hippocampus.client.instructions import InstructionCalls
+from hippocampus.client.memory import FactOptions, JobOptions, MemoryCalls, MemoryOptions, SearchOptions
+from hippocampus.client.records import (
+    AppendOutcome,
+    ArchivedMemory,
+    Erasure,
+    FactCandidate,
+    FactMerge,
+    FactRecord,
+    FactVersion,
+    Forgotten,
+    Health,
+    InstructionRecord,
+    JobRecord,
+    MemoryRecord,
+    NewEvent,
+    Proposal,
+    RunRecord,
+    SearchResult,
+    SessionRecord,
+    StateChange,
+    StateChanges,
+    StoredEvent,
+    ThreadRecord,
+    Ticket,
+    WeakMemory,
+    Window,
+)
+from hippocampus.client.sessions import SessionCalls
+
+__all__ = [
+    "RETRY_WAIT_SECONDS_MAX",
+    "TIMEOUT_SECONDS",
+    "TRIES_MAX",
+    "AppendOutcome",
+    "ArchivedMemory",
+    "ClientError",
+    "ConflictError",
+    "ConnectionFailedError",
+    "Erasure",
+    "FactCandidate",
+    "FactMerge",
+    "FactOptions",
+    "FactRecord",
+    "FactVersion",
+    "Forgotten",
+    "Health",
+    "HippocampusClient",
+    "InstructionRecord",
+    "InvalidRequestError",
+    "JobOptions",
+    "JobRecord",
+    "KeyRefusedError",
+    "MemoryOptions",
+    "MemoryRecord",
+    "NewEvent",
+    "NotFoundError",
+    "ProblemError",
+    "Proposal",
+    "RunRecord",
+    "SearchOptions",
+    "SearchResult",
+    "SessionRecord",
+    "StateChange",
+    "StateChanges",
+    "StoredEvent",
+    "ThreadRecord",
+    "Ticket",
+    "UnavailableError",
+    "WeakMemory",
+    "Window",
+]
+
+
+class HippocampusClient(SessionCalls, MemoryCalls, CareCalls, InstructionCalls):
+    """Calls the API in the name of one app; see `hippocampus.client.calls.Calls` for its arguments.
+
+    Raises, from every method:
+        ClientError: see `hippocampus.client.errors`.
+    """
+
+    async def health(self) -> Health:
+        """Ask whether the API can do its work; it needs no key."""
+        response = await self._send("GET", "/health")
+        if response.status_code not in (200, 503):
+            raise problem_of(response)
+        found = response.json()
+        return Health(
+            is_ok=found["status"] == "ok", database=found["database"], listener_running=found["listener_running"]
+        )
+
+    async def metrics_targets(self) -> Sequence[Mapping[str, Any]]:
+        """List every live process's metrics address, as Prometheus's service discovery; needs a key of every app."""
+        return tuple(await self._call("GET", "/metrics/targets"))

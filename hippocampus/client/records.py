@@ -1,0 +1,330 @@
+"""What the client takes and gives: frozen records, of the fields that the API's document names.
+
+Times are as the API writes them, in ISO 8601, but for `timestamp` and `last_update_time`, seconds since 1970.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar
+
+Record = TypeVar("Record")
+FactType = Literal["preference", "rule", "profile", "custom"]
+MemoryType = Literal["episodic", "semantic", "summary"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewEvent:
+    """An event to append. Its id makes the append safe to repeat: give one of your own, or keep this object."""
+
+    author: str
+    content: Any = None
+    id: str = field(default_factory=lambda: str(uuid.uuid4()))
+    event_type: str = ""
+    invocation_id: str = ""
+    state_delta: Mapping[str, Any] = field(default_factory=dict)
+    timestamp: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredEvent:
+    """An event of a session; `actions` as the API shows them."""
+
+    id: str
+    sequence_num: int
+    author: str
+    event_type: str
+    invocation_id: str
+    content: Any
+    actions: Mapping[str, Any]
+    timestamp: float
+    created_at: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionRecord:
+    """A session as it was read; without events where it comes from a list."""
+
+    id: str
+    app_name: str
+    user_id: str
+    thread_id: str
+    version: int
+    state: Mapping[str, Any]
+    metadata: Mapping[str, Any]
+    created_at: str
+    last_update_time: float
+    finalized_at: str | None
+    events: tuple[StoredEvent, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendOutcome:
+    """What an append did: the session's version, and by event id whether it is new."""
+
+    thread_id: str
+    version: int
+    appended: Mapping[str, bool]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchResult:
+    """One row that matches."""
+
+    memory_id: str
+    source: str
+    memory_type: str
+    content: str
+    relevance_score: float
+    score: float
+    metadata: Mapping[str, Any]
+    session_id: str | None
+    source_seqs: Sequence[int]
+    occurred_at: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """A packed context window."""
+
+    text: str
+    total_tokens: int
+    max_tokens: int
+    items: Sequence[Mapping[str, Any]]
+    degraded: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryRecord:
+    """A memory."""
+
+    id: str
+    memory_type: str
+    content: str
+    metadata: Mapping[str, Any]
+    retention_score: float
+    access_count: int
+    pinned: bool
+    created_at: str | None
+    occurred_at: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactRecord:
+    """What holds of a user."""
+
+    id: str
+    fact_type: str
+    key: str
+    value: Any
+    confidence: float
+    valid_from: str | None
+    valid_until: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRecord:
+    """A consolidation job."""
+
+    id: str
+    thread_id: str
+    job_type: str
+    status: Literal["pending", "running", "completed", "failed", "cancelled"]
+    attempts: int
+    result: Mapping[str, Any]
+    error: str | None
+    error_code: str | None
+    created_at: str | None
+    completed_at: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """Whether the API can do its work."""
+
+    is_ok: bool
+    database: str
+    listener_running: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThreadRecord:
+    """Where one of a user's sessions stands; `newest_run` is live while its `status` is running."""
+
+    thread_id: str
+    version: int
+    last_sequence: int
+    updated_at: str
+    finalized_at: str | None
+    newest_run: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateChange:
+    """An event that changed a session's state: the keys that it set, with their prefixes."""
+
+    sequence_num: int
+    version: int
+    event_id: str
+    author: str
+    delta: Mapping[str, Any]
+    created_at: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateChanges:
+    """What was set since the versions that were given. Where `is_whole`, drop the session's other keys."""
+
+    state: Mapping[str, Any]
+    is_whole: bool
+    version: int
+    user_version: int
+    app_version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ticket:
+    """Lets a browser follow the streams of one session, once and soon."""
+
+    ticket: str
+    expires_at: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRecord:
+    """A run as it stands."""
+
+    run_id: str
+    thread_id: str
+    status: str
+    cancel_requested: bool
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactVersion:
+    """One statement about a key, and what became of it."""
+
+    fact_id: str
+    value: Any
+    confidence: float
+    outcome: Literal["current", "superseded", "out_of_order", "candidate", "retracted"]
+    valid_from: str
+    valid_until: str | None
+    recorded_at: str
+    superseded_at: str | None
+    source_seqs: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactCandidate:
+    """A statement that was too unsure to replace what held."""
+
+    id: str
+    fact_id: str
+    fact_type: FactType
+    key: str
+    value: Any
+    confidence: float
+    held_value: Any
+    held_confidence: float
+    valid_from: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactMerge:
+    """A key that was taken for another spelling of a fact's key."""
+
+    id: str
+    fact_id: str
+    fact_type: FactType
+    from_key: str
+    to_key: str
+    similarity: float
+    merged_at: str
+    undone_at: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchivedMemory:
+    """A memory that a clean-up has put away; until `purged_after` it can be restored."""
+
+    id: str
+    memory_type: str
+    content: str
+    score: float | None
+    archive_reason: str
+    archived_at: str
+    purged_after: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeakMemory:
+    """A memory that a clean-up would archive now: its score is below the threshold."""
+
+    id: str
+    user_id: str
+    memory_type: str
+    content: str
+    score: float
+    threshold: float
+    age_days: float
+    idle_days: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Erasure:
+    """A request to forget, and what became of it: rows that went, and those that it still finds, by table."""
+
+    id: str
+    scope: Literal["user", "session", "events", "memory", "fact"]
+    counts: Mapping[str, int]
+    remaining: Mapping[str, int]
+    requested_at: str
+    finished_at: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forgotten:
+    """What is to be forgotten: a session, events of one, a memory or a fact, or everything of the user. Name one."""
+
+    session_id: str | None = None
+    sequence_nums: Sequence[int] = ()
+    event_ids: Sequence[str] = ()
+    memory_id: str | None = None
+    whole_user: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstructionRecord:
+    """One version of an instruction."""
+
+    key: str
+    version: int
+    content: str
+    metadata: Mapping[str, Any]
+    created_at: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """A change of an instruction that a user's feedback asks for. It acts only when it is approved."""
+
+    id: str
+    key: str
+    content: str
+    status: Literal["proposed", "approved", "rejected"]
+    base_version: int
+    version: int | None
+    user_id: str
+    proposed_at: str
+    decided_at: str | None
+
+
+def pick(record: type[Record], body: Mapping[str, Any]) -> Record:
+    """Make a record of the fields that it knows: a newer API may send more."""
+    names = (each.name for each in dataclasses.fields(record))  # type: ignore[arg-type]  # every record is one
+    return record(**{name: body[name] for name in names})
