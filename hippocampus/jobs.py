@@ -113,13 +113,16 @@ async def list_jobs(
 async def retry(
     pool: Pool, job_id: UUID, *, app_name: str | None = None, user_id: str | None = None
 ) -> ConsolidationJob:
-    """Run a failed job again, with all its tries; return it as it waits.
+    """Run a failed job again, with all its tries; return it as it waits. A cancelled one has ended: another is made.
 
     Raises:
         JobNotFoundError: no such job.
-        JobNotFailedError: it has not failed; nothing was changed.
+        JobNotFailedError: it waits, runs, or ended well; nothing was changed.
+        SessionNotFoundError: it was cancelled, and its session was deleted since.
     """
-    await get(pool, job_id, app_name=app_name, user_id=user_id)
+    job = await get(pool, job_id, app_name=app_name, user_id=user_id)
+    if job.status is JobStatus.CANCELLED:
+        return await enqueue(pool, job.thread_id, job.job_type)
     try:
         await pool.fetchval(_QUERIES["retry_job"], job_id)
     except asyncpg.PostgresError as error:

@@ -11,6 +11,7 @@ from uuid import UUID, uuid4
 import asyncpg
 import pytest
 
+from hippocampus import jobs
 from hippocampus.errors import JobFencedError
 from hippocampus.records import JobType
 from pulse import database
@@ -431,6 +432,15 @@ async def test_a_cancelled_job_does_not_come_back_by_itself(pool: asyncpg.Pool, 
     assert await pool.fetchval("SELECT reconcile_jobs()") == 1
 
 
+async def test_a_person_may_ask_again_for_what_was_cancelled(pool: asyncpg.Pool, job: UUID) -> None:
+    """The cancelled job stays as it ended; another of its kind waits."""
+    await jobs.cancel(pool, job)
+    again = await jobs.retry(pool, job)
+    assert (again.job_type, again.status) == ("fast_replay", "pending")
+    assert again.id != job
+    assert (await jobs.get(pool, job)).status == "cancelled"
+
+
 async def test_threads_that_wait_for_a_person_hide_no_forgotten_one(pool: asyncpg.Pool, job: UUID) -> None:
     """However few threads one look takes up."""
     await pool.execute("SELECT fail_job($1, $2, $3, 'x', '400', NULL)", *await fetch(pool))
@@ -512,27 +522,27 @@ async def scans(pool: asyncpg.Pool) -> dict[str, int]:
 async def test_ended_jobs_are_archived_in_batches(pool: asyncpg.Pool) -> None:
     """Completed and cancelled ones after a time, failed ones after a longer one; each is moved whole, once."""
     week, month = datetime.timedelta(days=7), datetime.timedelta(days=30)
-    jobs = [await harness.enqueue(pool, await harness.make_thread(pool, f"s{n}")) for n in range(5)]
+    made = [await harness.enqueue(pool, await harness.make_thread(pool, f"s{n}")) for n in range(5)]
     await pool.execute("SELECT finish_job($1, $2, $3, $4)", *await fetch(pool), {"n": 1})
     await pool.execute("SELECT fail_job($1, $2, $3, 'x', '400', 'raw')", *await fetch(pool))
     await pool.execute("SELECT fail_job($1, $2, $3, 'x', '400', 'raw')", *await fetch(pool))
-    await pool.execute("SELECT cancel_job($1)", jobs[3])
+    await pool.execute("SELECT cancel_job($1)", made[3])
     assert await pool.fetchval("SELECT archive_jobs($1, $2, 10)", week, month) == 0
     await pool.execute("UPDATE consolidation_jobs SET completed_at = completed_at - interval '8 days'")
     assert await pool.fetchval("SELECT archive_jobs($1, $2, 1)", week, month) == 1
     assert await pool.fetchval("SELECT archive_jobs($1, $2, 10)", week, month) == 1
     await pool.execute("UPDATE consolidation_jobs SET completed_at = completed_at - interval '30 days'")
     # One of the failed is being run again meanwhile: it stays.
-    await pool.execute("SELECT retry_failed_job($1)", jobs[2])
+    await pool.execute("SELECT retry_failed_job($1)", made[2])
     assert await pool.fetchval("SELECT archive_jobs($1, $2, 10)", week, month) == 1
     rows = await pool.fetch("SELECT id, status, result, raw_reply, app_name FROM consolidation_jobs_archive ORDER BY 1")
     assert [tuple(row) for row in rows] == [
-        (jobs[0], "completed", {"n": 1}, None, "app"),
-        (jobs[1], "failed", {}, "raw", "app"),
-        (jobs[3], "cancelled", {}, None, "app"),
+        (made[0], "completed", {"n": 1}, None, "app"),
+        (made[1], "failed", {}, "raw", "app"),
+        (made[3], "cancelled", {}, None, "app"),
     ]
     left = await pool.fetch("SELECT id, status FROM consolidation_jobs ORDER BY id")
-    assert [tuple(row) for row in left] == [(jobs[2], "pending"), (jobs[4], "pending")]
+    assert [tuple(row) for row in left] == [(made[2], "pending"), (made[4], "pending")]
 
 
 async def test_the_archive_of_jobs_is_pruned_in_batches(pool: asyncpg.Pool) -> None:

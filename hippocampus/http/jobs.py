@@ -98,7 +98,7 @@ async def get_job(app_name: AppName, user_id: UserId, job_id: uuid.UUID, memory:
     responses=problems.documented(memory_problems.JOB_NOT_FOUND, memory_problems.JOB_NOT_FAILED),
 )
 async def retry_job(app_name: AppName, user_id: UserId, job_id: uuid.UUID, memory: Memories) -> Response:
-    """Give a failed job all its tries again."""
+    """Give a failed job all its tries again; for a cancelled one make another, and return that."""
     return reply(schemas.JobView.of(await memory.retry_job(job_id, app_name=app_name, user_id=user_id)))
 
 

@@ -233,7 +233,7 @@ def enqueue(
 @narrowing
 @json_option
 def retry(job_ids: tuple[UUID, ...], is_all: bool, as_json: bool, **narrow: Any) -> None:
-    """Run failed jobs again, with all their tries."""
+    """Run failed jobs again, with all their tries. For a cancelled job, another is made."""
     _change(jobs.retry, _RUNNABLE, job_ids, Narrow(**narrow) if is_all else None, as_json=as_json)
 
 
