@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import enum
 import json
+import math
 import re
 from collections.abc import Mapping
 from typing import Any, Final
@@ -37,6 +38,8 @@ DELETED: Final = Deletion.DELETED
 DELETED_ESCAPE: Final = {MARK: [DELETED.value]}
 _REFUSED_TEXT = re.compile("[\x00\ud800-\udfff]")
 _DEPTH_MAX = 200
+_AS_WRITTEN = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+_IN_ASCII = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 _INTEGER_BITS_MAX = 14_000  # 4,215 digits; Python refuses to write or read more than 4,300
 
 
@@ -97,10 +100,11 @@ def encode_body(value: Any, *, where: str, deletable_depth: int = 0) -> str:
     Raises:
         InvalidInputError: as `escape_state`.
     """
-    escaped = _escape(value, where, 0, stored_as_text=True, deletable_depth=deletable_depth)
-    text = json.dumps(escaped, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    is_plain = _is_plain(value, 0)
+    escaped = value if is_plain else _escape(value, where, 0, stored_as_text=True, deletable_depth=deletable_depth)
+    text = _AS_WRITTEN.encode(escaped)
     # A lone surrogate has no UTF-8; its escape is valid JSON.
-    return json.dumps(escaped, separators=(",", ":")) if _has_surrogate(text) else text
+    return _IN_ASCII.encode(escaped) if _has_surrogate(text) else text
 
 
 def decode_body(text: str) -> Any:
@@ -120,6 +124,22 @@ def _has_surrogate(text: str) -> bool:
     except UnicodeEncodeError:
         return True
     return False
+
+
+def _is_plain(value: Any, depth: int) -> bool:
+    """Whether a value is what `json` takes as it is: nearly every event's body, told without a copy."""
+    kind = type(value)
+    if kind is str or value is None or kind is bool:
+        return True
+    if depth > _DEPTH_MAX:
+        return False
+    if kind is dict:
+        return all(
+            type(key) is str and not key.startswith(MARK) and _is_plain(item, depth + 1) for key, item in value.items()
+        )
+    if kind is list:
+        return all(_is_plain(item, depth + 1) for item in value)
+    return (kind is int and -(2**63) <= value < 2**63) or (kind is float and math.isfinite(value))
 
 
 def _escape(value: Any, where: str, depth: int, *, stored_as_text: bool, deletable_depth: int) -> Any:

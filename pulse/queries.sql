@@ -29,7 +29,8 @@ SELECT t.id AS thread_id, t.session_id, t.state, t.version, t.metadata, t.create
 FROM threads AS t
 LEFT JOIN user_states AS u ON u.app_name = t.app_name AND u.user_id = t.user_id
 LEFT JOIN app_states AS a ON a.app_name = t.app_name
-WHERE t.app_name = $1 AND t.user_id = $2 AND is_open(t) AND ($3::uuid IS NULL OR t.id < $3)
+WHERE t.app_name = $1 AND t.user_id = $2 AND t.session_id <> '' AND is_open(t)
+      AND ($3::uuid IS NULL OR t.id < $3)
 ORDER BY t.id DESC
 LIMIT $4
 

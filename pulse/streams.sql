@@ -102,7 +102,7 @@ WHERE r.thread_id = $1 AND r.status = 'completed'
 
 -- name: known_events
 -- thread, ids
-SELECT e.id FROM events AS e WHERE e.thread_id = $1 AND e.id = ANY ($2::text[])
+SELECT e.id FROM events AS e WHERE e.thread_id = $1 AND e.id = ANY ($2::text[]) AND e.id <> ''
 
 -- name: issue_ticket
 -- hash, app, user, session, run or null, seconds

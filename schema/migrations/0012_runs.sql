@@ -114,7 +114,7 @@ BEGIN
         RAISE EXCEPTION 'run % is held by another process', p_run_id USING ERRCODE = 'HP023';
     ELSIF run.status <> 'running' AND EXISTS (
         SELECT FROM unnest(p_events) AS i
-        WHERE NOT EXISTS (SELECT FROM events AS e WHERE e.thread_id = thread.id AND e.id = i.id
+        WHERE NOT EXISTS (SELECT FROM events AS e WHERE e.thread_id = thread.id AND e.id = i.id AND e.id <> ''
                           AND e.event_type = i.event_type AND e.content::text = i.content::text)) THEN
         RAISE EXCEPTION 'run % ended as %', p_run_id, run.status USING ERRCODE = 'HP022';
     END IF;
