@@ -39,6 +39,7 @@ from pulse.events import Event, EventActions
 from pulse.run_heartbeat import RunHeartbeat, WatchedRun
 from pulse.run_service import RunService
 from pulse.runs import Run
+from pulse.scopes import apply_delta
 from pulse.stream import DeltaCarrier, Kind, LiveText, RunKey
 
 #: So many agents run at once in a process; further ones are refused.
@@ -134,10 +135,10 @@ class RunContext:
         await self.write(Event(author="model", event_type="step_end", content={"name": name}))
 
     async def set_state(self, delta: Mapping[str, Any]) -> None:
-        """Set keys of the session's state; also while a message is open."""
+        """Set keys of the session's state, or delete them (`DELETED`); also while a message is open."""
         event = Event(author="model", event_type=STATE_UPDATE, content={}, actions=EventActions(state_delta=delta))
         self.run = (await self._runs.write(self.run, [event])).run
-        self.state.update(delta)
+        apply_delta(self.state, delta)
 
     async def write(self, *events: Event) -> None:
         """Store any other events."""

@@ -59,7 +59,7 @@ from pulse.agui.frames import Frame
 from pulse.agui.interrupts import interrupts_of
 from pulse.event_types import ADK_EVENT, RUN_STARTED, STATE_UPDATE, TERMINAL_EVENT_TYPES
 from pulse.events import Event
-from pulse.json_values import clean_text, escape_state
+from pulse.json_values import DELETED_ESCAPE, clean_text, escape_state
 from pulse.stream import Kind, LiveMessage
 
 _CUSTOM_TYPES = frozenset(
@@ -116,7 +116,7 @@ class EventBridge:
         # RUN_STARTED, the messages for joiners, the state: a client that had these has a state of its own.
         begun = cursor is not None and cursor.sequence == first_sequence - 1 and cursor.frames >= 3
         self._has_state = begun or self._resumes_after > 0
-        self._state = dict(state or {})
+        self._state = {key: value for key, value in (state or {}).items() if value != DELETED_ESCAPE}
         self._state_sequence = cursor.sequence if cursor is not None and self._has_state else state_sequence
         self._open: dict[str, _Open] = {}
         self._said: set[str] = set()
@@ -223,7 +223,11 @@ class EventBridge:
             delta = escape_state(event.actions.state_delta)
             # A client that came back has a state that only whole values fit for sure.
             operations = patches.patch_of(delta, None if self._has_state else self._state)
-            self._state.update(delta)
+            for key, value in delta.items():
+                if value == DELETED_ESCAPE:
+                    self._state.pop(key, None)
+                else:
+                    self._state[key] = value
         yield _frame(StateDeltaEvent.model_validate({"delta": operations}))
 
     def _translate_own(self, event: Event, number: int) -> Iterator[Frame]:

@@ -44,7 +44,7 @@ def event_input(event: Event, *, apply_state: bool = True) -> tuple[Any, ...]:
         event.event_type,
         event.invocation_id,
         encode_body(event.content, where="content"),
-        encode_body(actions, where="actions"),
+        encode_body(actions, where="actions", deletable_depth=2),
         escape_state(delta.session, where="state_delta") or None,
         escape_state(delta.user, where="state_delta") or None,
         escape_state(delta.app, where="state_delta") or None,

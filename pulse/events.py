@@ -23,7 +23,8 @@ class EventActions:
     """Side effects of an event.
 
     Attributes:
-        state_delta: keys to set, with their scope's prefix; a value replaces the old one whole, None is stored as null.
+        state_delta: keys to set, with their scope's prefix; a value replaces the old one whole, None is stored as null,
+            `pulse.json_values.DELETED` takes the key out.
         other: whatever else a framework keeps with an event; stored and given back, never read.
     """
 

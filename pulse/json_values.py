@@ -6,22 +6,36 @@ the infinities. Such values are stored as an object with the one key ``$hippocam
     "a\0b"              {"$hippocampus": ["text", "a\\u0000b"]}   the string's JSON escapes
     float("nan")        {"$hippocampus": ["float", "nan"]}        Python's repr of the float
     {"\0": 1}           {"$hippocampus:\\u0000": 1}               a key's JSON escapes; also if it starts like ours
+    {"key": DELETED}    {"key": {"$hippocampus": ["deleted"]}}    of a state or its delta: the key is not there
 
 An event's body is `json`: kept to the letter, so only what `json` refuses is escaped there.
 """
 
 from __future__ import annotations
 
+import enum
 import json
 import math
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from pulse.errors import InvalidInputError
 
 #: The one key of an escape's object.
 MARK = "$hippocampus"
+
+
+class Deletion(enum.Enum):
+    """What stands in a delta, in the place of a value, for a key that is to go."""
+
+    DELETED = "deleted"
+
+
+#: ``{"key": DELETED}`` takes a key out of a state; ``{"key": None}`` sets it to null.
+DELETED: Final = Deletion.DELETED
+#: As it is stored and sent.
+DELETED_ESCAPE: Final = {MARK: [DELETED.value]}
 _REFUSED_TEXT = re.compile("[\x00\ud800-\udfff]")
 _DEPTH_MAX = 200
 _AS_WRITTEN = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
@@ -35,7 +49,7 @@ def escape_state(value: Any, *, where: str = "state") -> Any:
     Raises:
         InvalidInputError: a value is not JSON (`where` names it), or is nested more than 200 deep.
     """
-    return _escape(value, where, 0, stored_as_text=False)
+    return _escape(value, where, 0, stored_as_text=False, deletable_depth=1)
 
 
 def unescape(value: Any) -> Any:
@@ -45,8 +59,10 @@ def unescape(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     if value.keys() == {MARK}:
-        kind, content = value[MARK]
-        return _unescape_text(content) if kind == "text" else float(content)
+        kind, *content = value[MARK]
+        if kind == DELETED.value:
+            return DELETED
+        return _unescape_text(content[0]) if kind == "text" else float(content[0])
     return {_unescape_key(key): unescape(item) for key, item in value.items()}
 
 
@@ -73,13 +89,19 @@ def read_escaped(value: Any) -> Any:
         ) from None
 
 
-def encode_body(value: Any, *, where: str) -> str:
+def encode_body(value: Any, *, where: str, deletable_depth: int = 0) -> str:
     """Return the JSON text of an event's body; non-ASCII characters as they are where UTF-8 can carry them.
+
+    Args:
+        value: the body.
+        where: what it is, for an error.
+        deletable_depth: where in it a delta has its values; 0: it has none.
 
     Raises:
         InvalidInputError: as `escape_state`.
     """
-    escaped = value if _is_plain(value, 0) else _escape(value, where, 0, stored_as_text=True)
+    is_plain = _is_plain(value, 0)
+    escaped = value if is_plain else _escape(value, where, 0, stored_as_text=True, deletable_depth=deletable_depth)
     text = _AS_WRITTEN.encode(escaped)
     # A lone surrogate has no UTF-8; its escape is valid JSON.
     return _IN_ASCII.encode(escaped) if _has_surrogate(text) else text
@@ -120,7 +142,7 @@ def _is_plain(value: Any, depth: int) -> bool:
     return (kind is int and -(2**63) <= value < 2**63) or (kind is float and math.isfinite(value))
 
 
-def _escape(value: Any, where: str, depth: int, *, stored_as_text: bool) -> Any:
+def _escape(value: Any, where: str, depth: int, *, stored_as_text: bool, deletable_depth: int) -> Any:
     if depth > _DEPTH_MAX:
         raise InvalidInputError(f"{where[:200]}: nested more than {_DEPTH_MAX} deep; flatten it")
     if value is None or isinstance(value, bool | int):
@@ -133,11 +155,21 @@ def _escape(value: Any, where: str, depth: int, *, stored_as_text: bool) -> Any:
         return _escape_float(value, stored_as_text=stored_as_text)
     if isinstance(value, list | tuple):
         return [
-            _escape(item, f"{where}[{place}]", depth + 1, stored_as_text=stored_as_text)
+            _escape(
+                item,
+                f"{where}[{place}]",
+                depth + 1,
+                stored_as_text=stored_as_text,
+                deletable_depth=0,
+            )
             for place, item in enumerate(value)
         ]
     if isinstance(value, Mapping):
-        return _escape_object(value, where, depth, stored_as_text=stored_as_text)
+        return _escape_object(value, where, depth, stored_as_text=stored_as_text, deletable_depth=deletable_depth)
+    if value is DELETED:
+        if depth and depth == deletable_depth:
+            return DELETED_ESCAPE
+        raise InvalidInputError(f"{where[:200]}: only a key of the state can be deleted; set what is within it anew")
     raise InvalidInputError(
         f"{where}: {type(value).__name__} is not a JSON value; give a string, number, boolean, null, list or object"
     )
@@ -156,13 +188,17 @@ def _escape_float(value: float, *, stored_as_text: bool) -> Any:
     return {MARK: ["float", written]} if refused or (rewritten and not stored_as_text) else value
 
 
-def _escape_object(value: Mapping[Any, Any], where: str, depth: int, *, stored_as_text: bool) -> dict[str, Any]:
+def _escape_object(
+    value: Mapping[Any, Any], where: str, depth: int, *, stored_as_text: bool, deletable_depth: int
+) -> dict[str, Any]:
     escaped: dict[str, Any] = {}
     for key, item in value.items():
         if not isinstance(key, str):
             raise InvalidInputError(f"{where}: the key {key!r} is not a string; JSON objects have string keys")
         stored_key = _escape_key(key, stored_as_text=stored_as_text)
-        escaped[stored_key] = _escape(item, f"{where}.{key}", depth + 1, stored_as_text=stored_as_text)
+        escaped[stored_key] = _escape(
+            item, f"{where}.{key}", depth + 1, stored_as_text=stored_as_text, deletable_depth=deletable_depth
+        )
     return escaped
 
 
@@ -177,6 +213,8 @@ def _read_escape(escape: Any) -> Any:
             return _unescape_text(content)
         case ["float", str(content)]:
             return float(content)
+        case ["deleted"]:
+            return DELETED
     raise ValueError
 
 

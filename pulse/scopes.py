@@ -10,9 +10,11 @@ key            scope     shared by                              stored in
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any
+
+from pulse.json_values import DELETED
 
 
 class Scope(enum.StrEnum):
@@ -54,8 +56,27 @@ def split_delta(delta: Mapping[str, Any]) -> ScopedDelta:
 
 
 def merge_state(session: Mapping[str, Any], user: Mapping[str, Any], app: Mapping[str, Any]) -> dict[str, Any]:
-    """Put the three stored scopes back together under their prefixes."""
+    """Put the three stored scopes back together under their prefixes, without the keys that were deleted."""
+    return without_deleted(merge_deltas(session, user, app))
+
+
+def merge_deltas(session: Mapping[str, Any], user: Mapping[str, Any], app: Mapping[str, Any]) -> dict[str, Any]:
+    """Put the deltas of the three scopes back together under their prefixes."""
     merged = {f"app:{key}": value for key, value in app.items()}
     merged.update((f"user:{key}", value) for key, value in user.items())
     merged.update(session)
     return merged
+
+
+def without_deleted(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a state without the keys that were deleted: in storage their place is kept."""
+    return {key: value for key, value in state.items() if value is not DELETED}
+
+
+def apply_delta(state: MutableMapping[str, Any], delta: Mapping[str, Any]) -> None:
+    """Set the keys of a delta in a state, and take out those that it deletes."""
+    for key, value in delta.items():
+        if value is DELETED:
+            state.pop(key, None)
+        else:
+            state[key] = value

@@ -18,7 +18,7 @@ from pulse.event_rows import ID_LENGTH_MAX, event_input, read_appended, read_eve
 from pulse.events import Appended, Event, Session, SessionPage
 from pulse.json_values import escape_state, unescape
 from pulse.notifier import Notifier
-from pulse.scopes import merge_state, split_delta
+from pulse.scopes import apply_delta, merge_state, split_delta
 from pulse.sql import load_queries
 
 if TYPE_CHECKING:
@@ -308,7 +308,7 @@ def _move_on(session: Session, outcome: Appended) -> None:
     if outcome.app_version == session.app_version + 1:
         session.app_version = outcome.app_version
     for event in outcome.new_events or outcome.events:
-        session.state.update(event.actions.state_delta)
+        apply_delta(session.state, event.actions.state_delta)
         session.events.append(event)
         if event.created_at is not None:
             session.last_update_time = event.created_at.timestamp()

@@ -16,7 +16,7 @@ import asyncpg
 from pulse.errors import InvalidInputError, SessionNotFoundError
 from pulse.event_rows import translate
 from pulse.json_values import unescape
-from pulse.scopes import merge_state
+from pulse.scopes import merge_deltas, without_deleted
 from pulse.sql import load_queries
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ class StateHistory:
         row = await self._fetchrow("changes_since", app_name, user_id, session_id, version, user_version, app_version)
         if row["version"] < version:
             raise InvalidInputError(f"session {session_id!r} is at version {row['version']}, not yet at {version}")
-        state = merge_state(unescape(row["delta"]), unescape(row["user_state"]), unescape(row["app_state"]))
+        state = merge_deltas(unescape(row["delta"]), unescape(row["user_state"]), unescape(row["app_state"]))
         return StateChanges(
             state=state,
             is_whole=row["is_whole"],
@@ -183,7 +183,7 @@ class StateHistory:
         if row["state"] is None:
             raise InvalidInputError(f"session {session_id!r} has no event {sequence_num}")
         return RestoredState(
-            state=unescape(row["state"]),
+            state=without_deleted(unescape(row["state"])),
             sequence_num=row["sequence_num"],
             version=row["version"],
             snapshot_sequence_num=row["snapshot_seq"],
@@ -198,9 +198,9 @@ class StateHistory:
         row = await self._fetch_one("rebuild_shared_states", app_name, user_id)
         assert row is not None  # noqa: S101  # it is an aggregate
         return SharedStates(
-            user_state=unescape(row["user_state"]),
+            user_state=without_deleted(unescape(row["user_state"])),
             user_is_complete=row["user_is_complete"],
-            app_state=unescape(row["app_state"]),
+            app_state=without_deleted(unescape(row["app_state"])),
             app_is_complete=row["app_is_complete"],
         )
 
@@ -248,7 +248,7 @@ def _change(
         event_type=event_type,
         author=author,
         invocation_id=invocation_id,
-        delta=merge_state(session, user, app),
+        delta=merge_deltas(session, user, app),
         created_at=created_at,
     )
 

@@ -15,10 +15,12 @@ from typing import Any
 from pulse.errors import ConcurrencyConflictError, InvalidInputError, SessionNotFoundError
 from pulse.event_types import STATE_UPDATE
 from pulse.events import Event, EventActions, Session
+from pulse.json_values import DELETED
+from pulse.scopes import apply_delta
 from pulse.session_service import OpenSessionService
 from pulse.state_overlay import StateOverlay
 
-__all__ = ["StateChange", "StateManager", "StateOverlay"]
+__all__ = ["DELETED", "StateChange", "StateManager", "StateOverlay"]
 
 #: From the state as it is now to the keys to set. Called again for each try: it must not have side effects.
 StateChange = Callable[[Mapping[str, Any]], Mapping[str, Any]]
@@ -52,7 +54,9 @@ class StateManager:
         """
         overlay = None if invocation_id is None else self.overlay(app_name, user_id, session_id, invocation_id)
         stored = (await self._read(app_name, user_id, session_id)).state
-        return stored if overlay is None else {**stored, **overlay.pending}
+        if overlay is not None:
+            apply_delta(stored, overlay.pending)
+        return stored
 
     async def get_state(
         self,
@@ -71,11 +75,14 @@ class StateManager:
         if invocation_id is not None:
             pending = self.overlay(app_name, user_id, session_id, invocation_id).pending
             if key in pending:
-                return pending[key]
+                return default if pending[key] is DELETED else pending[key]
         return (await self._read(app_name, user_id, session_id, [key])).state.get(key, default)
 
     async def set_state(self, app_name: str, user_id: str, session_id: str, delta: Mapping[str, Any]) -> Session:
-        """Set keys to values that do not depend on what is there; see `update_session_state` where they do."""
+        """Set keys to values that do not depend on what is there; see `update_session_state` where they do.
+
+        `DELETED` in the place of a value takes the key out; None sets it to null.
+        """
         return await self.update_session_state(app_name, user_id, session_id, lambda _: delta)
 
     async def update_session_state(

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Any
 
-from pulse.errors import InvalidInputError
-from pulse.scopes import Scope, parse_state_prefix
+from pulse.json_values import DELETED
+from pulse.scopes import Scope, parse_state_prefix, without_deleted
 
 
 class StateOverlay(MutableMapping[str, Any]):
     """What is stored, and over it what this invocation has set.
 
     Nothing of it reaches the session before it is committed; discarding it leaves no trace. ``temp:`` keys live here
-    and nowhere else. Keys cannot be deleted: set them to None.
+    and nowhere else. A key that is deleted is `DELETED` in the delta.
     """
 
     def __init__(self, persistent: Mapping[str, Any]) -> None:
@@ -40,16 +40,21 @@ class StateOverlay(MutableMapping[str, Any]):
         self._pending.clear()
 
     def __getitem__(self, key: str) -> Any:
-        return self._pending[key] if key in self._pending else self._persistent[key]
+        value = self._pending[key] if key in self._pending else self._persistent[key]
+        if value is DELETED:
+            raise KeyError(key)
+        return value
 
     def __setitem__(self, key: str, value: Any) -> None:
         self._pending[key] = value
 
     def __delitem__(self, key: str) -> None:
-        raise InvalidInputError(f"state keys are not deleted; set {key!r} to None")
+        if key not in self:
+            raise KeyError(key)
+        self._pending[key] = DELETED
 
     def __iter__(self) -> Iterator[str]:
-        return iter({**self._persistent, **self._pending})
+        return iter(without_deleted({**self._persistent, **self._pending}))
 
     def __len__(self) -> int:
-        return len(self._persistent.keys() | self._pending.keys())
+        return len(without_deleted({**self._persistent, **self._pending}))

@@ -20,7 +20,8 @@ from pulse.agui.patches import patch_of
 from pulse.errors import InvalidInputError
 from pulse.event_bridge import EventBridge
 from pulse.events import Event, EventActions
-from pulse.json_values import escape_state
+from pulse.json_values import DELETED, escape_state
+from pulse.scopes import without_deleted
 from pulse.stream import LiveMessage, RunKey
 from tests.agui_rules import Reducer, StreamRules
 
@@ -143,7 +144,7 @@ VALUES = st.recursive(
     max_leaves=6,
 )
 KEYS = st.sampled_from(["a", "b/c~d", "user:lang", "app:model", ""])
-DELTAS = st.dictionaries(KEYS, VALUES, max_size=3)
+DELTAS = st.dictionaries(KEYS, VALUES | st.just(DELETED), max_size=3)
 ACTS = st.one_of(
     st.tuples(st.just("say"), NAMES, st.lists(TEXTS, max_size=4), st.sampled_from(["stored", "changed", "dropped"])),
     st.tuples(st.just("think"), NAMES, st.lists(TEXTS, max_size=3), st.sampled_from(["stored", "changed", "dropped"])),
@@ -248,8 +249,8 @@ def test_a_cut_client_ends_as_an_uncut_one(acts: list[Any], end: tuple[str, Any]
 @settings(max_examples=200, deadline=None)
 def test_a_patch_makes_the_state_that_is_stored(before: dict[str, Any], delta: dict[str, Any]) -> None:
     """With the state known or not, applying the patch gives the merge, to the type of each value."""
-    before, delta = escape_state(before), escape_state(delta)
-    merged = json.dumps({**before, **delta}, sort_keys=True)
+    before, merged = without_deleted(before), without_deleted({**before, **delta})
+    before, delta, merged = escape_state(before), escape_state(delta), json.dumps(escape_state(merged), sort_keys=True)
     for known in (before, None):
         patched = jsonpatch.apply_patch(before, patch_of(delta, known))
         assert json.dumps(patched, sort_keys=True) == merged

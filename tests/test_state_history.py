@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from pulse import database
 from pulse.errors import InvalidInputError, SessionNotFoundError
 from pulse.events import Event, EventActions, Session
-from pulse.json_values import unescape
+from pulse.json_values import DELETED, unescape
 from pulse.run_service import RunService
 from pulse.scopes import split_delta
 from pulse.session_service import OpenSessionService
@@ -35,7 +35,7 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
     max_leaves=5,
 )
-DELTAS = st.dictionaries(st.builds("{}{}".format, PREFIXES, KEYS), VALUES, max_size=4)
+DELTAS = st.dictionaries(st.builds("{}{}".format, PREFIXES, KEYS), VALUES | st.just(DELETED), max_size=4)
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ async def read(sessions: OpenSessionService, name: str = "s") -> Session:
 
 
 def test_the_state_told_from_the_events_is_the_stored_state(dsn: str) -> None:
-    """Whatever the deltas: three scopes, nulls, escapes, several sessions and batches; at each point of the past."""
+    """Whatever the deltas: three scopes, nulls, deletions, escapes, sessions, batches; at each point of the past."""
 
     async def tell(pool: asyncpg.Pool, first: dict[str, Any], batches: list[tuple[int, list[dict[str, Any]]]]) -> None:
         app = f"app-{next(numbers)}"

@@ -9,8 +9,10 @@ from typing import Any
 import asyncpg
 import pytest
 
+from pulse.adk import PostgresSessionService
 from pulse.errors import ConcurrencyConflictError, InvalidInputError, SessionNotFoundError, StateTooLargeError
 from pulse.events import Event, EventActions, Session
+from pulse.json_values import DELETED
 from pulse.session_service import OpenSessionService
 from pulse.state_manager import StateManager, StateOverlay
 
@@ -256,12 +258,62 @@ async def test_a_state_over_its_limit_is_refused_before_anything_changes(
     await states.set_state("app", "mei", "s", {"b": "x" * 1800})
 
 
-def test_an_overlay_is_a_mapping_without_deletion() -> None:
-    overlay = StateOverlay({"a": 1})
+def test_an_overlay_is_a_mapping() -> None:
+    overlay = StateOverlay({"a": 1, "c": 0})
     overlay["b"] = 2
     overlay["a"] = 3
-    assert (dict(overlay), len(overlay)) == ({"a": 3, "b": 2}, 2)
-    with pytest.raises(InvalidInputError, match="None"):
+    assert (dict(overlay), len(overlay)) == ({"a": 3, "b": 2, "c": 0}, 3)
+    del overlay["a"]
+    assert (dict(overlay), len(overlay), "a" in overlay) == ({"b": 2, "c": 0}, 2, False)
+    assert overlay.delta == {"a": DELETED, "b": 2}
+    with pytest.raises(KeyError):
         del overlay["a"]
     overlay.discard()
-    assert dict(overlay) == {"a": 1}
+    assert dict(overlay) == {"a": 1, "c": 0}
+
+
+async def test_a_deleted_key_is_there_for_nobody(
+    pool: asyncpg.Pool, sessions: OpenSessionService, states: StateManager, session: Session
+) -> None:
+    """In each scope, in an invocation and after it: the default is read, and a null stays a null."""
+    names = (session.app_name, session.user_id, session.id)
+    await states.set_state(*names, {"a": 1, "b": 2, "n": None, "user:u": 1, "app:p": 1})
+    fresh = await sessions.get_session(*names)
+    assert fresh is not None
+    async with states.invocation(fresh, "i") as overlay:
+        del overlay["a"]
+        assert await states.get_state(*names, "a", "default", invocation_id="i") == "default"
+        assert "a" not in await states.get_all_state(*names, invocation_id="i")
+        assert await states.get_state(*names, "a") == 1
+    assert "a" not in fresh.state
+    await states.set_state(*names, {"user:u": DELETED, "app:p": DELETED})
+    left = {"b": 2, "n": None}
+    assert {
+        key: value for key, value in (await states.get_all_state(*names)).items() if key not in session.state
+    } == left
+    assert await states.get_state(*names, "user:u", "default") == "default"
+    again = await sessions.get_session(*names)
+    assert again is not None
+    stored = await PostgresSessionService(pool).get_session(app_name=names[0], user_id=names[1], session_id=names[2])
+    assert stored is not None
+    assert stored.state == again.state
+    deltas = [event.actions.state_delta for event in stored.events]
+    assert {"a": None} in deltas
+    assert {"user:u": None, "app:p": None} in deltas
+    listed = await sessions.list_sessions(names[0], names[1])
+    assert listed[0].state == again.state
+    await states.set_state(*names, {"a": "back"})
+    assert await states.get_state(*names, "a") == "back"
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        Event(author="user", actions=EventActions(state_delta={"a": {"within": DELETED}})),
+        Event(author="user", actions=EventActions(state_delta={"a": [DELETED]})),
+        Event(author="user", content={"a": DELETED}),
+    ],
+)
+async def test_only_whole_keys_are_deleted(sessions: OpenSessionService, session: Session, event: Event) -> None:
+    with pytest.raises(InvalidInputError, match="only a key of the state"):
+        await sessions.append_event(session, event)

@@ -296,3 +296,30 @@ async def test_an_abandoned_watcher_does_not_silence_the_others(pool: asyncpg.Po
     await until(lambda: whole.heard == "said")
     assert (carrier.watchers, carrier.failures) == (1, 1)
     await carrier.stop()
+
+
+async def test_a_deleted_key_leaves_every_page(writer: LiveWriter, client: httpx.AsyncClient) -> None:
+    """Over HTTP a key is deleted by its escape: pages that were there and pages that come later have it no more."""
+    await client.post(
+        "/v1/apps/shop/users/mei/sessions", json={"session_id": "t", "state": {"gone": {"a": 1}, "null": 1}}
+    )
+    posting = asyncio.create_task(run_agent(client, asked("t", "r"), "wait"))
+    await until(lambda: writer.live.streams.followers == 1)
+    delta = {"gone": {"$hippocampus": ["deleted"]}, "null": None}
+    event = {"author": "system", "event_type": "state_update", "actions": {"state_delta": delta}}
+    appended = await client.post("/v1/apps/shop/users/mei/sessions/t/events", json={"events": [event]})
+    assert appended.status_code == 201, appended.text
+    stored = (await client.get("/v1/apps/shop/users/mei/sessions/t/events")).json()["events"]
+    assert stored[-1]["actions"]["state_delta"] == delta
+    nested = {**event, "actions": {"state_delta": {"a": {"within": delta["gone"]}}}}
+    refused = await client.post("/v1/apps/shop/users/mei/sessions/t/events", json={"events": [nested]})
+    assert problem(refused)["type"] == "/problems/invalid-request"
+    await client.post("/api/runs/r/cancel")
+    page, late = await posting, Page()
+    await follow(client, "r", late)
+    assert page.reducer.state == late.reducer.state == {"null": None}
+    assert (await client.get("/api/threads/t/state")).json()["session"] == {"null": None}
+    changes = (await client.get("/v1/apps/shop/users/mei/sessions/t/state/changes", params={"since_version": 1})).json()
+    assert changes["state"] == delta
+    (change,) = (await client.get("/api/threads/t/state/history")).json()["changes"]
+    assert change["delta"] == delta

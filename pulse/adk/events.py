@@ -22,7 +22,7 @@ from pulse.adk import pieces
 from pulse.adk.json_safe import json_safe
 from pulse.adk.pieces import REST
 from pulse.event_types import ADK_EVENT, STATE_UPDATE
-from pulse.json_values import MARK, clean_text, unescape
+from pulse.json_values import DELETED, MARK, clean_text, unescape
 
 _AUTHOR_LENGTH_MAX = 255
 _INVOCATION_LENGTH_MAX = 512
@@ -123,8 +123,13 @@ def _from_elsewhere(
         invocation_id=invocation_id,
         timestamp=float(seconds),
         content=types.Content(role=role, parts=parts) if parts else None,
-        actions=EventActions(state_delta=actions.get("state_delta") or {}),
+        actions=EventActions(state_delta=_as_adk(actions.get("state_delta") or {})),
     )
+
+
+def _as_adk(delta: dict[str, Any]) -> dict[str, Any]:
+    """ADK knows no deletion: where it takes keys back, it sets them to None."""
+    return {key: None if value is DELETED else value for key, value in delta.items()}
 
 
 def _name_answers(events: Iterable[Event]) -> None:

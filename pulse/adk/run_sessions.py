@@ -16,6 +16,7 @@ from pulse.adk import events as adk_events
 from pulse.adk import pieces
 from pulse.adk.sessions import PostgresSessionService
 from pulse.agents import RunContext
+from pulse.scopes import apply_delta
 
 #: Called before an event of the agent's is stored; returns the ids of the messages that were streamed for it, by type.
 Streamed = Callable[[], "Mapping[str, str]"]
@@ -108,7 +109,7 @@ class RunSessions(BaseSessionService):
             self._asked = []
         else:
             await self._run.write(*pieces.split(stored, run_id, self._streamed()))
-        self._run.state.update(stored.actions.state_delta)
+        apply_delta(self._run.state, stored.actions.state_delta)
         self._apply_temp_state(session, event)
         event = self._trim_temp_delta_state(event)
         session.last_update_time = event.timestamp

@@ -31,7 +31,7 @@ from pulse.events import Appended
 from pulse.json_values import escape_state
 from pulse.notifier import Notifier
 from pulse.pool_access import access
-from pulse.scopes import merge_state, split_delta
+from pulse.scopes import merge_state, split_delta, without_deleted
 from pulse.session_service import PAGE_SIZE_MAX, OpenSessionService, check_names
 from pulse.sql import load_queries
 
@@ -218,7 +218,7 @@ class PostgresSessionService(BaseSessionService):
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
         """Read a user's state in the app, keys without their prefix; empty where there is none."""
         rows = await self._fetch("get_user_state", app_name, user_id)
-        return session_rows.read_state(rows[0]["state"]) if rows else {}
+        return without_deleted(session_rows.read_state(rows[0]["state"])) if rows else {}
 
     @override
     async def append_event(self, session: Session, event: Event) -> Event:

@@ -1,8 +1,8 @@
 """Changes of state as JSON Patch (RFC 6902).
 
-A stored delta sets whole values of top-level keys. Where the value before is known and belongs to the session alone,
-the patch holds only what differs within it; else it sets the key, which `add` does whether it was there or not, so that
-a patch can always be applied.
+A stored delta sets whole values of top-level keys, or takes keys out. Where the value before is known and belongs to
+the session alone, the patch holds only what differs within it; else it sets the key, which `add` does whether it was
+there or not, so that a patch can always be applied.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 import jsonpatch
 from jsonpointer import escape
 
+from pulse.json_values import DELETED_ESCAPE
 from pulse.scopes import Scope, parse_state_prefix
 
 
@@ -27,7 +28,10 @@ def patch_of(delta: Mapping[str, Any], before: Mapping[str, Any] | None) -> list
     for key, value in delta.items():
         # What other sessions share may have changed without this stream: a client that joined later has it already.
         is_own = parse_state_prefix(key)[0] is Scope.SESSION
-        if before is not None and is_own and key in before:
+        if value == DELETED_ESCAPE:
+            # `remove` fails where there is nothing; whether there is, only the client's own state tells for sure.
+            operations += [_set(key, None), {"op": "remove", "path": f"/{escape(key)}"}]
+        elif before is not None and is_own and key in before:
             operations += _difference(key, before[key], value)
         else:
             operations.append(_set(key, value))

@@ -25,6 +25,8 @@ ESCAPE_NOTE = (
     ' {"$hippocampus": ["text", "JSON escapes"]}; a key as "$hippocampus:JSON escapes".'
 )
 
+DELETED_NOTE = '{"$hippocampus": ["deleted"]} in the place of a value takes the key out; null sets it to null.'
+
 Name = Annotated[str, StringConstraints(min_length=1, max_length=255, pattern=_WITHOUT_NUL)]
 Id = Annotated[str, StringConstraints(min_length=1, max_length=512, pattern=_WITHOUT_NUL)]
 JsonObject = dict[str, Any]
@@ -66,7 +68,9 @@ class SessionInput(Body):
 class ActionsInput(Body):
     """What an event does beside saying something."""
 
-    state_delta: Annotated[JsonObject, Field(description="Keys to set, with their scope's prefix.")] = {}
+    state_delta: Annotated[
+        JsonObject, Field(description=f"Keys to set, with their scope's prefix. {DELETED_NOTE}")
+    ] = {}
     other: Annotated[JsonObject, Field(description="Kept with the event, never read.")] = {}
 
 

@@ -42,7 +42,7 @@ class StateView(BaseModel):
 class StateChangesView(BaseModel):
     """What changed since a version."""
 
-    state: Annotated[JsonObject, Field(description="Keys to set, with their prefixes.")]
+    state: Annotated[JsonObject, Field(description=f"Keys to set, with their prefixes. {schemas.DELETED_NOTE}")]
     is_whole: Annotated[bool, Field(description="The session's own keys are all of them: drop the others.")]
     version: Annotated[int, Field(description="Give these three the next time.")]
     user_version: int
