@@ -18,7 +18,7 @@ from google.adk.events import Event, EventActions
 from google.genai import types
 
 from pulse import events as engine
-from pulse.adk import pieces
+from pulse.adk import collecting, pieces
 from pulse.adk.json_safe import json_safe
 from pulse.adk.pieces import REST
 from pulse.event_types import ADK_EVENT, STATE_UPDATE
@@ -26,9 +26,9 @@ from pulse.json_values import MARK, clean_text, unescape
 
 _AUTHOR_LENGTH_MAX = 255
 _INVOCATION_LENGTH_MAX = 512
-#: What an event has without saying so.
 _TEXT: Final = types.Part(text="")
 _CONTENT: Final = types.Content(role="", parts=[])
+#: What an event has without saying so.
 _EMPTY_ACTIONS = ("artifactDelta", "requestedAuthConfigs", "requestedToolConfirmations")
 
 
@@ -62,6 +62,7 @@ def to_engine(event: Event) -> engine.Event:
     )
 
 
+@collecting.paused()
 def from_rows(stored: str | None) -> tuple[list[Event], int]:
     """Return the events of a JSON array of rows, in the order of their times, then of their ids, and how many rows.
 
@@ -116,13 +117,15 @@ def _text_alone(content: Any) -> types.Content | None:
 
     A copy of one that was checked takes a third of the time of checking it again.
     """
-    if content.keys() != {"role", "parts"} or type(content["role"]) is not str or not content["parts"]:
-        return None
-    for part in content["parts"]:
-        if part.keys() != {"text"} or type(part["text"]) is not str:
-            return None
-    parts = [_TEXT.model_copy(update=part) for part in content["parts"]]
-    return _CONTENT.model_copy(update={"role": content["role"], "parts": parts})
+    match content:
+        case {"role": str(role), "parts": [*parts], **rest} if not rest and all(map(_is_text, parts)):
+            texts = [_TEXT.model_copy(update=part) for part in parts]
+            return _CONTENT.model_copy(update={"role": role, "parts": texts})
+    return None
+
+
+def _is_text(part: Any) -> bool:
+    return isinstance(part, dict) and part.keys() == {"text"} and isinstance(part["text"], str)
 
 
 def _from_elsewhere(

@@ -12,6 +12,7 @@ import asyncpg
 from google.adk.events import Event
 from google.adk.sessions import Session
 
+from pulse.adk import collecting
 from pulse.adk.markers import Marker
 from pulse.errors import InvalidInputError
 from pulse.json_values import decode_body
@@ -20,6 +21,7 @@ from pulse.scopes import merge_state
 _FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 
 
+@collecting.paused()
 def read_sessions(rows: Sequence[asyncpg.Record], app_name: str) -> list[Session]:
     """Return the sessions of rows in which each user's state stands once, and the app's once.
 
