@@ -15,7 +15,7 @@ from google.adk.sessions.session import Session
 from google.genai import types
 from typing_extensions import override
 
-from hippocampus.given_memories import THREAD_PREFIX, GivenMemories, GivenMemory
+from hippocampus.given_memories import GivenMemories, GivenMemory, Sources
 from hippocampus.search import QUERY_LENGTH_MAX, USED_RELEVANCE_MIN, MemorySearch, SearchFilter, SearchMemoryResult
 from pulse.errors import InvalidInputError
 from pulse.events import Event
@@ -87,7 +87,7 @@ class PostgresMemoryService(BaseMemoryService):
         Args:
             custom_metadata: has no keys that mean something here.
         """
-        await self._remember(app_name, user_id, session_id or UNKNOWN_SESSION_ID, events)
+        await self._remember(app_name, user_id, session_id or "", events)
 
     @override
     async def add_memory(
@@ -136,6 +136,7 @@ class PostgresMemoryService(BaseMemoryService):
 
     async def _remember(self, app_name: str, user_id: str, session_id: str, events: Sequence[AdkEvent]) -> None:
         turns = [turn for turn in map(_turn, events) if turn is not None]
+        session_id = session_id.strip() or UNKNOWN_SESSION_ID
 
         async def work(pool: Pool) -> None:
             given = GivenMemories(pool)
@@ -159,10 +160,13 @@ class PostgresMemoryService(BaseMemoryService):
         await search.record_access(
             hit.memory_id for hit in chosen if hit.source == "memory" and hit.relevance_score >= USED_RELEVANCE_MIN
         )
-        speakers = await GivenMemories(pool).speakers([hit.memory_id for hit in chosen if hit.source == "message"])
-        return SearchMemoryResponse(
-            memories=[_entry(hit, *speakers.get(hit.memory_id, (None, None))) for hit in chosen]
+        sources = await GivenMemories(pool).sources(
+            app_name,
+            user_id,
+            [hit.memory_id for hit in chosen if hit.source == "message"],
+            [hit.session_id for hit in chosen if hit.session_id],
         )
+        return SearchMemoryResponse(memories=[_entry(hit, sources) for hit in chosen])
 
 
 def _says_nothing_new(hit: SearchMemoryResult, query: str) -> bool:
@@ -227,9 +231,10 @@ def _moment(timestamp: str | None) -> datetime | None:
         raise InvalidInputError(f"timestamp is an ISO 8601 time, not {timestamp!r:.80}") from error
 
 
-def _entry(hit: SearchMemoryResult, author: str | None, event_id: str | None) -> MemoryEntry:
+def _entry(hit: SearchMemoryResult, sources: Sources) -> MemoryEntry:
+    author, event_id = sources.speakers.get(hit.memory_id, (None, None))
     written = author or hit.metadata.get("author")
-    session_id = hit.session_id.removeprefix(THREAD_PREFIX) if hit.session_id else None
+    session_id = sources.sessions.get(hit.session_id or "", hit.session_id)
     origin = {
         "source": hit.source,
         "memory_type": hit.memory_type,

@@ -6,7 +6,7 @@ Nothing here waits for a model: turns are found by their words at once, and work
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -26,8 +26,8 @@ from pulse.sql import load_queries
 if TYPE_CHECKING:
     from pulse.database import Pool
 
-#: Before the id of a session, the id of the thread that holds what the memory was given of it.
-THREAD_PREFIX = "memory:"
+#: What the names begin with of threads that hold what the memory was given of other sessions.
+_THREAD_PREFIX = "memory"
 MEMORIES_MAX = 1000
 CONTENT_CHARACTERS_MAX = 100_000
 _BATCH_EVENTS = 200
@@ -63,6 +63,19 @@ class GivenMemory:
             raise InvalidInputError("occurred_at needs a time zone, such as datetime.now(timezone.utc)")
 
 
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Where hits of a search come from.
+
+    Attributes:
+        speakers: author and event id of messages, by the message's id.
+        sessions: the session that a thread of the memory's holds turns of, by the thread's name.
+    """
+
+    speakers: Mapping[uuid.UUID, tuple[str, str]]
+    sessions: Mapping[str, str]
+
+
 class GivenMemories:
     """Takes turns and memories, and forgets single ones."""
 
@@ -75,29 +88,25 @@ class GivenMemories:
         An event whose id the session holds already, or that the memory was given before, is left as it is, forgotten
         ones too. What is new is kept in a thread of the memory's own, so that no session is changed.
         """
-        thread = THREAD_PREFIX + session_id
         ids = list({event.id: None for event in events})
-        unknown = {
-            row["id"] for row in await self._call("unknown_events", app_name, user_id, [session_id, thread], ids)
-        }
+        unknown = {row["id"] for row in await self._call("unknown_events", app_name, user_id, session_id, ids)}
         fresh = list({event.id: event for event in reversed(events) if event.id in unknown}.values())[::-1]
         if not fresh:
             return 0
-        await self._call("memory_thread", app_name, user_id, thread)
+        [thread] = await self._call("memory_thread", app_name, user_id, session_id)
         sessions = OpenSessionService(self._pool)
         stored = 0
         try:
             for start in range(0, len(fresh), _BATCH_EVENTS):
                 batch = fresh[start : start + _BATCH_EVENTS]
-                stored += len((await sessions.append(app_name, user_id, thread, batch)).new_events)
+                stored += len((await sessions.append(app_name, user_id, thread["session_id"], batch)).new_events)
         finally:
             await sessions.close()
         return stored
 
     async def consolidate(self, app_name: str, user_id: str, session_id: str) -> int:
         """Enqueue what is not yet consolidated of a session, here or given; return how many jobs will do it."""
-        ids = [session_id, THREAD_PREFIX + session_id]
-        [row] = await self._call("consolidate_sessions", app_name, user_id, ids)
+        [row] = await self._call("consolidate_session", app_name, user_id, session_id)
         return int(row[0])
 
     async def give(self, app_name: str, user_id: str, memories: Sequence[GivenMemory]) -> int:
@@ -130,10 +139,18 @@ class GivenMemories:
             return False
         return True
 
-    async def speakers(self, message_ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, tuple[str, str]]:
-        """Return author and event id of messages, by id."""
-        rows = await self._call("speakers", list(message_ids)) if message_ids else []
-        return {row["id"]: (row["author"], row["event_id"]) for row in rows}
+    async def sources(
+        self, app_name: str, user_id: str, message_ids: Sequence[uuid.UUID], session_ids: Iterable[str]
+    ) -> Sources:
+        """Return who said messages, and which sessions stand behind those that a search names."""
+        threads = [name for name in set(session_ids) if name.startswith(_THREAD_PREFIX)]
+        rows = []
+        if message_ids or threads:
+            rows = await self._call("sources", app_name, user_id, list(message_ids), threads)
+        return Sources(
+            speakers={row["id"]: (row["author"], row["event_id"]) for row in rows if row["id"] is not None},
+            sessions={row["thread"]: row["session_id"] for row in rows if row["thread"] is not None},
+        )
 
     async def _call(self, name: str, *arguments: Any) -> list[asyncpg.Record]:
         try:

@@ -74,6 +74,9 @@ def server(home_root: Path, pytestconfig: pytest.Config) -> Iterator[EmbeddedSer
 def admin(server: EmbeddedServer) -> Iterator[psycopg.Connection]:
     """A superuser's connection in autocommit, to make and drop databases."""
     with psycopg.connect(server.dsn, dbname="postgres", autocommit=True) as connection:
+        # Shown by a run on another major than the usual one.
+        version = str(connection.info.server_version)
+        assert version.startswith(str(server.major)), version
         yield connection
 
 

@@ -16,8 +16,7 @@ import asyncio
 import importlib
 import json
 import math
-import weakref
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeVar
 
@@ -339,24 +338,24 @@ class _Client:
         self._http_library = _http_library()
         self._transport_faults: tuple[type[Exception], ...] = (OSError, self._http_library.TransportError)
         # Connections belong to the loop that opened them: an agent's host may run one loop after the other.
-        self._by_loop: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[Any, Any]] = (
-            weakref.WeakKeyDictionary()
-        )
+        self._by_loop: dict[asyncio.AbstractEventLoop, tuple[Any, AsyncGenerator[None]]] = {}
 
     async def close(self) -> None:
         """Close what this loop has opened."""
         opened = self._by_loop.pop(asyncio.get_running_loop(), None)
         if opened is not None:
-            http, client = opened
-            await client.aio.aclose()
-            await http.aclose()
-            client.close()
+            await opened[1].aclose()
 
-    def _genai(self) -> Any:
+    async def _genai(self) -> Any:
         loop = asyncio.get_running_loop()
         if loop not in self._by_loop:
-            self._by_loop[loop] = self._open()
-        return self._by_loop[loop][1]
+            for ended in [each for each in self._by_loop if each.is_closed()]:
+                del self._by_loop[ended]
+            http, client = self._open()
+            keeper = _kept(http, client)
+            self._by_loop[loop] = client, keeper
+            await anext(keeper)
+        return self._by_loop[loop][0]
 
     def _open(self) -> tuple[Any, Any]:
         connection = self._connection
@@ -384,7 +383,7 @@ class _Client:
         try:
             # The HTTP client's own limit counts each read anew: a reply that trickles would never end.
             async with asyncio.timeout(self._timeout_seconds):
-                return await request(self._genai().aio.models)
+                return await request((await self._genai()).aio.models)
         except genai_errors.APIError as fault:
             raise gemini_faults.from_response(fault.code, fault.details) from None
         except TimeoutError:
@@ -402,6 +401,16 @@ class _Client:
                 code="unreadable",
                 raw_reply=fault.doc if isinstance(fault, json.JSONDecodeError) else str(fault),
             ) from None
+
+
+async def _kept(http: Any, client: Any) -> AsyncGenerator[None]:
+    """Hold a client until its loop asks its generators to end, as `asyncio.run` does, or `close` does."""
+    try:
+        yield
+    finally:
+        await client.aio.aclose()
+        await http.aclose()
+        client.close()
 
 
 def _http_library() -> Any:

@@ -12,6 +12,7 @@ import asyncpg
 from google.adk.events import Event
 from google.adk.sessions import Session
 
+from pulse.adk import collecting
 from pulse.adk.markers import Marker
 from pulse.errors import InvalidInputError
 from pulse.json_values import decode_body
@@ -20,18 +21,27 @@ from pulse.scopes import merge_state
 _FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 
 
+@collecting.paused()
 def read_sessions(rows: Sequence[asyncpg.Record], app_name: str) -> list[Session]:
-    """Return the sessions of rows in which each user's state stands once, and the app's once."""
+    """Return the sessions of rows in which each user's state stands once, and the app's once.
+
+    Thousands are read at once: their states as one JSON text, and each session as a copy of one that was checked.
+    """
+    states = decode_body(f"[{','.join([row['state'] for row in rows])}]")
     sessions = []
     app_state: Mapping[str, Any] = {}
-    user_state: Mapping[str, Any] = {}
-    user_id = ""
-    for place, row in enumerate(rows):
+    shared: dict[str, Any] = {}
+    like = Session(id="", app_name=app_name, user_id="", state={}, events=[], last_update_time=0.0)
+    for place, (row, state) in enumerate(zip(rows, states, strict=True)):
         if place == 0:
             app_state = read_state(row["app_state"])
-        if row["user_id"] != user_id:
-            user_id, user_state = row["user_id"], read_state(row["user_state"])
-        sessions.append(read_session(row, app_name, user_id, row["session_id"], (user_state, app_state), []))
+        if place == 0 or row["user_id"] != like.user_id:
+            like.user_id = row["user_id"]
+            shared = merge_state({}, read_state(row["user_state"]), app_state)
+        fields = {"id": row["session_id"], "state": shared | state, "events": [], "last_update_time": _last_update(row)}
+        session = like.model_copy(update=fields)
+        Marker(row["thread_id"], row["version"]).mark(session)
+        sessions.append(session)
     return sessions
 
 
@@ -50,10 +60,15 @@ def read_session(
         user_id=user_id,
         state=merge_state(read_state(row["state"]), *shared),
         events=events,
-        last_update_time=row["created_at"].timestamp() if row["event_time"] is None else row["event_time"],
+        last_update_time=_last_update(row),
     )
     Marker(row["thread_id"], row["version"]).mark(session)
     return session
+
+
+def _last_update(row: asyncpg.Record) -> float:
+    at: float | None = row["event_time"]
+    return row["created_at"].timestamp() if at is None else at
 
 
 def read_state(stored: str | None) -> dict[str, Any]:

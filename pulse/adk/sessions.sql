@@ -45,7 +45,7 @@ SELECT t.id AS thread_id, t.user_id, t.session_id, t.version, t.created_at,
        last_event_time(t) AS event_time, t.state::text AS state,
        CASE WHEN lag(t.user_id) OVER (ORDER BY t.user_id DESC, t.id DESC) IS DISTINCT FROM t.user_id
             THEN u.state::text END AS user_state,
-       CASE WHEN row_number() OVER (ORDER BY t.user_id DESC, t.id DESC) = 1
+       CASE WHEN lag(t.user_id) OVER (ORDER BY t.user_id DESC, t.id DESC) IS NULL
             THEN (SELECT state::text FROM app_states WHERE app_name = $1) END AS app_state
 FROM (SELECT * FROM threads AS each
       WHERE each.app_name = $1 AND each.session_id <> '' AND ($2::text IS NULL OR each.user_id = $2) AND is_open(each)

@@ -5,24 +5,39 @@
 -- consolidated as any other; frameworks that list their sessions leave it out.
 ALTER TABLE threads ADD COLUMN memory_only boolean NOT NULL DEFAULT false;
 
--- Returns the thread that holds what the memory is given of a session, and makes it where there is none.
--- Errors: HP006 the id is taken by a session of its own.
-CREATE FUNCTION memory_thread(p_app_name text, p_user_id text, p_session_id text) RETURNS uuid
+-- The names that the thread may have which holds what the memory is given of a session: one that shows the session's id,
+-- and one for an id that is too long for that, or where a session of its own has the first name.
+CREATE FUNCTION memory_thread_names(p_session_id text) RETURNS text[]
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN ARRAY['memory:' || p_session_id, 'memory#' || encode(sha256(convert_to(p_session_id, 'UTF8')), 'hex')];
+
+-- The session that a thread of the memory's holds turns of.
+CREATE FUNCTION remembered_session(t threads) RETURNS text
+LANGUAGE sql STABLE
+RETURN coalesce(t.metadata ->> 'session_id', substr(t.session_id, length('memory:') + 1));
+
+-- Returns the name of the thread that holds what the memory is given of a session, and makes it where there is none.
+-- Errors: HP006 both of its names are taken by sessions of their own.
+CREATE FUNCTION memory_thread(p_app_name text, p_user_id text, p_session_id text) RETURNS text
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
 DECLARE
-    v_thread uuid;
+    v_name text;
 BEGIN
-    INSERT INTO threads (app_name, user_id, session_id, memory_only)
-    VALUES (p_app_name, p_user_id, p_session_id, true)
-    ON CONFLICT (app_name, user_id, session_id) DO NOTHING;
-    SELECT id INTO v_thread FROM threads
-    WHERE app_name = p_app_name AND user_id = p_user_id AND session_id = p_session_id AND memory_only;
-    IF NOT FOUND THEN
-        RAISE EXCEPTION '% is a session of its own: the memory keeps what it is given of others elsewhere', p_session_id
-            USING ERRCODE = 'HP006';
-    END IF;
-    RETURN v_thread;
+    FOREACH v_name IN ARRAY memory_thread_names(p_session_id) LOOP
+        CONTINUE WHEN char_length(v_name) > 512;
+        INSERT INTO threads (app_name, user_id, session_id, memory_only, metadata)
+        VALUES (p_app_name, p_user_id, v_name, true,
+                CASE WHEN starts_with(v_name, 'memory#') THEN jsonb_build_object('session_id', p_session_id)
+                     ELSE '{}' END)
+        ON CONFLICT (app_name, user_id, session_id) DO NOTHING;
+        IF EXISTS (SELECT FROM threads WHERE app_name = p_app_name AND user_id = p_user_id AND session_id = v_name
+                                             AND memory_only) THEN
+            RETURN v_name;
+        END IF;
+    END LOOP;
+    RAISE EXCEPTION '% is a session of its own: the memory keeps what it is given of others elsewhere', v_name
+        USING ERRCODE = 'HP006';
 END
 $$;
 

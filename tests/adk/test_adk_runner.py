@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import subprocess
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +21,16 @@ from google.adk.apps.llm_event_summarizer import LlmEventSummarizer
 from google.adk.events import Event
 from google.adk.runners import Runner
 from google.adk.sessions import InMemorySessionService, Session
-from google.adk.tools import LongRunningFunctionTool, ToolContext
+from google.adk.tools import LongRunningFunctionTool, ToolContext, load_memory
 from google.genai import types
 
+from hippocampus.adk import PostgresMemoryService
+from hippocampus.providers.gemini import GeminiConnection, GeminiEmbedder
 from pulse.adk import PostgresArtifactService, PostgresSessionService
 from tests import cli_process
 from tests.adk.scripted import ScriptedLlm, agent, echo, last_text, user_says
 from tests.adk.services import Who
+from tests.fake_gemini import FakeGemini
 from tests.worker_harness import until
 
 # ADK says so of what it has not settled yet; one case may be the first to hear it.
@@ -100,6 +104,46 @@ def test_each_run_may_have_an_event_loop_of_its_own(dsn: str) -> None:
 
     assert asyncio.run(finish()) == 10
     assert asyncio.run(connections()) == 0
+
+
+@contextlib.contextmanager
+def gemini_in_a_loop_of_its_own() -> Iterator[FakeGemini]:
+    """A Gemini API that outlives the loops of those who call it."""
+    gemini, loop = FakeGemini(), asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    asyncio.run_coroutine_threadsafe(gemini.start(), loop).result(10)
+    try:
+        yield gemini
+    finally:
+        asyncio.run_coroutine_threadsafe(gemini.stop(), loop).result(10)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(10)
+        loop.close()
+
+
+def look_up(request: Any) -> types.Part:
+    """Search the memory for what was said, then say whether anything was found."""
+    for part in request.contents[-1].parts:
+        if part.function_response:
+            return types.Part(text="found" if part.function_response.response["result"].memories else "nothing")
+    return types.Part(function_call=types.FunctionCall(name="load_memory", args={"query": last_text(request)}))
+
+
+def test_a_model_is_asked_from_the_event_loop_of_each_run(dsn: str) -> None:
+    """A query is embedded in a loop that ends with the run, and so are the connections to the model: none is reused."""
+    service = PostgresSessionService(dsn)
+    asyncio.run(service.create_session(**WHO, session_id="s"))
+    with gemini_in_a_loop_of_its_own() as gemini:
+        connection = GeminiConnection(api_key="k", base_url=gemini.base_url, timeout_seconds=10, attempts=1)
+        memory = PostgresMemoryService(dsn, GeminiEmbedder(connection))
+        run = runner(service, agent=agent(look_up, tools=[load_memory]), memory_service=memory)
+        for n in range(3):
+            events = list(run.run(user_id="ann", session_id="s", new_message=user_says(f"The harbour, note {n}.")))
+            assert [part.text for part in events[-1].content.parts] == ["found" if n else "nothing"]
+            assert gemini.counts.calls["batchEmbedContents"] == n + 1
+        asyncio.run(memory.close())
+    asyncio.run(service.close())
 
 
 async def _connections(database: Any) -> int:

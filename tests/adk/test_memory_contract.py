@@ -250,6 +250,37 @@ async def test_an_entry_says_where_it_comes_from_and_why_it_matched(service: Bas
 
 
 @ours
+async def test_sessions_of_long_ids_and_of_ids_like_the_memorys_own_are_kept_apart(
+    service: BaseMemoryService, pool: asyncpg.Pool
+) -> None:
+    """512 characters leave no room for a prefix; and a session may be called as the memory would call its thread."""
+    sessions = OpenSessionService(pool)
+    real = await sessions.create_session("app", "ann", session_id="memory:s")
+    await sessions.append_event(
+        real, pulse_events.Event(id="e1", author="user", content={"text": "The harbour of Ghent."})
+    )
+    await sessions.close()
+    ids = ["x" * 511 + "1", "x" * 511 + "2", "memory:s", "s", " padded "]
+    for _ in range(2):
+        for place, id_ in enumerate(ids):
+            event = said(f"The harbour, note {place}.", id_="e1")
+            await service.add_session_to_memory(session_of(event, session_id=id_))
+    found = (await service.search_memory(**WHO, query="harbour")).memories
+    told = {entry.content.parts[0].text: entry.custom_metadata["session_id"] for entry in found if entry.content.parts}
+    assert len(found) == len(told) == 5
+    assert told == {
+        "The harbour, note 0.": ids[0],
+        "The harbour, note 1.": ids[1],
+        "The harbour of Ghent.": "memory:s",
+        "The harbour, note 3.": "s",
+        "The harbour, note 4.": "padded",
+    }
+    kept = await sessions.get_session("app", "ann", "memory:s")
+    assert kept is not None
+    assert (kept.version, len(kept.events)) == (1, 1)
+
+
+@ours
 async def test_a_session_that_is_kept_here_is_read_where_it_is(
     service: BaseMemoryService, pool: asyncpg.Pool, conn: asyncpg.Connection
 ) -> None:
