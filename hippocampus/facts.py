@@ -5,6 +5,7 @@ The facts themselves, and their history, are read with `hippocampus.memory_servi
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, get_args
 from uuid import UUID
@@ -12,7 +13,9 @@ from uuid import UUID
 import asyncpg
 
 from hippocampus.errors import from_postgres
-from hippocampus.fact_keys import FactStyle, Styles, normal_key
+from hippocampus.fact_keys import KEY_CHARACTERS_MAX, FactStyle, Styles, normal_key
+from hippocampus.names import check_names
+from hippocampus.policies import check_app_name
 from hippocampus.records import FactCandidate, FactMerge, FactType
 from pulse.errors import InvalidInputError
 from pulse.json_values import unescape
@@ -23,6 +26,16 @@ if TYPE_CHECKING:
 
 PAGE_SIZE_MAX = 1000
 _QUERIES = load_queries("hippocampus")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyStyle:
+    """Whether a key of an app's facts holds one value or many; `app_name` '*' is for all that say nothing else."""
+
+    app_name: str
+    fact_type: FactType
+    normal_key: str  # which every spelling of the key has
+    style: FactStyle
 
 
 class FactLedger:
@@ -104,19 +117,35 @@ class FactLedger:
         """
         return await self._change(_QUERIES["undo_merge"], app_name, user_id, merge_id)
 
-    async def set_style(self, app_name: str, fact_type: FactType, key: str, style: FactStyle) -> None:
+    async def set_style(self, app_name: str, fact_type: FactType, key: str, style: FactStyle) -> KeyStyle:
         """Let a key hold one value ('profile') or many side by side ('collection') from the next statement on.
 
         Args:
             app_name: '*' for every app that says nothing else.
             key: in any spelling.
         """
-        if fact_type not in get_args(FactType) or style not in get_args(FactStyle) or not normal_key(key):
-            raise InvalidInputError(
-                f"a style needs a key, one of the types {', '.join(get_args(FactType))}, and one of the styles"
-                f" {', '.join(get_args(FactStyle))}"
-            )
-        await self._pool.execute(_QUERIES["set_fact_style"], app_name, fact_type, normal_key(key), style)
+        _check_style(app_name, fact_type, key, style)
+        row = await self._pool.fetchrow(_QUERIES["set_fact_style"], app_name, fact_type, normal_key(key), style)
+        assert row is not None  # noqa: S101  # the statement returns its row
+        return KeyStyle(**row)
+
+    async def reset_style(self, app_name: str, fact_type: FactType, key: str) -> bool:
+        """Take back what was said of a key; return whether something was."""
+        _check_style(app_name, fact_type, key)
+        return await self._pool.fetchval(_QUERIES["reset_fact_style"], app_name, fact_type, normal_key(key)) is not None
+
+    async def list_styles(
+        self, app_name: str | None = None, *, limit: int = 50, after: tuple[str, str, str] | None = None
+    ) -> list[KeyStyle]:
+        """List what was said of keys: of one app and of '*', or of every app; by app, type and key.
+
+        Args:
+            after: app, type and key of the last one of the page before.
+        """
+        _check_page(limit)
+        check_names(app_name=app_name)
+        rows = await self._pool.fetch(_QUERIES["list_fact_styles"], app_name, limit, *(after or (None, None, None)))
+        return [KeyStyle(**row) for row in rows]
 
     async def _change(self, query: str, app_name: str, user_id: str, row_id: UUID) -> UUID | None:
         try:
@@ -130,6 +159,18 @@ async def read_styles(pool: Pool, thread_id: UUID) -> Styles:
     """Read the policy of a thread's app on which keys hold many values."""
     rows = await pool.fetch(_QUERIES["fact_styles"], thread_id)
     return {(row["fact_type"], row["normal_key"]): row["style"] for row in rows}
+
+
+def _check_style(app_name: str, fact_type: str, key: str, style: str = "profile") -> None:
+    check_app_name(app_name)
+    check_names(app_name=app_name, key=key)
+    if fact_type not in get_args(FactType) or style not in get_args(FactStyle) or not normal_key(key):
+        raise InvalidInputError(
+            f"a style needs a key, one of the types {', '.join(get_args(FactType))}, and one of the styles"
+            f" {', '.join(get_args(FactStyle))}"
+        )
+    if len(key) > KEY_CHARACTERS_MAX:
+        raise InvalidInputError(f"a key has at most {KEY_CHARACTERS_MAX} characters, not {len(key)}")
 
 
 def _check_page(limit: int) -> None:

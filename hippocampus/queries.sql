@@ -188,6 +188,18 @@ SELECT undo_merge($1, $2, $3)
 -- app, fact type, normal form of a key, style
 INSERT INTO fact_styles (app_name, fact_type, normal_key, style) VALUES ($1, $2, $3, $4)
 ON CONFLICT (app_name, fact_type, normal_key) DO UPDATE SET style = EXCLUDED.style
+RETURNING app_name, fact_type, normal_key, style
+
+-- name: reset_fact_style
+-- app, fact type, normal form of a key; no row where there was none
+DELETE FROM fact_styles WHERE app_name = $1 AND fact_type = $2 AND normal_key = $3 RETURNING normal_key
+
+-- name: list_fact_styles
+-- app (null: every one), limit, app, type and key of the last row of the page before (null: from the first)
+SELECT app_name, fact_type, normal_key, style FROM fact_styles
+WHERE ($1::text IS NULL OR app_name IN ($1, '*'))
+  AND ($3::text IS NULL OR (app_name, fact_type, normal_key) > ($3, $4, $5))
+ORDER BY app_name, fact_type, normal_key LIMIT $2
 
 -- name: fact_styles
 -- thread; its app's own before those of every app

@@ -70,7 +70,9 @@ async def fill_rarer(pool: asyncpg.Pool) -> None:
     """A session that goes by itself, one with an erased event, and what the memory was given of one elsewhere."""
     service = OpenSessionService(pool)
     await pool.execute("SELECT create_session('shop', 'cid', 'brief', p_ttl => '40000 days 00:00:01.5')")
-    await service.append("shop", "cid", "brief", [Event(id=each, author="user", content={"text": each}) for each in "ab"])
+    await service.append(
+        "shop", "cid", "brief", [Event(id=each, author="user", content={"text": each}) for each in "ab"]
+    )
     await Forgetting(pool).forget_events("shop", "cid", "brief", sequence_nums=[1])
     await pool.execute("UPDATE threads SET event_time = 1700000000.1234567 WHERE session_id = 'brief'")
     await pool.execute("SELECT memory_thread('shop', 'cid', 'given')")
