@@ -50,9 +50,11 @@ async def hide(pool: asyncpg.Pool, user: str, thread: UUID, secret: str = SECRET
         ("replays", "(app_name, user_id, thread_id, fingerprint) VALUES ($1, $2, $3, $4)"),
         ("replay_draws", "SELECT id, $3, 'fast', 1, 4, '', '', (NULL, 1, 4, NULL, NULL, NULL)::slice_origin,"
          " ARRAY[('summary', $5, NULL, '{}', 1, '{}', NULL)::memory_input] FROM replays WHERE thread_id = $3"),
-        ("model_replies", "(thread_id, stage, input_hash, reply) VALUES ($3, 'fast', '', jsonb_build_object('x', $5::text))"),
+        ("model_replies", "(thread_id, stage, input_hash, reply)"
+         " VALUES ($3, 'fast', '', jsonb_build_object('x', $5::text))"),
         ("imported_origins", "VALUES (new_id(), $1, $2, $3, $5)"),
-        ("live_messages", "(thread_id, run_id, message_id, kind, after_seq, body) VALUES ($3, 'r', 'm', 'text', 0, $5)"),
+        ("live_messages", "(thread_id, run_id, message_id, kind, after_seq, body)"
+         " VALUES ($3, 'r', 'm', 'text', 0, $5)"),
         ("initial_states", "(thread_id, session_state) VALUES ($3, jsonb_build_object('x', $5::text))"),
         ("stream_tickets", "VALUES (sha256($4::text::bytea), $1, $2, $4, $5, now())"),
     ):  # fmt: skip
