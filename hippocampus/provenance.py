@@ -90,7 +90,7 @@ class Consequences:
 
 
 async def provenance(pool: Pool, app_name: str, user_id: str, drawn_id: UUID) -> list[Provenance]:
-    """Return where a memory, a fact or a proposal of an instruction comes from; of a fact the current statement, then the others, newest first.
+    """Return where a memory, a fact or a proposal comes from; of a fact the current statement, then the others.
 
     Raises:
         MemoryNotFoundError: no such memory or fact of this app and user.

@@ -28,12 +28,45 @@ async def scan(conn: asyncpg.Connection | asyncpg.Pool, secret: str = SECRET) ->
     """How many rows of each table hold the secret in any column; tables without one are left out."""
     found = {}
     for row in await conn.fetch(TABLES):
+        # bytea shows as hexadecimal digits.
         count = await conn.fetchval(
-            f"SELECT count(*) FROM {row['name']} AS t WHERE strpos(lower(t::text), $1) > 0", secret
+            f"SELECT count(*) FROM {row['name']} AS t"
+            " WHERE lower(t::text) LIKE ANY (ARRAY['%' || $1 || '%', '%' || encode($1::text::bytea, 'hex') || '%'])",
+            secret,
         )
         if count:
             found[row["name"]] = count
     return found
+
+
+async def hide(pool: asyncpg.Pool, user: str, thread: UUID, secret: str = SECRET) -> None:
+    """Put the secret where consolidation leaves none: what waits, what is streamed, what is kept beside."""
+    session_id = await pool.fetchval("SELECT session_id FROM threads WHERE id = $1", thread)
+    for table, values in (
+        ("fact_aliases", "(app_name, user_id, fact_type, from_key, to_key, fact_id, method, similarity)"
+         " VALUES ($1, $2, 'profile', $5, 'x', new_id(), 'meaning', 1)"),
+        ("instruction_proposals", "(app_name, user_id, thread_id, instruction_key, content, base_version, source_seqs)"
+         " VALUES ($1, $2, $3, 'tone', $4 || $5, 0, '{1}')"),
+        ("replays", "(app_name, user_id, thread_id, fingerprint) VALUES ($1, $2, $3, $4)"),
+        ("replay_draws", "SELECT id, $3, 'fast', 1, 4, '', '', (NULL, 1, 4, NULL, NULL, NULL)::slice_origin,"
+         " ARRAY[('summary', $5, NULL, '{}', 1, '{}', NULL)::memory_input] FROM replays WHERE thread_id = $3"),
+        ("model_replies", "(thread_id, stage, input_hash, reply)"
+         " VALUES ($3, 'fast', '', jsonb_build_object('x', $5::text))"),
+        ("imported_origins", "VALUES (new_id(), $1, $2, $3, $5)"),
+        ("live_messages", "(thread_id, run_id, message_id, kind, after_seq, body)"
+         " VALUES ($3, 'r', 'm', 'text', 0, $5)"),
+        ("initial_states", "(thread_id, session_state) VALUES ($3, jsonb_build_object('x', $5::text))"),
+        ("stream_tickets", "VALUES (sha256($4::text::bytea), $1, $2, $4, $5, now())"),
+    ):  # fmt: skip
+        # Every parameter has its type, whichever of them a statement uses.
+        await pool.execute(
+            f"WITH p AS (SELECT $1::text, $2::text, $3::uuid, $4::text, $5::text) INSERT INTO {table} {values}",
+            APP, user, thread, session_id, secret,
+        )  # fmt: skip
+    await pool.execute(
+        "SELECT save_artifact($1, $2, $3, $4, to_json($4::text), convert_to($4 || $3, 'UTF8'))",
+        APP, user, session_id, secret,
+    )  # fmt: skip
 
 
 async def say(pool: asyncpg.Pool, user: str, session_id: str, *texts: str, **state: object) -> list[Event]:

@@ -11,10 +11,13 @@ from uuid import UUID, uuid4
 import asyncpg
 import pytest
 
-from hippocampus import jobs
+from hippocampus import jobs, policies
 from hippocampus.errors import JobFencedError
 from hippocampus.records import JobType
+from hippocampus.search import MemorySearch
 from pulse import database
+from pulse.events import Event
+from pulse.session_service import OpenSessionService
 from tests import worker_harness as harness
 from tests.worker_harness import Workers
 from workers import liveness, queue_worker, services
@@ -459,6 +462,32 @@ async def test_one_run_looks_at_every_idle_timer_that_is_due(pool: asyncpg.Pool)
     )
     await Upkeep(pool, Settings(), Metrics()).enqueue_idle()
     assert await harness.count(pool, "consolidation_jobs") == 1
+
+
+async def test_an_app_that_does_not_consolidate_enqueues_nothing_and_loses_nothing(pool: asyncpg.Pool) -> None:
+    """Neither appends nor idle timers ask a model; words are found; asking does; switched on, the timers do."""
+    await policies.set_policy(pool, "app", consolidate=False, fast_events=3)
+    sessions = OpenSessionService(pool)
+    for session_id in ("quiet", "asked"):
+        await sessions.create_session("app", "ann", session_id=session_id)
+        said = [Event(author="user", content={"text": f"I like tea {n}"}) for n in range(9)]
+        await sessions.append("app", "ann", session_id, said)
+    late = "UPDATE threads SET last_event_at = now() - interval '1 day', fast_due_at = now(), deep_due_at = now()"
+    upkeep = Upkeep(pool, Settings(), Metrics())
+    for _ in range(2):
+        await pool.execute(late)
+        await upkeep.enqueue_idle()
+        await upkeep.reconcile()
+    assert await harness.count(pool, "consolidation_jobs") == 0
+    found = await MemorySearch(pool, None).search(app_name="app", user_id="ann", query="tea")
+    assert len(found.memories) == 10
+    await sessions.finalize_session("app", "ann", "asked")
+    assert await harness.count(pool, "consolidation_jobs") == 2
+    await policies.set_policy(pool, "app", consolidate=True)
+    assert await pool.fetchval("SELECT bool_and(fast_due_at > now()) FROM threads WHERE session_id = 'quiet'")
+    await pool.execute("UPDATE threads SET fast_due_at = now(), deep_due_at = now() WHERE fast_due_at IS NOT NULL")
+    await upkeep.enqueue_idle()
+    assert await harness.count(pool, "consolidation_jobs") == 4
 
 
 async def test_the_queue_is_pruned_in_batches(pool: asyncpg.Pool) -> None:

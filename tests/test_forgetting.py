@@ -107,15 +107,18 @@ async def test_every_table_with_text_is_in_the_catalogue(conn: asyncpg.Connectio
 
 
 async def test_a_user_is_forgotten_everywhere_and_another_is_not(pool: asyncpg.Pool, forgetting: Forgetting) -> None:
-    """The dry run says what the run then takes; no row, no search and no column holds the secret afterwards."""
-    await fill(pool)
-    await fill(pool, session="s2")
+    """The dry run says what the run then takes; no row, no search and no column holds the secret afterwards.
+
+    Before, every table of the catalogue holds it that can hold a word of a user: whoever adds one hides it there too.
+    """
+    await scene.hide(pool, "ana", await fill(pool))
+    await scene.hide(pool, "ana", await fill(pool, session="s2"))
     await say(pool, "ben", "b1", "I live in Ghent.", user__plain=1)
     await consolidate(pool, await thread_of(pool, "ben", "b1"))
     before = {table: await pool.fetchval(f"SELECT count(*) FROM {table} WHERE user_id = 'ben'") for table in OWNED}
-    assert set(await scan(pool)) >= {
-        "threads", "user_states", "events", "messages", "memories", "memories_archive", "facts", "fact_versions",
-        "runs", "snapshots", "consolidation_jobs", "consolidation_jobs_archive",
+    users = await pool.fetch("SELECT table_name FROM data_catalogue WHERE user_rows IS NOT NULL")
+    assert set(await scan(pool)) == {row["table_name"] for row in users} - WORDLESS | {
+        "artifact_versions", "artifact_blobs",
     }  # fmt: skip
     assert await hits(pool) > 0
 
@@ -141,6 +144,13 @@ def added(counts: Mapping[str, int]) -> dict[str, int]:
     return {**counts, "facts": facts, "fact_versions": 0}
 
 
+# What stands beside the events of a session.
+BESIDE = {
+    "artifacts", "artifact_versions", "artifact_blobs", "imported_origins", "initial_states", "live_messages",
+    "stream_tickets",
+}  # fmt: skip
+# Ids, numbers and hashes alone.
+WORDLESS = {"memory_tombstones", "slice_redraws", "replays"}
 OWNED = ("threads", "messages", "memories", "facts", "user_states")
 
 
@@ -150,7 +160,7 @@ async def test_a_session_is_forgotten_with_what_was_drawn_from_it(pool: asyncpg.
     await consolidate(pool, await thread_of(pool, "ana", "old"))
     known = await pool.fetch("SELECT key, value FROM facts ORDER BY key")
     assert known
-    await fill(pool, session="s1")
+    await scene.hide(pool, "ana", await fill(pool, session="s1"))
     preview = {each.table_name: each.rows for each in await forgetting.preview(APP, "ana", session_id="s1")}
     report = await forgetting.forget_session(APP, "ana", "s1")
     assert report.is_complete
@@ -189,11 +199,16 @@ async def test_an_event_leaves_a_tombstone_and_its_slice_is_drawn_anew(
     events = await pool.fetch("SELECT id, sequence_num, occurred_at FROM events ORDER BY sequence_num")
     # What `fill` plants beside the events is of runs that no event names.
     await pool.execute("DELETE FROM runs; UPDATE user_states SET state = state - 'other'")
+    await scene.hide(pool, "ana", thread)
     report = await forgetting.forget_events(
         APP, "ana", "s1", sequence_nums=[1, 4], event_ids=[events[2]["id"], events[2]["id"]]
     )
     assert report.is_complete, report
     assert report.sequence_nums == (1, 3, 4)
+    # What no event said, and nothing was drawn from, is not an event's.
+    assert set(await scan(pool)) == BESIDE
+    for table in BESIDE - {"artifact_versions", "artifact_blobs"}:
+        await pool.execute(f"DELETE FROM {table}")
     assert await scan(pool) == {}
     assert await hits(pool) == 0
     after = await pool.fetch(
@@ -214,6 +229,16 @@ async def test_an_event_leaves_a_tombstone_and_its_slice_is_drawn_anew(
     # Asked again it changes nothing more.
     assert (await forgetting.get(APP, "ana", report.id)).is_complete
     assert (await forgetting.forget_events(APP, "ana", "s1", sequence_nums=[1])).counts == {}
+
+
+async def test_a_turn_that_the_memory_forgets_is_nowhere_but_in_its_session(pool: asyncpg.Pool) -> None:
+    """What was drawn from it, waits for it or was proposed after it goes; the event, its run and the state stay."""
+    thread = await fill(pool)
+    await scene.hide(pool, "ana", thread)
+    for number in (1, 3):
+        message = await pool.fetchval("SELECT id FROM messages WHERE sequence_num = $1", number)
+        assert await pool.fetchval("SELECT (erase_turn($1, 'ana', $2)).finished_at IS NOT NULL", APP, message)
+    assert set(await scan(pool)) == BESIDE | {"events", "threads", "user_states", "snapshots", "runs"}
 
 
 async def test_state_and_snapshots_are_as_if_an_erased_event_had_never_been(

@@ -266,13 +266,25 @@ async def test_decay_rewrites_no_row(clock: asyncpg.Pool) -> None:
 
 
 async def test_a_memory_leads_to_its_events_and_an_event_to_all_that_was_drawn(pool: asyncpg.Pool) -> None:
-    """Both ways, with the archive and superseded facts; an erased event is shown as such; strangers see nothing."""
+    """Both ways, with the archive, superseded facts and proposals; an erased event is shown as such; strangers see
+    nothing.
+    """
     events = await say(pool, "ana", "s", "I live in Ghent.", "I love plum jam.")
     thread = await thread_of(pool, "ana", "s")
     await consolidate(pool, thread)
     events += await say(pool, "ana", "s", "I moved to Bruges. I live in Bruges now.")
     await consolidate(pool, thread)
     await pool.execute("SELECT archive_weak_memories($1, 1, p_threshold => 1, p_min_age_days => 0)", APP)
+    proposal = await pool.fetchval(
+        """INSERT INTO instruction_proposals (app_name, user_id, thread_id, instruction_key, content, base_version,
+                                              source_seqs)
+           VALUES ($1, 'ana', $2, 'tone', 'Be brief.', 0, '{1}') RETURNING id""",
+        APP,
+        thread,
+    )
+    [proposed] = await provenance(pool, APP, "ana", proposal)
+    assert (proposed.drawn.source, proposed.drawn.kind) == ("proposal", "tone")
+    assert [event.text for event in proposed.events] == ["I live in Ghent."]
 
     city = await pool.fetchval("SELECT id FROM facts WHERE content LIKE '%Bruges%'")
     found = await provenance(pool, APP, "ana", city)
@@ -286,7 +298,7 @@ async def test_a_memory_leads_to_its_events_and_an_event_to_all_that_was_drawn(p
 
     drawn = await consequences(pool, APP, "ana", "s", sequence_num=1)
     sources = {each.source for each in (*drawn.citing, *drawn.alongside)}
-    assert {"fact_version", "memory", "archived_memory"} <= sources
+    assert {"fact_version", "memory", "archived_memory", "proposal"} <= sources
     assert all(1 in each.source_seqs for each in drawn.citing)
     assert await consequences(pool, APP, "ana", "s", event_id=events[0].id) == drawn
     every = {row["id"] for row in await pool.fetch("SELECT row_id AS id FROM drawn WHERE 1 = ANY (source_seqs)")}

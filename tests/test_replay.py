@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import asyncpg
@@ -20,6 +21,7 @@ from hippocampus.records import ExtractedFact, ExtractedInsight
 from hippocampus.replay import MemoryReplay, ReplayReport
 from pulse.errors import SessionNotFoundError
 from pulse.session_service import OpenSessionService
+from tests import cli_process
 from tests.fake_gemini import FakeGemini
 from tests.lock_gates import until_one_waits_for_a_lock
 from tests.memory_rows import APP, say
@@ -27,6 +29,9 @@ from tests.queue_claims import claim_next, work_off
 from tests.scripted_provider import ScriptedEmbedder, ScriptedGenerator
 
 USER = "ann"
+# Servers that swap, or did last; their client may be gone.
+SWAPS = """SELECT count(*) FROM pg_stat_activity
+           WHERE query LIKE '%swap_replay($1)%' AND datname = current_database() AND pid <> pg_backend_pid()"""
 TABLES = ("memories", "facts", "fact_versions", "threads", "messages")
 
 
@@ -140,6 +145,53 @@ async def test_a_replay_that_died_goes_on_where_it_was_with_gemini(pool: asyncpg
         assert await pool.fetchval("SELECT count(*) FROM facts WHERE model LIKE 'local%'") == 0
         await generator.close()
         await embedder.close()
+
+
+async def test_a_replay_killed_while_it_asks_and_while_it_swaps_changes_nothing_and_is_completed(
+    pool: asyncpg.Pool, dsn: str, tmp_path: Path
+) -> None:
+    """The real command, by SIGKILL: what was answered is kept, a swap half way is not, and the next run ends it."""
+    for session_id, town in (("a", "Lyon"), ("b", "Brest")):
+        await say(pool, USER, session_id, f"I live in {town}.", "I like tea.")
+    await consolidate(pool, LocalGenerator(), LocalEmbedder(), "a", "b")
+    before = await everything(pool)
+
+    async def start(gemini: FakeGemini) -> asyncio.subprocess.Process:
+        arguments = cli_process.command("replay", "--app", APP, "--user", USER, "--apply")
+        settings = {"DATABASE_URL": dsn, "GOOGLE_API_KEY": "k", "HIPPOCAMPUS_GEMINI_BASE_URL": gemini.base_url}
+        return await asyncio.create_subprocess_exec(*arguments, env=cli_process.environment(tmp_path, **settings))
+
+    async with FakeGemini() as hanging, FakeGemini() as gemini:
+        hanging.poison("Brest", "hang")
+        asking = await start(hanging)
+        async with asyncio.timeout(60):
+            while not hanging.counts.faults:
+                await asyncio.sleep(0.02)
+        asking.kill()
+        await asking.wait()
+        kept = await pool.fetchval("SELECT count(*) FROM replay_draws")
+        assert 1 <= kept < 4
+        assert await everything(pool) == before
+
+        async with pool.acquire() as holder, holder.transaction():
+            await holder.execute("SELECT FROM facts FOR UPDATE")
+            swapping = await start(gemini)
+            await until_one_waits_for_a_lock(pool, timeout_seconds=60)
+            swapping.kill()
+            await swapping.wait()
+        async with asyncio.timeout(30):
+            while await pool.fetchval(SWAPS):
+                await asyncio.sleep(0.02)
+        assert await everything(pool) == before
+
+        connection = GeminiConnection(api_key="k", base_url=gemini.base_url)
+        generator, embedder = GeminiGenerator(connection), GeminiEmbedder(connection)
+        assert (await MemoryReplay(pool, generator, embedder).replay(APP, USER, apply=True)).slices == 0
+        await generator.close()
+        await embedder.close()
+        assert gemini.counts.calls["generateContent"] == 4 - kept
+    assert await pool.fetchval("SELECT bool_and(model LIKE 'gemini%') FROM facts")
+    assert await pool.fetchval("SELECT count(*) FROM replays WHERE applied_at IS NULL") == 0
 
 
 async def test_the_very_same_turns_are_asked_about_once(pool: asyncpg.Pool) -> None:

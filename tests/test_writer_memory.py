@@ -370,6 +370,28 @@ async def test_candidates_and_merges_are_seen_and_decided_on(
     assert past == []
 
 
+async def test_the_style_of_a_key_is_set_for_one_app_and_taken_back(
+    client: httpx.AsyncClient, app: str, rows: asyncpg.Connection
+) -> None:
+    """Any spelling names the key; the next statement goes by it; other apps have nothing of it."""
+    base = f"/v1/apps/{app}/fact-styles"
+    made = (await client.put(f"{base}/preference/Favourite%20Teas", json={"style": "collection"})).json()
+    assert (made["app_name"], made["style"]) == (app, "collection")
+    again = (await client.put(f"{base}/preference/favourite_tea", json={"style": "profile"})).json()
+    assert (again["normal_key"], again["style"]) == (made["normal_key"], "profile")
+    await client.put(f"{base}/rule/seat", json={"style": "collection"})
+    first = (await client.get(base, params={"limit": 1})).json()
+    second = (await client.get(base, params={"cursor": first["next_cursor"]})).json()
+    assert [each["style"] for each in first["styles"] + second["styles"]] == ["profile", "collection"]
+    assert second["next_cursor"] is None
+    assert (await client.get(f"/v1/apps/{app}-other/fact-styles")).json()["styles"] == []
+    for path, body in (("preference/tea", {"style": "heap"}), ("dream/tea", {"style": "profile"})):
+        assert (await client.put(f"{base}/{path}", json=body)).status_code == 422
+    assert (await client.delete(f"{base}/rule/seat")).status_code == 204
+    assert problem(await client.delete(f"{base}/rule/seat"))["type"] == "/problems/not-found"
+    assert await rows.fetchval("SELECT count(*) FROM fact_styles WHERE app_name = $1", app) == 1
+
+
 async def test_instructions_are_changed_rolled_back_and_decided_on(
     client: httpx.AsyncClient, app: str, rows: asyncpg.Connection
 ) -> None:

@@ -108,21 +108,25 @@ $$;
 CREATE TRIGGER mirror_job_status AFTER UPDATE OF status ON procrastinate_jobs
     FOR EACH ROW WHEN (OLD.status IS DISTINCT FROM NEW.status) EXECUTE FUNCTION mirror_job_status();
 
--- Asks for what the idle timers say is due; at most p_limit threads of each kind. Returns how many it enqueued.
+-- Asks for what the idle timers say is due; at most p_limit threads of each kind. Returns how many it enqueued. A thread
+-- whose app does not consolidate is looked at again an hour later: what was said is not lost if it does by then.
 CREATE FUNCTION enqueue_idle(p_limit integer DEFAULT 500) RETURNS integer
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
 DECLARE
     t        threads;
     v_policy app_policies;
+    c_pause  constant interval := '1 hour';
     v_now    timestamptz := engine_now();
     v_count  integer := 0;
 BEGIN
     FOR t IN SELECT * FROM threads WHERE fast_due_at <= v_now ORDER BY fast_due_at LIMIT p_limit
              FOR NO KEY UPDATE SKIP LOCKED LOOP
         v_policy := app_policy(t.app_name);
-        IF NOT v_policy.consolidate OR t.last_seq <= t.fast_queued_seq THEN
+        IF t.last_seq <= t.fast_queued_seq THEN
             UPDATE threads SET fast_due_at = NULL WHERE id = t.id;
+        ELSIF NOT v_policy.consolidate THEN
+            UPDATE threads SET fast_due_at = v_now + c_pause WHERE id = t.id;
         ELSIF t.last_event_at + make_interval(secs => v_policy.fast_idle_seconds) > v_now THEN
             UPDATE threads SET fast_due_at = t.last_event_at + make_interval(secs => v_policy.fast_idle_seconds)
             WHERE id = t.id;
@@ -134,8 +138,10 @@ BEGIN
     FOR t IN SELECT * FROM threads WHERE deep_due_at <= v_now ORDER BY deep_due_at LIMIT p_limit
              FOR NO KEY UPDATE SKIP LOCKED LOOP
         v_policy := app_policy(t.app_name);
-        IF NOT v_policy.consolidate OR t.last_seq <= t.deep_queued_seq THEN
+        IF t.last_seq <= t.deep_queued_seq THEN
             UPDATE threads SET deep_due_at = NULL WHERE id = t.id;
+        ELSIF NOT v_policy.consolidate THEN
+            UPDATE threads SET deep_due_at = v_now + c_pause WHERE id = t.id;
         ELSIF t.last_event_at + make_interval(secs => v_policy.deep_idle_seconds) > v_now THEN
             UPDATE threads SET deep_due_at = t.last_event_at + make_interval(secs => v_policy.deep_idle_seconds)
             WHERE id = t.id;

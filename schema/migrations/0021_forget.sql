@@ -250,7 +250,7 @@ AS $$
         WHEN 'events' THEN replace(replace(c.event_rows, '$2', '$4'), '$1', '$3')
         -- What is searched and what was drawn; the event, its run and the state stay as they are.
         WHEN 'turn' THEN CASE WHEN c.table_name IN (
-                'facts', 'fact_versions', 'instruction_proposals', 'replay_draws', 'consolidation_jobs',
+                'facts', 'fact_versions', 'fact_aliases', 'instruction_proposals', 'replay_draws', 'consolidation_jobs',
                 'consolidation_jobs_archive', 'model_replies', 'memories', 'memories_archive', 'messages')
             THEN replace(replace(c.event_rows, '$2', '$4'), '$1', '$3') END
         ELSE replace(c.target_rows, '$1', '$5') || ' AND app_name = $1 AND user_id = $2' END
