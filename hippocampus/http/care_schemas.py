@@ -147,6 +147,9 @@ class RestoreInput(Body):
         list[Annotated[uuid.UUID, Field(strict=False)]] | None,
         Field(min_length=1, max_length=1000, description="Left out: all of the user's."),
     ] = None
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"memory_ids": ["0197f6a2-c1d0-7d0b-8a7f-2d5b7c9e1f00"]}]}
+    )
 
 
 class RestoredView(BaseModel):

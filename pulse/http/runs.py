@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request
-from pydantic import BaseModel, BeforeValidator, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from starlette.responses import Response
 
 from pulse.agents import AgentRunner
@@ -83,6 +83,7 @@ class TicketInput(schemas.Body):
 
     thread_id: Annotated[schemas.Id, Field(description="The session whose streams may be followed.")]
     run_id: Annotated[schemas.Id | None, Field(description="Only this run; any of the session where left out.")] = None
+    model_config = ConfigDict(json_schema_extra={"examples": [{"thread_id": "order-17"}]})
 
 
 class TicketView(BaseModel):
