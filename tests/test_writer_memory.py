@@ -367,6 +367,26 @@ async def test_candidates_and_merges_are_seen_and_decided_on(
     assert past == []
 
 
+async def test_a_key_of_facts_gets_a_style_and_loses_it(client: httpx.AsyncClient, app: str) -> None:
+    """In any spelling; listed in pages; a key without a meaning is refused."""
+    styles = f"/v1/apps/{app}/fact-styles"
+    made = await client.put(f"{styles}/preference/favourite%20food", json={"style": "collection"})
+    assert (made.status_code, made.json()["app_name"], made.json()["style"]) == (200, app, "collection")
+    assert (await client.put(f"{styles}/rule/tone", json={"style": "profile"})).status_code == 200
+    first = (await client.get(styles, params={"limit": 1})).json()
+    second = (await client.get(styles, params={"limit": 1, "cursor": first["next_cursor"]})).json()
+    assert [each["fact_type"] for page in (first, second) for each in page["styles"]] == ["preference", "rule"]
+    assert (
+        problem(await client.put(f"{styles}/rule/tone", json={"style": "heap"}))["type"] == "/problems/invalid-request"
+    )
+    assert (
+        problem(await client.put(f"{styles}/rule/%20", json={"style": "profile"}))["type"]
+        == "/problems/invalid-request"
+    )
+    assert (await client.delete(f"{styles}/preference/Favorite_Food")).json() == {"changed": True}
+    assert (await client.delete(f"{styles}/preference/Favorite_Food")).json() == {"changed": False}
+
+
 async def test_instructions_are_changed_rolled_back_and_decided_on(
     client: httpx.AsyncClient, app: str, rows: asyncpg.Connection
 ) -> None:

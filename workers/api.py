@@ -13,7 +13,7 @@ from starlette.types import ASGIApp
 from hippocampus.context_assembler import ContextAssembler
 from hippocampus.context_window import HEADERS
 from hippocampus.facts import FactLedger
-from hippocampus.http import care, context, facts, instructions, jobs, memory
+from hippocampus.http import care, context, fact_styles, facts, instructions, jobs, memory
 from hippocampus.instructions import InstructionStore
 from hippocampus.memory_service import OpenMemoryService
 from hippocampus.retention_manager import MemoryRetentionManager
@@ -101,7 +101,7 @@ def build_api(settings: Settings, pool: Pool, live: LiveStreams, embedder: Embed
     app.state.instructions = InstructionStore(pool)
     app.state.pool = pool
     session_routers = (sessions.router, state.router, state.short_router, timeline.router, timeline.short_router)
-    memory_rooms = (memory, facts, context, jobs, care, instructions)
+    memory_rooms = (memory, facts, fact_styles, context, jobs, care, instructions)
     apps_routers = (memory.apps_router, care.apps_router)
     for router in (*session_routers, threads.router, *(room.router for room in memory_rooms), *apps_routers):
         app.include_router(router)
