@@ -164,7 +164,7 @@ async def read_styles(pool: Pool, thread_id: UUID) -> Styles:
 def _check_style(app_name: str, fact_type: str, key: str, style: str = "profile") -> None:
     check_app_name(app_name)
     check_names(app_name=app_name, key=key)
-    if fact_type not in get_args(FactType) or style not in get_args(FactStyle) or not normal_key(key):
+    if fact_type not in get_args(FactType) or style not in get_args(FactStyle) or not normal_key(key).strip():
         raise InvalidInputError(
             f"a style needs a key, one of the types {', '.join(get_args(FactType))}, and one of the styles"
             f" {', '.join(get_args(FactStyle))}"

@@ -1,0 +1,111 @@
+"""What is built installs into an empty environment and works there: the command line, the schema, the types."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tests.conftest import cloned, dsn_of
+from workers.embedded import EmbeddedServer
+
+ROOT = Path(__file__).resolve().parents[2]
+VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+TYPED = """
+from hippocampus.memory_service import OpenMemoryService
+from pulse.session_service import OpenSessionService
+from workers.settings import Settings
+
+reveal_type(OpenMemoryService.list_facts)
+reveal_type(OpenSessionService.create_session)
+reveal_type(Settings.api_port)
+"""
+
+pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
+
+
+@dataclass(frozen=True)
+class Installed:
+    """An environment that holds the wheel with what it asks for, and nothing else."""
+
+    wheel: Path
+    sdist: Path
+    python: Path
+    build_said: str
+
+    def run(self, *words: str, dsn: str, **more: str) -> subprocess.CompletedProcess[str]:
+        """Run the installed program, from a folder that has nothing of this checkout."""
+        environment = {"PATH": os.environ["PATH"], "HOME": str(self.wheel.parent), "DATABASE_URL": dsn, **more}
+        command = [str(self.python.parent / "hippocampus"), *words]
+        return subprocess.run(command, cwd="/", env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    folder = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(ROOT)]
+    done = subprocess.run(build, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (wheel,) = folder.glob("*.whl")
+    (sdist,) = folder.glob("*.tar.gz")
+    pins = re.findall(r"^[a-z0-9._-]+==[^ ;\\]+", (ROOT / "requirements.lock").read_text(), re.MULTILINE)
+    (folder / "constraints.txt").write_text("\n".join(pins))
+    subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
+    python = folder / "venv" / "bin" / "python"
+    pip = [python, "-m", "pip", "install", "--quiet", "--constraint", folder / "constraints.txt", f"{wheel}[cli]"]
+    pip_done = subprocess.run(pip, capture_output=True, text=True, check=False, cwd="/")
+    assert pip_done.returncode == 0, pip_done.stderr
+    return Installed(wheel, sdist, python, done.stdout + done.stderr)
+
+
+def test_the_build_warns_of_nothing(installed: Installed) -> None:
+    """Both archives are built, the wheel from the source archive, without a word of warning."""
+    assert not re.search("warn|deprecat|error", installed.build_said, re.IGNORECASE), installed.build_said
+    assert installed.wheel.name == f"hippocampus-{VERSION}-py3-none-any.whl"
+    assert installed.sdist.name == f"hippocampus-{VERSION}.tar.gz"
+
+
+def test_the_environment_holds_what_the_wheel_asks_for(installed: Installed) -> None:
+    done = subprocess.run([installed.python, "-m", "pip", "check"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_installed_program_prepares_fills_and_asks_a_database(
+    installed: Installed, server: EmbeddedServer, admin: psycopg.Connection, tmp_path: Path
+) -> None:
+    """The schema is inside: an empty database is migrated, filled and searched, with the command line's extra alone."""
+    talk = tmp_path / "talk.txt"
+    talk.write_text("Ada: I live in Oslo.\nBob: Noted.\n", encoding="utf-8")
+    with cloned(admin, "template1") as name:
+        dsn = dsn_of(server, name)
+        assert installed.run("--version", dsn=dsn).stdout == f"hippocampus {VERSION}\n"
+        migrated = json.loads(installed.run("migrate", "--json", dsn=dsn).stdout)["applied"]
+        ours = sorted(path.name for path in (ROOT / "schema" / "migrations").glob("*.sql"))
+        assert [each for each in migrated if each in ours] == ours
+        assert installed.run("ingest", str(talk), "--user", "ada", dsn=dsn).returncode == 0
+        assert "Oslo" in installed.run("search", "where does she live", dsn=dsn).stdout
+        assert "1 sessions, 2 events" in installed.run("status", dsn=dsn).stdout
+        without = installed.run("writer", dsn=dsn)
+        assert (without.returncode, without.stderr.count("\n")) == (2, 1)
+        assert "pip install 'hippocampus[http]'" in without.stderr
+
+
+def test_its_types_are_there_for_mypy(installed: Installed, tmp_path: Path) -> None:
+    """py.typed is shipped with each package: a strict check of code that uses them finds their types."""
+    script = tmp_path / "uses.py"
+    script.write_text(TYPED, encoding="utf-8")
+    mypy = [sys.executable, "-m", "mypy", "--strict", "--python-executable", str(installed.python), "--no-incremental"]
+    done = subprocess.run(
+        [*mypy, "--config-file", os.devnull, str(script)], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout
+    assert "Coroutine[Any, Any, list[hippocampus.records.Fact" in done.stdout
+    assert "pulse.events.Session" in done.stdout
