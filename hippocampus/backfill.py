@@ -29,6 +29,8 @@ _GIVE_VECTORS = {
 }
 #: What every model takes. One that refuses this refuses the key, or its own settings, and not a text.
 _HARMLESS = "hello"
+#: Nothing passes for refused by one bad answer.
+_TRIES_ALONE = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +121,9 @@ async def _check_is_texts_fault(embedder: Embedder, error: PermanentProviderErro
 async def _halve(
     embedder: Embedder, texts: Sequence[str], error: PermanentProviderError
 ) -> list[Vector | PermanentProviderError]:
-    """Go on with the halves of texts that were refused together."""
+    """Go on with the halves of texts that were refused together; with one alone, again."""
     if len(texts) == 1:
-        return [error]
+        return [await _embed_alone(embedder, texts, error)]
     middle = len(texts) // 2
     found: list[Vector | PermanentProviderError] = []
     for half in (texts[:middle], texts[middle:]):
@@ -130,6 +132,17 @@ async def _halve(
         except PermanentProviderError as own:
             found.extend(await _halve(embedder, half, own))
     return found
+
+
+async def _embed_alone(
+    embedder: Embedder, texts: Sequence[str], error: PermanentProviderError
+) -> Vector | PermanentProviderError:
+    for _ in range(_TRIES_ALONE):
+        try:
+            return (await _embed(embedder, texts))[0]
+        except PermanentProviderError as own:
+            error = own
+    return error
 
 
 async def _embed(embedder: Embedder, texts: Sequence[str]) -> Sequence[Vector]:

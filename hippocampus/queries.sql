@@ -69,7 +69,8 @@ SELECT * FROM consolidation_jobs WHERE id = $1
 -- name: enqueue_session
 -- app, user, session id, job type; no row where there is no such session
 SELECT q.job_id
-FROM (SELECT id FROM threads WHERE app_name = $1 AND user_id = $2 AND session_id = $3) AS t
+FROM (SELECT id FROM threads AS each
+      WHERE app_name = $1 AND user_id = $2 AND session_id = $3 AND NOT has_expired(each)) AS t
 CROSS JOIN LATERAL enqueue_consolidation(t.id, $4) AS q
 
 -- name: find_job
@@ -107,8 +108,8 @@ SELECT retry_failed_job($1)
 
 -- name: session_exists
 -- app or null, user or null, session
-SELECT EXISTS (SELECT FROM threads WHERE ($1::text IS NULL OR app_name = $1) AND ($2::text IS NULL OR user_id = $2)
-               AND session_id = $3)
+SELECT EXISTS (SELECT FROM threads AS t WHERE ($1::text IS NULL OR app_name = $1) AND ($2::text IS NULL OR user_id = $2)
+               AND session_id = $3 AND NOT has_expired(t))
 
 -- name: list_memories
 -- app, user, memory type, session id, said since, said until (each null: any), limit, and of the last row of the page

@@ -26,7 +26,14 @@ from typing import Any, TypeAlias
 import structlog
 
 from pulse.database import FAULTS
-from pulse.errors import InvalidInputError, PulseError, RunEndedError, RunFencedError, RunNotFoundError
+from pulse.errors import (
+    InvalidInputError,
+    PulseError,
+    RunEndedError,
+    RunFencedError,
+    RunNotFoundError,
+    SessionNotFoundError,
+)
 from pulse.event_types import STATE_UPDATE
 from pulse.events import Event, EventActions
 from pulse.run_heartbeat import RunHeartbeat, WatchedRun
@@ -38,7 +45,7 @@ from pulse.stream import DeltaCarrier, Kind, LiveText, RunKey
 RUNS_AT_ONCE_MAX = 500
 _END_TRIES = 6
 _END_RETRY_SECONDS = 0.2
-_LOST = (RunEndedError, RunFencedError, RunNotFoundError)
+_LOST = (RunEndedError, RunFencedError, RunNotFoundError, SessionNotFoundError)
 _log = structlog.get_logger(__name__)
 
 
@@ -101,6 +108,12 @@ class RunContext:
         async with self._streamed("thought", message_id) as live:
             yield live
 
+    def open_text(self, kind: Kind = "text", message_id: str | None = None) -> LiveText:
+        """Begin a message that the caller stores himself: `end` it, `write` the event that has its id, `drop` it."""
+        return LiveText(
+            self._carrier, RunKey(self.run.thread_id, self.run.run_id), message_id or str(uuid.uuid4()), kind
+        )
+
     async def call_tool(self, tool_name: str, tool_input: Any, *, tool_call_id: str | None = None) -> str:
         """Store the call of a tool before it is made, and return its id. A tool of the client's is left unanswered."""
         self._require_closed()
@@ -142,8 +155,8 @@ class RunContext:
     @asynccontextmanager
     async def _streamed(self, kind: Kind, message_id: str | None) -> AsyncIterator[LiveText]:
         self._require_closed()
-        message_id = message_id or str(uuid.uuid4())
-        live = self._open = LiveText(self._carrier, RunKey(self.run.thread_id, self.run.run_id), message_id, kind)
+        live = self._open = self.open_text(kind, message_id)
+        message_id = live.message_id
         try:
             yield live
             said = await live.end()
@@ -171,8 +184,16 @@ Agent: TypeAlias = Callable[[RunContext], Awaitable[None] | AsyncIterator[str]]
 class AgentRunner:
     """Executes runs in tasks of their own, each to its one end."""
 
-    def __init__(self, runs: RunService, carrier: DeltaCarrier, agents: Mapping[str, Agent]) -> None:
+    def __init__(
+        self,
+        runs: RunService,
+        carrier: DeltaCarrier,
+        agents: Mapping[str, Agent],
+        *,
+        runs_at_once_max: int = RUNS_AT_ONCE_MAX,
+    ) -> None:
         self.agents = dict(agents)
+        self._runs_at_once_max = runs_at_once_max
         self._runs = runs
         self._carrier = carrier
         self._heartbeat = RunHeartbeat(runs)
@@ -187,7 +208,7 @@ class AgentRunner:
     @property
     def is_full(self) -> bool:
         """Whether no further one is taken."""
-        return len(self._tasks) >= RUNS_AT_ONCE_MAX
+        return len(self._tasks) >= self._runs_at_once_max
 
     def execute(self, run: Run, agent: Agent, given: RunInput) -> None:
         """Execute a run that was just started. Returns at once."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import socket
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -13,6 +14,8 @@ from pgvector.asyncpg import register_vector
 from pulse.errors import DatabaseUnreachableError, SchemaError
 
 if TYPE_CHECKING:
+    import asyncio
+
     Connection = asyncpg.Connection[asyncpg.Record]
     Pool = asyncpg.Pool[asyncpg.Record]
     _AnyPool = Pool
@@ -28,13 +31,39 @@ _IDLE_SECONDS_MAX = 300.0
 #: What a statement may raise because of the database or the way to it; the last, of a connection that was cut between
 #: two messages of its protocol, is none of the driver's other errors.
 FAULTS = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
-_EXTENSION_SCHEMA = """
-SELECT n.nspname FROM pg_extension AS e JOIN pg_namespace AS n ON n.oid = e.extnamespace WHERE e.extname =
-'vector'
+#: Also has the server notice within half a minute that a client is gone without a word, whose locks it would hold for
+#: two hours otherwise.
+_PREPARE = """
+SELECT n.nspname, set_config('tcp_keepalives_idle', '10', false), set_config('tcp_keepalives_interval', '5', false),
+       set_config('tcp_keepalives_count', '3', false), set_config('tcp_user_timeout', '20000', false)
+FROM pg_extension AS e JOIN pg_namespace AS n ON n.oid = e.extnamespace WHERE e.extname = 'vector'
 """
+_END_IDLE_TRANSACTIONS = "SELECT set_config('idle_in_transaction_session_timeout', $1, false)"
+#: The same for a server that is gone without a word: idle time and interval in seconds, probes; milliseconds until what
+#: was sent must be acknowledged.
+_KEEPALIVES = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 20_000}
 
 
-class PooledConnection(asyncpg.Connection):
+class WatchedConnection(asyncpg.Connection):
+    """A connection whose loss is noticed in half a minute, also where the network says nothing.
+
+    asyncpg asks for no keepalives: a statement whose answer is lost would be waited for, and its job run, for ever.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, protocol: Any, transport: asyncio.Transport, *rest: Any) -> None:
+        super().__init__(protocol, transport, *rest)
+        endpoint = transport.get_extra_info("socket")
+        if endpoint.family in (socket.AF_INET, socket.AF_INET6):
+            endpoint.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for name, value in _KEEPALIVES.items():
+                # Not every system has all of them.
+                if hasattr(socket, name):
+                    endpoint.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
+class PooledConnection(WatchedConnection):
     """A connection that goes back to its pool without a round trip.
 
     Nothing of ours leaves state in a pooled session: settings are transaction-local, session locks and
@@ -62,13 +91,30 @@ class BoundedPool(_AnyPool):
             await super().release(connection, timeout=RELEASE_SECONDS_MAX if timeout is None else timeout)
 
 
-async def create_pool(dsn: str, *, schema: str = "public", min_size: int = 1, max_size: int = 10) -> Pool:
+async def create_pool(
+    dsn: str,
+    *,
+    schema: str = "public",
+    min_size: int = 1,
+    max_size: int = 10,
+    idle_transaction_seconds_max: float | None = None,
+) -> Pool:
     """Open a pool of ready connections: jsonb as Python values, json as raw text, vectors as `Vector`.
+
+    Args:
+        idle_transaction_seconds_max: after which the server ends a connection that leaves a transaction waiting: its
+            process was stopped, and holds what others wait for. None: as the server is set.
 
     Raises:
         DatabaseUnreachableError: no server, no such database, wrong password, or a dsn that can't be read.
         SchemaError: the server is too old, or the database has no pgvector.
     """
+
+    async def prepare(connection: Connection) -> None:
+        await prepare_connection(connection)
+        if idle_transaction_seconds_max is not None:
+            await connection.execute(_END_IDLE_TRANSACTIONS, str(round(idle_transaction_seconds_max * 1000)))
+
     try:
         return await BoundedPool(
             dsn,
@@ -77,7 +123,7 @@ async def create_pool(dsn: str, *, schema: str = "public", min_size: int = 1, ma
             max_queries=_QUERIES_MAX,
             max_inactive_connection_lifetime=_IDLE_SECONDS_MAX,
             loop=None,
-            init=prepare_connection,
+            init=prepare,
             connection_class=PooledConnection,
             record_class=asyncpg.Record,
             server_settings={"search_path": search_path(schema), "application_name": "hippocampus"},
@@ -95,7 +141,7 @@ async def connect(dsn: str, *, schema: str = "public", prepare: bool = True) -> 
     """
     settings = {"search_path": search_path(schema), "application_name": "hippocampus"}
     try:
-        connection = await asyncpg.connect(dsn, server_settings=settings)
+        connection = await asyncpg.connect(dsn, server_settings=settings, connection_class=WatchedConnection)
     except CONNECT_ERRORS as error:
         raise unreachable(dsn, error) from error
     try:
@@ -111,7 +157,7 @@ async def connect(dsn: str, *, schema: str = "public", prepare: bool = True) -> 
 async def prepare_connection(connection: Connection) -> None:
     """Register our codecs on a new connection. `json` stays raw text: event bodies are opaque."""
     require_supported_server(server_version_num(connection))
-    home = await connection.fetchval(_EXTENSION_SCHEMA)
+    home = await connection.fetchval(_PREPARE)
     if home is None:
         raise SchemaError("This database has no pgvector yet. Run `hippocampus migrate`.")
     await register_vector(connection, schema=home)

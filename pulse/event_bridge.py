@@ -57,7 +57,7 @@ from pulse.agui import messages, patches
 from pulse.agui.cursor import OPEN_MAX, Cursor, Sent, key_of, name_of
 from pulse.agui.frames import Frame
 from pulse.agui.interrupts import interrupts_of
-from pulse.event_types import RUN_STARTED, STATE_UPDATE, TERMINAL_EVENT_TYPES
+from pulse.event_types import ADK_EVENT, RUN_STARTED, STATE_UPDATE, TERMINAL_EVENT_TYPES
 from pulse.events import Event
 from pulse.json_values import clean_text, escape_state
 from pulse.stream import Kind, LiveMessage
@@ -65,7 +65,7 @@ from pulse.stream import Kind, LiveMessage
 _CUSTOM_TYPES = frozenset(
     {"work_plan", "pattern_match", "skill_matched", "skill_execution_start", "skill_execution_complete"}
 )
-_SILENT_TYPES = frozenset({RUN_STARTED, STATE_UPDATE})
+_SILENT_TYPES = frozenset({RUN_STARTED, STATE_UPDATE, ADK_EVENT})
 
 
 @dataclass(slots=True)
@@ -114,7 +114,7 @@ class EventBridge:
         self._came_with = cursor
         self._resumes_after = cursor.sequence if cursor is not None and cursor.sequence >= first_sequence else 0
         # RUN_STARTED, the messages for joiners, the state: a client that had these has a state of its own.
-        begun = cursor is not None and cursor.sequence == first_sequence - 1 and cursor.frames >= 2 + with_history
+        begun = cursor is not None and cursor.sequence == first_sequence - 1 and cursor.frames >= 3
         self._has_state = begun or self._resumes_after > 0
         self._state = dict(state or {})
         self._state_sequence = cursor.sequence if cursor is not None and self._has_state else state_sequence
@@ -157,9 +157,9 @@ class EventBridge:
             frame.id = str(Cursor(number - 1, place, before.open) if place < len(frames) else self.cursor)
             frame.event.timestamp = _millis(event)
         came = self._came_with
-        if came is None or came.sequence != number - 1:
-            return frames
-        return frames[came.frames :] or frames[-1:]
+        if came is not None and came.sequence == number - 1:
+            frames = frames[came.frames :] or frames[-1:]
+        return [frame for frame in frames if self._with_history or frame.history_until != self._first - 1]
 
     def live(self, message: LiveMessage) -> list[Frame]:
         """Translate what is new of an open message.
@@ -210,8 +210,8 @@ class EventBridge:
         yield _frame(
             RunStartedEvent(thread_id=self._thread_id, run_id=self._shown_run_id, protocol_version=PROTOCOL_VERSION)
         )
-        if self._with_history:
-            yield Frame("", MessagesSnapshotEvent(messages=[]), history_until=self._first - 1)
+        # Who has it is not sent it; it counts all the same, so that a cursor means one place, whatever its route.
+        yield Frame("", MessagesSnapshotEvent(messages=[]), history_until=self._first - 1)
         yield _frame(StateSnapshotEvent(snapshot=dict(self._state)))
 
     def _change_state(self, event: Event, number: int) -> Iterator[Frame]:

@@ -8,6 +8,7 @@
     skill_execution_start, skill_execution_complete   what an agent plans and does
     state_update                                  a change of state and nothing else
     run_started                                   a run that begins without a message of the user
+    adk_event                                     what only Google ADK reads
     complete, error, cancelled                    the end of a run, once
 
 Other names are stored as they are and mean nothing here. Pieces of a stream are never stored, by whomever.
@@ -43,6 +44,7 @@ TIMELINE_EVENT_TYPES = frozenset({"user_message", "thought", "act", "observe", "
 
 STATE_UPDATE = "state_update"
 RUN_STARTED = "run_started"
+ADK_EVENT = "adk_event"
 COMPLETE = "complete"
 ERROR = "error"
 CANCELLED = "cancelled"

@@ -37,6 +37,9 @@ class PgDeltaCarrier:
 
     Args:
         listener: hears for it, where it is watched; None for a process that only pushes.
+
+    Attributes:
+        failures: reads that failed, and watchers that did.
     """
 
     def __init__(self, pool: Pool, listener: PgNotifyListener | None = None) -> None:
@@ -46,6 +49,7 @@ class PgDeltaCarrier:
         self._marked: dict[RunKey, None] = {}
         self._work = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self.failures = 0
         if listener is not None:
             listener.add_channel(DELTAS_CHANNEL, self._hear, self._mark_all)
 
@@ -139,8 +143,10 @@ class PgDeltaCarrier:
                 self._work.clear()
             try:
                 await self._tell([watcher for run in batch for watcher in self._watchers.get(run, ())])
-            except _FAULTS as error:
-                _log.warning("live_texts_unread", runs=len(batch), error=type(error).__name__)
+            except Exception as error:  # noqa: BLE001 - whatever it was, nobody else reads: it is counted and tried again
+                self.failures += 1
+                unforeseen = None if isinstance(error, _FAULTS) else error
+                _log.warning("live_texts_unread", runs=len(batch), error=type(error).__name__, exc_info=unforeseen)
                 self._mark(batch)
                 await asyncio.sleep(_RETRY_SECONDS)
 
@@ -151,10 +157,15 @@ class PgDeltaCarrier:
         for message in await self.read(watchers):
             by_run.setdefault(message.run, []).append(message)
         for watcher in watchers:
-            known = watcher.offsets()
-            found = [_past(each, known.get(each.message_id, 0)) for each in by_run.get(watcher.run, ())]
-            if new := [each for each in found if each.text or not each.offset]:
-                watcher.hear(new)
+            try:
+                known = watcher.offsets()
+                found = [_past(each, known.get(each.message_id, 0)) for each in by_run.get(watcher.run, ())]
+                if new := [each for each in found if each.text or not each.offset]:
+                    watcher.hear(new)
+            except Exception:  # noqa: BLE001 - one watcher's fault must not make the others deaf: it is cut off and logged
+                self.failures += 1
+                _log.exception("watcher_failed", run_id=watcher.run.run_id)
+                self._forget(watcher)
 
     async def _execute(self, name: str, *arguments: Any) -> list[asyncpg.Record]:
         try:

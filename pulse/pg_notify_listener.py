@@ -65,6 +65,9 @@ class PgNotifyListener:
     Args:
         dsn: the server's own address: a pooler in transaction mode breaks LISTEN.
         pool: for reading; never used while anything is delivered.
+
+    Attributes:
+        failures: reads that failed, and watchers that did.
     """
 
     def __init__(self, dsn: str, pool: Pool, *, schema: str = "public", timing: ListenerTiming | None = None) -> None:
@@ -78,6 +81,7 @@ class PgNotifyListener:
         self._marked: dict[uuid.UUID, None] = {}
         self._work = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
+        self.failures = 0
 
     @property
     def is_running(self) -> bool:
@@ -168,8 +172,10 @@ class PgNotifyListener:
             try:
                 await self._deliver(batch)
                 wait_seconds = _RETRY_SECONDS
-            except FAULTS as error:
-                _log.warning("events_unread", threads=len(batch), error=type(error).__name__)
+            except Exception as error:  # noqa: BLE001 - whatever it was, nobody else reads: it is counted and tried again
+                self.failures += 1
+                unforeseen = None if isinstance(error, FAULTS) else error
+                _log.warning("events_unread", threads=len(batch), error=type(error).__name__, exc_info=unforeseen)
                 self._mark(batch)
                 await asyncio.sleep(wait_seconds)
                 wait_seconds = min(2 * wait_seconds, _RETRY_SECONDS_MAX)
@@ -195,8 +201,7 @@ class PgNotifyListener:
                 else:
                     self._hand_on(subscription, events)
 
-    @staticmethod
-    def _hand_on(subscription: Subscription, events: Sequence[Event]) -> None:
+    def _hand_on(self, subscription: Subscription, events: Sequence[Event]) -> None:
         new = [event for event in events if (event.sequence_num or 0) > subscription.cursor]
         if not new:
             return
@@ -204,5 +209,6 @@ class PgNotifyListener:
         try:
             subscription.deliver(new)
         except Exception:  # noqa: BLE001 - one watcher's fault must not make the others deaf: it is cut off and logged
+            self.failures += 1
             _log.exception("watcher_failed", thread=str(subscription.thread_id))
             subscription.close()

@@ -19,7 +19,7 @@ SELECT t.id AS thread_id, t.session_id, pick_keys(t.state, $6) AS state, t.versi
 FROM threads AS t
 LEFT JOIN user_states AS u ON u.app_name = t.app_name AND u.user_id = t.user_id
 LEFT JOIN app_states AS a ON a.app_name = t.app_name
-WHERE t.app_name = $1 AND t.user_id = $2 AND t.session_id = $3
+WHERE t.app_name = $1 AND t.user_id = $2 AND t.session_id = $3 AND is_open(t)
 
 -- name: list_sessions
 -- app, user, before this thread (null: from the newest), limit
@@ -29,7 +29,8 @@ SELECT t.id AS thread_id, t.session_id, t.state, t.version, t.metadata, t.create
 FROM threads AS t
 LEFT JOIN user_states AS u ON u.app_name = t.app_name AND u.user_id = t.user_id
 LEFT JOIN app_states AS a ON a.app_name = t.app_name
-WHERE t.app_name = $1 AND t.user_id = $2 AND ($3::uuid IS NULL OR t.id < $3)
+WHERE t.app_name = $1 AND t.user_id = $2 AND t.session_id <> '' AND is_open(t)
+      AND ($3::uuid IS NULL OR t.id < $3)
 ORDER BY t.id DESC
 LIMIT $4
 
@@ -40,7 +41,7 @@ SELECT (SELECT array_agg(ROW(e.id, e.sequence_num, e.author, e.event_type, e.inv
         FROM (SELECT * FROM events WHERE thread_id = t.id AND sequence_num > $4
               ORDER BY sequence_num LIMIT $5) AS e) AS events
 FROM threads AS t
-WHERE t.app_name = $1 AND t.user_id = $2 AND t.session_id = $3
+WHERE t.app_name = $1 AND t.user_id = $2 AND t.session_id = $3 AND is_open(t)
 
 -- name: list_timeline
 -- app, user, session id, after this sequence number, at most this many, event types; no row: no such session
@@ -49,7 +50,7 @@ SELECT (SELECT array_agg(ROW(e.id, e.sequence_num, e.author, e.event_type, e.inv
         FROM (SELECT * FROM events WHERE thread_id = t.id AND sequence_num > $4 AND event_type = ANY ($6)
               ORDER BY sequence_num LIMIT $5) AS e) AS events
 FROM threads AS t
-WHERE t.app_name = $1 AND t.user_id = $2 AND t.session_id = $3
+WHERE t.app_name = $1 AND t.user_id = $2 AND t.session_id = $3 AND is_open(t)
 
 -- name: append_events
 -- app, user, session id, expected version or null, events, expected versions of the user's and the app's state or null;

@@ -70,9 +70,10 @@ class RunHeartbeat:
             asked = tuple(self._watched)
             try:
                 heard = await self._runs.renew(asked) if asked else {}
-            except FAULTS as error:
+            except Exception as error:  # noqa: BLE001 - whatever it was, without a beat every run here would be lost
                 # The next beat comes before the lease is over; if none gets through, the reaper speaks for us.
-                _log.warning("heartbeat_failed", runs=len(asked), error=type(error).__name__)
+                unforeseen = None if isinstance(error, FAULTS) else error
+                _log.warning("heartbeat_failed", runs=len(asked), error=type(error).__name__, exc_info=unforeseen)
                 continue
             for run_id in asked:
                 self._tell(run_id, heard)

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import enum
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import structlog
+from ag_ui.core import RunErrorEvent
 
 from pulse.agui.cursor import Cursor
 from pulse.agui.frames import Frame
 from pulse.event_bridge import EventBridge
 from pulse.events import Event
+from pulse.gone_threads import GoneThreads
 from pulse.pg_notify_listener import PgNotifyListener, Subscription
 from pulse.runs import Run
 from pulse.stream import DeltaCarrier, Kind, LiveMessage, RunKey
@@ -23,6 +26,24 @@ if TYPE_CHECKING:
     from pulse.run_streams import RunStreams
 
 _log = structlog.get_logger(__name__)
+
+
+class Cut(enum.Enum):
+    """Why a stream ends before its run does. Whoever is told to come back does so with its cursor."""
+
+    ENDING = "this process ends"  # come back
+    SLOW = "the client is too slow"  # come back
+    GONE = "the session was deleted, or its time is over"  # told by RUN_ERROR: there is nothing to come back to
+    FAILED = "the stream failed"  # told by RUN_ERROR: read the conversation again
+
+
+_FAREWELL_CODES = {Cut.GONE: "session_gone", Cut.FAILED: "stream_failed"}
+
+
+def farewell(cut: Cut) -> Frame:
+    """Return the last frame of a stream that nobody can go on with. It has no place: the run's own end may come yet."""
+    said = f"{cut.value}; read the conversation again" if cut is Cut.FAILED else cut.value
+    return Frame("", RunErrorEvent(message=said, code=_FAREWELL_CODES[cut]), is_terminal=True)
 
 
 @dataclass(slots=True)
@@ -59,8 +80,9 @@ class Hub:
         self._subscription: Subscription | None = None
         self._unwatch = contextlib.ExitStack()
 
-    def open(self, listener: PgNotifyListener, carrier: DeltaCarrier) -> None:
+    def open(self, listener: PgNotifyListener, carrier: DeltaCarrier, gone: GoneThreads) -> None:
         """Begin to hear what is new."""
+        self._unwatch.callback(gone.watch(self.run.thread_id, lambda: self.end(Cut.GONE)))
         self._subscription = listener.subscribe(self.run.thread_id, self._store, after_sequence=self.bridge.sequence)
         self._unwatch.callback(carrier.watch(self))
 
@@ -71,11 +93,11 @@ class Hub:
             self._subscription.close()
         self._unwatch.close()
 
-    def end(self) -> None:
+    def end(self, cut: Cut) -> None:
         """Let every follower go."""
         self.close()
         for follower in list(self.followers):
-            follower.end()
+            follower.end(cut)
 
     def offsets(self) -> Mapping[str, int]:
         """Return how much is known of each open message."""
@@ -134,19 +156,20 @@ class Hub:
 
     @contextlib.contextmanager
     def _ending_on_fault(self) -> Iterator[None]:
-        """A translation that fails must not leave followers waiting for ever: they come back, or see the error."""
+        """A translation that fails must not leave followers waiting for ever: they are told."""
         try:
             yield
         except Exception:  # noqa: BLE001 - logged whole, and no follower is left behind
             _log.exception("stream_failed", run_id=self.run.run_id)
-            self.end()
+            self.end(Cut.FAILED)
 
 
 class RunFollower:
     """One reader of a run. Take frames from it until there are no more.
 
     Attributes:
-        has_ended: the run's last frame was taken; a follower that is over without it was cut off.
+        has_ended: a last frame was taken; a follower that is over without it was cut off.
+        cut: why it was let go before the run's end; None while it was not.
     """
 
     def __init__(
@@ -176,6 +199,7 @@ class RunFollower:
         self._is_live = False
         self._is_over = False
         self.has_ended = False
+        self.cut: Cut | None = None
         self._queue: deque[Frame] = deque()
         self._ready = asyncio.Event()
 
@@ -184,9 +208,12 @@ class RunFollower:
         """Whether it was let go, or has had the last frame."""
         return self._is_over and not self._queue
 
-    def end(self) -> None:
-        """Let the reader go: it gets nothing more."""
-        self._is_over = True
+    def end(self, cut: Cut) -> None:
+        """Let the reader go: it gets nothing more, but for a last word where it has nothing to come back to."""
+        if not self._is_over:
+            self._is_over, self.cut = True, cut
+            if cut in _FAREWELL_CODES:
+                self._queue.append(farewell(cut))
         self._ready.set()
 
     async def take(self, timeout_seconds: float) -> list[Frame]:
@@ -221,7 +248,7 @@ class RunFollower:
         bridge = self._bridge
         assert bridge is not None  # noqa: S101 - until it is live
         if self._is_over:
-            return []
+            return self._drained()
         while bridge.sequence < max(self._hub.bridge.sequence, self._until) and not bridge.is_ended:
             events = await self._streams.read(self._run, bridge.sequence)
             frames = [frame for event in events for frame in self._replay(bridge, event)]
@@ -229,9 +256,8 @@ class RunFollower:
                 self._is_over = self._is_over or bridge.is_ended
                 return frames
             if not events:
-                # The session was deleted meanwhile.
-                self._is_over = True
-                return []
+                self.end(Cut.GONE)
+                return self._drained()
         if bridge.is_ended:
             # Of a run that is over, the client had the last frame already.
             self._is_over = self.has_ended = True
@@ -256,6 +282,9 @@ class RunFollower:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(timeout_seconds):
                     await self._ready.wait()
+        return self._drained()
+
+    def _drained(self) -> list[Frame]:
         frames = list(self._queue)
         self._queue.clear()
         return frames
@@ -265,7 +294,7 @@ class RunFollower:
             if len(self._queue) >= self._streams.queue_frames_max:
                 self._queue.clear()
                 self._streams.let_go += 1
-                self.end()
+                self.end(Cut.SLOW)
                 return
             self._queue.append(frame)
             self._is_over = self._is_over or frame.is_terminal
@@ -273,5 +302,15 @@ class RunFollower:
             self._ready.set()
 
     def _unknown(self, frames: Iterable[Frame]) -> list[Frame]:
-        """Leave out the user messages that this client sent itself."""
-        return [frame for frame in frames if frame.for_input is None or frame.for_input not in self._known_inputs]
+        """Leave out the user messages that this client sent itself, and the conversation before for who has it.
+
+        What is sent before such a message names the place after it: whoever comes back with it, by whatever route, is
+        not told the message that it has.
+        """
+        told: list[Frame] = []
+        for frame in frames:
+            if frame.for_input is None or frame.for_input not in self._known_inputs:
+                told.append(frame)
+            elif told:
+                told[-1] = replace(told[-1], id=frame.id)
+        return told

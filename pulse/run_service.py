@@ -22,6 +22,7 @@ from pulse import event_types, run_events
 from pulse.errors import InvalidInputError, RunNotFoundError
 from pulse.event_rows import ID_LENGTH_MAX, event_input, read_appended, translate
 from pulse.events import Event, EventActions
+from pulse.json_values import clean_text
 from pulse.notifier import Notifier
 from pulse.runs import Run, RunStatus, RunWritten, read_run
 from pulse.sql import load_queries
@@ -107,8 +108,7 @@ class RunService:
     ) -> RunWritten:
         """Append the call of a tool, before it is made."""
         tool_call_id = tool_call_id or str(uuid.uuid4())
-        event = run_events.act(tool_name, tool_input, tool_call_id, event_id)
-        return await self._write(run, [event], {"tool_call_id": tool_call_id, "tool_name": tool_name})
+        return await self.write(run, [run_events.act(tool_name, tool_input, tool_call_id, event_id)])
 
     async def tool_result(
         self,
@@ -123,17 +123,25 @@ class RunService:
         """Append what a tool answered."""
         name = tool_name or _name_of_call(run, tool_call_id)
         event = run_events.observe(name, observation, tool_call_id, is_error=is_error, event_id=event_id)
-        return await self._write(run, [event], {"tool_call_id": tool_call_id, "is_error": is_error})
+        return await self.write(run, [event])
 
     async def write(self, run: Run, events: Sequence[Event]) -> RunWritten:
         """Append any events of a run but its last, and prolong its lease. The same events again change nothing.
+
+        Calls of tools and their results are noted in the run's row, if they have the id of the call.
 
         Raises, as all that write to a run:
             RunNotFoundError: its session was deleted.
             RunEndedError, RunFencedError: it is not ours any more: stop working on it.
             EventConflictError, EventTooLargeError, StateTooLargeError: as `OpenSessionService.append`.
         """
-        return await self._write(run, events, None)
+        marked = [replace(event, invocation_id=run.run_id) for event in events]
+        rows = [event_input(event) for event in marked]
+        tools = [noted for event in marked if (noted := _noted(event))]
+        row = await self._fetchrow("write_run", run.app_name, run.run_id, run.holder, self.lease_seconds, rows, tools)
+        return self._written(
+            read_run(row["run"], user_id=run.user_id, session_id=run.session_id), marked, row["stored"]
+        )
 
     async def finish(
         self,
@@ -220,16 +228,6 @@ class RunService:
         """
         return int((await self._fetchrow("reap_runs", limit))[0])
 
-    async def _write(self, run: Run, events: Sequence[Event], tool: Mapping[str, Any] | None) -> RunWritten:
-        marked = [replace(event, invocation_id=run.run_id) for event in events]
-        rows = [event_input(event) for event in marked]
-        row = await self._fetchrow(
-            "write_run", run.app_name, run.run_id, run.holder, self.lease_seconds, rows, tool and dict(tool)
-        )
-        return self._written(
-            read_run(row["run"], user_id=run.user_id, session_id=run.session_id), marked, row["stored"]
-        )
-
     async def _end(
         self,
         run: Run,
@@ -261,6 +259,18 @@ class RunService:
 
     async def _fetchrow(self, name: str, *arguments: Any) -> asyncpg.Record:
         return (await self._fetch(name, *arguments))[0]
+
+
+def _noted(event: Event) -> dict[str, Any] | None:
+    """Return what the run's row keeps of a call or a result; None for any other event."""
+    content = event.content if isinstance(event.content, Mapping) else {}
+    call = content.get("tool_call_id")
+    if event.event_type not in ("act", "observe") or not isinstance(call, str):
+        return None
+    noted: dict[str, Any] = {"event_id": event.id, "tool_call_id": clean_text(call)}
+    if event.event_type == "act":
+        return {**noted, "tool_name": clean_text(str(content.get("tool_name") or ""))}
+    return {**noted, "is_error": bool(content.get("is_error"))}
 
 
 def _name_of_call(run: Run, tool_call_id: str) -> str:

@@ -10,25 +10,23 @@ A follower's queue is bounded. Whoever reads too slowly is let go, and comes bac
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-import structlog
 from ag_ui.core import MessagesSnapshotEvent
 
 from pulse.agui.cursor import Cursor
 from pulse.agui.frames import Frame
 from pulse.agui.messages import MESSAGE_TYPES, messages_of
-from pulse.database import FAULTS
 from pulse.errors import InvalidInputError, RunPrunedError, StreamsClosedError
 from pulse.event_bridge import EventBridge
 from pulse.event_rows import read_event
 from pulse.events import Event
+from pulse.gone_threads import GoneThreads
 from pulse.pg_notify_listener import PgNotifyListener
-from pulse.run_hub import Hub, RunFollower
+from pulse.run_hub import Cut, Hub, RunFollower
 from pulse.runs import Run
 from pulse.scopes import merge_state
 from pulse.sql import load_queries
@@ -42,8 +40,6 @@ HISTORY_MESSAGES_MAX = 1000
 #: Frames that wait for one follower at most.
 QUEUE_FRAMES_MAX = 1000
 _PAGE_EVENTS = 200
-_SWEEP_SECONDS = 10.0
-_log = structlog.get_logger(__name__)
 
 
 class RunStreams:
@@ -51,6 +47,9 @@ class RunStreams:
 
     Args:
         queue_frames_max: that may wait for one follower before it is let go.
+
+    Attributes:
+        gone: tells of sessions that are not there any more; made before the listener starts.
     """
 
     def __init__(
@@ -69,7 +68,7 @@ class RunStreams:
         self._hubs: dict[RunKey, Hub] = {}
         self._opening: dict[RunKey, asyncio.Lock] = {}
         self._is_closed = False
-        self._sweeper: asyncio.Task[None] | None = None
+        self.gone = GoneThreads(pool, listener)
         self.let_go = 0
 
     @property
@@ -89,20 +88,18 @@ class RunStreams:
 
     async def start(self) -> None:
         """Begin to look, now and then, for runs whose session was deleted."""
-        self._sweeper = asyncio.create_task(self._sweep(), name="stream sweeper")
+        await self.gone.start()
 
     def begin_stop(self) -> None:
         """End every stream, without a last event: the clients come back with their cursors. Takes no further ones."""
         self._is_closed = True
         for hub in list(self._hubs.values()):
-            hub.end()
+            hub.end(Cut.ENDING)
 
     async def stop(self) -> None:
         """End every stream and what looks after them. Idempotent."""
         self.begin_stop()
-        if self._sweeper is not None:
-            self._sweeper.cancel()
-            await asyncio.gather(self._sweeper, return_exceptions=True)
+        await self.gone.stop()
 
     def tell(self, session_id: str | None, run_id: str | None, frame: Frame) -> None:
         """Send a frame of no place to whoever follows a run, or any run of a session, live."""
@@ -141,7 +138,7 @@ class RunStreams:
                 raise InvalidInputError(f"the cursor {cursor} is past the end of this run; leave it out to begin anew")
             yield follower
         finally:
-            follower.end()
+            follower.end(Cut.ENDING)
             hub.followers.pop(follower, None)
             if not hub.followers:
                 hub.close()
@@ -211,19 +208,8 @@ class RunStreams:
             # What an aborted run had said is told for as long as it is kept.
             hub.remember(await self._carrier.read([hub]))
         else:
-            hub.open(self._listener, self._carrier)
+            hub.open(self._listener, self._carrier, self.gone)
         return hub
-
-    async def _sweep(self) -> None:
-        while True:
-            await asyncio.sleep(_SWEEP_SECONDS)
-            hubs = list(self._hubs.values())
-            with contextlib.suppress(*FAULTS):
-                rows = await self._pool.fetch(self._queries["gone_threads"], [hub.run.thread_id for hub in hubs])
-                gone = {row["thread_id"] for row in rows}
-                for hub in hubs:
-                    if hub.run.thread_id in gone:
-                        hub.end()
 
     @property
     def queue_frames_max(self) -> int:

@@ -5,7 +5,7 @@
 SELECT run, created, stored FROM start_run($1, $2, $3, $4, $5, $6, $7::event_input[], false)
 
 -- name: write_run
--- app, run id, holder, seconds of lease, events, tool or null
+-- app, run id, holder, seconds of lease, events, calls of tools and their results among them
 SELECT run, stored FROM write_run($1, $2, $3, $4, $5::event_input[], $6, false)
 
 -- name: end_run
@@ -15,12 +15,12 @@ SELECT run, stored FROM end_run($1, $2, $3, $4, $5::event_input[], $6, $7, false
 -- name: get_run
 -- app, user, run id
 SELECT r AS run, t.session_id FROM runs AS r JOIN threads AS t ON t.id = r.thread_id
-WHERE r.app_name = $1 AND t.user_id = $2 AND r.run_id = $3
+WHERE r.app_name = $1 AND t.user_id = $2 AND r.run_id = $3 AND is_open(t)
 
 -- name: list_runs
 -- app, user, session id, before this one of ours or null, limit
 SELECT r AS run, t.session_id FROM threads AS t JOIN runs AS r ON r.thread_id = t.id
-WHERE t.app_name = $1 AND t.user_id = $2 AND t.session_id = $3 AND ($4::uuid IS NULL OR r.id < $4)
+WHERE t.app_name = $1 AND t.user_id = $2 AND t.session_id = $3 AND is_open(t) AND ($4::uuid IS NULL OR r.id < $4)
 ORDER BY r.id DESC
 LIMIT $5
 

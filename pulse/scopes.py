@@ -24,6 +24,9 @@ class Scope(enum.StrEnum):
     TEMP = "temp"
 
 
+_PREFIXES = {scope.value: scope for scope in Scope if scope}
+
+
 @dataclass(frozen=True, slots=True)
 class ScopedDelta:
     """A delta split by scope, keys without their prefix. An empty scope changes nothing."""
@@ -37,18 +40,17 @@ class ScopedDelta:
 def parse_state_prefix(key: str) -> tuple[Scope, str]:
     """Split a state key into its scope and its name within the scope."""
     prefix, colon, name = key.partition(":")
-    if colon and prefix in (Scope.USER.value, Scope.APP.value, Scope.TEMP.value):
-        return Scope(prefix), name
-    return Scope.SESSION, key
+    scope = _PREFIXES.get(prefix) if colon else None
+    return (Scope.SESSION, key) if scope is None else (scope, name)
 
 
 def split_delta(delta: Mapping[str, Any]) -> ScopedDelta:
     """Route each key of a delta to its scope."""
-    scopes: dict[Scope, dict[str, Any]] = {scope: {} for scope in Scope}
+    split = ScopedDelta({}, {}, {}, {})
     for key, value in delta.items():
         scope, name = parse_state_prefix(key)
-        scopes[scope][name] = value
-    return ScopedDelta(scopes[Scope.SESSION], scopes[Scope.USER], scopes[Scope.APP], scopes[Scope.TEMP])
+        getattr(split, scope or "session")[name] = value
+    return split
 
 
 def merge_state(session: Mapping[str, Any], user: Mapping[str, Any], app: Mapping[str, Any]) -> dict[str, Any]:

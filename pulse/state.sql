@@ -14,7 +14,7 @@ SELECT $4 = 0 OR t.erasures > 0 AND t.version > $4 AS is_whole, t.version, t.las
 FROM threads AS t
 LEFT JOIN user_states AS u ON u.app_name = t.app_name AND u.user_id = t.user_id
 LEFT JOIN app_states AS a ON a.app_name = t.app_name
-WHERE t.app_name = $1 AND t.user_id = $2 AND t.session_id = $3
+WHERE t.app_name = $1 AND t.user_id = $2 AND t.session_id = $3 AND is_open(t)
 
 -- name: list_changes
 -- app, user, session id, before this sequence number (null: from the newest), limit; no row: no such session
@@ -26,13 +26,13 @@ SELECT (SELECT array_agg(ROW(e.sequence_num, e.version, e.id, e.event_type, e.au
                 AND coalesce(session_delta, user_delta, app_delta) IS NOT NULL
               ORDER BY sequence_num DESC LIMIT $5) AS e) AS changes
 FROM threads AS t
-WHERE t.app_name = $1 AND t.user_id = $2 AND t.session_id = $3
+WHERE t.app_name = $1 AND t.user_id = $2 AND t.session_id = $3 AND is_open(t)
 
 -- name: restore_state
 -- app, user, session id, after this event (null: the newest), from a snapshot; no row: no such session
 SELECT r.state, r.sequence_num, r.version, r.snapshot_seq, r.deltas
 FROM threads AS t LEFT JOIN LATERAL restore_state(t.id, $4, $5) AS r ON true
-WHERE t.app_name = $1 AND t.user_id = $2 AND t.session_id = $3
+WHERE t.app_name = $1 AND t.user_id = $2 AND t.session_id = $3 AND is_open(t)
 
 -- name: rebuild_shared_states
 -- app, user
@@ -40,7 +40,8 @@ SELECT user_state, user_is_complete, app_state, app_is_complete FROM rebuild_sha
 
 -- name: take_snapshot
 -- app, user, session id; no row: no such session
-SELECT take_snapshot(id) AS taken FROM threads WHERE app_name = $1 AND user_id = $2 AND session_id = $3
+SELECT take_snapshot(t.id) AS taken FROM threads AS t
+WHERE t.app_name = $1 AND t.user_id = $2 AND t.session_id = $3 AND is_open(t)
 
 -- name: prune_snapshots
 -- how long a superseded snapshot stays, how many at most

@@ -62,7 +62,7 @@ WHERE t.id = $1
 -- name: gone_threads
 -- threads
 SELECT w.id AS thread_id FROM unnest($1::uuid[]) AS w (id)
-WHERE NOT EXISTS (SELECT FROM threads AS t WHERE t.id = w.id)
+WHERE NOT EXISTS (SELECT FROM threads AS t WHERE t.id = w.id AND is_open(t))
 
 -- name: current_run
 -- thread, whether to begin at the newest run where none runs; the number before the first of what is to be told
@@ -93,7 +93,7 @@ WHERE r.thread_id = $1 AND r.status = 'completed'
 
 -- name: known_events
 -- thread, ids
-SELECT e.id FROM events AS e WHERE e.thread_id = $1 AND e.id = ANY ($2::text[])
+SELECT e.id FROM events AS e WHERE e.thread_id = $1 AND e.id = ANY ($2::text[]) AND e.id <> ''
 
 -- name: issue_ticket
 -- hash, app, user, session, run or null, seconds

@@ -21,6 +21,7 @@ from pulse.event_bridge import EventBridge
 from pulse.event_rows import read_event
 from pulse.events import Event, Session
 from pulse.pg_notify_listener import PgNotifyListener
+from pulse.run_hub import Cut
 from pulse.run_streams import RunStreams
 from pulse.runs import Run, read_run
 from pulse.scopes import merge_state
@@ -70,11 +71,17 @@ class ThreadStreams:
         """Yield frames with their places, as they come, for ever; an empty list when none came in time.
 
         Raises:
-            StreamCutError: this process ends, or the client is too slow: it is to come back with its place.
+            StreamCutError: the stream ends, and why; most often the client is to come back with its place.
             InvalidInputError: there is no such place.
         """
-        news = asyncio.Event()
+        news, gone = asyncio.Event(), asyncio.Event()
+
+        def leave() -> None:
+            gone.set()
+            news.set()
+
         subscription = self._listener.subscribe(session.thread_id, lambda _: news.set(), after_sequence=place.began)
+        forget = self._streams.gone.watch(session.thread_id, leave)
         try:
             if place.within is not None:
                 async for frames in self._go_on(session, place.began, place.within, heartbeat_seconds):
@@ -84,13 +91,16 @@ class ThreadStreams:
                 news.clear()
                 following = await self._next(session, began)
                 if following is None:
-                    with contextlib.suppress(TimeoutError):
-                        async with asyncio.timeout(heartbeat_seconds):
-                            await news.wait()
-                    if not news.is_set():
-                        yield []
-                    if self._streams.is_closed:
-                        raise StreamCutError
+                    while not news.is_set():
+                        with contextlib.suppress(TimeoutError):
+                            async with asyncio.timeout(heartbeat_seconds):
+                                await news.wait()
+                        if not news.is_set():
+                            yield []
+                        if self._streams.is_closed:
+                            raise StreamCutError(Cut.ENDING)
+                    if gone.is_set():
+                        raise StreamCutError(Cut.GONE)
                     continue
                 began, run_or_event = following
                 if isinstance(run_or_event, Run):
@@ -99,6 +109,7 @@ class ThreadStreams:
                 else:
                     yield await self._single(session, run_or_event)
         finally:
+            forget()
             subscription.close()
 
     async def _follow_run(
@@ -109,8 +120,8 @@ class ThreadStreams:
                 frames = await follower.take(heartbeat_seconds)
                 if frames or not follower.is_over:
                     yield [(f"{began}/{frame.id}", frame) for frame in frames]
-            if not follower.has_ended:
-                raise StreamCutError
+            if follower.cut is not None:
+                raise StreamCutError(follower.cut)
 
     async def _single(self, session: Session, event: Event, cursor: Cursor | None = None) -> list[tuple[str, Frame]]:
         """Tell an event of no run as a run of its own."""
@@ -157,4 +168,8 @@ class ThreadStreams:
 
 
 class StreamCutError(Exception):
-    """A run's stream ended before the run did: the client is to come back with its place."""
+    """A stream ended before what it tells of did; `cut` says why."""
+
+    def __init__(self, cut: Cut) -> None:
+        super().__init__(cut.value)
+        self.cut = cut

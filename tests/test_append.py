@@ -490,3 +490,26 @@ async def test_state_folded_from_the_events_equals_the_stored_state(
     for event in read.events:
         folded.update(event.actions.state_delta)
     assert folded == read.state
+
+
+READ_BY_INDEX = """
+SELECT indexrelname, idx_tup_read::float / idx_scan AS rows_a_scan FROM pg_stat_user_indexes
+WHERE relname IN ('threads', 'events', 'messages') AND idx_scan >= 100
+"""
+
+
+async def test_an_append_reads_no_more_of_a_long_session_than_of_a_short_one(conn: asyncpg.Connection) -> None:
+    """Nor of a user with many: also by plans that were made before the tables had any statistics."""
+    for place in range(100):
+        await conn.execute("SELECT create_session('app', 'mei', $1)", f"s{place}")
+    for version in range(150):
+        await conn.execute(
+            "SELECT append_event('app', 'mei', 's7', $1, $2, 'user', 'user_message', '{}', 'user', 'hello')",
+            version,
+            f"e{version}",
+        )
+    await conn.execute("SELECT pg_stat_force_next_flush()")
+    read = dict(await conn.fetch(READ_BY_INDEX))
+    assert {"events_id_idx", "threads_app_name_user_id_session_id_key"} <= read.keys()
+    # Versions of a row that no vacuum has taken away yet are read as well.
+    assert max(read.values()) < 5, read

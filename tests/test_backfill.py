@@ -184,6 +184,25 @@ async def test_a_refused_text_keeps_no_other_without_a_vector_and_is_asked_for_o
     assert (await backfill_embeddings(pool, ScriptedEmbedder(model="other"))).given >= done.refused - 1
 
 
+class Stumbling(ScriptedEmbedder):
+    """Gives each text a bad answer, once."""
+
+    async def embed(self, texts: Sequence[str], task: EmbeddingTask) -> list[Vector]:
+        vectors = await super().embed(texts, task)
+        return vectors if self.batches.count(list(texts)) > 1 else [[0.0] * len(vectors[0])] * len(vectors)
+
+
+async def test_one_bad_answer_is_no_refusal(pool: asyncpg.Pool) -> None:
+    """A text that stands alone from the start, too, is asked for again before it passes for refused."""
+    await talk_without_vectors(pool)
+    embedder = Stumbling()
+    await embedder.embed(["hello"], "document")
+    total = sum(await vectorless(pool))
+    assert await backfill_embeddings(pool, embedder, limit=1) == Backfilled(given=1)
+    assert await pool.fetchval("SELECT count(*) FROM embedding_refusals") == 0
+    assert sum(await vectorless(pool)) == total - 1
+
+
 async def test_a_key_that_is_refused_refuses_no_text(pool: asyncpg.Pool) -> None:
     await talk_without_vectors(pool)
     before = await vectorless(pool)

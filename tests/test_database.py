@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 
 import asyncpg
 import pytest
@@ -11,6 +12,7 @@ from pulse import database
 from pulse.errors import DatabaseUnreachableError, SchemaError
 from tests.conftest import dsn_of
 from workers.embedded import EmbeddedServer
+from workers.failures import DATABASE_FAULTS
 
 
 async def test_jsonb_comes_as_values_and_json_as_text(pool: asyncpg.Pool) -> None:
@@ -53,6 +55,32 @@ async def test_a_connection_given_back_in_a_transaction_is_rolled_back(dsn: str)
             await connection.execute("BEGIN; CREATE TABLE abandoned (); SELECT set_config('my.mark', 'x', true)")
         assert await pool.fetchval("SELECT to_regclass('abandoned')") is None
         assert not await pool.fetchval("SELECT current_setting('my.mark', true)")
+
+
+async def test_the_loss_of_a_silent_peer_is_noticed_on_both_sides(server: EmbeddedServer, dsn: str) -> None:
+    """Over TCP the kernels of client and server ask within half a minute whether the other one is still there."""
+    over_tcp = server.tcp_dsn.rpartition("/")[0] + "/" + dsn.rpartition("/")[2].partition("?")[0]
+    async with await database.create_pool(over_tcp, max_size=1) as pool, pool.acquire() as pooled:
+        single = await database.connect(over_tcp)
+        for connection in (pooled, single):
+            endpoint = connection._transport.get_extra_info("socket")
+            assert endpoint.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+            assert endpoint.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 10
+            assert endpoint.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 20_000
+            assert await connection.fetchval("SHOW tcp_keepalives_idle") == "10"
+            assert await connection.fetchval("SHOW tcp_user_timeout") == "20000"
+        await single.close()
+
+
+async def test_a_process_that_stops_in_a_transaction_lets_others_go_on(dsn: str, conn: asyncpg.Connection) -> None:
+    """The server ends its connection; the process, when it wakes up, meets a fault after which it may try again."""
+    await conn.execute("SELECT create_session('app', 'user', 's1')")
+    pool = await database.create_pool(dsn, max_size=1, idle_transaction_seconds_max=0.2)
+    async with pool, pool.acquire() as stopped:
+        await stopped.execute("BEGIN; SELECT FROM threads FOR NO KEY UPDATE")
+        await conn.execute("SELECT finalize_session('app', 'user', 's1')", timeout=15)
+        with pytest.raises(DATABASE_FAULTS):
+            await stopped.execute("SELECT 1")
 
 
 async def test_a_schema_of_its_own_comes_first(dsn: str) -> None:

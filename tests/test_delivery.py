@@ -419,6 +419,18 @@ async def test_a_failed_thread_is_taken_up_again_only_after_a_fault_of_transport
     assert await pool.fetchval("SELECT reconcile_jobs()") == enqueued
 
 
+async def test_a_cancelled_job_does_not_come_back_by_itself(pool: asyncpg.Pool, job: UUID) -> None:
+    """Neither soon nor once it is archived; but the job that later events asked for is missed where it is lost."""
+    assert await pool.fetchval("SELECT cancel_job($1)", job)
+    assert await pool.fetchval("SELECT reconcile_jobs()") == 0
+    assert await pool.fetchval("SELECT archive_jobs('0', '0', 10)") == 1
+    assert await pool.fetchval("SELECT reconcile_jobs()") == 0
+    await pool.execute("SELECT append_event('app', 'user', 's1', NULL, 'e2', 'user', 'message', '{}', 'user', 'more')")
+    await harness.enqueue(pool, await pool.fetchval("SELECT id FROM threads"))
+    await pool.execute("DELETE FROM consolidation_jobs")
+    assert await pool.fetchval("SELECT reconcile_jobs()") == 1
+
+
 async def test_threads_that_wait_for_a_person_hide_no_forgotten_one(pool: asyncpg.Pool, job: UUID) -> None:
     """However few threads one look takes up."""
     await pool.execute("SELECT fail_job($1, $2, $3, 'x', '400', NULL)", *await fetch(pool))
@@ -521,6 +533,21 @@ async def test_ended_jobs_are_archived_in_batches(pool: asyncpg.Pool) -> None:
     ]
     left = await pool.fetch("SELECT id, status FROM consolidation_jobs ORDER BY id")
     assert [tuple(row) for row in left] == [(jobs[2], "pending"), (jobs[4], "pending")]
+
+
+async def test_the_archive_of_jobs_is_pruned_in_batches(pool: asyncpg.Pool) -> None:
+    """What was archived long ago is deleted, a bounded number at a time; what is younger stays."""
+    await pool.execute(
+        """INSERT INTO consolidation_jobs_archive (id, thread_id, job_type, status, attempts, upto_seq, result,
+                                                   created_at, archived_at)
+           SELECT gen_random_uuid(), gen_random_uuid(), 'fast_replay', 'completed', 1, 1, '{}', now(),
+                  now() - make_interval(days => 360 + n) FROM generate_series(1, 10) AS n"""
+    )
+    year = datetime.timedelta(days=365)
+    assert await pool.fetchval("SELECT prune_jobs_archive($1, 4)", year) == 4
+    upkeep = Upkeep(pool, Settings(), Metrics())
+    await upkeep.archive_jobs()
+    assert await harness.count(pool, "consolidation_jobs_archive") == 4
 
 
 async def test_upkeep_ends_orphaned_runs_and_prunes_snapshots(pool: asyncpg.Pool) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import pty
+import re
 import signal
 import socket
 import subprocess
@@ -12,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
+import psycopg
 import pytest
 
 from tests import cli_process
@@ -108,6 +112,32 @@ def test_a_role_of_the_procfile_ends_with_its_runner(dsn: str, home: Path) -> No
         assert any("worker registered" in line for line in worker.stderr)
         worker.terminate()
         assert worker.wait(10) == 0
+
+
+def test_a_terminal_is_shown_the_address_of_the_embedded_database(home: Path) -> None:
+    """With it psql and programs of one's own reach the database for as long as it runs; a pipe is not told."""
+    reader, writer = pty.openpty()
+    shown = ""
+    with subprocess.Popen(
+        cli_process.command("up"),
+        env=cli_process.environment(home, HIPPOCAMPUS_API_PORT="0", COLUMNS="200", NO_COLOR="1"),
+        stdin=subprocess.DEVNULL,
+        stdout=writer,
+        stderr=writer,
+    ) as process:
+        os.close(writer)
+        try:
+            while not (found := re.search(r"DATABASE_URL='([^']+)'", shown)):
+                shown += os.read(reader, 65536).decode()
+            with psycopg.connect(found[1]) as connection:
+                assert connection.execute("SELECT count(*) FROM threads").fetchone() == (0,)
+        finally:
+            process.send_signal(signal.SIGTERM)
+            with contextlib.suppress(OSError):  # The end of a terminal is an error.
+                while os.read(reader, 65536):
+                    pass
+            os.close(reader)
+    assert process.returncode == 0, shown
 
 
 def test_a_closed_terminal_stops_it(up: Running) -> None:

@@ -16,7 +16,10 @@ import pytest
 from tests import worker_harness as harness
 from tests.worker_harness import Workers
 from tests.worker_process import SECRET
-from workers.pools import POOLS
+from workers import liveness
+from workers import worker as worker_process
+from workers.pools import POOLS, get_pool
+from workers.settings import Settings
 
 
 async def test_a_worker_works_off_an_enqueued_job_and_keeps_its_result(tables: asyncpg.Pool, workers: Workers) -> None:
@@ -157,6 +160,13 @@ async def test_a_cut_connection_stops_no_worker_from_taking_other_jobs(tables: a
 async def _all_completed(pool: asyncpg.Pool, jobs: int) -> bool:
     done: int = await pool.fetchval("SELECT count(*) FROM consolidation_jobs WHERE status = 'completed'")
     return done == jobs
+
+
+async def test_a_worker_that_stops_in_a_transaction_is_taken_for_dead(dsn: str) -> None:
+    """As soon as by its heartbeat: what its transaction holds is free for whoever takes its job."""
+    async with worker_process._open_pool(Settings(DATABASE_URL=dsn), get_pool("fast_replay")) as connections:
+        shown = await connections.fetchval("SHOW idle_in_transaction_session_timeout")
+    assert shown == f"{liveness.STALLED_SECONDS:g}s"
 
 
 async def test_a_worker_survives_that_its_row_was_pruned(tables: asyncpg.Pool, workers: Workers) -> None:

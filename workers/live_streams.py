@@ -30,6 +30,7 @@ class LiveStreams:
     sessions: OpenSessionService
     runs: RunService
     listener: PgNotifyListener
+    carrier: PgDeltaCarrier
     streams: RunStreams
     threads: ThreadStreams
     runner: AgentRunner
@@ -62,6 +63,7 @@ async def opened(settings: Settings, pool: Pool, agents: Mapping[str, Agent]) ->
             sessions=sessions,
             runs=runs,
             listener=listener,
+            carrier=carrier,
             streams=streams,
             threads=ThreadStreams(pool, listener, streams),
             runner=runner,

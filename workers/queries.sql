@@ -81,6 +81,10 @@ SELECT prune_queue($1, $2)
 -- How long completed and cancelled jobs stay, how long failed ones, how many at most.
 SELECT archive_jobs($1, $2, $3)
 
+-- name: prune_jobs_archive
+-- How long archived jobs are kept, how many at most.
+SELECT prune_jobs_archive($1, $2)
+
 -- name: prune_artifact_blobs
 -- How long a file that no artifact refers to is kept, how many at most.
 SELECT prune_artifact_blobs($1, $2)

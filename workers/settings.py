@@ -242,6 +242,9 @@ class Settings(BaseSettings):
     failed_jobs_keep_days: float = Field(
         default=30.0, ge=0, description="How long a failed job can be run again by hand before it is archived."
     )
+    archived_jobs_keep_days: float = Field(
+        default=365.0, ge=0, description="How long an archived job can be looked up before it is deleted."
+    )
     shutdown_grace_seconds: float = Field(
         default=4.0,
         gt=0,

@@ -42,6 +42,7 @@ class Upkeep:
         self._snapshots_keep = datetime.timedelta(days=settings.snapshots_keep_days)
         self._live_texts_keep = datetime.timedelta(seconds=settings.live_texts_keep_seconds)
         self._failed_jobs_keep = datetime.timedelta(days=settings.failed_jobs_keep_days)
+        self._archived_jobs_keep = datetime.timedelta(days=settings.archived_jobs_keep_days)
 
     async def enqueue_idle(self) -> None:
         """Enqueue what the idle timers say is due."""
@@ -66,9 +67,10 @@ class Upkeep:
         self._tell("queue pruned", await self._in_batches("prune_queue", self._queue_keep))
 
     async def archive_jobs(self) -> None:
-        """Move consolidation jobs that ended long ago to the archive."""
+        """Move consolidation jobs that ended long ago to the archive; delete those that are there for too long."""
         moved = await self._in_batches("archive_jobs", self._jobs_keep, self._failed_jobs_keep)
         self._tell("jobs archived", moved)
+        self._tell("archived jobs deleted", await self._in_batches("prune_jobs_archive", self._archived_jobs_keep))
 
     async def prune_artifacts(self) -> None:
         """Delete the contents of files that no artifact refers to any more."""

@@ -21,10 +21,9 @@ from procrastinate.exceptions import ConnectorException
 
 from pulse import database
 from pulse.errors import PulseError
-from workers import logs, metrics_server, services, signals
+from workers import liveness, logs, metrics_server, services, signals
 from workers.app import JobApp, make_app
 from workers.failures import DATABASE_FAULTS
-from workers.liveness import Guard
 from workers.metrics import Metrics
 from workers.migrate import check_schema
 from workers.pools import UnknownPoolError, WorkerPool, get_pool
@@ -119,7 +118,7 @@ class Supervisor:
     async def _work(self) -> None:
         settings = self._settings
         async with self._app.open_async():
-            guard = Guard(self._connect, self._metrics)
+            guard = liveness.Guard(self._connect, self._metrics)
             self._worker = QueueWorker(
                 self._app,
                 self._pool,
@@ -193,6 +192,8 @@ async def _open_pool(settings: Settings, pool: WorkerPool) -> AsyncIterator[Pool
         schema=settings.schema_name,
         min_size=min(settings.concurrency(pool.name), settings.database_pool_size),
         max_size=settings.database_pool_size,
+        # A worker that was stopped in a transaction keeps its session's writers and the rescue of its job waiting.
+        idle_transaction_seconds_max=liveness.STALLED_SECONDS,
     )
     try:
         yield connections

@@ -8,6 +8,7 @@
 | version_conflicts_total | | appends refused because the session had moved on |
 | streams_open, streams_runs_followed | | clients that follow a run, and the runs |
 | streams_let_go_total | | clients that read too slowly and were let go |
+| streams_failures_total | | reads for streams that failed and were tried again, and followers that a fault cut off |
 | runs_executing | | runs whose agent this process executes |
 | listener_running, listener_connects_total | | whether notifications are heard, and how often it began to listen |
 | search_degraded_total | reason | searches by text alone, because the query could not be embedded |
@@ -79,6 +80,11 @@ class WriterMetrics:
             Gauge(name, tells, registry=self.registry).set_function(value)
         counters: tuple[tuple[str, str, Callable[[], float]], ...] = (
             ("streams_let_go_total", "Clients that were too slow.", lambda: live.streams.let_go),
+            (
+                "streams_failures_total",
+                "Reads that failed, and followers that a fault cut off.",
+                lambda: live.listener.failures + live.carrier.failures + live.streams.gone.failures,
+            ),
             ("listener_connects_total", "Times that it began to listen.", lambda: live.listener.connects),
         )
         for name, tells, value in counters:

@@ -5,23 +5,25 @@
     actions      the event's actions alike, and under ``adk`` whatever else the event has, with its exact time
 
 Both are text to the database and come back to the letter. The text of the parts, thoughts left out, is the message that
-search and consolidation read.
+search and consolidation read. What is stored in a run is stored in pieces; see `pulse.adk.pieces`.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Any
 
 from google.adk.events import Event, EventActions
 from google.genai import types
 
 from pulse import events as engine
+from pulse.adk import pieces
 from pulse.adk.json_safe import json_safe
+from pulse.adk.pieces import REST
+from pulse.event_types import ADK_EVENT, STATE_UPDATE
 from pulse.json_values import MARK, clean_text, unescape
 
-#: Where an event's remaining fields are kept, among its actions.
-REST: Final = "adk"
 _AUTHOR_LENGTH_MAX = 255
 _INVOCATION_LENGTH_MAX = 512
 #: What an event has without saying so.
@@ -58,8 +60,8 @@ def to_engine(event: Event) -> engine.Event:
     )
 
 
-def from_rows(stored: str | None) -> list[Event]:
-    """Return the events of a JSON array of rows, in the order of their times, then of their ids.
+def from_rows(stored: str | None) -> tuple[list[Event], int]:
+    """Return the events of a JSON array of rows, in the order of their times, then of their ids, and how many rows.
 
     Each row: id, author, invocation id, time in seconds, content, actions; as `get_adk_session` gives them.
 
@@ -69,9 +71,10 @@ def from_rows(stored: str | None) -> list[Event]:
     rows = json.loads(stored) if stored else []
     if stored and MARK in stored:
         rows = unescape(rows)
-    events = [_from_row(*row) for row in rows]
+    events = [_from_row(*row) for row in pieces.join(rows)]
     events.sort(key=lambda event: (event.timestamp, event.id))
-    return events
+    _name_answers(events)
+    return events, len(rows)
 
 
 def _type_of(event: Event, text: str | None) -> str:
@@ -81,7 +84,7 @@ def _type_of(event: Event, text: str | None) -> str:
         return "function_call"
     if event.get_function_responses():
         return "function_response"
-    return "state_update" if event.actions.state_delta else "adk_event"
+    return STATE_UPDATE if event.actions.state_delta else ADK_EVENT
 
 
 def _said(actions: dict[str, Any]) -> dict[str, Any]:
@@ -109,14 +112,25 @@ def _from_row(
 def _from_elsewhere(
     event_id: str, author: str, invocation_id: str, seconds: float, content: Any, actions: dict[str, Any]
 ) -> Event:
-    """Read an event that was appended without ADK: what it says, and what it did to the state."""
-    text = engine.message_text(content)
+    """Read an event that was appended without ADK: what it says, calls or answers, and what it did to the state."""
+    parts = [types.Part.model_validate(part) for part in pieces.parts_of_elsewhere(content)]
+    # ADK knows no tool as an author: who answers a call is the user, as for its own long-running tools.
+    author = "user" if any(part.function_response for part in parts) else author
     role = "user" if author == "user" else "model"
     return Event(
         id=event_id,
         author=author,
         invocation_id=invocation_id,
         timestamp=float(seconds),
-        content=None if text is None else types.Content(role=role, parts=[types.Part(text=text)]),
+        content=types.Content(role=role, parts=parts) if parts else None,
         actions=EventActions(state_delta=actions.get("state_delta") or {}),
     )
+
+
+def _name_answers(events: Iterable[Event]) -> None:
+    """Name the function in answers that came without its name, by the call that they answer."""
+    names: dict[str | None, str | None] = {}
+    for event in events:
+        names.update((call.id, call.name) for call in event.get_function_calls())
+        for answer in event.get_function_responses():
+            answer.name = answer.name or names.get(answer.id)

@@ -28,7 +28,7 @@ def json_safe(value: Any, *, bytes_mode: Literal["utf8", "base64"] = "utf8") -> 
         return value
     if isinstance(value, list | tuple):
         return [json_safe(item, bytes_mode=bytes_mode) for item in value]
-    if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
+    if (type(value) is dict or isinstance(value, Mapping)) and all(isinstance(key, str) for key in value):
         return {str(key): json_safe(item, bytes_mode=bytes_mode) for key, item in value.items()}
     return _converted(value, bytes_mode)
 

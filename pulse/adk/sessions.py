@@ -44,6 +44,7 @@ Result = TypeVar("Result")
 #: Of a session that carries no marker, so many of its newest events are compared with the last one stored.
 SEEN_IDS_MAX: Final = 100
 _ALL_EVENTS: Final = 2**31 - 1
+_PIECES_GUESSED: Final = 4
 _STALE = (
     "The session has been modified in storage since it was loaded: get it again, recompute, and append again."
     " Nothing was stored."
@@ -143,19 +144,19 @@ class PostgresSessionService(BaseSessionService):
         """Read a session in one snapshot; None where this user has none of this id, or it has expired."""
         limit = config.num_recent_events if config else None
         after = config.after_timestamp if config else None
-        rows = await self._fetch(
-            "get_adk_session",
-            app_name,
-            user_id,
-            session_id.strip(),
-            _ALL_EVENTS if limit is None else limit,
-            None if after is None else session_rows.moment(after),
-        )
-        if not rows:
-            return None
-        [row] = rows
-        # Of events within one microsecond the database knows no order, and gives all.
-        events = adk_events.from_rows(row["events"])
+        asked = _ALL_EVENTS if limit is None else limit
+        since = None if after is None else session_rows.moment(after)
+        while True:
+            rows = await self._fetch("get_adk_session", app_name, user_id, session_id.strip(), asked, since)
+            if not rows:
+                return None
+            [row] = rows
+            # Of events within one microsecond the database knows no order, and gives all.
+            events, found = adk_events.from_rows(row["events"])
+            if limit is None or len(events) >= limit or found < asked:
+                break
+            # Some are pieces of one event.
+            asked *= _PIECES_GUESSED
         if limit is not None:
             events = events[len(events) - min(limit, len(events)) :]
         if after is not None:

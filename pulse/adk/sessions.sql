@@ -29,13 +29,14 @@ SELECT t.id AS thread_id, t.version, t.created_at, last_event_time(t) AS event_t
            SELECT json_agg(json_build_array(e.id, e.author, e.invocation_id, extract(epoch FROM e.occurred_at),
                                             e.content, e.actions))::text
            FROM (SELECT * FROM events AS each
-                 WHERE each.thread_id = t.id AND each.occurred_at >= coalesce($5::timestamptz, '-infinity')
+                 WHERE each.thread_id = t.id AND each.occurred_at > '-infinity'
+                       AND each.occurred_at >= coalesce($5::timestamptz, '-infinity')
                  ORDER BY each.occurred_at DESC FETCH FIRST $4 ROWS WITH TIES) AS e)
        END AS events
 FROM threads AS t
 LEFT JOIN user_states AS u ON u.app_name = t.app_name AND u.user_id = t.user_id
 LEFT JOIN app_states AS a ON a.app_name = t.app_name
-WHERE t.app_name = $1 AND t.user_id = $2 AND t.session_id = $3 AND NOT t.memory_only AND NOT has_expired(t)
+WHERE t.app_name = $1 AND t.user_id = $2 AND t.session_id = $3 AND is_open(t)
 
 -- name: list_adk_sessions
 -- app, user (null: all), below this user and thread (null: from the top), at most this many (null: all); a user's state stands
@@ -47,8 +48,7 @@ SELECT t.id AS thread_id, t.user_id, t.session_id, t.version, t.created_at,
        CASE WHEN row_number() OVER (ORDER BY t.user_id DESC, t.id DESC) = 1
             THEN (SELECT state::text FROM app_states WHERE app_name = $1) END AS app_state
 FROM (SELECT * FROM threads AS each
-      WHERE each.app_name = $1 AND ($2::text IS NULL OR each.user_id = $2) AND NOT has_expired(each)
-            AND NOT each.memory_only
+      WHERE each.app_name = $1 AND each.session_id <> '' AND ($2::text IS NULL OR each.user_id = $2) AND is_open(each)
             AND ($4::uuid IS NULL OR (each.user_id, each.id) < ($3::text, $4))
       ORDER BY each.user_id DESC, each.id DESC LIMIT $5) AS t
 LEFT JOIN user_states AS u ON u.app_name = t.app_name AND u.user_id = t.user_id

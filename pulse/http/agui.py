@@ -88,7 +88,7 @@ async def _run(
     cursor = cursor_of(None, last_event_id)
     if agent is None:
         raise problems.ProblemError(problems.NO_SUCH_AGENT)
-    if runner.is_full:
+    if runner.is_full and await intake.find(owner.app_name, owner.user_id, body) is None:
         raise problems.ProblemError(problems.OVERLOADED)
     taken = await intake.begin(owner.app_name, owner.user_id, body)
     if taken.created:

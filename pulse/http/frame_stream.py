@@ -12,7 +12,7 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from pulse.database import FAULTS
-from pulse.run_hub import RunFollower
+from pulse.run_hub import Cut, RunFollower, farewell
 
 #: Comments, which no client shows.
 CONNECTED = b": connected\n\n"
@@ -44,7 +44,8 @@ async def frames_of(
 ) -> AsyncIterator[bytes]:
     """Yield what a client is sent, several frames together where several wait.
 
-    A database that fails ends the stream without a last event: the run may go on, and the client comes back.
+    A database that fails ends the stream without a last event: the run may go on, and the client comes back. What
+    nobody foresaw would meet it again: it is logged whole, and ends the stream with RUN_ERROR.
 
     Args:
         custom: the first frame and the heartbeats are events of type CUSTOM. No AG-UI client takes them.
@@ -59,6 +60,9 @@ async def frames_of(
                 yield custom_frame(run_id, "heartbeat") if custom else HEARTBEAT
     except FAULTS as error:
         _log.warning("stream_cut", run_id=run_id, error=type(error).__name__)
+    except Exception:  # noqa: BLE001 - as above
+        _log.exception("stream_failed", run_id=run_id)
+        yield farewell(Cut.FAILED).sse(legacy=legacy)
 
 
 def custom_frame(run_id: str, name: str) -> bytes:

@@ -1,11 +1,13 @@
 """``WS /ws/events/{thread_id}``: the events of a thread, or of one run of it, one AG-UI event a message.
 
-A message is the event alone; with ``?frames=envelope`` it is ``{"id": …, "chunk": event}``, and the id is what
-``offset`` takes to go on. The heartbeat is the protocol's own ping.
+A message is the event alone; with ``?frames=envelope`` it is ``{"id": …, "chunk": event}``, and the id, where it has
+one, is what ``offset`` takes to go on. The heartbeat is the protocol's own ping.
 
     closes with 1000    the run that was asked for is over: its last event was sent
                 1008    the offset is no place in this stream
+                1011    the stream failed: read the conversation again
                 1012    this process ends     1013  the client is too slow: both come back with their offset
+                4404    the session was deleted, or its time is over: there is nothing to come back to
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from typing import Annotated
 import structlog
 from fastapi import APIRouter, Query, WebSocket
 from starlette.requests import HTTPConnection
-from starlette.websockets import WebSocketDisconnect
+from starlette.websockets import WebSocketDisconnect, WebSocketState
 
 from pulse.agui.frames import Frame
 from pulse.database import FAULTS
@@ -28,12 +30,14 @@ from pulse.http import problems
 from pulse.http.runs import cursor_of
 from pulse.http.schemas import decode
 from pulse.http.stream_access import LAST_EVENT_ID_LENGTH_MAX, access_of
+from pulse.run_hub import Cut, farewell
 from pulse.run_service import RunService
 from pulse.run_streams import RunStreams
 from pulse.session_service import OpenSessionService
 from pulse.thread_stream import StreamCutError, ThreadCursor, ThreadStreams
 
-_BAD_OFFSET, _RESTART, _TRY_AGAIN = 1008, 1012, 1013
+_BAD_OFFSET, _FAILED, _RESTART, _TRY_AGAIN, _GONE = 1008, 1011, 1012, 1013, 4404
+_CODES = {Cut.ENDING: _RESTART, Cut.SLOW: _TRY_AGAIN, Cut.GONE: _GONE, Cut.FAILED: _FAILED}
 _FAULTS = (PulseError, *FAULTS)
 _Frames = AsyncIterator[list[tuple[str, Frame]]]
 _log = structlog.get_logger(__name__)
@@ -96,8 +100,8 @@ async def _open(socket: HTTPConnection, thread_id: str, run_id: str | None, offs
         async with streams.follow(run, cursor) as follower:
             while not follower.is_over:
                 yield [(frame.id, frame) for frame in await follower.take(socket.app.state.heartbeat_seconds)]
-            if not follower.has_ended:
-                raise StreamCutError
+            if follower.cut is not None:
+                raise StreamCutError(follower.cut)
 
     return frames()
 
@@ -119,16 +123,23 @@ async def _send(socket: WebSocket, source: _Frames, *, in_envelope: bool) -> Non
             async for batch in batches:
                 for name, frame in batch:
                     body = frame.json().decode()
-                    await socket.send_text(f'{{"id":"{name}","chunk":{body}}}' if in_envelope else body)
-    except StreamCutError:
-        code = _RESTART if socket.app.state.run_streams.is_closed else _TRY_AGAIN
+                    place = f'"id":"{name}",' if frame.id else ""
+                    await socket.send_text(f'{{{place}"chunk":{body}}}' if in_envelope else body)
+    except StreamCutError as error:
+        code = _CODES[error.cut]
     except InvalidInputError:
         code = _BAD_OFFSET
     except _FAULTS as error:
         _log.warning("stream_cut", error=type(error).__name__)
         code = _TRY_AGAIN
-    except (WebSocketDisconnect, RuntimeError):
-        return  # The client went away.
+    except WebSocketDisconnect:
+        return
+    except Exception:  # noqa: BLE001 - nobody foresaw it: it is logged whole, and the client told
+        if {socket.application_state, socket.client_state} != {WebSocketState.CONNECTED}:
+            return  # The client went away.
+        _log.exception("stream_failed")
+        code = _FAILED
+        await socket.send_text(farewell(Cut.FAILED).json().decode())
     await socket.close(code)
 
 

@@ -40,7 +40,8 @@ CREATE TABLE threads (
     CHECK (fast_upto_seq <= last_seq AND deep_upto_seq <= last_seq),
     CHECK ((ttl IS NULL) = (expires_at IS NULL))
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02);
-CREATE INDEX threads_page_idx ON threads (app_name, user_id, id);
+-- With a condition for the reason of events_id_idx.
+CREATE INDEX threads_page_idx ON threads (app_name, user_id, id) WHERE session_id <> '';
 CREATE INDEX threads_fast_due_idx ON threads (fast_due_at) WHERE fast_due_at IS NOT NULL;
 CREATE INDEX threads_deep_due_idx ON threads (deep_due_at) WHERE deep_due_at IS NOT NULL;
 CREATE INDEX threads_expires_idx ON threads (expires_at) WHERE expires_at IS NOT NULL;
@@ -84,12 +85,14 @@ CREATE TABLE events (
     created_at      timestamptz NOT NULL DEFAULT engine_now(),
     erased_at       timestamptz,   -- a tombstone: nothing is left of it but its number, its id and its time
     PRIMARY KEY (thread_id, sequence_num),
-    UNIQUE (thread_id, id),
     -- Pieces of a stream. The whole message is the event.
     CONSTRAINT events_hold_no_pieces CHECK (event_type NOT IN (
         'text_start', 'text_delta', 'text_end', 'thought_start', 'thought_delta', 'thought_end',
         'act_start', 'act_delta', 'act_end'))
 );
+-- Every event is in it: the condition keeps it from look-ups that do not repeat it. While a table has no statistics, an
+-- index of the same first columns costs as much as the right one, and the whole thread would be read through it.
+CREATE UNIQUE INDEX events_id_idx ON events (thread_id, id) WHERE id <> '';
 CREATE INDEX events_changes_idx ON events (thread_id, sequence_num)
     WHERE coalesce(session_delta, user_delta, app_delta) IS NOT NULL;
 

@@ -146,9 +146,7 @@ DECLARE
     v_app      jsonb;
     v_user_version bigint;
     v_app_version  bigint;
-    v_snapshot boolean;
-    v_fast     boolean;
-    v_deep     boolean;
+    v_notify   text;
     i          event_input;
 BEGIN
     IF v_given = 0 OR v_given > 1000 THEN
@@ -179,7 +177,8 @@ BEGIN
            coalesce(array_agg(e.id) FILTER (WHERE e.id IS NOT NULL), '{}')
     INTO v_known, v_distinct, v_bytes, v_changed, v_tokens, v_deltas, v_known_ids
     FROM unnest(p_events) AS i
-    LEFT JOIN LATERAL (SELECT * FROM events WHERE events.thread_id = t.id AND events.id = i.id LIMIT 1) AS e ON true;
+    LEFT JOIN LATERAL (SELECT * FROM events
+                       WHERE events.thread_id = t.id AND events.id = i.id AND events.id <> '' LIMIT 1) AS e ON true;
 
     IF v_distinct < v_given THEN
         RAISE EXCEPTION 'each event of a batch needs an id of its own' USING ERRCODE = 'HP007';
@@ -188,108 +187,115 @@ BEGIN
             p_session_id USING ERRCODE = 'HP003';
     END IF;
 
-    IF v_known < v_given THEN
-        IF p_expected_version <> t.version THEN
-            RAISE EXCEPTION 'session % is at version %, not %: read it again and recompute',
-                p_session_id, t.version, p_expected_version USING ERRCODE = 'HP002';
-        END IF;
-        SELECT * INTO v_policy FROM app_policies WHERE app_name IN (p_app_name, '*')
-        ORDER BY app_name = '*' LIMIT 1;
-        IF v_bytes > v_policy.max_event_bytes THEN
-            RAISE EXCEPTION 'an event is % bytes, over the limit of %: keep the payload elsewhere and append a reference',
-                v_bytes, v_policy.max_event_bytes USING ERRCODE = 'HP005';
-        END IF;
-        v_now := greatest(engine_now(), t.last_event_at);
+    IF v_known = v_given THEN
+        RETURN QUERY
+            SELECT e.id, e.sequence_num, e.occurred_at, e.created_at, false, t.id, t.version, t.last_seq,
+                   NULL::bigint, NULL::bigint
+            FROM unnest(p_events) WITH ORDINALITY AS g (id, author, event_type, invocation_id, content, actions,
+                 session_delta, user_delta, app_delta, role, message, occurred_at, place),
+                 LATERAL (SELECT * FROM events
+                          WHERE events.thread_id = t.id AND events.id = g.id AND events.id <> '' LIMIT 1) AS e
+            ORDER BY g.place;
+        RETURN;
+    ELSIF p_expected_version <> t.version THEN
+        RAISE EXCEPTION 'session % is at version %, not %: read it again and recompute',
+            p_session_id, t.version, p_expected_version USING ERRCODE = 'HP002';
+    END IF;
+    SELECT * INTO v_policy FROM app_policies WHERE app_name IN (p_app_name, '*')
+    ORDER BY app_name = '*' LIMIT 1;
+    IF v_bytes > v_policy.max_event_bytes THEN
+        RAISE EXCEPTION 'an event is % bytes, over the limit of %: keep the payload elsewhere and append a reference',
+            v_bytes, v_policy.max_event_bytes USING ERRCODE = 'HP005';
+    END IF;
+    v_now := greatest(engine_now(), t.last_event_at);
 
-        IF v_deltas THEN
-            FOREACH i IN ARRAY p_events LOOP
-                CONTINUE WHEN i.id = ANY (v_known_ids);
-                v_state := coalesce(v_state || i.session_delta, v_state, i.session_delta);
-                v_user := coalesce(v_user || i.user_delta, v_user, i.user_delta);
-                v_app := coalesce(v_app || i.app_delta, v_app, i.app_delta);
-            END LOOP;
-            -- Once for the batch: a large state is copied whole.
-            v_state := t.state || v_state;
+    IF v_deltas THEN
+        FOREACH i IN ARRAY p_events LOOP
+            CONTINUE WHEN i.id = ANY (v_known_ids);
+            v_state := coalesce(v_state || i.session_delta, v_state, i.session_delta);
+            v_user := coalesce(v_user || i.user_delta, v_user, i.user_delta);
+            v_app := coalesce(v_app || i.app_delta, v_app, i.app_delta);
+        END LOOP;
+        -- Once for the batch: a large state is copied whole.
+        v_state := t.state || v_state;
+    END IF;
+    IF coalesce(v_user, v_app) IS NOT NULL THEN
+        SELECT s.user_state, s.app_state, CASE WHEN v_user IS NOT NULL THEN s.user_version END,
+               CASE WHEN v_app IS NOT NULL THEN s.app_version END
+        INTO v_user, v_app, v_user_version, v_app_version
+        FROM merge_shared_states(p_app_name, p_user_id, v_user, v_app) AS s;
+        IF v_user_version - 1 <> p_expected_user_version OR v_app_version - 1 <> p_expected_app_version THEN
+            RAISE EXCEPTION 'another session changed the state that is shared by the user or the app:'
+                ' read it again and recompute' USING ERRCODE = 'HP002';
         END IF;
-        IF coalesce(v_user, v_app) IS NOT NULL THEN
-            SELECT s.user_state, s.app_state, CASE WHEN v_user IS NOT NULL THEN s.user_version END,
-                   CASE WHEN v_app IS NOT NULL THEN s.app_version END
-            INTO v_user, v_app, v_user_version, v_app_version
-            FROM merge_shared_states(p_app_name, p_user_id, v_user, v_app) AS s;
-            IF v_user_version - 1 <> p_expected_user_version OR v_app_version - 1 <> p_expected_app_version THEN
-                RAISE EXCEPTION 'another session changed the state that is shared by the user or the app:'
-                    ' read it again and recompute' USING ERRCODE = 'HP002';
-            END IF;
-        END IF;
-        IF greatest(pg_column_size(v_state), pg_column_size(v_user), pg_column_size(v_app))
-           > v_policy.max_state_bytes THEN
-            PERFORM check_state_size(v_policy.max_state_bytes, v_state, v_user, v_app);
-        END IF;
+    END IF;
+    IF greatest(pg_column_size(v_state), pg_column_size(v_user), pg_column_size(v_app))
+       > v_policy.max_state_bytes THEN
+        PERFORM check_state_size(v_policy.max_state_bytes, v_state, v_user, v_app);
+    END IF;
 
-        IF NOT p_notify THEN
-            PERFORM set_config('hippocampus.notify', 'off', true);
-        END IF;
-        WITH fresh AS (
-            SELECT t.last_seq + row_number() OVER (ORDER BY i.place) AS seq, i.*
+    t.last_seq := t.last_seq + v_given - v_known;
+    t.version := t.version + 1;
+    t.token_count := t.token_count + v_tokens;
+    IF v_state IS NOT NULL THEN
+        t.state_seq := t.last_seq;
+    END IF;
+    IF NOT p_notify THEN
+        v_notify := set_config('hippocampus.notify', 'off', true);
+    END IF;
+    RETURN QUERY
+        WITH given AS (
+            SELECT i.*, t.last_seq - v_given + v_known
+                        + row_number() OVER (PARTITION BY i.id = ANY (v_known_ids) ORDER BY i.place) AS seq,
+                   i.id <> ALL (v_known_ids) AS fresh, coalesce(i.occurred_at, v_now) AS happened_at
             FROM unnest(p_events) WITH ORDINALITY AS i (id, author, event_type, invocation_id, content, actions,
                 session_delta, user_delta, app_delta, role, message, occurred_at, place)
-            WHERE i.id <> ALL (v_known_ids)
         ), stored AS (
             INSERT INTO events (thread_id, sequence_num, id, invocation_id, author, event_type, content, actions,
                                 version, session_delta, user_delta, app_delta, user_version, app_version,
                                 occurred_at, created_at)
-            SELECT t.id, f.seq, f.id, coalesce(f.invocation_id, ''), f.author, f.event_type, f.content,
-                   coalesce(f.actions, '{}'), t.version + 1, f.session_delta, f.user_delta, f.app_delta,
-                   CASE WHEN f.user_delta IS NOT NULL THEN v_user_version END,
-                   CASE WHEN f.app_delta IS NOT NULL THEN v_app_version END,
-                   coalesce(f.occurred_at, v_now), v_now
-            FROM fresh AS f
+            SELECT t.id, g.seq, g.id, coalesce(g.invocation_id, ''), g.author, g.event_type, g.content,
+                   coalesce(g.actions, '{}'), t.version, g.session_delta, g.user_delta, g.app_delta,
+                   CASE WHEN g.user_delta IS NOT NULL THEN v_user_version END,
+                   CASE WHEN g.app_delta IS NOT NULL THEN v_app_version END,
+                   g.happened_at, v_now
+            FROM given AS g WHERE g.fresh
+        ), said AS (
+            INSERT INTO messages (thread_id, sequence_num, event_id, app_name, user_id, role, author, content,
+                                  token_estimate, occurred_at, created_at)
+            SELECT t.id, g.seq, g.id, p_app_name, p_user_id, g.role, g.author, g.message,
+                   estimate_tokens(g.message), g.happened_at, v_now
+            FROM given AS g WHERE g.fresh AND g.message IS NOT NULL
         )
-        INSERT INTO messages (thread_id, sequence_num, event_id, app_name, user_id, role, author, content,
-                              token_estimate, occurred_at, created_at)
-        SELECT t.id, f.seq, f.id, p_app_name, p_user_id, f.role, f.author, f.message,
-               estimate_tokens(f.message), coalesce(f.occurred_at, v_now), v_now
-        FROM fresh AS f WHERE f.message IS NOT NULL;
-        IF NOT p_notify THEN
-            PERFORM set_config('hippocampus.notify', '', true);
-        END IF;
-
-        t.last_seq := t.last_seq + v_given - v_known;
-        t.version := t.version + 1;
-        t.token_count := t.token_count + v_tokens;
-        IF v_state IS NOT NULL THEN
-            t.state_seq := t.last_seq;
-        END IF;
-        v_snapshot := t.state_seq > t.snapshot_seq AND t.last_seq - t.snapshot_seq >= v_policy.snapshot_events;
-        UPDATE threads AS u SET
-            last_seq = t.last_seq, version = t.version, token_count = t.token_count,
-            state = coalesce(v_state, u.state), state_seq = t.state_seq,
-            last_event_at = v_now, event_time = p_event_time, updated_at = v_now, finalized_at = NULL,
-            fast_due_at = coalesce(u.fast_due_at, v_now + make_interval(secs => v_policy.fast_idle_seconds)),
-            deep_due_at = coalesce(u.deep_due_at, v_now + make_interval(secs => v_policy.deep_idle_seconds))
-        WHERE u.id = t.id;
-        IF v_snapshot THEN
-            PERFORM take_snapshot(t.id);
-        END IF;
-
-        v_fast := v_policy.consolidate AND (t.last_seq - t.fast_queued_seq >= v_policy.fast_events
-                  OR t.token_count - t.fast_queued_tokens >= v_policy.fast_tokens);
-        v_deep := v_policy.consolidate AND t.token_count - t.deep_queued_tokens >= v_policy.deep_tokens;
-        IF v_fast THEN
-            PERFORM enqueue_consolidation(t.id, 'fast_replay');
-        END IF;
-        IF v_deep THEN
-            PERFORM enqueue_consolidation(t.id, 'deep_reflection');
-        END IF;
+        SELECT g.id, coalesce(e.sequence_num, g.seq), coalesce(e.occurred_at, g.happened_at),
+               coalesce(e.created_at, v_now), g.fresh, t.id, t.version, t.last_seq, v_user_version, v_app_version
+        FROM given AS g
+        LEFT JOIN LATERAL (SELECT * FROM events
+                           WHERE events.thread_id = t.id AND events.id = g.id AND events.id <> '' LIMIT 1) AS e
+                  ON NOT g.fresh
+        ORDER BY g.place;
+    IF NOT p_notify THEN
+        v_notify := set_config('hippocampus.notify', '', true);
     END IF;
 
-    RETURN QUERY
-        SELECT e.id, e.sequence_num, e.occurred_at, e.created_at, e.id <> ALL (v_known_ids), t.id, t.version,
-               t.last_seq, v_user_version, v_app_version
-        FROM unnest(p_events) WITH ORDINALITY AS g (id, author, event_type, invocation_id, content, actions,
-             session_delta, user_delta, app_delta, role, message, occurred_at, place),
-             LATERAL (SELECT * FROM events WHERE events.thread_id = t.id AND events.id = g.id LIMIT 1) AS e
-        ORDER BY g.place;
+    -- Last: the foreign key's own check finds the row locked as it was, not one to lock anew.
+    UPDATE threads AS u SET
+        last_seq = t.last_seq, version = t.version, token_count = t.token_count,
+        state = coalesce(v_state, u.state), state_seq = t.state_seq,
+        last_event_at = v_now, event_time = p_event_time, updated_at = v_now, finalized_at = NULL,
+        fast_due_at = coalesce(u.fast_due_at, v_now + make_interval(secs => v_policy.fast_idle_seconds)),
+        deep_due_at = coalesce(u.deep_due_at, v_now + make_interval(secs => v_policy.deep_idle_seconds))
+    WHERE u.id = t.id;
+    IF t.state_seq > t.snapshot_seq AND t.last_seq - t.snapshot_seq >= v_policy.snapshot_events THEN
+        PERFORM take_snapshot(t.id);
+    END IF;
+    IF v_policy.consolidate AND (t.last_seq - t.fast_queued_seq >= v_policy.fast_events
+                                 OR t.token_count - t.fast_queued_tokens >= v_policy.fast_tokens) THEN
+        PERFORM enqueue_consolidation(t.id, 'fast_replay');
+    END IF;
+    IF v_policy.consolidate AND t.token_count - t.deep_queued_tokens >= v_policy.deep_tokens THEN
+        PERFORM enqueue_consolidation(t.id, 'deep_reflection');
+    END IF;
 END
 $$;
 

@@ -274,54 +274,63 @@ BEGIN
 END
 $$;
 
--- Whether a thread whose last job this was may be enqueued by itself: there is none, it ended without an error, or it
--- failed for transport p_failed_seconds ago.
-CREATE FUNCTION may_run_again(p_last consolidation_jobs, p_failed_seconds double precision) RETURNS boolean
+-- Whether a thread may be enqueued by itself: no job of this type waits or runs, and the last one that ended, archived or
+-- not, did so well, or failed for transport p_failed_seconds ago, or was asked for less than p_queued_seq, so that what
+-- was asked for since is lost. One that a person cancelled, or that failed for its meaning, stands until the next events.
+CREATE FUNCTION may_run_again(p_thread_id uuid, p_job_type text, p_queued_seq bigint, p_failed_seconds double precision)
+RETURNS boolean
 LANGUAGE sql STABLE SET search_path FROM CURRENT
 AS $$
-    SELECT p_last.id IS NULL OR p_last.status IN ('completed', 'cancelled')
-        OR (p_last.status = 'failed' AND p_last.completed_at <= engine_now() - make_interval(secs => p_failed_seconds)
-            AND p_last.error_code ~ '^(408|429|5\d\d|timeout|connection|unreadable|database|worker_died)$')
+    SELECT coalesce((
+        SELECT CASE
+            WHEN j.status IN ('pending', 'running') THEN false
+            WHEN j.status = 'completed' OR j.upto_seq < p_queued_seq THEN true
+            WHEN j.status = 'failed' THEN
+                j.completed_at <= engine_now() - make_interval(secs => p_failed_seconds)
+                AND coalesce(j.error_code, '')
+                    ~ '^(408|429|5\d\d|timeout|connection|unreadable|database|worker_died|WatermarkMovedError)$'
+            ELSE false
+        END
+        FROM (SELECT c.status, c.upto_seq, c.error_code, c.completed_at FROM consolidation_jobs AS c
+              WHERE c.thread_id = p_thread_id AND c.job_type IN (p_job_type, 'full_consolidation')
+              UNION ALL
+              SELECT a.status, a.upto_seq, a.error_code, a.completed_at FROM consolidation_jobs_archive AS a
+              WHERE a.thread_id = p_thread_id AND a.job_type IN (p_job_type, 'full_consolidation')) AS j
+        ORDER BY j.status IN ('pending', 'running') DESC, j.completed_at DESC NULLS LAST LIMIT 1), true)
 $$;
 
--- Enqueues what ought to be and is not: threads behind their queued mark without a live job. One whose last job
--- failed for its meaning waits for a person or for its next events; one whose last job failed for transport is
--- taken up again after p_failed_seconds. Returns how many it enqueued.
+-- Enqueues what ought to be and is not: threads behind their queued mark without a live job. One whose last job was
+-- cancelled, or failed for its meaning, waits for a person or for its next events; one whose last job failed for
+-- transport is taken up again after p_failed_seconds. Returns how many it enqueued.
 CREATE FUNCTION reconcile_jobs(p_limit integer DEFAULT 500, p_failed_seconds double precision DEFAULT 3600)
 RETURNS integer
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
 DECLARE
-    t       record;
-    v_last  consolidation_jobs;
-    v_count integer := 0;
+    t            record;
+    v_queued_seq bigint;
+    v_count      integer := 0;
 BEGIN
     FOR t IN
         SELECT h.id, k.job_type
         FROM threads AS h
-        CROSS JOIN LATERAL (VALUES ('fast_replay', h.fast_upto_seq < h.fast_queued_seq),
-                                   ('deep_reflection', h.deep_upto_seq < h.deep_queued_seq)) AS k (job_type, behind)
-        WHERE (h.fast_upto_seq < h.fast_queued_seq OR h.deep_upto_seq < h.deep_queued_seq) AND k.behind
-          AND NOT EXISTS (SELECT FROM consolidation_jobs AS j
-                          WHERE j.thread_id = h.id AND j.job_type IN (k.job_type, 'full_consolidation')
-                            AND j.status IN ('pending', 'running'))
+        CROSS JOIN LATERAL (VALUES ('fast_replay', h.fast_upto_seq, h.fast_queued_seq),
+                                   ('deep_reflection', h.deep_upto_seq, h.deep_queued_seq))
+            AS k (job_type, upto_seq, queued_seq)
+        WHERE (h.fast_upto_seq < h.fast_queued_seq OR h.deep_upto_seq < h.deep_queued_seq)
+          AND k.upto_seq < k.queued_seq
           -- Before the limit: those that wait for a person must not hide the others.
-          AND may_run_again((
-              SELECT j FROM consolidation_jobs AS j
-              WHERE j.thread_id = h.id AND j.job_type IN (k.job_type, 'full_consolidation')
-              ORDER BY j.completed_at DESC NULLS LAST LIMIT 1), p_failed_seconds)
+          AND may_run_again(h.id, k.job_type, k.queued_seq, p_failed_seconds)
         ORDER BY h.id, k.job_type LIMIT p_limit
     LOOP
         -- A writer at this thread: it is not forgotten, and the next look comes.
-        PERFORM FROM threads AS h WHERE h.id = t.id
+        SELECT CASE t.job_type WHEN 'fast_replay' THEN h.fast_queued_seq ELSE h.deep_queued_seq END INTO v_queued_seq
+        FROM threads AS h WHERE h.id = t.id
             AND CASE t.job_type WHEN 'fast_replay' THEN h.fast_upto_seq < h.fast_queued_seq
                                 ELSE h.deep_upto_seq < h.deep_queued_seq END
         FOR NO KEY UPDATE SKIP LOCKED;
         CONTINUE WHEN NOT FOUND;
-        SELECT * INTO v_last FROM consolidation_jobs AS j
-        WHERE j.thread_id = t.id AND j.job_type IN (t.job_type, 'full_consolidation')
-        ORDER BY j.status IN ('pending', 'running') DESC, j.completed_at DESC NULLS LAST LIMIT 1;
-        IF may_run_again(v_last, p_failed_seconds) THEN
+        IF may_run_again(t.id, t.job_type, v_queued_seq, p_failed_seconds) THEN
             PERFORM enqueue_consolidation(t.id, t.job_type);
             v_count := v_count + 1;
         END IF;
@@ -399,6 +408,23 @@ BEGIN
     SELECT m.id, m.thread_id, m.job_type, m.status, m.attempts, m.upto_seq, m.procrastinate_job_id, m.result, m.error,
            m.error_code, m.raw_reply, m.started_at, m.completed_at, m.created_at, t.app_name, t.user_id
     FROM moved AS m JOIN threads AS t ON t.id = m.thread_id;
+    GET DIAGNOSTICS v_count = ROW_COUNT;
+    RETURN v_count;
+END
+$$;
+
+CREATE INDEX consolidation_jobs_archive_time_idx ON consolidation_jobs_archive (archived_at);
+
+-- Deletes at most p_limit archived jobs, p_keep after they were archived. Returns how many it deleted.
+CREATE FUNCTION prune_jobs_archive(p_keep interval, p_limit integer DEFAULT 1000) RETURNS integer
+LANGUAGE plpgsql SET search_path FROM CURRENT
+AS $$
+DECLARE
+    v_count integer;
+BEGIN
+    DELETE FROM consolidation_jobs_archive AS a WHERE a.id IN (
+        SELECT d.id FROM consolidation_jobs_archive AS d WHERE d.archived_at <= engine_now() - p_keep
+        ORDER BY d.archived_at LIMIT p_limit FOR UPDATE SKIP LOCKED);
     GET DIAGNOSTICS v_count = ROW_COUNT;
     RETURN v_count;
 END

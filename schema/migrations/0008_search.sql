@@ -221,7 +221,7 @@ BEGIN
     END IF;
     IF p_session_id IS NOT NULL THEN
         SELECT t.id INTO v_thread FROM threads AS t
-        WHERE t.app_name = p_app_name AND t.user_id = p_user_id AND t.session_id = p_session_id;
+        WHERE t.app_name = p_app_name AND t.user_id = p_user_id AND t.session_id = p_session_id AND NOT has_expired(t);
         IF NOT FOUND THEN
             RAISE EXCEPTION 'there is no session % for app % and user %',
                 quote_nullable(p_session_id), quote_nullable(p_app_name), quote_nullable(p_user_id)
@@ -306,7 +306,7 @@ BEGIN
                right(g.content, 1) IN ('?', '？') AS asks, g.occurred_at
         FROM (SELECT t.id, CASE p_messages WHEN 'all' THEN 0 ELSE t.fast_upto_seq END AS after_seq
               FROM threads AS t
-              WHERE v_messages AND t.app_name = p_app_name AND t.user_id = p_user_id
+              WHERE v_messages AND t.app_name = p_app_name AND t.user_id = p_user_id AND NOT has_expired(t)
                 AND (p_messages = 'all' OR t.fast_upto_seq < t.last_seq) AND (v_thread IS NULL OR t.id = v_thread)
               ORDER BY t.last_event_at DESC NULLS LAST) AS t
         CROSS JOIN LATERAL (
@@ -473,7 +473,7 @@ DECLARE
 BEGIN
     IF p_session_id IS NOT NULL THEN
         SELECT t.id INTO v_thread FROM threads AS t
-        WHERE t.app_name = p_app_name AND t.user_id = p_user_id AND t.session_id = p_session_id;
+        WHERE t.app_name = p_app_name AND t.user_id = p_user_id AND t.session_id = p_session_id AND NOT has_expired(t);
         IF NOT FOUND THEN
             RAISE EXCEPTION 'there is no session % for app % and user %',
                 quote_nullable(p_session_id), quote_nullable(p_app_name), quote_nullable(p_user_id)
@@ -566,7 +566,8 @@ AS $$
 DECLARE
     c_kinds constant text[] := '{history,memory,fact}';
     v_session text := coalesce(p_session_id, (
-        SELECT session_id FROM threads WHERE app_name = p_app_name AND user_id = p_user_id
+        SELECT t.session_id FROM threads AS t
+        WHERE t.app_name = p_app_name AND t.user_id = p_user_id AND NOT has_expired(t)
         ORDER BY last_event_at DESC NULLS LAST, id DESC LIMIT 1));
     v_model text := coalesce(p_embedding_model, (
         SELECT embedding_model FROM memories WHERE app_name = p_app_name AND user_id = p_user_id

@@ -114,19 +114,19 @@ BEGIN
         RAISE EXCEPTION 'run % is held by another process', p_run_id USING ERRCODE = 'HP023';
     ELSIF run.status <> 'running' AND EXISTS (
         SELECT FROM unnest(p_events) AS i
-        WHERE NOT EXISTS (SELECT FROM events AS e WHERE e.thread_id = thread.id AND e.id = i.id
+        WHERE NOT EXISTS (SELECT FROM events AS e WHERE e.thread_id = thread.id AND e.id = i.id AND e.id <> ''
                           AND e.event_type = i.event_type AND e.content::text = i.content::text)) THEN
         RAISE EXCEPTION 'run % ended as %', p_run_id, run.status USING ERRCODE = 'HP022';
     END IF;
 END
 $$;
 
--- What happens within a run: appends its events and prolongs the lease. p_tool describes a call, {"tool_call_id",
--- "tool_name"}, or its result, {"tool_call_id", "is_error"}; it belongs to the last of the events.
+-- What happens within a run: appends its events and prolongs the lease. p_tools describes the calls among them,
+-- {"event_id", "tool_call_id", "tool_name"}, and the results, {"event_id", "tool_call_id", "is_error"}.
 -- Errors: as hold_run and append_events; HP007 for events that only end_run may append.
 CREATE FUNCTION write_run(
     p_app_name text, p_run_id text, p_holder text, p_lease_seconds double precision, p_events event_input[],
-    p_tool jsonb DEFAULT NULL, p_notify boolean DEFAULT true,
+    p_tools jsonb DEFAULT '[]', p_notify boolean DEFAULT true,
     OUT run runs, OUT stored stored_event[])
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
@@ -134,7 +134,6 @@ AS $$
 DECLARE
     v_held   record;
     v_thread threads;
-    v_last   event_input := p_events[cardinality(p_events)];
     v_tool   jsonb;
 BEGIN
     IF EXISTS (SELECT FROM unnest(p_events) AS e WHERE e.event_type IN ('complete', 'error', 'cancelled')) THEN
@@ -147,9 +146,15 @@ BEGIN
     IF run.status <> 'running' OR NOT (SELECT bool_or(s.appended) FROM unnest(stored) AS s) THEN
         RETURN;
     END IF;
-    v_tool := p_tool || jsonb_build_object(
-        CASE v_last.event_type WHEN 'observe' THEN 'result_sequence_num' ELSE 'sequence_num' END,
-        stored[cardinality(stored)].sequence_num);
+    FOR v_tool IN
+        SELECT (p.tool - 'event_id') || jsonb_build_object(
+            CASE WHEN p.tool ? 'is_error' THEN 'result_sequence_num' ELSE 'sequence_num' END, s.sequence_num)
+        FROM jsonb_array_elements(p_tools) WITH ORDINALITY AS p (tool, place)
+        JOIN unnest(stored) AS s ON s.id = p.tool ->> 'event_id'
+        WHERE s.appended ORDER BY p.place
+    LOOP
+        run.tool_calls := note_tool(run.tool_calls, v_tool);
+    END LOOP;
     UPDATE runs AS r SET
         lease_until = greatest(r.lease_until, engine_now() + check_lease(p_lease_seconds)),
         last_seq = stored[cardinality(stored)].last_seq,
@@ -157,7 +162,7 @@ BEGIN
             SELECT jsonb_agg(jsonb_build_object('sequence_num', s.sequence_num, 'event_id', s.id) ORDER BY s.sequence_num)
             FROM unnest(stored) AS s JOIN unnest(p_events) AS e ON e.id = s.id
             WHERE s.appended AND e.event_type = 'thought'), '[]')),
-        tool_calls = CASE WHEN v_tool IS NULL THEN r.tool_calls ELSE note_tool(r.tool_calls, v_tool) END
+        tool_calls = run.tool_calls
     WHERE r.id = run.id
     RETURNING r.* INTO run;
 END
@@ -245,7 +250,7 @@ DECLARE
     r runs;
 BEGIN
     SELECT o.* INTO r FROM runs AS o JOIN threads AS t ON t.id = o.thread_id
-    WHERE o.app_name = p_app_name AND o.run_id = p_run_id AND t.user_id = p_user_id;
+    WHERE o.app_name = p_app_name AND o.run_id = p_run_id AND t.user_id = p_user_id AND is_open(t);
     IF NOT FOUND THEN
         RAISE EXCEPTION 'there is no run % for app % and user %', quote_nullable(p_run_id), quote_nullable(p_app_name),
             quote_nullable(p_user_id) USING ERRCODE = 'HP020';

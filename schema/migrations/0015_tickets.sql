@@ -20,8 +20,9 @@ AS $$
 DECLARE
     v_expires timestamptz := engine_now() + make_interval(secs => p_seconds);
 BEGIN
-    IF NOT EXISTS (SELECT FROM threads
-                   WHERE app_name = p_app_name AND user_id = p_user_id AND session_id = p_session_id) THEN
+    IF NOT EXISTS (SELECT FROM threads AS t
+                   WHERE t.app_name = p_app_name AND t.user_id = p_user_id AND t.session_id = p_session_id
+                     AND is_open(t)) THEN
         RAISE EXCEPTION 'there is no session % for app % and user %',
             quote_nullable(p_session_id), quote_nullable(p_app_name), quote_nullable(p_user_id)
             USING ERRCODE = 'HP001';

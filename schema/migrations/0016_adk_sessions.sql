@@ -1,7 +1,8 @@
 -- Sessions under the contract of Google ADK: a session's time is its last event's own, events are read in the order of
 -- their times, and a session may be given a time to live.
 
-CREATE INDEX events_time_idx ON events (thread_id, occurred_at);
+-- With a condition for the reason of events_id_idx.
+CREATE INDEX events_time_idx ON events (thread_id, occurred_at) WHERE occurred_at > '-infinity';
 
 -- The time of a session's last event in seconds since 1970: exact where its writer gave it so, else to the microsecond.
 -- NULL before the first.

@@ -5,14 +5,13 @@ from __future__ import annotations
 import sys
 
 from google.adk.agents import LlmAgent
-from google.adk.agents.run_config import RunConfig, StreamingMode
 from google.adk.models import LlmRequest
-from google.adk.runners import InMemoryRunner
 from google.adk.tools import ToolContext
 from google.genai import types
 
-from pulse.agents import RunContext
-from tests.adk.scripted import Reply, agent, last_text, user_says
+from pulse.adk import PostgresSessionService
+from pulse.adk.agent import AdkAgent
+from tests.adk.scripted import Reply, agent, last_text
 from workers import settings
 from workers.writer import main_writer
 
@@ -36,28 +35,7 @@ def scripted() -> LlmAgent:
     return agent(script, tools=[look_up])
 
 
-async def run_adk(run: RunContext) -> None:
-    """Hand what ADK's Runner yields on, as it comes."""
-    runner = InMemoryRunner(scripted(), app_name="oracle")
-    session = await runner.session_service.create_session(app_name="oracle", user_id="ann")
-    async for event in runner.run_async(
-        user_id="ann",
-        session_id=session.id,
-        new_message=user_says(run.last_user_text),
-        run_config=RunConfig(streaming_mode=StreamingMode.NONE),
-    ):
-        for part in event.content.parts or [] if event.content else []:
-            if call := part.function_call:
-                await run.call_tool(call.name, call.args, tool_call_id=call.id)
-            elif answer := part.function_response:
-                await run.tool_result(answer.id, answer.response)
-            elif part.text:
-                async with run.text() as text:
-                    for piece in (part.text[:5], part.text[5:]):
-                        await text.push(piece)
-        if event.actions.state_delta:
-            await run.set_state(event.actions.state_delta)
-
-
 if __name__ == "__main__":
-    sys.exit(main_writer(settings.load(), {"default": run_adk}))
+    config = settings.load()
+    assert config.dsn is not None
+    sys.exit(main_writer(config, {"default": AdkAgent(scripted(), PostgresSessionService(config.dsn))}))

@@ -27,7 +27,8 @@ _WIDTH = max(len(role.name) for role in ROLES)
 def command() -> None:
     """Start every role as a process, and stay until Ctrl-C stops everything.
 
-    Without DATABASE_URL it starts an embedded PostgreSQL below HIPPOCAMPUS_HOME, and stops it at the end.
+    Without DATABASE_URL it starts an embedded PostgreSQL below HIPPOCAMPUS_HOME, and stops it at the end; a terminal
+    is shown its DATABASE_URL, for psql and for programs of yours.
     The schema is migrated first. A role that dies is started again.
     """
     screen = output.console()
@@ -35,7 +36,10 @@ def command() -> None:
     asked = interrupts.Interrupts()
     try:
         with databases.opened(config, create=True, keep_seconds=running.grace_of(config)) as ready:
-            asyncio.run(_stay(screen, ready, databases.name_of(config), asked))
+            # With its password: for whoever sits before it, not for a log.
+            is_shown = config.dsn is None and screen.is_terminal
+            where = f"DATABASE_URL='{ready.dsn}'" if is_shown else databases.name_of(config)
+            asyncio.run(_stay(screen, ready, where, asked))
     except asyncio.CancelledError:
         pass  # The regular end.
     except RoleFailedError as error:

@@ -1,0 +1,232 @@
+"""An event of ADK as the events of a run, one for each thing in it, and back.
+
+ADK puts a thought, a text and calls of tools into one event; timelines, streams and searches know an event for each. So
+an event that is stored in a run becomes as many as it has things in it, in their order, in one transaction:
+
+    parts that say something      assistant_message     content, message_id
+    parts that think              thought               content
+    a call of a function          act                   tool_name, tool_input, tool_call_id
+    a function's answer           observe               tool_name, observation, tool_call_id
+    none of these                 adk_event             nothing: it shows nowhere but to ADK
+
+Each keeps its own parts, so that whatever is erased is erased for ADK too. The last keeps what else the event has,
+under ``adk`` among its actions, and changes the state.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final, TypeAlias
+
+from pulse import events as engine
+from pulse.event_types import ADK_EVENT
+
+#: Where what only ADK knows is kept, among an event's actions.
+REST: Final = "adk"
+# Within it: the id of the event that a piece is of, its place, its parts where they can't be told from its content, the
+# remaining fields (of the last piece), and the ids of the messages that the event repeats.
+_OF, _PLACE, _PARTS, _FIELDS, _REPEATS = "of", "place", "parts", "fields", "repeats"
+
+Part: TypeAlias = Mapping[str, Any]
+#: id, author, invocation id, time in seconds, content, actions; as `get_adk_session` gives them.
+Row: TypeAlias = Sequence[Any]
+
+
+def split(event: engine.Event, run_id: str, streamed: Mapping[str, str]) -> list[engine.Event]:
+    """Return the events to store in a run for one of ADK's.
+
+    Args:
+        event: as `pulse.adk.events.to_engine` gives it.
+        run_id: theirs.
+        streamed: ids of the messages that were streamed, by their type; the first piece of the type gets it.
+    """
+    content = event.content or {}
+    groups = list(_groups(content.get("parts") or ()))
+    ids = _ids(event.id, [kind for kind, _ in groups], dict(streamed))
+    carriers = [own for own, (kind, _) in zip(ids, groups, strict=True) if kind in ("assistant_message", "act")]
+    pieces = []
+    for place, ((kind, parts), own) in enumerate(zip(groups, ids, strict=True)):
+        said = _content_of(kind, parts, own, carriers)
+        kept: dict[str, Any] = {_OF: event.id, _PLACE: place}
+        if _parts_of(said) != parts:
+            kept[_PARTS] = parts
+        actions = engine.EventActions(other={REST: kept})
+        pieces.append(
+            engine.Event(
+                id=own,
+                author=event.author,
+                event_type=kind,
+                invocation_id=run_id,
+                content=said,
+                actions=actions,
+                timestamp=event.timestamp,
+            )
+        )
+    pieces[-1] = replace(pieces[-1], actions=_with_fields(event, pieces[-1], content.get("role")))
+    return pieces
+
+
+def repeat(event: engine.Event, run_id: str, repeated: Sequence[str], *, is_changed: bool) -> engine.Event:
+    """Return the event to store for a message of ADK's that repeats stored ones; their content stays theirs alone.
+
+    Args:
+        event: as for `split`.
+        run_id: as there.
+        repeated: the ids of the stored messages.
+        is_changed: it says something else by now, which it keeps itself.
+    """
+    (piece,) = split(replace(event, content=None), run_id, {})
+    content = event.content or {}
+    kept: dict[str, Any] = {**piece.actions.other[REST], _REPEATS: list(repeated)}
+    if is_changed:
+        kept[_PARTS] = content.get("parts") or []
+    kept[_FIELDS]["role"] = content.get("role", "user")
+    other = {**piece.actions.other, REST: kept}
+    return replace(piece, actions=replace(piece.actions, other=other))
+
+
+def join(rows: Sequence[Row]) -> list[list[Any]]:
+    """Put rows together again: one for each event as ADK made it, or as somebody else did."""
+    whole: list[list[Any]] = []
+    pieces: dict[str, list[Row]] = {}
+    contents = {row[0]: row[4] for row in rows}
+    repeated: set[str] = set()
+    for row in rows:
+        kept = row[5].get(REST) or {}
+        repeated.update(kept.get(_REPEATS, ()))
+        if _OF in kept:
+            pieces.setdefault(kept[_OF], []).append(row)
+        else:
+            whole.append(list(row))
+    return [
+        *(row for row in whole if row[0] not in repeated),
+        *(_joined(event_id, some, contents) for event_id, some in pieces.items()),
+    ]
+
+
+def parts_of_elsewhere(content: Any) -> list[dict[str, Any]]:
+    """Return the parts that an event is to ADK which was stored without it: what it says, calls or answers."""
+    parts = _parts_of(content)
+    if not parts and (text := engine.message_text(content)) is not None:
+        parts = [{"text": text}]
+    return parts
+
+
+def _joined(event_id: str, some: list[Row], contents: Mapping[str, Any]) -> list[Any]:
+    some.sort(key=lambda row: int(row[5][REST][_PLACE]))
+    _, author, invocation_id, seconds, _, actions = some[-1]
+    kept = actions[REST]
+    fields = dict(kept.get(_FIELDS) or {})
+    parts = [part for row in some for part in row[5][REST].get(_PARTS, _parts_of(row[4]))]
+    if _REPEATS in kept and _PARTS not in kept:
+        parts = [part for each in kept[_REPEATS] for part in _parts_of(contents.get(each))]
+    role = fields.pop("role", None)
+    content = {"role": role, "parts": parts} if role is not None else {"parts": parts} if parts else None
+    actions = {key: value for key, value in actions.items() if key != REST}
+    return [event_id, author, invocation_id, seconds, content, {**actions, REST: fields}]
+
+
+def _with_fields(event: engine.Event, last: engine.Event, role: str | None) -> engine.EventActions:
+    fields = {**event.actions.other[REST], "invocationId": event.invocation_id}
+    if role is not None:
+        fields["role"] = role
+    kept = {**last.actions.other[REST], _FIELDS: fields}
+    return engine.EventActions(state_delta=event.actions.state_delta, other={**event.actions.other, REST: kept})
+
+
+def _groups(parts: Sequence[Part]) -> Iterator[tuple[str, list[Part]]]:
+    """Yield the kinds of thing in an event, each with its parts; what has no kind goes with what is before it."""
+    kind, group = "", list[Part]()
+    for part in parts:
+        own = _kind_of(part)
+        goes_on = own == ADK_EVENT or (own == kind and own in ("thought", "assistant_message"))
+        if group and not goes_on:
+            yield kind, group
+            group = []
+        if not group or not goes_on:
+            kind = own
+        group.append(part)
+    yield kind or ADK_EVENT, group
+
+
+def _kind_of(part: Part) -> str:
+    if "functionCall" in part:
+        return "act"
+    if "functionResponse" in part:
+        return "observe"
+    if part.get("text"):
+        return "thought" if part.get("thought") else "assistant_message"
+    return ADK_EVENT
+
+
+def _ids(event_id: str, kinds: Sequence[str], streamed: dict[str, str]) -> list[str]:
+    numbered = [f"{event_id}.{place}" if place < len(kinds) - 1 else event_id for place in range(len(kinds))]
+    return [streamed.pop(kind, own) for kind, own in zip(kinds, numbered, strict=True)]
+
+
+def _content_of(kind: str, parts: Sequence[Part], own: str, carriers: Sequence[str]) -> dict[str, Any]:
+    match kind:
+        case "assistant_message" | "thought":
+            return {"content": "".join(part.get("text", "") for part in parts), "message_id": own}
+        case "act":
+            call = parts[0]["functionCall"]
+            said = {"tool_name": call.get("name"), "tool_input": call.get("args", {})}
+            # Calls of one event belong to one message: the text before them, or the first of them.
+            return {**said, "tool_call_id": call.get("id") or own, "message_id": carriers[0]}
+        case "observe":
+            answer = parts[0]["functionResponse"]
+            said = {"tool_name": answer.get("name"), "observation": answer.get("response", {})}
+            return {**said, "tool_call_id": answer.get("id") or own, "is_error": False}
+    return {}
+
+
+def _parts_of(content: Any) -> list[dict[str, Any]]:
+    """Return the parts that an event's content stands for; none where it neither says, calls nor answers anything."""
+    if not isinstance(content, Mapping):
+        return []
+    if "tool_input" in content:
+        return [{"functionCall": _named(content, args=_object(content["tool_input"]))}]
+    if "observation" in content:
+        return [{"functionResponse": _named(content, response=_answer(content["observation"]))}]
+    said = content.get("content")
+    if isinstance(said, str) and said:
+        return [{"text": said}]
+    parts = content.get("parts")
+    return [each for part in parts for each in _part_of(part)] if isinstance(parts, list) else []
+
+
+def _named(content: Mapping[str, Any], **fields: Any) -> dict[str, Any]:
+    named = {"id": content.get("tool_call_id"), "name": content.get("tool_name")}
+    return {key: value for key, value in {**named, **fields}.items() if value is not None}
+
+
+def _part_of(part: Any) -> list[dict[str, Any]]:
+    """Return a part of AG-UI's as ADK's; one of ADK's as it is."""
+    if not isinstance(part, Mapping) or "type" not in part:
+        return [dict(part)] if isinstance(part, Mapping) else []
+    if part["type"] == "text":
+        return [{"text": part.get("text", "")}]
+    source = part.get("source") or {}
+    kind = {"mimeType": source["mimeType"]} if source.get("mimeType") else {}
+    match source.get("type"):
+        case "data":
+            return [{"inlineData": {"data": source["value"], **kind}}]
+        case "url":
+            return [{"fileData": {"fileUri": source["value"], **kind}}]
+    return []
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return dict(value) if isinstance(value, Mapping) else {"input": value}
+
+
+def _answer(value: Any) -> dict[str, Any]:
+    """Return a tool's result as the object that ADK wants; a client sends it as text, most often of JSON."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            return {"result": value}
+    return dict(value) if isinstance(value, Mapping) else {"result": value}

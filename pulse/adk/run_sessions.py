@@ -1,0 +1,125 @@
+"""ADK's session service within one run: what the agent does is stored as events of the run, and so is streamed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from google.adk.events import Event
+from google.adk.sessions import BaseSessionService, Session
+from google.adk.sessions.base_session_service import GetSessionConfig, ListSessionsResponse
+from google.genai import types
+from typing_extensions import override
+
+from pulse.adk import events as adk_events
+from pulse.adk import pieces
+from pulse.adk.sessions import PostgresSessionService
+from pulse.agents import RunContext
+
+#: Called before an event of the agent's is stored; returns the ids of the messages that were streamed for it, by type.
+Streamed = Callable[[], "Mapping[str, str]"]
+
+
+class RunSessions(BaseSessionService):
+    """Reads as `PostgresSessionService`, and writes to the run.
+
+    The run holds its session's events: other runs of the same session may write between two of them, and are not
+    refused as stale.
+
+    Args:
+        stored: reads, and writes to every session but the run's.
+        run: which executes the agent.
+        asked: contents of the messages that the agent is asked with, by their ids. They are stored already; the
+            agent's runner brings them again, as its own.
+        streamed: which messages were streamed for the event that is to be stored.
+
+    Attributes:
+        message: what the agent is asked with.
+    """
+
+    def __init__(
+        self,
+        stored: PostgresSessionService,
+        run: RunContext,
+        asked: Mapping[str, Any],
+        streamed: Streamed,
+    ) -> None:
+        self._stored = stored
+        self._run = run
+        self._asked = list(asked)
+        parts = [part for content in asked.values() for part in pieces.parts_of_elsewhere(content)]
+        self.message = types.Content(role="user", parts=[types.Part.model_validate(part) for part in parts])
+        self._asked_at: float | None = None
+        self._streamed = streamed
+
+    @override
+    async def create_session(
+        self, *, app_name: str, user_id: str, state: dict[str, Any] | None = None, session_id: str | None = None
+    ) -> Session:
+        return await self._stored.create_session(app_name=app_name, user_id=user_id, state=state, session_id=session_id)
+
+    @override
+    async def get_session(
+        self, *, app_name: str, user_id: str, session_id: str, config: GetSessionConfig | None = None
+    ) -> Session | None:
+        session = await self._stored.get_session(
+            app_name=app_name, user_id=user_id, session_id=session_id, config=config
+        )
+        if session is not None and self._asked and self._is_of_the_run(session):
+            asked = [event for event in session.events if event.id in self._asked]
+            self._asked_at = max((event.timestamp for event in asked), default=self._asked_at)
+            # What ends a run says nothing to an agent: ADK would wonder whose it is.
+            session.events = [
+                event for event in session.events if event.id not in self._asked and not _is_of_the_system(event)
+            ]
+        return session
+
+    @override
+    async def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
+        return await self._stored.list_sessions(app_name=app_name, user_id=user_id)
+
+    @override
+    async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
+        await self._stored.delete_session(app_name=app_name, user_id=user_id, session_id=session_id)
+
+    @override
+    async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
+        return await self._stored.get_user_state(app_name=app_name, user_id=user_id)
+
+    @override
+    async def append_event(self, session: Session, event: Event) -> Event:
+        """Store an event in the run, and bring the session up to it; on an error both are as they were.
+
+        Raises:
+            pulse.errors.RunEndedError, pulse.errors.RunFencedError: the run is not ours any more.
+            pulse.errors.EventTooLargeError, pulse.errors.StateTooLargeError: over the app's limits.
+        """
+        if not self._is_of_the_run(session):
+            return await self._stored.append_event(session, event)
+        if event.partial:
+            return event
+        stored = adk_events.to_engine(event)
+        run_id = self._run.run.run_id
+        if self._asked and event.author == "user":
+            # Beside what it repeats, so that a reader of the newest events has both or none.
+            again = pieces.repeat(stored, run_id, self._asked, is_changed=event.content != self.message)
+            await self._run.write(replace(again, timestamp=self._asked_at or again.timestamp))
+            self._asked = []
+        else:
+            await self._run.write(*pieces.split(stored, run_id, self._streamed()))
+        self._run.state.update(stored.actions.state_delta)
+        self._apply_temp_state(session, event)
+        event = self._trim_temp_delta_state(event)
+        session.last_update_time = event.timestamp
+        self._update_session_state(session, event)
+        session.events.append(event)
+        return event
+
+    def _is_of_the_run(self, session: Session) -> bool:
+        run = self._run.run
+        return (session.app_name, session.user_id, session.id.strip()) == (run.app_name, run.user_id, run.session_id)
+
+
+def _is_of_the_system(event: Event) -> bool:
+    return event.author == "system" and event.content is None and not event.actions.state_delta

@@ -1,0 +1,52 @@
+"""A writer's API within the test's own process: real HTTP, and its inner parts at hand."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import asyncpg
+import uvicorn
+
+from hippocampus.providers.local import LocalEmbedder
+from pulse import database
+from pulse.agents import Agent
+from workers import live_streams
+from workers.api import build_api
+from workers.settings import Settings
+from workers.writer import _server_config
+from workers.writer_metrics import WriterMetrics
+
+
+@dataclass(frozen=True, slots=True)
+class LiveWriter:
+    url: str
+    pool: asyncpg.Pool
+    live: live_streams.LiveStreams
+
+
+@asynccontextmanager
+async def serving(dsn: str, agents: Mapping[str, Agent], **settings: Any) -> AsyncIterator[LiveWriter]:
+    """Serve the API on a free port of the loopback for as long as the block lasts."""
+    config = Settings(database_url=dsn, stream_heartbeat_seconds=0.2, **settings)
+    metrics = WriterMetrics()
+    async with (
+        await database.create_pool(dsn) as pool,
+        live_streams.opened(config, pool, agents) as live,
+    ):
+        metrics.watch(live)
+        server = uvicorn.Server(_server_config(build_api(config, pool, live, LocalEmbedder(), metrics), 2.0))
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", 0))
+            listener.listen()
+            task = asyncio.create_task(server._serve([listener]))
+            try:
+                yield LiveWriter(f"http://127.0.0.1:{listener.getsockname()[1]}", pool, live)
+            finally:
+                live.streams.begin_stop()
+                server.should_exit = True
+                await task
