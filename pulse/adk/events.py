@@ -26,8 +26,8 @@ from pulse.json_values import DELETED, MARK, clean_text, unescape
 
 _AUTHOR_LENGTH_MAX = 255
 _INVOCATION_LENGTH_MAX = 512
-_TEXT: Final = types.Part(text="")
-_CONTENT: Final = types.Content(role="", parts=[])
+_TEXT = types.Part(text="")
+_CONTENT = types.Content(role="", parts=[])
 #: What an event has without saying so.
 _EMPTY_ACTIONS = ("artifactDelta", "requestedAuthConfigs", "requestedToolConfirmations")
 
@@ -120,7 +120,8 @@ def _text_alone(content: Any) -> types.Content | None:
     match content:
         case {"role": str(role), "parts": [*parts], **rest} if not rest and all(map(_is_text, parts)):
             texts = [_TEXT.model_copy(update=part) for part in parts]
-            return _CONTENT.model_copy(update={"role": role, "parts": texts})
+            copied: types.Content = _CONTENT.model_copy(update={"role": role, "parts": texts})
+            return copied
     return None
 
 

@@ -50,8 +50,8 @@ AS $$
 DECLARE
     t threads;
 BEGIN
-    SELECT * INTO t FROM threads
-    WHERE app_name = p_app_name AND user_id = p_user_id AND session_id = p_session_id
+    SELECT * INTO t FROM threads AS each
+    WHERE app_name = p_app_name AND user_id = p_user_id AND session_id = p_session_id AND NOT has_expired(each)
     FOR NO KEY UPDATE;
     IF t.last_seq > t.fast_upto_seq THEN
         RETURN QUERY SELECT q.job_id, 'fast_replay', q.created FROM enqueue_consolidation(t.id, 'fast_replay') AS q;

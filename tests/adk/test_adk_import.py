@@ -130,7 +130,7 @@ async def test_a_sqlite_file_comes_over_and_so_does_what_was_added_later(tmp_pat
 
 
 async def assert_told(pool: asyncpg.Pool) -> None:
-    """Compare every state with what it is told to be by what it began with and the events, with snapshots or without."""
+    """Compare every state with what its beginning and its events make it, with snapshots or without."""
     history = StateHistory(pool)
     users = set()
     for row in await pool.fetch("SELECT user_id, session_id, state FROM threads WHERE app_name = $1", APP):

