@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import io
 import json
 import logging
 import re
@@ -85,7 +87,8 @@ def talked(
     path.write_text(json.dumps(TALK), encoding="utf-8")
     with cloned(admin, template) as name, pytest.MonkeyPatch.context() as patch:
         patch.setenv("DATABASE_URL", dsn_of(server, name))
-        assert main.run(("ingest", str(path), "--finalize")) == 0
+        with contextlib.redirect_stdout(io.StringIO()):
+            assert main.run(("ingest", str(path), "--finalize")) == 0
         asyncio.run(consolidate(dsn_of(server, name)))
         yield name
 
