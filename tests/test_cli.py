@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import io
 import json
 import logging
 import re
@@ -13,6 +15,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import asyncpg
+import psycopg
 import pytest
 import structlog
 from click.testing import CliRunner
@@ -23,10 +26,12 @@ from hippocampus.consolidation_worker import MemoryConsolidationWorker
 from hippocampus.providers.local import LocalEmbedder, LocalGenerator
 from pulse import database
 from tests import cli_process
+from tests.conftest import cloned, dsn_of
 from tests.queue_claims import work_off
 from workers import roles, settings
 from workers.cli import main, output, page
 from workers.cli.databases import name_of
+from workers.embedded import EmbeddedServer
 from workers.pools import POOLS
 
 TALK = {
@@ -73,12 +78,35 @@ def talk(tmp_path: Path) -> str:
     return str(path)
 
 
+@pytest.fixture(scope="session")
+def talked(
+    server: EmbeddedServer, admin: psycopg.Connection, template: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """A database where one conversation was ingested and consolidated, to be cloned."""
+    path = tmp_path_factory.mktemp("talk") / "ada.json"
+    path.write_text(json.dumps(TALK), encoding="utf-8")
+    with cloned(admin, template) as name, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DATABASE_URL", dsn_of(server, name))
+        with contextlib.redirect_stdout(io.StringIO()):
+            assert main.run(("ingest", str(path), "--finalize")) == 0
+        asyncio.run(consolidate(dsn_of(server, name)))
+        yield name
+
+
 @pytest.fixture
-def cli(run: Run, dsn: str, talk: str, monkeypatch: pytest.MonkeyPatch) -> Run:
+def dsn(
+    request: pytest.FixtureRequest, server: EmbeddedServer, admin: psycopg.Connection, template: str
+) -> Iterator[str]:
+    """A migrated database of this test's own; with `cli`, the one where something was said."""
+    source = request.getfixturevalue("talked") if "cli" in request.fixturenames else template
+    with cloned(admin, source) as name:
+        yield dsn_of(server, name)
+
+
+@pytest.fixture
+def cli(run: Run, dsn: str, monkeypatch: pytest.MonkeyPatch) -> Run:
     """The command line on a database where one conversation was ingested and consolidated."""
     monkeypatch.setenv("DATABASE_URL", dsn)
-    assert run("ingest", talk, "--finalize")[0] == 0
-    asyncio.run(consolidate(dsn))
     return run
 
 

@@ -16,7 +16,7 @@ import pytest
 from hippocampus.forgetting import Forgetting
 from tests import cli_process
 from tests.forgetting_scene import APP, SECRET, say, scan
-from tests.test_cli import Run, _own_logging, cli, run, talk  # noqa: F401 - fixtures
+from tests.test_cli import Run, _own_logging, cli, dsn, run, talked  # noqa: F401 - fixtures
 from tests.worker_harness import until
 
 pytestmark = pytest.mark.usefixtures("_own_logging")
@@ -107,7 +107,7 @@ def test_forgetting_shows_asks_and_proves(cli: Run, monkeypatch: pytest.MonkeyPa
     assert cli("forget", "resume")[1] == "Finished 0 requests.\n"
 
 
-async def test_a_killed_erasure_is_finished_by_anybody(dsn: str, pool: asyncpg.Pool) -> None:
+async def test_a_killed_erasure_is_finished_by_anybody(dsn: str, pool: asyncpg.Pool) -> None:  # noqa: F811
     """SIGKILL in the middle: whole sessions are gone, whole sessions are left, and `resume` forgets the rest."""
     for number in range(12):
         await say(pool, "ana", f"s{number:02}", SECRET, SECRET)
