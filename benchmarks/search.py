@@ -1,6 +1,6 @@
-"""How fast search and context windows are, and how much the vector index misses.
+"""How fast search, time slices and context windows are, and how much the vector index misses.
 
-python -m benchmarks.search [--rows 100000] [--queries 200]
+python -m benchmarks.search [--rows 100000] [--queries 200] [--no-giant]
 
 Memories have texts of words by Zipf's law and random vectors in clusters. They are loaded first, the index is built
 after. The raw exact scan of pgvector over the same scope, in the same run, is the measure beside.
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from benchmarks.server import fresh_server
 from hippocampus.context_assembler import ContextAssembler
 from hippocampus.records import EMBEDDING_DIMENSIONS
+from hippocampus.retention_manager import MemoryRetentionManager
 from hippocampus.search import MemorySearch, SearchFilter, SearchWeights
 from pulse import database
 from pulse.events import Event
@@ -90,7 +91,7 @@ async def load(pool: database.Pool, corpus: Corpus, *, scopes: int, rows: int, q
             for place in range(count):
                 user, text = f"user-{(start + place) % scopes}", corpus.text()
                 when = now - timedelta(minutes=rows - start - place)
-                records.append((APP, user, "semantic", text, vectors[place], MODEL, when, when, when))
+                records.append((APP, user, "episodic", text, vectors[place], MODEL, when, when, when))
                 if len(wanted) < queries and place % max(count * queries // rows, 1) == 0:
                     wanted.append(corpus.query(user, text, vectors[place]))
             await connection.copy_records_to_table(
@@ -166,8 +167,21 @@ async def measure_index(pool: database.Pool, name: str, queries: list[Query]) ->
     took = await timed([lambda q=query: nearest(pool, q) for query in queries])
     hits = sum([len(set(await nearest(pool, q)) & set(await exact(pool, q))) for q in queries[:50]])
     recall = hits / 10 / min(len(queries), 50)
-    note = f"recall@10 {recall:.3f}; {1000 / statistics.mean(took):.0f} queries/s"
+    one, two = 1000 / statistics.mean(took), await rate(pool, queries)
+    note = f"recall@10 {recall:.3f}; {one:.0f} queries/s, by two clients {two:.0f}"
     line(f"{name}: ten nearest by the index", took, note)
+
+
+async def rate(pool: database.Pool, queries: list[Query]) -> float:
+    """Queries a second of the index by two clients, each with a connection."""
+
+    async def ask(own: list[Query]) -> None:
+        for query in own:
+            await nearest(pool, query)
+
+    start = time.perf_counter()
+    await asyncio.gather(ask(queries[::2]), ask(queries[1::2]))
+    return len(queries) / (time.perf_counter() - start)
 
 
 async def exact(pool: database.Pool, query: Query) -> list[UUID]:
@@ -186,6 +200,36 @@ async def exact(pool: database.Pool, query: Query) -> list[UUID]:
 async def nearest(pool: database.Pool, query: Query) -> list[UUID]:
     rows = await pool.fetch("SELECT id FROM nearest_memories($1, $2, $3, $4, 10)", APP, query.user, query.vector, MODEL)
     return [row["id"] for row in rows]
+
+
+async def measure_time_slices(pool: database.Pool, name: str, queries: list[Query]) -> None:
+    """The newest 50 slices of a user within windows from an hour to all time."""
+    manager = MemoryRetentionManager(pool)
+    now = datetime.now(UTC)
+    widths = [timedelta(hours=1), timedelta(days=1), timedelta(days=30), timedelta(days=3650)]
+
+    def run(query: Query, width: timedelta) -> Callable[[], Awaitable[object]]:
+        end = now - timedelta(days=7)
+        return lambda: manager.get_episodic_memories_by_time_slice(query.user, APP, end - width, end)
+
+    calls = [run(query, widths[place % len(widths)]) for place, query in enumerate(queries)]
+    line(f"{name}: time slice, newest 50", await timed(calls))
+
+
+async def measure_visibility(pool: database.Pool) -> None:
+    """From the commit of a memory to the answer of the search that finds it, which is the next statement."""
+    search = MemorySearch(pool)
+    took = []
+    for number in range(200):
+        await pool.execute(
+            "INSERT INTO memories (app_name, user_id, content) VALUES ($1, 'user-0', $2)", APP, f"fresh{number} memory"
+        )
+        start = time.perf_counter()
+        found = await search.search(app_name=APP, user_id="user-0", query=f"fresh{number}", record_access=False)
+        took.append((time.perf_counter() - start) * 1000)
+        if found.total_count != 1:
+            raise SystemExit(f"the next statement found {found.total_count} of 1 new memory")
+    line("commit of a memory to its being found", took)
 
 
 async def measure_context(pool: database.Pool, queries: list[Query]) -> None:
@@ -210,6 +254,9 @@ async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--queries", type=int, default=200)
+    parser.add_argument(
+        "--giant", action=argparse.BooleanOptionalAction, default=True, help="one scope of all rows too"
+    )
     arguments = parser.parse_args()
     corpus = Corpus()
     async with fresh_server() as server, await database.create_pool(server.dsn, max_size=2) as pool:
@@ -217,10 +264,15 @@ async def main() -> None:
         await measure(pool, "1,000 memories", small)
         many = await load(pool, corpus, scopes=100, rows=arguments.rows, queries=arguments.queries)
         await measure(pool, f"{arguments.rows:,} in 100 scopes", many)
+        await measure_time_slices(pool, f"{arguments.rows:,} in 100 scopes", many)
         await measure_context(pool, many)
+        await measure_visibility(pool)
+        if not arguments.giant:
+            return
         giant = await load(pool, corpus, scopes=1, rows=arguments.rows, queries=arguments.queries)
         await measure(pool, f"one scope of {arguments.rows:,}", giant)
         await measure_index(pool, f"one scope of {arguments.rows:,}", giant)
+        await measure_time_slices(pool, f"one scope of {arguments.rows:,}", giant)
 
 
 if __name__ == "__main__":

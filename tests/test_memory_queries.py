@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import asyncpg
@@ -51,3 +52,29 @@ async def test_a_slice_is_read_through_the_index_of_its_thread(conn: asyncpg.Con
     assert "Seq Scan on messages" not in text
     (read,) = re.findall(r"messages_thread_id_sequence_num_key on messages.*actual time=\S+ rows=(\d+)", text)
     assert int(read) == 10
+
+
+async def test_a_time_slice_is_read_in_the_order_of_its_index(conn: asyncpg.Connection) -> None:
+    """What it costs does not grow with the memories of its user: fifty rows are read, and none is sorted."""
+    await conn.execute(
+        """INSERT INTO memories (app_name, user_id, memory_type, content, occurred_at)
+           SELECT 'a', 'u', CASE n % 2 WHEN 0 THEN 'episodic' ELSE 'summary' END, 'hello', now() - n * interval '1 hour'
+           FROM generate_series(1, 3000) AS n"""
+    )
+    await conn.execute("ANALYZE memories")
+    statement = load_queries("hippocampus", "retention.sql")["time_slice"]
+    since, until = (datetime.now(UTC) - timedelta(days=days) for days in (365, 1))
+    plan = await conn.fetch("EXPLAIN (ANALYZE, BUFFERS) " + statement, "a", "u", since, until, 50, None)
+    text = "\n".join(row[0] for row in plan)
+    assert "Sort" not in text
+    (read,) = re.findall(r"memories_time_idx on memories.*actual time=\S+ rows=(\d+)", text)
+    assert int(read) == 50
+
+
+async def test_a_use_is_recorded_without_waiting_for_the_disk(conn: asyncpg.Connection) -> None:
+    """For its own transaction alone."""
+    await conn.execute("SET synchronous_commit = on")
+    async with conn.transaction():
+        await conn.fetch(load_queries("hippocampus", "queries_search.sql")["record_memory_access"], [])
+        assert await conn.fetchval("SHOW synchronous_commit") == "off"
+    assert await conn.fetchval("SHOW synchronous_commit") == "on"

@@ -166,6 +166,7 @@ async def test_a_replay_killed_while_it_asks_and_while_it_swaps_changes_nothing_
         asking = await start(hanging)
         async with asyncio.timeout(60):
             while not hanging.counts.faults:
+                assert asking.returncode is None
                 await asyncio.sleep(0.02)
         asking.kill()
         await asking.wait()

@@ -29,6 +29,8 @@ CREATE TABLE memories (
     CHECK ((embedding IS NULL) = (embedding_model IS NULL))
 ) WITH (fillfactor = 85, autovacuum_vacuum_scale_factor = 0.02);
 CREATE INDEX memories_scope_idx ON memories (app_name, user_id, created_at DESC);
+CREATE INDEX memories_time_idx ON memories (app_name, user_id, occurred_at DESC, id DESC)
+    WHERE memory_type = 'episodic';
 CREATE INDEX memories_thread_idx ON memories (thread_id);
 CREATE INDEX memories_embedding_idx ON memories USING hnsw (embedding vector_cosine_ops)
     WITH (m = 16, ef_construction = 64);
