@@ -99,6 +99,9 @@ class RunIntake:
         found = await self._sessions.get_session(app_name, user_id, asked.thread_id, num_recent_events=0)
         if found is not None:
             return found
+        # Nothing is made for a request that is refused.
+        if await self._pool.fetchval(self._queries["run_is_taken"], app_name, asked.run_id):
+            raise RunConflictError(f"run {asked.run_id!r} belongs to another thread: use a new id for a new run")
         # A client sends back the state that it was shown, with what it saw of the user's and the app's: those are
         # not its to set.
         state = dict(split_delta(asked.state).session) if isinstance(asked.state, dict) else {}

@@ -23,6 +23,10 @@ from tests.stream_client import OWNER, Page, asked, follow, frames_of, run_agent
 from tests.writer_process import problem
 
 TERMINAL = {"RUN_FINISHED", "RUN_ERROR"}
+LISTENING = """
+SELECT count(*) FROM pg_stat_activity
+WHERE datname = current_database() AND pid <> pg_backend_pid() AND query ~ '^LISTEN|pg_listening_channels'
+"""
 
 
 async def two_notes(run: RunContext) -> None:
@@ -99,14 +103,15 @@ async def test_a_post_that_is_cut_goes_on_over_get_and_doubles_nothing(client: h
 
 
 async def test_whoever_follows_gets_the_last_event_once(writer: LiveWriter, client: httpx.AsyncClient) -> None:
-    """POST, three GETs, a socket of the run and one of the thread: each sees one end, of a run that is cancelled,
-    finished and reaped at the same moment; afterwards there is no more."""
+    """POST, three GETs, a socket of the run and one of the thread, fed by one connection that listens: each sees one end,
+    of a run that is cancelled, failed and reaped at the same moment; afterwards there is no more."""
     posting = asyncio.create_task(run_agent(client, asked("t", "r"), "wait"))
     await until(lambda: writer.live.runner.running == 1)
     gets = [asyncio.create_task(over_get(client, "r")) for _ in range(3)]
     socket = asyncio.create_task(over_socket(writer, "t", run_id="r"))
     thread = asyncio.create_task(over_socket(writer, "t"))
     await until(lambda: writer.live.streams.followers == 6)
+    assert await writer.pool.fetchval(LISTENING) == 1
     await writer.pool.execute("UPDATE runs SET lease_until = engine_now() - interval '1 s'")
     (run,) = await writer.live.runs.list_runs("shop", "mei", "t")
     ends = [client.post("/api/runs/r/cancel"), writer.live.runs.reap(), writer.live.runs.fail(run, "lost")]
@@ -323,3 +328,22 @@ async def test_a_deleted_key_leaves_every_page(writer: LiveWriter, client: httpx
     assert changes["state"] == delta
     (change,) = (await client.get("/api/threads/t/state/history")).json()["changes"]
     assert change["delta"] == delta
+
+
+async def test_a_run_is_another_users_in_no_way(writer: LiveWriter, client: httpx.AsyncClient) -> None:
+    """Its id and a place in it open nothing to another user: neither by POST, nor by GET, nor over a socket; and the
+    routes that send notifications are there only where a setting asks for them."""
+    page = await run_agent(client, asked("t", "r"))
+    eve = {"X-User-Id": "eve"}
+    place = {"Last-Event-ID": page.last_id or "", **eve}
+    taken = await client.post("/agui/echo", json=asked("t", "r"), headers=place)
+    assert problem(taken)["type"] == "/problems/run-conflict"
+    assert "two" not in taken.text
+    assert (await client.get("/api/runs/r/events", headers=place)).status_code == 404
+    assert (await client.get("/api/threads/t/state", headers=eve)).status_code == 404
+    url = f"{writer.url.replace('http', 'ws')}/ws/events/t?offset={page.last_id}"
+    with pytest.raises(websockets.InvalidStatus):
+        async with websockets.connect(url, additional_headers={**OWNER, **eve}):
+            pass
+    for path in ("/api/test-notify", "/api/test-sse-notify/r"):
+        assert problem(await client.get(path))["type"] == "/problems/no-such-route"

@@ -1,19 +1,13 @@
-"""One agent of ADK, for both ways to the wire: ``python -m tests.adk.oracle_agent`` is a writer that runs it."""
+"""One agent of ADK, for both ways to the wire."""
 
 from __future__ import annotations
-
-import sys
 
 from google.adk.agents import LlmAgent
 from google.adk.models import LlmRequest
 from google.adk.tools import ToolContext
 from google.genai import types
 
-from pulse.adk import PostgresSessionService
-from pulse.adk.agent import AdkAgent
 from tests.adk.scripted import Reply, agent, last_text
-from workers import settings
-from workers.writer import main_writer
 
 
 def look_up(place: str, tool_context: ToolContext) -> dict[str, object]:
@@ -33,9 +27,3 @@ def script(request: LlmRequest) -> Reply:
 
 def scripted() -> LlmAgent:
     return agent(script, tools=[look_up])
-
-
-if __name__ == "__main__":
-    config = settings.load()
-    assert config.dsn is not None
-    sys.exit(main_writer(config, {"default": AdkAgent(scripted(), PostgresSessionService(config.dsn))}))

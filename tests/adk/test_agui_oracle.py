@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -12,10 +11,11 @@ from ag_ui.core import RunAgentInput
 from ag_ui_adk import ADKAgent
 
 from pulse.adk import PostgresSessionService
+from pulse.adk.agent import AdkAgent
 from tests.adk.oracle_agent import scripted
 from tests.agui_rules import Reducer
+from tests.live_writer import serving
 from tests.stream_client import OWNER, asked, run_agent
-from tests.writer_process import WriterProcess
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*EXPERIMENTAL:UserWarning")
 
@@ -73,12 +73,12 @@ async def over_our_bridge(url: str) -> Reducer:
     return reducer
 
 
-async def test_both_ways_show_the_same_conversation_and_state(dsn: str, tmp_path: Path) -> None:
+async def test_both_ways_show_the_same_conversation_and_state(dsn: str) -> None:
     """Two turns with a tool, state and text: the messages and the state that a page ends with are equal."""
     async with PostgresSessionService(dsn) as service:
         theirs = await over_ag_ui_adk(service)
-    with WriterProcess(dsn, tmp_path / "log", module="tests.adk.oracle_agent") as writer:
-        ours = await over_our_bridge(writer.url)
+        async with serving(dsn, {"default": AdkAgent(scripted(), service)}) as writer:
+            ours = await over_our_bridge(writer.url)
     assert plain(ours.messages) == plain(theirs.messages)
     assert plain(ours.messages)[:4] == [
         ("user", "Lisbon"),
