@@ -30,6 +30,9 @@ RETURNS TABLE (thread_id uuid, version integer, user_state jsonb, app_state json
                user_version bigint, app_version bigint)
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
+#variable_conflict use_column
+DECLARE
+    v_max_bytes integer;
 BEGIN
     INSERT INTO threads AS t (app_name, user_id, session_id, state, metadata, ttl, expires_at)
     VALUES (p_app_name, p_user_id, p_session_id, p_session_state, p_metadata, p_ttl, engine_now() + p_ttl)
@@ -47,10 +50,22 @@ BEGIN
         RAISE EXCEPTION 'session % exists already for app % and user %', p_session_id, p_app_name, p_user_id
             USING ERRCODE = 'HP006';
     END IF;
-    SELECT s.user_state, s.app_state, s.user_version, s.app_version
-    INTO user_state, app_state, user_version, app_version
-    FROM merge_shared_states(p_app_name, p_user_id, p_user_delta, p_app_delta) AS s;
-    PERFORM check_state_size((app_policy(p_app_name)).max_state_bytes, p_session_state, user_state, app_state);
+    SELECT coalesce(u.state, '{}'), coalesce(a.state, '{}'), coalesce(u.version, 0), coalesce(a.version, 0),
+           p.max_state_bytes
+    INTO user_state, app_state, user_version, app_version, v_max_bytes
+    FROM (SELECT max_state_bytes FROM app_policies WHERE app_name IN (p_app_name, '*')
+          ORDER BY app_name = '*' LIMIT 1) AS p
+    LEFT JOIN user_states AS u ON u.app_name = p_app_name AND u.user_id = p_user_id
+    LEFT JOIN app_states AS a ON a.app_name = p_app_name;
+    IF coalesce(p_user_delta, p_app_delta) IS NOT NULL THEN
+        SELECT s.user_state, s.app_state, s.user_version, s.app_version
+        INTO user_state, app_state, user_version, app_version
+        FROM merge_shared_states(p_app_name, p_user_id, p_user_delta, p_app_delta) AS s;
+        PERFORM check_state_size(v_max_bytes, user_state, app_state);
+    END IF;
+    IF pg_column_size(p_session_state) > v_max_bytes THEN
+        PERFORM check_state_size(v_max_bytes, p_session_state);
+    END IF;
     IF p_session_state <> '{}' OR coalesce(p_user_delta, p_app_delta) IS NOT NULL THEN
         INSERT INTO initial_states AS s (thread_id, session_state, user_delta, app_delta, user_version, app_version)
         VALUES (create_session.thread_id, p_session_state, p_user_delta, p_app_delta,
