@@ -18,6 +18,7 @@ import asyncpg
 import psycopg
 import pytest
 import structlog
+from click.shell_completion import get_completion_class
 from click.testing import CliRunner
 from rich.cells import cell_len
 from rich.console import Console
@@ -556,18 +557,28 @@ def test_in_a_terminal_a_jobs_id_is_whole(terminal: Run) -> None:
         assert job["id"] in shown
 
 
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        ("hippocampus jo", "plain,jobs"),
-        ("hippocampus jobs li", "plain,list"),
-        ("hippocampus ingest --dr", "plain,--dry-run"),
-    ],
-)
-def test_a_shell_completes_commands_and_options(tmp_path: Path, words: str, expected: str) -> None:
+def test_a_shell_completes_what_somebody_begins(tmp_path: Path) -> None:
     """What the printed script asks of the program when somebody presses Tab."""
     script = cli_process.run(tmp_path, "completion", "bash")
     assert "_HIPPOCAMPUS_COMPLETE=bash_complete" in script.stdout
-    words_before = str(len(words.split()) - 1)
-    asked = cli_process.run(tmp_path, _HIPPOCAMPUS_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=words_before)
-    assert expected in asked.stdout.splitlines(), asked.stderr
+    asked = {"_HIPPOCAMPUS_COMPLETE": "bash_complete", "COMP_WORDS": "hippocampus jo", "COMP_CWORD": "1"}
+    assert cli_process.run(tmp_path, **asked).stdout.splitlines() == ["plain,jobs"]
+
+
+@pytest.mark.parametrize(
+    ("words", "begun", "expected"),
+    [
+        ([], "ses", "sessions"),
+        (["jobs"], "li", "list"),
+        (["jobs"], "--fa", "--failed"),  # the noun alone lists
+        (["jobs", "list"], "--wa", "--watch"),
+        (["jobs", "--status"], "pe", "pending"),
+        (["facts", "set-style"], "pref", "preference"),
+        (["ingest"], "--dr", "--dry-run"),
+    ],
+)
+def test_commands_options_and_values_are_completed(words: list[str], begun: str, expected: str) -> None:
+    completion = get_completion_class("bash")
+    assert completion is not None
+    found = completion(main.root, {}, "hippocampus", "X").get_completions(words, begun)
+    assert [item.value for item in found] == [expected]
