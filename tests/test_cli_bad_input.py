@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
-import logging
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -20,15 +19,17 @@ import asyncpg
 import click
 import psycopg
 import pytest
-import structlog
 
 from tests import cli_process
 from tests.conftest import cloned, dsn_of
+from tests.test_cli import _own_logging  # noqa: F401 - a fixture
 from workers.cli import main
 from workers.cli.facts import MOMENT
 from workers.embedded import EmbeddedServer
 
 Words = tuple[str, ...]
+
+pytestmark = pytest.mark.usefixtures("_own_logging")
 
 LONG = "x" * 10_000
 NUL = "a\0b"
@@ -98,15 +99,6 @@ def leaves(command: click.Command = main.root, words: Words = ()) -> Iterator[tu
 
 
 LEAVES = dict(leaves())
-
-
-@pytest.fixture(autouse=True)
-def _own_logging() -> Iterator[None]:
-    root = logging.getLogger()
-    before = (root.handlers, root.level)
-    yield
-    root.handlers, root.level = before
-    structlog.reset_defaults()
 
 
 @pytest.fixture(scope="module")
