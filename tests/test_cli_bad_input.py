@@ -8,24 +8,28 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
-import logging
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 import asyncpg
 import click
 import psycopg
 import pytest
-import structlog
 
+from tests import cli_process
 from tests.conftest import cloned, dsn_of
+from tests.test_cli import _own_logging  # noqa: F401 - a fixture
 from workers.cli import main
 from workers.cli.facts import MOMENT
 from workers.embedded import EmbeddedServer
 
 Words = tuple[str, ...]
+
+pytestmark = pytest.mark.usefixtures("_own_logging")
 
 LONG = "x" * 10_000
 NUL = "a\0b"
@@ -95,15 +99,6 @@ def leaves(command: click.Command = main.root, words: Words = ()) -> Iterator[tu
 
 
 LEAVES = dict(leaves())
-
-
-@pytest.fixture(autouse=True)
-def _own_logging() -> Iterator[None]:
-    root = logging.getLogger()
-    before = (root.handlers, root.level)
-    yield
-    root.handlers, root.level = before
-    structlog.reset_defaults()
 
 
 @pytest.fixture(scope="module")
@@ -299,3 +294,32 @@ def test_a_database_that_cannot_be_used_is_said_by_every_command(
             assert (main.run(("status",)), mend in complaint(capsys, ["status"], 2)) == (2, True)
         monkeypatch.setenv("DATABASE_URL", dsn_of(server, newer))
         assert main.run(("doctor",)) == 1
+
+
+def test_a_user_without_rights_is_told_where_the_grant_stands(
+    here: Scene, admin: psycopg.Connection, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    admin.execute("CREATE ROLE poor LOGIN PASSWORD 'poor'")
+    try:
+        parts = urlsplit(here.dsn)
+        monkeypatch.setenv(
+            "DATABASE_URL", parts._replace(netloc=f"poor:poor@{parts.netloc.rpartition('@')[2]}").geturl()
+        )
+        assert main.run(("sessions",)) == 2
+        assert "permission denied" in (said := complaint(capsys, ["sessions"], 2))
+        assert "`hippocampus doctor`" in said
+    finally:
+        admin.execute("DROP ROLE poor")
+
+
+def test_a_server_that_goes_away_in_the_middle_is_said(here: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit code 1, one sentence."""
+    waiting = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    with psycopg.connect(here.dsn) as holder, psycopg.connect(here.dsn, autocommit=True) as other:
+        holder.execute("LOCK TABLE threads")
+        with ThreadPoolExecutor(1) as thread:
+            running = thread.submit(main.run, ("sessions",))
+            cli_process.until(lambda: other.execute(waiting).fetchone() is not None)
+            other.execute(f"SELECT pg_terminate_backend(pid) FROM ({waiting}) AS w")
+            assert running.result(timeout=60) == 1
+    assert "see that PostgreSQL runs" in complaint(capsys, ["sessions"], 1)

@@ -55,12 +55,11 @@ def test_policies_are_compared_and_the_archive_restored(cli: Run) -> None:  # no
     both = json.loads(cli("retention", "compare", "--app", app, "--threshold", "1", "--min-age-days", "0", "--json")[1])
     assert both["total"] == both["only_by_one"] == len(both["differing"])
     assert cli("retention", "compare", "--app", app)[0] == 2
-    shown = json.loads(
-        cli("retention", "policy", "--app", app, "--preset", "knowledge", "--archive-days", "9", "--json")[1]
-    )
+    changed = cli("policies", "set", app, "--preset", "knowledge", "archive_days=9", "--json")[1]
+    shown = json.loads(changed)
     assert (shown["app_name"], shown["decay_rate"], shown["archive_days"]) == (app, 0.02, 9.0)
-    assert json.loads(cli("retention", "policy", "--json")[1])["decay_rate"] == 0.1
-    assert cli("retention", "policy", "--threshold", "2")[0] == 1
+    assert json.loads(cli("policies", "show", "--json")[1])["decay_rate"] == 0.1
+    assert cli("policies", "set", "*", "cleanup_threshold=2")[0] == 1
     assert "Nothing is archived" in cli("memory", "archived")[2]
     assert cli("memory", "restore")[0] == 2
     assert cli("memory", "restore", "--all")[1] == "Restored 0 memories.\n"

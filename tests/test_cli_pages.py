@@ -204,9 +204,18 @@ def test_a_terminal_is_redrawn_and_a_pipe_gets_block_after_block(cli: Run, dsn: 
     assert "\x1b[H" in said
     assert not re.search(r"\x1b\[[0-9;]*3[0-7]m", said)
     assert "Traceback" not in said
-    with cli_process.Running(home, "jobs", "--watch", "--every", "0.1", DATABASE_URL=dsn) as piped:
+    watched = ("jobs", "--watch", "--every", "0.1")
+    with (
+        cli_process.Running(home, *watched, DATABASE_URL=dsn) as piped,
+        cli_process.Running(home, *watched, "--json", DATABASE_URL=dsn) as documents,
+    ):
+        listed = json.loads(cli("jobs", "--json")[1])
         for _ in range(2):
             piped.read_until("job\ttype\tstatus")
-        piped.process.send_signal(signal.SIGINT)
-        code, out = piped.end(30)
-    assert (code, "\x1b" in out) == (0, False)
+        for _ in range(len(listed) + 1):  # into the second document
+            documents.read_until('"raw_reply"')
+        for each in (piped, documents):
+            each.process.send_signal(signal.SIGINT)
+        ends = [each.end(30) for each in (piped, documents)]
+    assert [(code, "\x1b" in out) for code, out in ends] == [(0, False)] * 2
+    assert json.JSONDecoder().raw_decode("".join(documents.lines))[0] == listed

@@ -119,7 +119,9 @@ def list_(
         _write_list(listed, screen, empty="No job has failed." if failed else "There is no job.")
 
     if watch:
-        watching.watch(read, write, every_seconds=every_seconds, as_json=as_json)
+        watching.watch(
+            read, write, every_seconds=every_seconds, document_of=(lambda listed: listed[0]) if as_json else None
+        )
         return
     found, names = databases.run(read)
     if as_json:

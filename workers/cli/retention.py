@@ -1,4 +1,4 @@
-"""`hippocampus retention`: run, dry-run, explain, compare, policy, purge."""
+"""`hippocampus retention`: run, dry-run, explain, compare, purge."""
 
 from __future__ import annotations
 
@@ -102,7 +102,6 @@ def run(app: str | None, as_json: bool) -> None:
 
 command.add_command(retention_advice.explain)
 command.add_command(retention_advice.compare)
-command.add_command(retention_advice.policy)
 command.add_command(retention_advice.purge)
 
 

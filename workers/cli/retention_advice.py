@@ -1,14 +1,14 @@
-"""`hippocampus retention explain`, `compare`, `policy` and `purge`."""
+"""`hippocampus retention explain`, `compare` and `purge`."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import click
 from rich.console import Console
 
-from hippocampus import policies, retention_advice
+from hippocampus import retention_advice
 from hippocampus.archive import MemoryArchive
 from hippocampus.policies import PRESETS
 from hippocampus.retention_advice import PolicyComparison, RetentionExplanation
@@ -113,48 +113,6 @@ def compare(
     ]
     columns = ("kept", "strength now", "then", "type", "id", "content")
     output.write_table(columns, rows, empty="The two keep the same memories.")
-
-
-@click.command("policy", epilog="Example:  hippocampus retention policy --app shop --preset knowledge")
-@click.option("--app", default=policies.EVERY_APP, show_default=True, help="Of this app; '*' is for all without one.")
-@click.option("--preset", type=click.Choice(sorted(PRESETS)), help="Rate and threshold of a kind of apps.")
-@click.option("--curve", type=click.Choice(["strength", "classic"]), help="The forgetting curve.")
-@click.option("--decay-rate", type=float, help="Per day.")
-@click.option("--threshold", type=float, help="Weaker memories are archived.")
-@click.option("--min-age-days", type=float, help="But not before they are so old.")
-@click.option("--archive-days", type=float, help="For so long they can be restored.")
-@json_option
-def policy(
-    app: str,
-    preset: str | None,
-    curve: str | None,
-    decay_rate: float | None,
-    threshold: float | None,
-    min_age_days: float | None,
-    archive_days: float | None,
-    as_json: bool,
-) -> None:
-    """Show what stands for an app; with options, change it first."""
-    given = {
-        "retention_curve": curve,
-        "decay_rate": decay_rate,
-        "cleanup_threshold": threshold,
-        "min_age_days": min_age_days,
-        "archive_days": archive_days,
-    }
-    fields: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-
-    async def work(_config: Settings, pool: Pool) -> policies.AppPolicy:
-        if preset is None and not fields:
-            return await policies.get_policy(pool, app)
-        return await policies.set_policy(pool, app, preset=cast("policies.Preset | None", preset), **fields)
-
-    found = databases.run(work)
-    shown = {"app_name": found.app_name, **{name: getattr(found, name) for name in given}}
-    if as_json:
-        output.write_json(shown)
-        return
-    output.write_table(("field", "value"), list(shown.items()), empty="")
 
 
 @click.command("purge", epilog="Example:  hippocampus retention purge --app shop")

@@ -42,7 +42,7 @@ def command(watch: bool, every_seconds: float, as_json: bool) -> None:
         return {"database": where, **await read(config, pool)}
 
     if watch:
-        watching.watch(look, write, every_seconds=every_seconds, as_json=as_json)
+        watching.watch(look, write, every_seconds=every_seconds, document_of=dict if as_json else None)
         return
     found = databases.run(look)
     if as_json:

@@ -46,21 +46,22 @@ def watch(
     write: Callable[[Found, Console], None],
     *,
     every_seconds: float,
-    as_json: bool,
+    document_of: Callable[[Found], Any] | None,
 ) -> None:
     """Show what `read` finds, drawn anew in a terminal, one block after the other in a pipe, and return at Ctrl-C.
 
     A database that goes away is waited for.
 
     Args:
-        write: writes what was found to a console; unused for JSON, of which each look is a document of its own.
+        write: writes what was found to a console.
+        document_of: for JSON, of which each look is a document of its own: what to write of what was found.
     """
     interrupts.raise_on_all()
     screen = output.console()
 
     async def look_on(config: Settings, pool: Pool) -> None:
-        if as_json or not screen.is_terminal:
-            await _repeat(config, pool, lambda found: _block(found, write, screen, as_json=as_json))
+        if document_of is not None or not screen.is_terminal:
+            await _repeat(config, pool, lambda found: _block(found, write, screen, document_of))
         else:
             with Live(console=screen, screen=True, auto_refresh=False) as live:
                 await _repeat(config, pool, lambda found: live.update(_drawn(found, write, screen), refresh=True))
@@ -81,11 +82,13 @@ def watch(
         return
 
 
-def _block(found: Any, write: Callable[[Any, Console], None], screen: Console, *, as_json: bool) -> None:
+def _block(
+    found: Any, write: Callable[[Any, Console], None], screen: Console, document_of: Callable[[Any], Any] | None
+) -> None:
     if isinstance(found, str):
         sys.stderr.write(f"{found}\n")
-    elif as_json:
-        output.write_json(found)
+    elif document_of is not None:
+        output.write_json(document_of(found))
     else:
         write(found, screen)
         sys.stdout.write("\n")
