@@ -103,8 +103,8 @@ async def test_a_post_that_is_cut_goes_on_over_get_and_doubles_nothing(client: h
 
 
 async def test_whoever_follows_gets_the_last_event_once(writer: LiveWriter, client: httpx.AsyncClient) -> None:
-    """POST, three GETs, a socket of the run and one of the thread, fed by one connection that listens: each sees one end,
-    of a run that is cancelled, failed and reaped at the same moment; afterwards there is no more."""
+    """POST, GETs, a socket of the run and one of the thread, fed by one connection that listens: each sees one end, of
+    a run that is cancelled, failed and reaped at the same moment; afterwards there is no more."""
     posting = asyncio.create_task(run_agent(client, asked("t", "r"), "wait"))
     await until(lambda: writer.live.runner.running == 1)
     gets = [asyncio.create_task(over_get(client, "r")) for _ in range(3)]
@@ -219,6 +219,25 @@ async def test_an_error_that_nobody_foresaw_costs_a_look_and_no_stream(
     await until(lambda: (live.carrier.failures, live.listener.failures, live.streams.gone.failures) == (1, 1, 1))
     assert live.listener.is_running
     assert not any(task is None or task.done() for task in (live.carrier._task, live.streams.gone._task))
+
+
+async def test_a_heartbeat_that_fails_is_followed_by_the_next(
+    writer: LiveWriter, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Something new in the heartbeat of the runs costs one beat: a wish to cancel that only it hears still arrives."""
+    faults, renew = [ZeroDivisionError("nobody foresaw it")], writer.live.runs.renew
+    writer.live.runner._heartbeat._interval_seconds = 0.05
+
+    async def fail(runs: Any) -> Any:
+        if faults:
+            raise faults.pop()
+        return await renew(runs)
+
+    monkeypatch.setattr(writer.live.runs, "renew", fail)
+    posting = asyncio.create_task(run_agent(client, asked("t", "r"), "wait"))
+    await until(lambda: writer.live.streams.followers == 1 and not faults)
+    await writer.pool.execute("UPDATE runs SET cancel_requested_at = now()")
+    assert (await posting).reducer.ends[0]["outcome"] == {"type": "cancelled"}
 
 
 async def test_a_translation_that_fails_ends_its_streams_with_an_error(
