@@ -80,6 +80,7 @@ def _unit(rows: Vectors) -> Vectors:
 async def load(pool: database.Pool, corpus: Corpus, *, scopes: int, rows: int, queries: int) -> list[Query]:
     """Fill `memories` and return queries near some of them."""
     wanted: list[Query] = []
+    step = max(rows // queries, 1) | 1  # odd, so that every scope gets its turn
     async with pool.acquire() as connection:
         await connection.execute("DROP INDEX IF EXISTS memories_embedding_idx")
         await connection.execute("TRUNCATE memories")
@@ -92,7 +93,7 @@ async def load(pool: database.Pool, corpus: Corpus, *, scopes: int, rows: int, q
                 user, text = f"user-{(start + place) % scopes}", corpus.text()
                 when = now - timedelta(minutes=rows - start - place)
                 records.append((APP, user, "episodic", text, vectors[place], MODEL, when, when, when))
-                if len(wanted) < queries and place % max(count * queries // rows, 1) == 0:
+                if (start + place) % step == 0:
                     wanted.append(corpus.query(user, text, vectors[place]))
             await connection.copy_records_to_table(
                 "memories",

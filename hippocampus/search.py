@@ -284,12 +284,18 @@ class MemorySearch:
         try:
             (vector,) = await self._embedder.embed([text], "query")
         except ProviderError as error:
-            reason = f"the query could not be embedded ({type(error).__name__}, {error.code}): text alone was searched"
-            _log.warning("query_embedding_failed", extra={"error": type(error).__name__, "code": error.code})
-            if self._on_degraded is not None:
-                self._on_degraded(type(error).__name__)
-            return None, reason
+            return None, self._degraded(type(error).__name__, error.code)
+        if len(vector) == EMBEDDING_DIMENSIONS and not has_direction(vector):
+            return None, self._degraded("VectorWithoutDirection", None)
         return _checked(vector), None
+
+    def _degraded(self, error: str, code: str | None) -> str:
+        """Tell of a query without a vector; return it in words."""
+        _log.warning("query_embedding_failed", extra={"error": error, "code": code})
+        if self._on_degraded is not None:
+            self._on_degraded(error)
+        cause = error if code is None else f"{error}, {code}"
+        return f"the query could not be embedded ({cause}): text alone was searched"
 
     async def _fetch(self, name: str, *arguments: Any) -> list[asyncpg.Record]:
         try:

@@ -35,6 +35,13 @@ class WordEmbedder:
         pass
 
 
+class SilentEmbedder(WordEmbedder):
+    """An embedder that has nothing to say of any text."""
+
+    async def embed(self, texts: Sequence[str], task: EmbeddingTask) -> list[Vector]:
+        return [[0.0] * EMBEDDING_DIMENSIONS for _ in texts]
+
+
 class ExhaustedEmbedder(WordEmbedder):
     """An embedder whose provider is out of quota."""
 

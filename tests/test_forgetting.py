@@ -181,7 +181,16 @@ async def test_a_current_fact_gives_way_to_the_one_before(pool: asyncpg.Pool, fo
     before = await pool.fetchrow("SELECT id, key, value FROM facts")
     assert before is not None
     assert "Bruges" in str(before["value"])
+    # A key that somebody parted from it stays parted.
+    await pool.execute(
+        """INSERT INTO fact_aliases (app_name, user_id, fact_type, from_key, to_key, fact_id, method, similarity,
+                                     undone_at)
+           VALUES ($1, 'ana', 'profile', 'domicile', 'home', $2, 'meaning', 0.5, now())""",
+        APP,
+        before["id"],
+    )
     assert (await forgetting.forget_session(APP, "ana", "two")).is_complete
+    assert await pool.fetchval("SELECT count(*) FROM fact_aliases WHERE from_key = 'domicile'") == 1
     [after] = await pool.fetch("SELECT id, key, value, content, valid_until FROM facts")
     assert (after["id"], after["key"], after["valid_until"]) == (before["id"], before["key"], None)
     assert "Ghent" in str(after["value"])

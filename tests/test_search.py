@@ -7,7 +7,18 @@ from datetime import timedelta
 
 import asyncpg
 import pytest
-from memory_rows import APP, NOW, ExhaustedEmbedder, WordEmbedder, add_fact, add_memory, consolidate_fast, days_ago, say
+from memory_rows import (
+    APP,
+    NOW,
+    ExhaustedEmbedder,
+    SilentEmbedder,
+    WordEmbedder,
+    add_fact,
+    add_memory,
+    consolidate_fast,
+    days_ago,
+    say,
+)
 
 from hippocampus.errors import EmbeddingDimensionError
 from hippocampus.records import EMBEDDING_DIMENSIONS
@@ -251,6 +262,19 @@ async def test_a_query_that_cannot_be_embedded_is_answered_by_text_and_says_so(
     assert "RateLimitedError" in found.degraded
     assert reasons == ["RateLimitedError"]
     assert (await find(MemorySearch(pool), "tea")).degraded is None
+
+
+async def test_a_query_of_which_the_embedder_makes_nothing_is_answered_by_text_and_says_so(
+    pool: asyncpg.Pool, conn: asyncpg.Connection
+) -> None:
+    """Zeros are the embedder's fault, and not the caller's."""
+    reasons: list[str] = []
+    search = MemorySearch(pool, SilentEmbedder(), on_degraded=reasons.append)
+    await add_memory(conn, MEI, "likes green tea")
+    found = await find(search, "tea")
+    assert contents(found) == ["likes green tea"]
+    assert "VectorWithoutDirection" in (found.degraded or "")
+    assert reasons == ["VectorWithoutDirection"]
 
 
 async def test_vectors_of_two_models_are_never_compared(search: MemorySearch, conn: asyncpg.Connection) -> None:
