@@ -20,7 +20,8 @@ SELECT line FROM (
             'state', t.state, 'version', t.version, 'metadata', t.metadata, 'last_seq', t.last_seq,
             'token_count', t.token_count, 'fast_upto_seq', t.fast_upto_seq, 'deep_upto_seq', t.deep_upto_seq,
             'last_event_at', t.last_event_at, 'finalized_at', t.finalized_at, 'created_at', t.created_at,
-            'updated_at', t.updated_at, 'state_seq', t.state_seq, 'initial_state', (
+            'updated_at', t.updated_at, 'state_seq', t.state_seq, 'event_time', t.event_time,
+            'ttl_seconds', extract(epoch FROM t.ttl), 'memory_only', t.memory_only, 'initial_state', (
                 SELECT json_build_object('session', i.session_state, 'user', i.user_delta, 'app', i.app_delta)
                 FROM initial_states AS i WHERE i.thread_id = t.id))::text AS line
         UNION ALL
@@ -67,16 +68,20 @@ SELECT EXISTS (SELECT FROM stored)
 WITH stored AS (
 INSERT INTO threads (app_name, user_id, session_id, state, version, metadata, last_seq, token_count, fast_upto_seq,
                      deep_upto_seq, fast_queued_seq, deep_queued_seq, fast_queued_tokens, deep_queued_tokens,
-                     fast_due_at, deep_due_at, last_event_at, finalized_at, created_at, updated_at, state_seq)
+                     fast_due_at, deep_due_at, last_event_at, finalized_at, created_at, updated_at, state_seq,
+                     event_time, ttl, expires_at, memory_only)
 SELECT v ->> 'app_name', v ->> 'user_id', v ->> 'session_id', (v -> 'state')::jsonb, (v ->> 'version')::integer,
        (v -> 'metadata')::jsonb, s.last_seq, (v ->> 'token_count')::bigint, s.fast, s.deep, s.fast, s.deep,
        CASE WHEN s.fast = s.last_seq THEN (v ->> 'token_count')::bigint ELSE 0 END,
        CASE WHEN s.deep = s.last_seq THEN (v ->> 'token_count')::bigint ELSE 0 END,
        CASE WHEN s.fast < s.last_seq THEN engine_now() END, CASE WHEN s.deep < s.last_seq THEN engine_now() END,
        (v ->> 'last_event_at')::timestamptz, (v ->> 'finalized_at')::timestamptz, (v ->> 'created_at')::timestamptz,
-       (v ->> 'updated_at')::timestamptz, coalesce((v ->> 'state_seq')::bigint, 0)
+       (v ->> 'updated_at')::timestamptz, coalesce((v ->> 'state_seq')::bigint, 0),
+       (v ->> 'event_time')::double precision, s.ttl, (v ->> 'updated_at')::timestamptz + s.ttl,
+       coalesce((v ->> 'memory_only')::boolean, false)
 FROM (SELECT $1::json AS v) AS line CROSS JOIN LATERAL (
     SELECT (v ->> 'last_seq')::bigint AS last_seq,
+           make_interval(secs => (v ->> 'ttl_seconds')::double precision) AS ttl,
            CASE WHEN $2 THEN 0 ELSE (v ->> 'fast_upto_seq')::bigint END AS fast,
            CASE WHEN $2 THEN 0 ELSE (v ->> 'deep_upto_seq')::bigint END AS deep) AS s
 ON CONFLICT (app_name, user_id, session_id) DO NOTHING
