@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -161,6 +162,23 @@ async def assert_shared(service: OpenSessionService, history: StateHistory, app:
     told = await history.rebuild_shared(app, user)
     assert (told.user_state, told.app_state) == (scopes.user, scopes.app)
     assert (told.user_is_complete, told.app_is_complete) == (True, True)
+
+
+async def test_what_frameworks_say_of_a_session_comes_along(
+    pool: asyncpg.Pool, other: asyncpg.Pool, tmp_path: Path
+) -> None:
+    """The exact time of its last event, its time to live, and that it holds but what the memory was given."""
+    await pool.execute("SELECT create_session('shop', 'ann', 'brief', p_ttl => '36 hours')")
+    await pool.execute("UPDATE threads SET event_time = 1700000000.1234567")
+    await pool.execute("SELECT memory_thread('shop', 'ann', 'elsewhere')")
+    text = await exported(pool)
+    assert (await import_sessions(other, kept(tmp_path, text))).sessions == 2
+    assert await exported(other) == text
+    kept_of = "SELECT session_id, event_time, ttl, expires_at - updated_at, memory_only FROM threads ORDER BY 1"
+    assert await other.fetch(kept_of) == [
+        ("brief", 1700000000.1234567, timedelta(hours=36), timedelta(hours=36), False),
+        ("memory:elsewhere", None, None, None, True),
+    ]
 
 
 async def test_what_is_there_stays_as_it_is(pool: asyncpg.Pool, other: asyncpg.Pool, tmp_path: Path) -> None:

@@ -196,8 +196,8 @@ BEGIN
     IF v_version IS NOT NULL THEN
         PERFORM check_state_size((app_policy(p_app_name)).max_state_bytes, v_state);
         INSERT INTO imported_states (app_name, user_id, delta, version)
-        SELECT p_app_name, p_user_id, jsonb_object_agg(g.key, v_state -> g.key), v_version
-        FROM jsonb_object_keys(p_state) AS g (key) HAVING count(*) > 0;
+        SELECT p_app_name, p_user_id, coalesce(jsonb_object_agg(g.key, v_state -> g.key), '{}'), v_version
+        FROM jsonb_object_keys(p_state) AS g (key);
         RETURN (SELECT count(*) FROM jsonb_each(p_state) AS g WHERE v_state -> g.key <> g.value);
     END IF;
     -- Every key is here, and none was to be replaced.

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,12 @@ async def test_an_agent_remembers_across_sessions_and_keeps_its_files(api: httpx
     for session_id in ("first", "second"):
         assert api.post(f"{SESSIONS}/{session_id}").status_code == httpx.codes.OK
     assert api.post(f"{SESSIONS}/first").status_code == httpx.codes.CONFLICT
+    # What a request's options say reaches the session service.
+    brief = {"sessionId": "brief", "options": {"ttl": "3600s"}}
+    assert api.post(SESSIONS, json=brief).status_code == httpx.codes.OK
+    assert await pool.fetchval("DELETE FROM threads WHERE session_id = 'brief' RETURNING ttl") == timedelta(hours=1)
+    refused = api.post(SESSIONS, json={"options": {"ttl": "soon"}})
+    assert (refused.status_code, "ttl is a duration" in refused.text) == (httpx.codes.BAD_REQUEST, True)
     assert say(api, "first", "I love plum jam.") == "I'll remember that."
     assert say(api, "second", "Which jam do I love?") == "You told me: I love plum jam."
     assert len(api.get(f"{SESSIONS}/second").json()["events"]) == 2
