@@ -151,10 +151,7 @@ DECLARE
     v_given    integer := coalesce(cardinality(p_events), 0);
     v_known    integer;
     v_changed  integer;
-    v_distinct integer;
     v_bytes    bigint;
-    v_tokens   bigint;
-    v_deltas   boolean;
     v_known_ids text[];
     v_state    jsonb;
     v_user     jsonb;
@@ -179,25 +176,22 @@ BEGIN
             USING ERRCODE = 'HP002';
     END IF;
 
-    SELECT count(e.id), count(DISTINCT i.id),
-           max(greatest(octet_length(i.content::text) + coalesce(octet_length(i.actions::text), 0),
-                        octet_length(i.message))),
-           count(*) FILTER (WHERE e.id IS NOT NULL AND e.erased_at IS NULL AND (
+    SELECT coalesce(array_agg(e.id), '{}'),
+           count(*) FILTER (WHERE e.erased_at IS NULL AND (
                (e.author, e.event_type, e.invocation_id, e.content::text, e.actions::text)
                IS DISTINCT FROM
                (i.author, i.event_type, coalesce(i.invocation_id, ''), i.content::text, coalesce(i.actions::text, '{}'))
-               OR i.occurred_at <> e.occurred_at)),
-           coalesce(sum(estimate_tokens(i.message)) FILTER (WHERE e.id IS NULL AND i.message IS NOT NULL), 0),
-           bool_or(coalesce(i.session_delta, i.user_delta, i.app_delta) IS NOT NULL),
-           coalesce(array_agg(e.id) FILTER (WHERE e.id IS NOT NULL), '{}')
-    INTO v_known, v_distinct, v_bytes, v_changed, v_tokens, v_deltas, v_known_ids
-    FROM unnest(p_events) AS i
-    LEFT JOIN LATERAL (SELECT * FROM events
-                       WHERE events.thread_id = t.id AND events.id = i.id AND events.id <> '' LIMIT 1) AS e ON true;
-
-    IF v_distinct < v_given THEN
-        RAISE EXCEPTION 'each event of a batch needs an id of its own' USING ERRCODE = 'HP007';
-    ELSIF v_changed > 0 THEN
+               OR i.occurred_at <> e.occurred_at))
+    INTO v_known_ids, v_changed
+    FROM unnest(p_events) AS i, LATERAL (
+        SELECT * FROM events WHERE events.thread_id = t.id AND events.id = i.id AND events.id <> '' LIMIT 1) AS e;
+    v_known := cardinality(v_known_ids);
+    IF v_given > 1 THEN
+        IF (SELECT count(DISTINCT g.id) < v_given FROM unnest(p_events) AS g) THEN
+            RAISE EXCEPTION 'each event of a batch needs an id of its own' USING ERRCODE = 'HP007';
+        END IF;
+    END IF;
+    IF v_changed > 0 THEN
         RAISE EXCEPTION 'an event with this id and other content is stored already in session %: use a new id',
             p_session_id USING ERRCODE = 'HP003';
     END IF;
@@ -218,22 +212,24 @@ BEGIN
     END IF;
     SELECT * INTO v_policy FROM app_policies WHERE app_name IN (p_app_name, '*')
     ORDER BY app_name = '*' LIMIT 1;
-    IF v_bytes > v_policy.max_event_bytes THEN
-        RAISE EXCEPTION 'an event is % bytes, over the limit of %: keep the payload elsewhere and append a reference',
-            v_bytes, v_policy.max_event_bytes USING ERRCODE = 'HP005';
-    END IF;
     v_now := greatest(engine_now(), t.last_event_at);
 
-    IF v_deltas THEN
-        FOREACH i IN ARRAY p_events LOOP
-            CONTINUE WHEN i.id = ANY (v_known_ids);
-            v_state := coalesce(v_state || i.session_delta, v_state, i.session_delta);
-            v_user := coalesce(v_user || i.user_delta, v_user, i.user_delta);
-            v_app := coalesce(v_app || i.app_delta, v_app, i.app_delta);
-        END LOOP;
-        -- Once for the batch: a large state is copied whole.
-        v_state := t.state || v_state;
-    END IF;
+    FOREACH i IN ARRAY p_events LOOP
+        CONTINUE WHEN i.id = ANY (v_known_ids);
+        v_bytes := greatest(octet_length(i.content::text) + coalesce(octet_length(i.actions::text), 0),
+                            octet_length(i.message));
+        IF v_bytes > v_policy.max_event_bytes THEN
+            RAISE EXCEPTION
+                'an event is % bytes, over the limit of %: keep the payload elsewhere and append a reference',
+                v_bytes, v_policy.max_event_bytes USING ERRCODE = 'HP005';
+        END IF;
+        t.token_count := t.token_count + coalesce(estimate_tokens(i.message), 0);
+        v_state := coalesce(v_state || i.session_delta, v_state, i.session_delta);
+        v_user := coalesce(v_user || i.user_delta, v_user, i.user_delta);
+        v_app := coalesce(v_app || i.app_delta, v_app, i.app_delta);
+    END LOOP;
+    -- Once for the batch: a large state is copied whole.
+    v_state := t.state || v_state;
     IF coalesce(v_user, v_app) IS NOT NULL THEN
         SELECT s.user_state, s.app_state, CASE WHEN v_user IS NOT NULL THEN s.user_version END,
                CASE WHEN v_app IS NOT NULL THEN s.app_version END
@@ -251,7 +247,6 @@ BEGIN
 
     t.last_seq := t.last_seq + v_given - v_known;
     t.version := t.version + 1;
-    t.token_count := t.token_count + v_tokens;
     IF v_state IS NOT NULL THEN
         t.state_seq := t.last_seq;
     END IF;
