@@ -187,7 +187,7 @@ BEGIN
         SELECT * FROM events WHERE events.thread_id = t.id AND events.id = i.id AND events.id <> '' LIMIT 1) AS e;
     v_known := cardinality(v_known_ids);
     IF v_given > 1 THEN
-        IF (SELECT count(DISTINCT g.id) < v_given FROM unnest(p_events) AS g) THEN
+        IF (SELECT count(DISTINCT g.id) < count(g.id) FROM unnest(p_events) AS g) THEN
             RAISE EXCEPTION 'each event of a batch needs an id of its own' USING ERRCODE = 'HP007';
         END IF;
     END IF;
@@ -216,6 +216,9 @@ BEGIN
 
     FOREACH i IN ARRAY p_events LOOP
         CONTINUE WHEN i.id = ANY (v_known_ids);
+        IF i.id IS NULL THEN
+            RAISE EXCEPTION 'each event of a batch needs an id of its own' USING ERRCODE = 'HP007';
+        END IF;
         v_bytes := greatest(octet_length(i.content::text) + coalesce(octet_length(i.actions::text), 0),
                             octet_length(i.message));
         IF v_bytes > v_policy.max_event_bytes THEN
