@@ -19,6 +19,7 @@ from google.adk.sessions.base_session_service import GetSessionConfig
 from google.genai import types
 
 from benchmarks.server import commit_latency_ms, fresh_pool, row
+from benchmarks.sessions import by_hand
 from pulse.adk import PostgresSessionService
 
 ROUNDS = 3
@@ -134,8 +135,13 @@ CALLS: dict[str, tuple[Work, str]] = {
 }
 
 
+#: Sessions at once, and appends to each: what the same server takes from the statement that a careful engineer would
+#: write for the same rows.
+BY_HAND = {"append_event": (1, 60), "append_event, 10 sessions": (10, 30)}
+
+
 async def main() -> None:
-    async with fresh_pool(1) as (pool, server):
+    async with fresh_pool(10) as (pool, server):
         # A database of its own: both have a table called events.
         await pool.execute("CREATE DATABASE adk")
         row("median commit of this disk", f"{await commit_latency_ms(pool):.2f} ms")
@@ -149,6 +155,9 @@ async def main() -> None:
                 own, theirs = (statistics.median(figures) for figures in zip(*rounds, strict=True))
                 row(what, f"{own:.0f}/s, {1000 / own:.1f} ms")
                 row("  against DatabaseSessionService", f"{theirs:.0f}/s", f"{own / theirs:.1f}x", wanted)
+                if what in BY_HAND:
+                    hand = statistics.median([await by_hand(pool, *BY_HAND[what], TEXT) for _ in range(ROUNDS)])
+                    row("  against hand-written SQL of the same rows", f"{hand:.0f}/s", f"{own / hand:.2f}")
 
 
 if __name__ == "__main__":
