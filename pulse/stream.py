@@ -137,6 +137,10 @@ class LiveText:
 
     async def drop(self) -> None:
         """Forget the live text, because the message is stored."""
+        self.abandon()
+        if self._flushing is not None:
+            # What it was just sending must not arrive after the message is dropped, and stay.
+            await asyncio.wait({self._flushing}, timeout=_CLOSE_SECONDS)
         try:
             await self._carrier.drop(self.run, [self.message_id])
         except (PulseError, OSError, TimeoutError) as error:

@@ -130,3 +130,17 @@ async def test_a_deleted_session_leaves_no_text(pool: asyncpg.Pool, carrier: PgD
     await carrier.push(RunKey(session.thread_id, "r"), "m", "text", 0, "private")
     await OpenSessionService(pool).delete_session("app", "ann", "s")
     assert await pool.fetchval("SELECT count(*) FROM live_messages") == 0
+
+
+async def test_a_text_that_is_dropped_while_it_is_sent_stays_dropped(
+    carrier: PgDeltaCarrier, session: Session, pool: asyncpg.Pool
+) -> None:
+    """Its last piece does not arrive behind the drop, whichever of them the database takes first."""
+    for place in range(60):
+        live = LiveText(carrier, RunKey(session.thread_id, "r1"), f"m{place}")
+        await live.push("hello")
+        # At every stage of the sending, from before its start to after its end.
+        for _ in range(place % 20):
+            await asyncio.sleep(0)
+        await live.drop()
+    assert await pool.fetchval("SELECT count(*) FROM live_messages") == 0
