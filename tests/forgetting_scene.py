@@ -56,6 +56,8 @@ async def hide(pool: asyncpg.Pool, user: str, thread: UUID, secret: str = SECRET
         ("live_messages", "(thread_id, run_id, message_id, kind, after_seq, body)"
          " VALUES ($3, 'r', 'm', 'text', 0, $5)"),
         ("initial_states", "(thread_id, session_state) VALUES ($3, jsonb_build_object('x', $5::text))"),
+        ("imported_states", "(app_name, user_id, delta, version)"
+         " VALUES ($1, $2, jsonb_build_object('x', $5::text), 1000 + hashtext($4))"),
         ("stream_tickets", "VALUES (sha256($4::text::bytea), $1, $2, $4, $5, now())"),
     ):  # fmt: skip
         # Every parameter has its type, whichever of them a statement uses.

@@ -24,6 +24,7 @@ VALUES ('app', 'user', 'k', 'c', 0);
 INSERT INTO replays (app_name, user_id, fingerprint) VALUES ('app', 'user', 'f');
 INSERT INTO replay_draws (replay_id, thread_id, stage, from_seq, upto_seq, said, input_hash, origin)
 SELECT r.id, t.id, 'fast', 1, 1, '', '', ROW(NULL, 1, 1, NULL, NULL, NULL)::slice_origin FROM replays r, threads t;
+INSERT INTO imported_states (app_name, delta, version) VALUES ('app', '{}', 1);
 INSERT INTO snapshots (thread_id, version, sequence_num, state) SELECT id, 1, 1, '{}' FROM threads;
 INSERT INTO model_replies (thread_id, stage, input_hash, reply) SELECT id, 'fast', 'h', '{}' FROM threads;
 INSERT INTO user_states (app_name, user_id) VALUES ('app', 'user');
@@ -57,6 +58,7 @@ WRONG = {
     "live_messages": ["run_id = ''", "message_id = ''", "kind = 'song'"],
     "stream_tickets": ["token_hash = 'short'"],
     "initial_states": ["session_state = '[]'"],
+    "imported_states": ["delta = '[]'"],
     "snapshots": ["state = '[]'"],
     "embedding_refusals": ["source = 'dreams'"],
     "embedding_target": ["is_only = false"],

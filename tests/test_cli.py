@@ -81,9 +81,10 @@ def talked(
     """A database where one conversation was ingested and consolidated, to be cloned."""
     path = tmp_path_factory.mktemp("talk") / "ada.json"
     path.write_text(json.dumps(TALK), encoding="utf-8")
-    with cloned(admin, template) as name, pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DATABASE_URL", dsn_of(server, name))
-        with contextlib.redirect_stdout(io.StringIO()):
+    with cloned(admin, template) as name:
+        # Back as it was before the first test: fixtures of other modules start programs with this environment.
+        with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()):
+            patch.setenv("DATABASE_URL", dsn_of(server, name))
             assert main.run(("ingest", str(path), "--finalize")) == 0
         asyncio.run(consolidate(dsn_of(server, name)))
         yield name

@@ -120,6 +120,10 @@ async def test_memories_facts_and_instructions_through_the_client(
         assert (await client.instruction("tone", 2)).metadata == {"by": "ops"}
         assert [each.version async for each in client.instruction_history("tone", page_size=2)] == [3, 2, 1]
         assert [each.key async for each in client.instructions()] == ["tone"]
+        style = await client.set_fact_style("preference", "Favourite Teas", "collection")
+        assert [each async for each in client.fact_styles()] == [style]
+        await client.reset_fact_style("preference", "favourite_tea")
+        assert [each async for each in client.fact_styles()] == []
 
         what = Forgotten(memory_id=memory_id)
         assert (await client.preview_forgetting("ann", what))["memories"] == 1

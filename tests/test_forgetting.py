@@ -146,8 +146,8 @@ def added(counts: Mapping[str, int]) -> dict[str, int]:
 
 # What stands beside the events of a session.
 BESIDE = {
-    "artifacts", "artifact_versions", "artifact_blobs", "imported_origins", "initial_states", "live_messages",
-    "stream_tickets",
+    "artifacts", "artifact_versions", "artifact_blobs", "imported_origins", "imported_states", "initial_states",
+    "live_messages", "stream_tickets",
 }  # fmt: skip
 # Ids, numbers and hashes alone.
 WORDLESS = {"memory_tombstones", "slice_redraws", "replays"}
@@ -166,7 +166,7 @@ async def test_a_session_is_forgotten_with_what_was_drawn_from_it(pool: asyncpg.
     assert report.is_complete
     assert dict(report.counts) == preview
     # The user's state is no session's.
-    assert set(await scan(pool)) == {"user_states"}
+    assert set(await scan(pool)) == {"user_states", "imported_states"}
     assert await pool.fetch("SELECT key, value FROM facts ORDER BY key") == known
     assert await pool.fetchval("SELECT count(*) FROM fact_versions WHERE value::text LIKE '%Bruges%'") == 0
     with pytest.raises(SessionNotFoundError):

@@ -43,6 +43,7 @@ LOCK_SECONDS_MAX = 5.0
 _BACKLOG = 2048
 _SOCKET_MESSAGE_BYTES_MAX = 65_536
 _SOCKET_PING_SECONDS = 20.0
+_KEEP_ALIVE_SECONDS = 75
 # A client that takes nothing for so long is gone: the kernel ends its connection, and what waits for it is freed.
 _UNACKNOWLEDGED_MS_MAX = 30_000
 
@@ -134,6 +135,8 @@ def _server_config(api: ASGIApp, grace_seconds: float) -> uvicorn.Config:
         access_log=False,
         server_header=False,
         proxy_headers=False,
+        # Longer than clients and proxies keep theirs (5 to 60 s): else one may send just as the server closes.
+        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=max(grace_seconds - _CLOSING_SECONDS, 0.1),  # type: ignore[arg-type]  # may be a float
     )
 

@@ -1,4 +1,4 @@
-"""The calls about an app's instructions, their versions, and what was proposed for them."""
+"""The calls about what people decide for an app: instructions, their proposals, and how keys of facts hold values."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any, Literal
 
 from hippocampus.client.calls import Calls, plain
-from hippocampus.client.records import InstructionRecord, Proposal, pick
+from hippocampus.client.records import InstructionRecord, KeyStyleRecord, Proposal, pick
 
 
 class InstructionCalls(Calls):
-    """Reads and changes instructions, and decides on proposals."""
+    """Reads and changes instructions and styles of keys, and decides on proposals."""
 
     async def instructions(self, *, page_size: int = 100) -> AsyncIterator[InstructionRecord]:
         """Yield what is in force, by key."""
@@ -65,3 +65,17 @@ class InstructionCalls(Calls):
         """Turn a proposal down: the same wish of the same user is not proposed again."""
         path = self._app("instruction-proposals", proposal_id, "reject")
         return pick(Proposal, await self._call("POST", path, json={"decided_by": decided_by}))
+
+    async def fact_styles(self, *, page_size: int = 100) -> AsyncIterator[KeyStyleRecord]:
+        """Yield what was said of keys of facts, for the app and for every app."""
+        async for each in self._pages(self._app("fact-styles"), "styles", limit=page_size):
+            yield pick(KeyStyleRecord, each)
+
+    async def set_fact_style(self, fact_type: str, key: str, style: Literal["profile", "collection"]) -> KeyStyleRecord:
+        """Let a key, in any spelling, hold one value or many, from the next statement on."""
+        path = self._app("fact-styles", fact_type, key)
+        return pick(KeyStyleRecord, await self._call("PUT", path, json={"style": style}))
+
+    async def reset_fact_style(self, fact_type: str, key: str) -> None:
+        """Let a key go by what stands for every app again; NotFoundError where nothing was said of it."""
+        await self._call("DELETE", self._app("fact-styles", fact_type, key))

@@ -299,6 +299,16 @@ class Forgotten:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KeyStyleRecord:
+    """How a key of facts holds its values; `app_name` is '*' where it stands for every app."""
+
+    app_name: str
+    fact_type: str
+    normal_key: str
+    style: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InstructionRecord:
     """One version of an instruction."""
 
