@@ -100,8 +100,9 @@ def encode_body(value: Any, *, where: str, deletable_depth: int = 0) -> str:
     Raises:
         InvalidInputError: as `escape_state`.
     """
-    is_plain = _is_plain(value, 0)
-    escaped = value if is_plain else _escape(value, where, 0, stored_as_text=True, deletable_depth=deletable_depth)
+    escaped = value
+    if not _is_plain(value, 0):
+        escaped = _escape(value, where, 0, stored_as_text=True, deletable_depth=deletable_depth)
     text = _AS_WRITTEN.encode(escaped)
     # A lone surrogate has no UTF-8; its escape is valid JSON.
     return _IN_ASCII.encode(escaped) if _has_surrogate(text) else text
@@ -155,13 +156,7 @@ def _escape(value: Any, where: str, depth: int, *, stored_as_text: bool, deletab
         return _escape_float(value, stored_as_text=stored_as_text)
     if isinstance(value, list | tuple):
         return [
-            _escape(
-                item,
-                f"{where}[{place}]",
-                depth + 1,
-                stored_as_text=stored_as_text,
-                deletable_depth=0,
-            )
+            _escape(item, f"{where}[{place}]", depth + 1, stored_as_text=stored_as_text, deletable_depth=0)
             for place, item in enumerate(value)
         ]
     if isinstance(value, Mapping):

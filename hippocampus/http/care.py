@@ -193,7 +193,7 @@ async def list_archive(
 ) -> Response:
     """List what clean-ups have put away, and until when it can be restored."""
     found = await MemoryArchive(pool).page(app_name, user_id, after=cursor.read(uuid.UUID), limit=limit)
-    following = cursor.write(found[-1].id) if len(found) == limit else None
+    following = cursor.following(found, limit, lambda each: each.id)
     shown = [schemas.ArchivedMemoryView.model_validate(each) for each in found]
     return reply(schemas.ArchivePageView(memories=shown, next_cursor=following))
 

@@ -59,8 +59,7 @@ class StylePageView(BaseModel):
 async def list_styles(app_name: AppName, ledger: Ledger, cursor: Cursor, limit: PageLimit = 50) -> Response:
     """List what was said of keys, for this app and for every app."""
     found = await ledger.list_styles(app_name, limit=limit, after=cursor.read(tuple[str, str, str]))
-    last = found[-1] if len(found) == limit else None
-    following = None if last is None else cursor.write((last.app_name, last.fact_type, last.normal_key))
+    following = cursor.following(found, limit, lambda each: (each.app_name, each.fact_type, each.normal_key))
     return reply(StylePageView(styles=[StyleView.of(each) for each in found], next_cursor=following))
 
 

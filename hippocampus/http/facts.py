@@ -121,8 +121,7 @@ async def list_candidates(
         app_name=app_name, user_id=user_id, fact_type=fact_type, limit=limit, after=place
     )
     shown = [CandidateView.of(each) for each in found]
-    last = found[-1] if len(found) == limit else None
-    following = None if last is None else cursor.write((last.fact_type, last.key, last.valid_from, last.id))
+    following = cursor.following(found, limit, lambda each: (each.fact_type, each.key, each.valid_from, each.id))
     return reply(CandidatePageView(candidates=shown, next_cursor=following))
 
 
@@ -161,7 +160,7 @@ async def list_merges(
         after=cursor.read(tuple[datetime, uuid.UUID]),
     )
     shown = [MergeView.of(each) for each in found]
-    following = cursor.write((found[-1].merged_at, found[-1].id)) if len(found) == limit else None
+    following = cursor.following(found, limit, lambda each: (each.merged_at, each.id))
     return reply(MergePageView(merges=shown, next_cursor=following))
 
 

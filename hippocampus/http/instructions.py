@@ -133,7 +133,7 @@ Limit = Annotated[int, Query(ge=1, le=1000, description="How many at most.")]
 async def list_instructions(app_name: AppName, store: Store, cursor: Cursor, limit: Limit = 100) -> Response:
     """List what is in force, by key."""
     found = await store.active(app_name, limit=limit, after=cursor.read(str))
-    following = cursor.write(found[-1].key) if len(found) == limit else None
+    following = cursor.following(found, limit, lambda each: each.key)
     return reply(InstructionsView(instructions=[InstructionView.of(each) for each in found], next_cursor=following))
 
 
@@ -183,7 +183,7 @@ async def instruction_history(
 ) -> Response:
     """List the versions, the newest first."""
     found = await store.history(app_name, key, limit=limit, before=cursor.read(int))
-    following = cursor.write(found[-1].version) if len(found) == limit else None
+    following = cursor.following(found, limit, lambda each: each.version)
     return reply(InstructionsView(instructions=[InstructionView.of(each) for each in found], next_cursor=following))
 
 
@@ -217,7 +217,7 @@ async def list_proposals(
 ) -> Response:
     """List what users' feedback asks the instructions to become."""
     found = await store.list_proposals(app_name, status=status, before=cursor.read(uuid.UUID), limit=limit)
-    following = cursor.write(found[-1].id) if len(found) == limit else None
+    following = cursor.following(found, limit, lambda each: each.id)
     return reply(ProposalPageView(proposals=[ProposalView.of(each) for each in found], next_cursor=following))
 
 

@@ -74,7 +74,7 @@ async def list_jobs(
         before=cursor.read(uuid.UUID),
         limit=limit,
     )
-    following = cursor.write(found[-1].id) if len(found) == limit else None
+    following = cursor.following(found, limit, lambda each: each.id)
     return reply(schemas.JobPageView(jobs=[schemas.JobView.of(job) for job in found], next_cursor=following))
 
 

@@ -114,7 +114,7 @@ async def list_memories(
         after=cursor.read(MemoryPlace),
     )
     shown = [schemas.MemoryView.of(each) for each in found]
-    following = cursor.write(MemoryPlace.of(found[-1])) if len(found) == limit else None
+    following = cursor.following(found, limit, MemoryPlace.of)
     return reply(schemas.MemoryPageView(memories=shown, next_cursor=following))
 
 
@@ -147,7 +147,7 @@ async def list_facts(
         after=cursor.read(tuple[str, str]),
     )
     shown = [schemas.FactView.of(each) for each in found]
-    following = cursor.write((found[-1].fact_type, found[-1].key)) if len(found) == limit else None
+    following = cursor.following(found, limit, lambda each: (each.fact_type, each.key))
     return reply(schemas.FactPageView(facts=shown, next_cursor=following))
 
 
@@ -195,5 +195,5 @@ async def retention_dry_run(
 ) -> Response:
     """List the memories of an app's users that are too weak now, and why. It changes nothing."""
     weak = await retention.preview(threshold, min_age_days, app_name, limit=limit, after=cursor.read(uuid.UUID))
-    following = cursor.write(weak[-1].id) if len(weak) == limit else None
+    following = cursor.following(weak, limit, lambda each: each.id)
     return reply(schemas.DryRunView(memories=[schemas.WeakMemoryView.of(each) for each in weak], next_cursor=following))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, Query
@@ -14,6 +15,7 @@ from pulse.http import problems
 _NOT_OF_THE_LIST = frozenset({"cursor", "limit"})
 
 Place = TypeVar("Place")
+Row = TypeVar("Row")
 
 
 class ListCursor:
@@ -39,6 +41,10 @@ class ListCursor:
     def write(self, place: Any) -> str:
         """Return the cursor of the page after this place: a JSON value, or a tuple of times, UUIDs and such."""
         return cursors.write(self._scope, place)
+
+    def following(self, rows: Sequence[Row], limit: int, place_of: Callable[[Row], Any]) -> str | None:
+        """Return the cursor of the page after these rows where they fill theirs; None where nothing can follow."""
+        return self.write(place_of(rows[-1])) if len(rows) == limit else None
 
 
 def _list_cursor(

@@ -102,5 +102,5 @@ async def list_threads(
     """List what changed last first: which threads are live, and where each of them stands."""
     place = cursor.read(tuple[datetime, uuid.UUID])
     found = await threads.list_threads(owner.app_name, owner.user_id, limit=limit, after=place)
-    following = cursor.write((found[-1].updated_at, found[-1].id)) if len(found) == limit else None
+    following = cursor.following(found, limit, lambda each: (each.updated_at, each.id))
     return reply(ThreadListView(threads=[ThreadView.of(each) for each in found], next_cursor=following))

@@ -339,8 +339,8 @@ BEGIN
     SELECT * INTO t FROM threads
     WHERE app_name = p_app_name AND user_id = p_user_id AND session_id = p_session_id
     FOR NO KEY UPDATE;
-    IF NOT FOUND THEN
-        RAISE EXCEPTION 'there is no session % for app % and user %: create it first',
+    IF NOT FOUND OR NOT is_open(t) THEN
+        RAISE EXCEPTION 'there is no session % for app % and user %, or no longer: create it first',
             quote_nullable(p_session_id), quote_nullable(p_app_name), quote_nullable(p_user_id)
             USING ERRCODE = 'HP001';
     END IF;
@@ -399,21 +399,22 @@ $$;
 -- Locks a session for the rest of the transaction, to be changed only if it is at this version; returns its id, so that
 -- what changes it in the same statement is called with that, and after this.
 -- Errors: HP001 no such session, HP002 it is at another version.
-CREATE FUNCTION lock_session_at(p_app_name text, p_user_id text, p_session_id text, p_version integer) RETURNS text
+CREATE FUNCTION lock_session_at(p_app_name text, p_user_id text, p_session_id text, p_version integer)
+RETURNS text
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
 DECLARE
-    v_version integer;
+    t threads;
 BEGIN
-    SELECT version INTO v_version FROM threads
+    SELECT * INTO t FROM threads
     WHERE app_name = p_app_name AND user_id = p_user_id AND session_id = p_session_id
     FOR UPDATE;
-    IF NOT FOUND THEN
+    IF NOT FOUND OR NOT is_open(t) THEN
         RAISE EXCEPTION 'there is no session % for app % and user %',
             quote_nullable(p_session_id), quote_nullable(p_app_name), quote_nullable(p_user_id)
             USING ERRCODE = 'HP001';
-    ELSIF v_version <> p_version THEN
-        RAISE EXCEPTION 'the session is at version %, not at %', v_version, p_version USING ERRCODE = 'HP002';
+    ELSIF t.version <> p_version THEN
+        RAISE EXCEPTION 'the session is at version %, not at %', t.version, p_version USING ERRCODE = 'HP002';
     END IF;
     RETURN p_session_id;
 END
