@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import socket
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ from urllib.parse import urlsplit
 import asyncpg
 from pgvector.asyncpg import register_vector
 
+from pulse.bounded_pool import BoundedPool
 from pulse.errors import DatabaseUnreachableError, SchemaError
 
 if TYPE_CHECKING:
@@ -18,13 +18,8 @@ if TYPE_CHECKING:
 
     Connection = asyncpg.Connection[asyncpg.Record]
     Pool = asyncpg.Pool[asyncpg.Record]
-    _AnyPool = Pool
-else:
-    _AnyPool = asyncpg.Pool
 
 SERVER_VERSION_NUM_MIN = 160000
-#: For the end of a statement that its caller gave up, and of a transaction that was left open.
-RELEASE_SECONDS_MAX = 5.0
 # As of asyncpg.create_pool: a connection is renewed after so many statements, and closed when it was idle for so long.
 _QUERIES_MAX = 50_000
 _IDLE_SECONDS_MAX = 300.0
@@ -75,20 +70,6 @@ class PooledConnection(WatchedConnection):
     def get_reset_query(self) -> str:
         """Return no query: see the class."""
         return ""
-
-
-class BoundedPool(_AnyPool):
-    """A pool that lets go of a connection whose server says nothing more.
-
-    Whoever gives up on a statement waits until the server has ended it; a server that hangs never does.
-    """
-
-    __slots__ = ()
-
-    async def release(self, connection: Any, *, timeout: float | None = None) -> None:  # noqa: ASYNC109 - asyncpg's own
-        """Take a connection back; close it where it is not ready within `RELEASE_SECONDS_MAX`."""
-        with contextlib.suppress(TimeoutError):  # It was closed: the pool opens another.
-            await super().release(connection, timeout=RELEASE_SECONDS_MAX if timeout is None else timeout)
 
 
 async def create_pool(
@@ -217,10 +198,11 @@ def describe(dsn: str) -> str:
 
 # The binary form, one byte of version before the text: asyncpg takes no text codec inside a composite type.
 _JSONB_VERSION = b"\x01"
+_JSONB = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 def _encode_jsonb(value: Any) -> bytes:
-    return _JSONB_VERSION + json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    return _JSONB_VERSION + _JSONB.encode(value).encode()
 
 
 def _decode_jsonb(stored: bytes) -> Any:

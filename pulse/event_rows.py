@@ -3,23 +3,52 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from datetime import datetime
+from typing import Any, NamedTuple
 
 import asyncpg
 
 from pulse.errors import InvalidInputError, from_postgres
 from pulse.event_types import DELTA_EVENT_TYPES
-from pulse.events import Appended, Event, EventActions
+from pulse.events import Appended, Event, EventActions, Role
 from pulse.json_values import decode_body, encode_body, escape_state
 from pulse.scopes import split_delta
 
 ID_LENGTH_MAX = 512
 
 
-def event_input(event: Event, *, apply_state: bool = True) -> tuple[Any, ...]:
-    """Return an event as the SQL type ``event_input``.
+class EventInput(NamedTuple):
+    """The SQL type ``event_input``: what an event's row and its message are made of."""
+
+    id: str
+    author: str
+    event_type: str
+    invocation_id: str
+    content: str
+    actions: str
+    session_delta: Mapping[str, Any] | None
+    user_delta: Mapping[str, Any] | None
+    app_delta: Mapping[str, Any] | None
+    role: Role | None
+    message: str | None
+    occurred_at: datetime | None
+
+
+def check_event_id(event_id: str) -> str:
+    """Return an event's id.
+
+    Raises:
+        InvalidInputError: it is out of bounds.
+    """
+    if not 1 <= len(event_id) <= ID_LENGTH_MAX or "\0" in event_id:
+        raise InvalidInputError(f"an event's id is 1 to {ID_LENGTH_MAX} characters without U+0000")
+    return event_id
+
+
+def event_input(event: Event, *, apply_state: bool = True) -> EventInput:
+    """Return an event as the database takes it.
 
     Args:
         event: to be appended.
@@ -32,14 +61,13 @@ def event_input(event: Event, *, apply_state: bool = True) -> tuple[Any, ...]:
         raise InvalidInputError(
             f"{event.event_type} is a piece of a stream and is not stored; append the whole message when it is complete"
         )
-    if not 1 <= len(event.id) <= ID_LENGTH_MAX or "\0" in event.id:
-        raise InvalidInputError(f"an event's id is 1 to {ID_LENGTH_MAX} characters without U+0000")
+    event_id = check_event_id(event.id)
     text = event.text
     delta = split_delta(event.actions.state_delta if apply_state else {})
     stored_delta = {key: value for key, value in event.actions.state_delta.items() if not key.startswith("temp:")}
     actions = {**event.actions.other, **({"state_delta": stored_delta} if stored_delta else {})}
-    return (
-        event.id,
+    return EventInput(
+        event_id,
         event.author,
         event.event_type,
         event.invocation_id,

@@ -70,10 +70,7 @@ class Event:
         Raises:
             InvalidInputError: it is no number of seconds within the years 1 to 9999.
         """
-        try:
-            return None if self.timestamp is None else datetime.fromtimestamp(self.timestamp, UTC)
-        except (ValueError, OverflowError, OSError) as error:
-            raise InvalidInputError(f"timestamp is seconds since 1970, not {self.timestamp!r}: {error}") from error
+        return None if self.timestamp is None else moment(self.timestamp)
 
     @property
     def text(self) -> str | None:
@@ -83,7 +80,7 @@ class Event:
     @property
     def role(self) -> Role:
         """Whose message it is, in the three roles of a model's conversation."""
-        return _ROLES_BY_TYPE.get(self.event_type) or _ROLES.get(self.author, "assistant")
+        return role_of(self.event_type, self.author)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -138,6 +135,23 @@ class Appended:
     new_events: tuple[Event, ...]
     user_version: int | None = None
     app_version: int | None = None
+
+
+def moment(seconds: float) -> datetime:
+    """Return a time in seconds since 1970 as an aware datetime.
+
+    Raises:
+        InvalidInputError: it is no number of seconds within the years 1 to 9999.
+    """
+    try:
+        return datetime.fromtimestamp(seconds, UTC)
+    except (ValueError, OverflowError, OSError) as error:
+        raise InvalidInputError(f"timestamp is seconds since 1970, not {seconds!r}: {error}") from error
+
+
+def role_of(event_type: str, author: str) -> Role:
+    """Return whose message it is, in the three roles of a model's conversation."""
+    return _ROLES_BY_TYPE.get(event_type) or _ROLES.get(author, "assistant")
 
 
 def message_text(content: Any) -> str | None:

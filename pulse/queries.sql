@@ -12,7 +12,7 @@ SELECT t.id AS thread_id, t.session_id, pick_keys(t.state, $6) AS state, t.versi
        t.updated_at, t.finalized_at, coalesce(pick_keys(u.state, $7), '{}') AS user_state,
        coalesce(pick_keys(a.state, $8), '{}') AS app_state,
        coalesce(u.version, 0) AS user_version, coalesce(a.version, 0) AS app_version,
-       (SELECT array_agg(ROW(e.id, e.sequence_num, e.author, e.event_type, e.invocation_id, e.content::text,
+       (SELECT array_agg(ROW(e.id, e.sequence_num, e.author, e.event_type::text, e.invocation_id, e.content::text,
                              e.actions::text, e.occurred_at, e.created_at) ORDER BY e.sequence_num)
         FROM (SELECT * FROM events WHERE thread_id = t.id AND sequence_num > $4
               ORDER BY sequence_num DESC LIMIT $5) AS e) AS events
@@ -36,7 +36,7 @@ LIMIT $4
 
 -- name: list_events
 -- app, user, session id, after this sequence number, at most this many; no row where there is no such session
-SELECT (SELECT array_agg(ROW(e.id, e.sequence_num, e.author, e.event_type, e.invocation_id, e.content::text,
+SELECT (SELECT array_agg(ROW(e.id, e.sequence_num, e.author, e.event_type::text, e.invocation_id, e.content::text,
                              e.actions::text, e.occurred_at, e.created_at) ORDER BY e.sequence_num)
         FROM (SELECT * FROM events WHERE thread_id = t.id AND sequence_num > $4
               ORDER BY sequence_num LIMIT $5) AS e) AS events
@@ -45,7 +45,7 @@ WHERE t.app_name = $1 AND t.user_id = $2 AND t.session_id = $3 AND is_open(t)
 
 -- name: list_timeline
 -- app, user, session id, after this sequence number, at most this many, event types; no row: no such session
-SELECT (SELECT array_agg(ROW(e.id, e.sequence_num, e.author, e.event_type, e.invocation_id, e.content::text,
+SELECT (SELECT array_agg(ROW(e.id, e.sequence_num, e.author, e.event_type::text, e.invocation_id, e.content::text,
                              e.actions::text, e.occurred_at, e.created_at) ORDER BY e.sequence_num)
         FROM (SELECT * FROM events WHERE thread_id = t.id AND sequence_num > $4 AND event_type = ANY ($6)
               ORDER BY sequence_num LIMIT $5) AS e) AS events
@@ -55,7 +55,7 @@ WHERE t.app_name = $1 AND t.user_id = $2 AND t.session_id = $3 AND is_open(t)
 -- name: list_timeline_before
 -- app, user, session id, before this sequence number, at most this many, the newest of them, event types; no row: no such
 -- session
-SELECT (SELECT array_agg(ROW(e.id, e.sequence_num, e.author, e.event_type, e.invocation_id, e.content::text,
+SELECT (SELECT array_agg(ROW(e.id, e.sequence_num, e.author, e.event_type::text, e.invocation_id, e.content::text,
                              e.actions::text, e.occurred_at, e.created_at) ORDER BY e.sequence_num)
         FROM (SELECT * FROM events WHERE thread_id = t.id AND sequence_num < $4 AND event_type = ANY ($6)
               ORDER BY sequence_num DESC LIMIT $5) AS e) AS events

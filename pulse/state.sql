@@ -18,7 +18,7 @@ WHERE t.app_name = $1 AND t.user_id = $2 AND t.session_id = $3 AND is_open(t)
 
 -- name: list_changes
 -- app, user, session id, before this sequence number (null: from the newest), limit; no row: no such session
-SELECT (SELECT array_agg(ROW(e.sequence_num, e.version, e.id, e.event_type, e.author, e.invocation_id,
+SELECT (SELECT array_agg(ROW(e.sequence_num, e.version, e.id, e.event_type::text, e.author, e.invocation_id,
                              e.session_delta, e.user_delta, e.app_delta, e.created_at)
                          ORDER BY e.sequence_num DESC)
         FROM (SELECT * FROM events

@@ -37,7 +37,7 @@ async def test_who_gives_up_on_a_server_that_hangs_does_not_wait_for_it(
     dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its connection is closed, and the pool opens another: nobody is stuck behind it."""
-    monkeypatch.setattr(database, "RELEASE_SECONDS_MAX", 0.2)
+    monkeypatch.setattr(bounded_pool, "RELEASE_SECONDS_MAX", 0.2)
     async with await database.create_pool(dsn, max_size=1) as pool:
         hung: int = await pool.fetchval("SELECT pg_backend_pid()")
         os.kill(hung, signal.SIGSTOP)

@@ -24,8 +24,8 @@ from pulse.adk.pieces import REST
 from pulse.event_types import ADK_EVENT, STATE_UPDATE
 from pulse.json_values import DELETED, MARK, clean_text, unescape
 
-_AUTHOR_LENGTH_MAX = 255
-_INVOCATION_LENGTH_MAX = 512
+AUTHOR_LENGTH_MAX = 255
+INVOCATION_LENGTH_MAX = 512
 _TEXT = types.Part(text="")
 _CONTENT = types.Content(role="", parts=[])
 #: What an event has without saying so.
@@ -45,13 +45,13 @@ def to_engine(event: Event) -> engine.Event:
     # Not the dump's own JSON mode: that turns NaN and the infinities into null.
     fields = json_safe(fields, bytes_mode="base64")
     content = fields.pop("content", None)
-    author = clean_text(event.author)[:_AUTHOR_LENGTH_MAX] or "unknown"
-    invocation_id = clean_text(event.invocation_id)[:_INVOCATION_LENGTH_MAX]
+    author = clean_text(event.author)[:AUTHOR_LENGTH_MAX] or "unknown"
+    invocation_id = clean_text(event.invocation_id)[:INVOCATION_LENGTH_MAX]
     text = engine.message_text(content)
     return engine.Event(
         id=fields.pop("id"),
         author=author,
-        event_type=_type_of(event, text),
+        event_type=event_type_of(event, text),
         invocation_id=invocation_id,
         content=content,
         actions=engine.EventActions(
@@ -60,6 +60,17 @@ def to_engine(event: Event) -> engine.Event:
         ),
         timestamp=event.timestamp,
     )
+
+
+def event_type_of(event: Event, text: str | None) -> str:
+    """Return the engine's type of an event; `text` is its message's, None where it says nothing."""
+    if text is not None:
+        return "user_message" if event.author == "user" else "assistant_message"
+    if event.get_function_calls():
+        return "function_call"
+    if event.get_function_responses():
+        return "function_response"
+    return STATE_UPDATE if event.actions.state_delta else ADK_EVENT
 
 
 @collecting.paused()
@@ -78,16 +89,6 @@ def from_rows(stored: str | None) -> tuple[list[Event], int]:
     events.sort(key=lambda event: (event.timestamp, event.id))
     _name_answers(events)
     return events, len(rows)
-
-
-def _type_of(event: Event, text: str | None) -> str:
-    if text is not None:
-        return "user_message" if event.author == "user" else "assistant_message"
-    if event.get_function_calls():
-        return "function_call"
-    if event.get_function_responses():
-        return "function_response"
-    return STATE_UPDATE if event.actions.state_delta else ADK_EVENT
 
 
 def _said(actions: dict[str, Any]) -> dict[str, Any]:

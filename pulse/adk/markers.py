@@ -5,28 +5,32 @@ A session that was deleted and made again under its id is another thread, so a m
 
 from __future__ import annotations
 
-import uuid
-from dataclasses import dataclass
+import re
+from typing import NamedTuple
 
+import asyncpg
 from google.adk.sessions import Session
 
+_MARKER = re.compile("([0-9a-f]{32}):([0-9]{1,10})")
 
-@dataclass(frozen=True, slots=True)
-class Marker:
-    """A revision; each append moves the version on by one."""
 
-    thread_id: uuid.UUID
+class Marker(NamedTuple):
+    """A revision; each append moves the version on by one. `thread` is a UUID's 32 hexadecimal digits."""
+
+    thread: str
     version: int
+
+    @classmethod
+    def at(cls, row: asyncpg.Record) -> Marker:
+        """Return the marker of a row with ``thread_id`` and ``version``."""
+        return cls(row["thread_id"].hex, row["version"])
 
     @classmethod
     def of(cls, session: Session) -> Marker | None:
         """Read a session's marker; None where it has none, or one of another service."""
-        thread_id, colon, version = (session._storage_update_marker or "").partition(":")
-        try:
-            return cls(uuid.UUID(thread_id), int(version)) if colon else None
-        except ValueError:
-            return None
+        match = _MARKER.fullmatch(session._storage_update_marker or "")
+        return cls(match[1], int(match[2])) if match else None
 
     def mark(self, session: Session) -> None:
         """Write the marker where ADK's services keep theirs; sessions that are equal have equal ones."""
-        session._storage_update_marker = f"{self.thread_id.hex}:{self.version}"
+        session._storage_update_marker = f"{self.thread}:{self.version}"

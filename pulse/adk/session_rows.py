@@ -40,7 +40,7 @@ def read_sessions(rows: Sequence[asyncpg.Record], app_name: str) -> list[Session
             shared = merge_state({}, read_state(row["user_state"]), app_state)
         fields = {"id": row["session_id"], "state": shared | state, "events": [], "last_update_time": _last_update(row)}
         session = like.model_copy(update=fields)
-        Marker(row["thread_id"], row["version"]).mark(session)
+        Marker.at(row).mark(session)
         sessions.append(session)
     return sessions
 
@@ -62,7 +62,7 @@ def read_session(
         events=events,
         last_update_time=_last_update(row),
     )
-    Marker(row["thread_id"], row["version"]).mark(session)
+    Marker.at(row).mark(session)
     return session
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from contextlib import nullcontext
+from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -19,17 +20,16 @@ from google.adk.sessions.base_session_service import GetSessionConfig, ListSessi
 from typing_extensions import override
 
 from pulse import errors
-from pulse import events as engine
 from pulse.adk import events as adk_events
 from pulse.adk import session_rows
 from pulse.adk.json_safe import json_safe
 from pulse.adk.markers import Marker
 from pulse.adk.ttl import Ttl, read_ttl
 from pulse.adk.turns import Turns
-from pulse.event_rows import event_input, translate
-from pulse.events import Appended
+from pulse.adk.usual_events import usual_input
+from pulse.event_rows import EventInput, event_input, translate
 from pulse.json_values import escape_state
-from pulse.notifier import Notifier
+from pulse.notifier import Look, Notifier
 from pulse.pool_access import access
 from pulse.scopes import merge_state, split_delta, without_deleted
 from pulse.session_service import PAGE_SIZE_MAX, OpenSessionService, check_names
@@ -43,6 +43,9 @@ Result = TypeVar("Result")
 
 #: Of a session that carries no marker, so many of its newest events are compared with the last one stored.
 SEEN_IDS_MAX: Final = 100
+#: So many appends at once change the state of an app that all its sessions share: one holds it while the others do what
+#: comes before. More would only wait in the database, each with a connection.
+APP_WRITERS_MAX: Final = 3
 _ALL_EVENTS: Final = 2**31 - 1
 _PIECES_GUESSED: Final = 4
 _STALE = (
@@ -75,7 +78,10 @@ class PostgresSessionService(BaseSessionService):
         self._database = access(database)
         self._queries = load_queries("pulse.adk", "sessions.sql")
         self._notifiers: dict[Pool, tuple[asyncio.AbstractEventLoop, Notifier]] = {}
-        self._turns = Turns()
+        # Branches that run in parallel share one session object: each append finds the marker that the last one left.
+        # Another object of the same session is refused by its marker.
+        self._turns = Turns(at_once=1)
+        self._app_turns = Turns(at_once=APP_WRITERS_MAX)
 
     async def prepare_tables(self) -> None:
         """Check that the tables are there; `hippocampus migrate` makes them. Calling it is optional.
@@ -134,7 +140,7 @@ class PostgresSessionService(BaseSessionService):
             ),
             last_update_time=row["created_at"].timestamp(),
         )
-        Marker(row["thread_id"], row["version"]).mark(session)
+        Marker.at(row).mark(session)
         return session
 
     @override
@@ -235,12 +241,13 @@ class PostgresSessionService(BaseSessionService):
         """
         if event.partial:
             return event
-        async with self._turns.of(session):
-            stored = adk_events.to_engine(event)
+        async with self._turns.of(id(session)):
+            given = usual_input(event) or event_input(adk_events.to_engine(event))
             known = Marker.of(session)
-            appended = await self._run(lambda pool: self._append(pool, session, stored, known))
-            marker = Marker(appended.thread_id, appended.version)
-            if appended.new_events or _answers_a_lost_try(known, marker, appended):
+            async with self._app_turns.of(session.app_name) if given.app_delta else nullcontext():
+                row = await self._run(lambda pool: self._append(pool, session, given, event.timestamp, known))
+            marker = Marker.at(row)
+            if row["appended"] or _answers_a_lost_try(known, marker, row):
                 self._apply_temp_state(session, event)
                 event = self._trim_temp_delta_state(event)
                 session.last_update_time = event.timestamp
@@ -270,34 +277,22 @@ class PostgresSessionService(BaseSessionService):
     ) -> None:
         await self.close()
 
-    async def _append(self, pool: Pool, session: Session, event: engine.Event, known: Marker | None) -> Appended:
+    async def _append(
+        self, pool: Pool, session: Session, event: EventInput, seconds: float, known: Marker | None
+    ) -> asyncpg.Record:
         names = session.app_name, session.user_id, session.id.strip()
         if known is not None:
             row = await pool.fetchrow(
-                self._queries["append_adk_event"],
-                *names,
-                known.version,
-                event_input(event),
-                known.thread_id,
-                event.timestamp,
+                self._queries["append_adk_event"], *names, known.version, event, known.thread, seconds
             )
         else:
             seen = [each.id for each in session.events[-SEEN_IDS_MAX:]]
-            row = await pool.fetchrow(
-                self._queries["append_seen_event"], *names, seen, event_input(event), event.timestamp
-            )
+            row = await pool.fetchrow(self._queries["append_seen_event"], *names, seen, event, seconds)
         assert row is not None  # noqa: S101  # the function returns its row or raises
-        stored = replace(event, sequence_num=row["sequence_num"], created_at=row["created_at"])
-        appended = Appended(
-            thread_id=row["thread_id"],
-            version=row["version"],
-            last_sequence_num=row["last_seq"],
-            events=(stored,),
-            new_events=(stored,) if row["appended"] else (),
-        )
-        if appended.new_events:
-            self._notifier(pool).wake(appended)
-        return appended
+        if row["appended"]:
+            newest = Look(row["sequence_num"], event.id, event.invocation_id, event.event_type)
+            self._notifier(pool).look(row["thread_id"], newest)
+        return row
 
     def _notifier(self, pool: Pool) -> Notifier:
         if pool not in self._notifiers:
@@ -331,14 +326,11 @@ def _as_adk(error: Exception) -> Exception:
     return known
 
 
-def _answers_a_lost_try(known: Marker | None, now: Marker, appended: Appended) -> bool:
+def _answers_a_lost_try(known: Marker | None, now: Marker, row: asyncpg.Record) -> bool:
     """Whether an event that is stored already is the one that this session lacks, and the only one.
 
     So it is when an earlier append of it was committed and its answer did not arrive.
     """
-    [event] = appended.events
     return (
-        known is not None
-        and now == Marker(known.thread_id, known.version + 1)
-        and event.sequence_num == appended.last_sequence_num
+        known is not None and now == Marker(known.thread, known.version + 1) and row["sequence_num"] == row["last_seq"]
     )

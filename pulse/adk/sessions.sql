@@ -13,7 +13,7 @@ FROM create_session($1, $2, $3, $4, $5, $6, $7, p_ttl => $8)
 -- app, user, session id, its version, the event, its thread, the event's time in seconds; the notifier wakes the
 -- listeners afterwards
 SELECT sequence_num, created_at, appended, thread_id, version, last_seq
-FROM append_events($1, $2, $3, $4, ARRAY[$5::event_input], false, p_thread_id => $6, p_event_time => $7)
+FROM append_next_event($1, $2, $3, $4, $5::event_input, false, $6, $7)
 
 -- name: append_seen_event
 -- app, user, session id, ids of the newest events that were read, the event, its time in seconds

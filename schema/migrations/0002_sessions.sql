@@ -1,13 +1,23 @@
 -- Sessions: threads, their events and messages, state in three scopes, runs, snapshots.
 
+-- Bounds of a type, not of its columns: a table's own checks are read anew by each statement that writes to it.
+CREATE DOMAIN object_jsonb AS jsonb CHECK (jsonb_typeof(VALUE) = 'object');
+CREATE DOMAIN object_json AS json CHECK (json_typeof(VALUE) = 'object');
+CREATE DOMAIN message_role AS text CHECK (VALUE IN ('user', 'assistant', 'tool'));
+CREATE DOMAIN event_kind AS text CHECK (char_length(VALUE) BETWEEN 1 AND 64)
+    -- Pieces of a stream. The whole message is the event.
+    CONSTRAINT events_hold_no_pieces CHECK (VALUE NOT IN (
+        'text_start', 'text_delta', 'text_end', 'thought_start', 'thought_delta', 'thought_end',
+        'act_start', 'act_delta', 'act_end'));
+
 CREATE TABLE threads (
     id                  uuid PRIMARY KEY DEFAULT new_id(),
-    app_name            varchar(255) NOT NULL CHECK (app_name <> '' AND app_name <> '*'),
-    user_id             varchar(255) NOT NULL CHECK (user_id <> ''),
-    session_id          text NOT NULL CHECK (char_length(session_id) BETWEEN 1 AND 512),
-    state               jsonb NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(state) = 'object'),
-    version             integer NOT NULL DEFAULT 0 CHECK (version >= 0),
-    metadata            jsonb NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(metadata) = 'object'),
+    app_name            varchar(255) NOT NULL,
+    user_id             varchar(255) NOT NULL,
+    session_id          text NOT NULL,
+    state               object_jsonb NOT NULL DEFAULT '{}',
+    version             integer NOT NULL DEFAULT 0,
+    metadata            object_jsonb NOT NULL DEFAULT '{}',
     last_seq            bigint NOT NULL DEFAULT 0,
     state_seq           bigint NOT NULL DEFAULT 0,  -- the event that changed the state last
     snapshot_seq        bigint NOT NULL DEFAULT 0,  -- the last event in the newest snapshot
@@ -30,15 +40,17 @@ CREATE TABLE threads (
     -- The last event's own time in seconds since 1970, to the last bit, where its writer gave it so: ADK's sessions have it.
     event_time          double precision,
     -- How long after its last event, or its creation, the session stays. NULL: for good.
-    ttl                 interval CHECK (ttl > '0'),
+    ttl                 interval,
     -- When the upkeep looks at it next: never after its end. Not pushed on by each append, as the idle timers above.
     expires_at          timestamptz,
     finalized_at        timestamptz,
     created_at          timestamptz NOT NULL DEFAULT engine_now(),
     updated_at          timestamptz NOT NULL DEFAULT engine_now(),
     UNIQUE (app_name, user_id, session_id),
-    CHECK (fast_upto_seq <= last_seq AND deep_upto_seq <= last_seq),
-    CHECK ((ttl IS NULL) = (expires_at IS NULL))
+    CONSTRAINT threads_names CHECK (
+        char_length(session_id) BETWEEN 1 AND 512 AND user_id <> '' AND app_name <> ALL ('{"",*}')),
+    CONSTRAINT threads_counts CHECK (version >= 0 AND fast_upto_seq <= last_seq AND deep_upto_seq <= last_seq),
+    CONSTRAINT threads_ttl CHECK ((ttl IS NULL) = (expires_at IS NULL) AND ttl > '0')
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02);
 -- With a condition for the reason of events_id_idx.
 CREATE INDEX threads_page_idx ON threads (app_name, user_id, id) WHERE session_id <> '';
@@ -68,27 +80,27 @@ CREATE INDEX app_states_state_idx ON app_states USING gin (state jsonb_path_ops)
 -- did to the state stands beside them, so that the state can be told from the events.
 CREATE TABLE events (
     thread_id       uuid NOT NULL REFERENCES threads ON DELETE CASCADE,
-    sequence_num    bigint NOT NULL CHECK (sequence_num > 0),
-    id              text NOT NULL CHECK (char_length(id) BETWEEN 1 AND 512),
-    invocation_id   text NOT NULL DEFAULT '' CHECK (char_length(invocation_id) <= 512),
-    author          text NOT NULL CHECK (char_length(author) BETWEEN 1 AND 255),
-    event_type      text NOT NULL CHECK (char_length(event_type) BETWEEN 1 AND 64),
+    sequence_num    bigint NOT NULL,
+    id              text NOT NULL,
+    invocation_id   text NOT NULL DEFAULT '',
+    author          text NOT NULL,
+    event_type      event_kind NOT NULL,
     content         json NOT NULL,
-    actions         json NOT NULL DEFAULT '{}' CHECK (json_typeof(actions) = 'object'),
+    actions         object_json NOT NULL DEFAULT '{}',
     version         integer,        -- of the session, once the event was appended
     session_delta   jsonb,          -- keys that were set, without their prefix; NULL where nothing changed
     user_delta      jsonb,
     app_delta       jsonb,
     user_version    bigint,         -- of the shared state, once user_delta was in it
     app_version     bigint,
-    occurred_at     timestamptz NOT NULL CHECK (isfinite(occurred_at)),
+    occurred_at     timestamptz NOT NULL,
     created_at      timestamptz NOT NULL DEFAULT engine_now(),
     erased_at       timestamptz,   -- a tombstone: nothing is left of it but its number, its id and its time
     PRIMARY KEY (thread_id, sequence_num),
-    -- Pieces of a stream. The whole message is the event.
-    CONSTRAINT events_hold_no_pieces CHECK (event_type NOT IN (
-        'text_start', 'text_delta', 'text_end', 'thought_start', 'thought_delta', 'thought_end',
-        'act_start', 'act_delta', 'act_end'))
+    CONSTRAINT events_names CHECK (
+        char_length(id) BETWEEN 1 AND 512 AND char_length(invocation_id) <= 512
+        AND char_length(author) BETWEEN 1 AND 255),
+    CONSTRAINT events_place CHECK (sequence_num > 0 AND isfinite(occurred_at))
 );
 -- Every event is in it: the condition keeps it from look-ups that do not repeat it. While a table has no statistics, an
 -- index of the same first columns costs as much as the right one, and the whole thread would be read through it.
@@ -104,7 +116,7 @@ CREATE TABLE messages (
     event_id        text NOT NULL,
     app_name        varchar(255) NOT NULL,
     user_id         varchar(255) NOT NULL,
-    role            text NOT NULL CHECK (role IN ('user', 'assistant', 'tool')),
+    role            message_role NOT NULL,
     author          text NOT NULL,
     content         text NOT NULL,
     token_estimate  integer NOT NULL,

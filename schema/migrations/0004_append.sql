@@ -87,17 +87,28 @@ BEGIN
     IF p_app_delta IS NULL THEN
         SELECT s.state, s.version INTO app_state, app_version FROM app_states AS s WHERE s.app_name = p_app_name;
     ELSE
-        INSERT INTO app_states AS s (app_name, state) VALUES (p_app_name, p_app_delta)
-        ON CONFLICT (app_name) DO UPDATE SET state = s.state || EXCLUDED.state, version = s.version + 1
+        -- Hardly ever the first: writers who wait for each other in an UPDATE need not begin anew.
+        UPDATE app_states AS s SET state = s.state || p_app_delta, version = s.version + 1, updated_at = engine_now()
+        WHERE s.app_name = p_app_name
         RETURNING s.state, s.version INTO app_state, app_version;
+        IF NOT FOUND THEN
+            INSERT INTO app_states AS s (app_name, state) VALUES (p_app_name, p_app_delta)
+            ON CONFLICT (app_name) DO UPDATE SET state = s.state || EXCLUDED.state, version = s.version + 1
+            RETURNING s.state, s.version INTO app_state, app_version;
+        END IF;
     END IF;
     IF p_user_delta IS NULL THEN
         SELECT s.state, s.version INTO user_state, user_version
         FROM user_states AS s WHERE s.app_name = p_app_name AND s.user_id = p_user_id;
     ELSE
-        INSERT INTO user_states AS s (app_name, user_id, state) VALUES (p_app_name, p_user_id, p_user_delta)
-        ON CONFLICT (app_name, user_id) DO UPDATE SET state = s.state || EXCLUDED.state, version = s.version + 1
+        UPDATE user_states AS s SET state = s.state || p_user_delta, version = s.version + 1, updated_at = engine_now()
+        WHERE s.app_name = p_app_name AND s.user_id = p_user_id
         RETURNING s.state, s.version INTO user_state, user_version;
+        IF NOT FOUND THEN
+            INSERT INTO user_states AS s (app_name, user_id, state) VALUES (p_app_name, p_user_id, p_user_delta)
+            ON CONFLICT (app_name, user_id) DO UPDATE SET state = s.state || EXCLUDED.state, version = s.version + 1
+            RETURNING s.state, s.version INTO user_state, user_version;
+        END IF;
     END IF;
     user_state := coalesce(user_state, '{}');
     app_state := coalesce(app_state, '{}');
