@@ -68,6 +68,11 @@ WHERE t.app_name = $1 AND t.user_id = $2 AND t.session_id = $3 AND is_open(t)
 SELECT event_id, sequence_num, occurred_at, created_at, appended, thread_id, version, last_seq, user_version, app_version
 FROM append_events($1, $2, $3, $4, $5::event_input[], false, $6, $7)
 
+-- name: append_next_event
+-- app, user, session id, its version, the event; the notifier wakes the listeners afterwards
+SELECT sequence_num, occurred_at, created_at, appended, thread_id, version, last_seq, user_version, app_version
+FROM append_next_event($1, $2, $3, $4, $5::event_input, false)
+
 -- name: finalize_session
 -- app, user, session id
 SELECT job_id, job_type FROM finalize_session($1, $2, $3)

@@ -223,16 +223,13 @@ class OpenSessionService:
         """
         if not 1 <= len(events) <= BATCH_SIZE_MAX:
             raise InvalidInputError(f"a batch holds 1 to {BATCH_SIZE_MAX} events, not {len(events)}: split it")
-        rows = await self._fetch(
-            "append_events",
-            app_name,
-            user_id,
-            session_id.strip(),
-            expected_version,
-            [event_input(event, apply_state=apply_state) for event in events],
-            expected_user_version,
-            expected_app_version,
-        )
+        names = app_name, user_id, session_id.strip()
+        inputs = [event_input(event, apply_state=apply_state) for event in events]
+        shared_versions = expected_user_version, expected_app_version
+        if len(inputs) == 1 and expected_version is not None and shared_versions == (None, None):
+            rows = await self._fetch("append_next_event", *names, expected_version, inputs[0])
+        else:
+            rows = await self._fetch("append_events", *names, expected_version, inputs, *shared_versions)
         outcome = read_appended(rows[0]["thread_id"], events, rows)
         if outcome.new_events:
             self._notifier.wake(outcome)

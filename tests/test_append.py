@@ -7,6 +7,7 @@ import copy
 import itertools
 import json
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import asyncpg
@@ -22,6 +23,7 @@ from pulse.errors import (
     SessionNotFoundError,
     StateTooLargeError,
 )
+from pulse.event_rows import event_input
 from pulse.events import Event, EventActions, Session
 from pulse.session_service import OpenSessionService
 
@@ -490,6 +492,61 @@ async def test_state_folded_from_the_events_equals_the_stored_state(
     for event in read.events:
         folded.update(event.actions.state_delta)
     assert folded == read.state
+
+
+DIFFERING = """
+(SELECT to_jsonb(t) - '{id, app_name, created_at, updated_at, last_event_at, fast_due_at, deep_due_at}'::text[]
+    FROM threads AS t WHERE app_name = $1)
+UNION ALL
+(SELECT to_jsonb(e) - '{thread_id, created_at}'::text[] FROM events AS e JOIN threads AS t ON t.id = e.thread_id
+    WHERE t.app_name = $1 ORDER BY sequence_num)
+UNION ALL
+(SELECT to_jsonb(m) - '{id, thread_id, app_name, created_at}'::text[] FROM messages AS m
+    WHERE app_name = $1 ORDER BY sequence_num)
+UNION ALL
+(SELECT to_jsonb(s) - '{id, thread_id, created_at, superseded_at}'::text[] FROM snapshots AS s
+    JOIN threads AS t ON t.id = s.thread_id WHERE t.app_name = $1 ORDER BY sequence_num)
+UNION ALL
+(SELECT jsonb_build_array(j.job_type, j.upto_seq, j.status) FROM consolidation_jobs AS j
+    JOIN threads AS t ON t.id = j.thread_id WHERE t.app_name = $1 ORDER BY job_type)
+UNION ALL
+(SELECT jsonb_build_array(u.state, u.version) FROM user_states AS u WHERE app_name = $1)
+UNION ALL
+(SELECT jsonb_build_array(a.state, a.version) FROM app_states AS a WHERE app_name = $1)
+"""
+ONE_BY_ONE = {
+    "next": "SELECT to_jsonb(s) - 'thread_id' FROM append_next_event($1, 'mei', 's', $2, $3::event_input, true) AS s",
+    "batch": """SELECT to_jsonb(s) - '{thread_id, event_id}'::text[]
+                FROM append_events($1, 'mei', 's', $2, ARRAY[$3::event_input]) AS s""",
+}
+
+
+async def test_one_event_is_stored_as_a_batch_of_one(sessions: OpenSessionService, conn: asyncpg.Connection) -> None:
+    """Rows, states, versions, snapshots and jobs are the same after each way, event by event."""
+    now = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+    deltas: list[dict[str, Any]] = [{}, {"a": 1}, {"user:b": 2}, {"app:c": 3}, {"a": None, "user:b": 4, "app:d": [5]}]
+    stored: dict[str, list[Any]] = {}
+    for app in ONE_BY_ONE:
+        await conn.execute("INSERT INTO app_policies (app_name, fast_events, snapshot_events) VALUES ($1, 7, 5)", app)
+        await sessions.create_session(app, "mei", {"theme": "dark"}, session_id="s")
+    for version in range(30):
+        event = said("hello " * version, **deltas[version % 5])
+        event = replace(event, id=f"e{version}", timestamp=None if version % 3 else now.timestamp())
+        answers = [
+            await conn.fetchval(statement, app, version, event_input(event)) for app, statement in ONE_BY_ONE.items()
+        ]
+        for answer in answers:
+            del answer["created_at"]
+            if version % 3:
+                del answer["occurred_at"]
+        assert answers[0] == answers[1]
+    for app in ONE_BY_ONE:
+        stored[app] = [row[0] for row in await conn.fetch(DIFFERING, app)]
+        for row in stored[app]:
+            if isinstance(row, dict) and row.get("occurred_at", "").startswith(str(now.date())) is False:
+                row.pop("occurred_at", None)
+    assert stored["next"] == stored["batch"]
+    assert len(stored["next"]) == 1 + 30 + 29 + 6 + 1 + 2
 
 
 READ_BY_INDEX = """

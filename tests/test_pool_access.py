@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import asyncpg
 import pytest
 
-from pulse import database
+from pulse import bounded_pool, database
 from pulse.errors import SchemaError
 from pulse.pool_access import GivenPool, LoopPools, access
 

@@ -61,7 +61,7 @@ CREATE INDEX threads_expires_idx ON threads (expires_at) WHERE expires_at IS NOT
 CREATE TABLE user_states (
     app_name    varchar(255) NOT NULL,
     user_id     varchar(255) NOT NULL,
-    state       jsonb NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(state) = 'object'),
+    state       object_jsonb NOT NULL DEFAULT '{}',
     version     bigint NOT NULL DEFAULT 1 CHECK (version > 0),
     updated_at  timestamptz NOT NULL DEFAULT engine_now(),
     PRIMARY KEY (app_name, user_id)
@@ -70,7 +70,7 @@ CREATE INDEX user_states_state_idx ON user_states USING gin (state jsonb_path_op
 
 CREATE TABLE app_states (
     app_name    varchar(255) PRIMARY KEY,
-    state       jsonb NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(state) = 'object'),
+    state       object_jsonb NOT NULL DEFAULT '{}',
     version     bigint NOT NULL DEFAULT 1 CHECK (version > 0),
     updated_at  timestamptz NOT NULL DEFAULT engine_now()
 );
@@ -127,7 +127,8 @@ CREATE TABLE messages (
     created_at      timestamptz NOT NULL DEFAULT engine_now(),
     search          tsvector GENERATED ALWAYS AS (search_document(content)) STORED,
     UNIQUE (thread_id, sequence_num),
-    FOREIGN KEY (thread_id, sequence_num) REFERENCES events ON DELETE CASCADE,
+    -- At the end of the transaction: an append stores its message first.
+    FOREIGN KEY (thread_id, sequence_num) REFERENCES events ON DELETE CASCADE DEFERRABLE INITIALLY DEFERRED,
     CHECK ((embedding IS NULL) = (embedding_model IS NULL))
 );
 
@@ -165,7 +166,7 @@ CREATE INDEX runs_live_idx ON runs (id) WHERE status = 'running';
 -- What a session was created with, where that was anything: the ground that its events' deltas stand on.
 CREATE TABLE initial_states (
     thread_id       uuid PRIMARY KEY REFERENCES threads ON DELETE CASCADE,
-    session_state   jsonb NOT NULL CHECK (jsonb_typeof(session_state) = 'object'),
+    session_state   object_jsonb NOT NULL,
     user_delta      jsonb,
     app_delta       jsonb,
     user_version    bigint,
@@ -176,7 +177,7 @@ CREATE TABLE initial_states (
 CREATE TABLE imported_states (
     app_name        varchar(255) NOT NULL,
     user_id         varchar(255),
-    delta           jsonb NOT NULL CHECK (jsonb_typeof(delta) = 'object'),
+    delta           object_jsonb NOT NULL,
     version         bigint NOT NULL,
     UNIQUE NULLS NOT DISTINCT (app_name, user_id, version)
 );
@@ -187,7 +188,7 @@ CREATE TABLE snapshots (
     thread_id       uuid NOT NULL REFERENCES threads ON DELETE CASCADE,
     version         integer NOT NULL,
     sequence_num    bigint NOT NULL,
-    state           jsonb NOT NULL CHECK (jsonb_typeof(state) = 'object'),
+    state           object_jsonb NOT NULL,
     events_summary  jsonb NOT NULL DEFAULT '{}',
     created_at      timestamptz NOT NULL DEFAULT engine_now(),
     superseded_at   timestamptz,   -- when the next one was taken

@@ -53,10 +53,10 @@ BEGIN
     SELECT coalesce(u.state, '{}'), coalesce(a.state, '{}'), coalesce(u.version, 0), coalesce(a.version, 0),
            p.max_state_bytes
     INTO user_state, app_state, user_version, app_version, v_max_bytes
-    FROM (SELECT max_state_bytes FROM app_policies WHERE app_name IN (p_app_name, '*')
-          ORDER BY app_name = '*' LIMIT 1) AS p
+    FROM app_policies AS p
     LEFT JOIN user_states AS u ON u.app_name = p_app_name AND u.user_id = p_user_id
-    LEFT JOIN app_states AS a ON a.app_name = p_app_name;
+    LEFT JOIN app_states AS a ON a.app_name = p_app_name
+    WHERE p.app_name = coalesce((SELECT o.app_name FROM app_policies AS o WHERE o.app_name = p_app_name), '*');
     IF coalesce(p_user_delta, p_app_delta) IS NOT NULL THEN
         SELECT s.user_state, s.app_state, s.user_version, s.app_version
         INTO user_state, app_state, user_version, app_version
@@ -221,8 +221,8 @@ BEGIN
         RAISE EXCEPTION 'session % is at version %, not %: read it again and recompute',
             p_session_id, t.version, p_expected_version USING ERRCODE = 'HP002';
     END IF;
-    SELECT * INTO v_policy FROM app_policies WHERE app_name IN (p_app_name, '*')
-    ORDER BY app_name = '*' LIMIT 1;
+    SELECT * INTO v_policy FROM app_policies
+    WHERE app_name = coalesce((SELECT o.app_name FROM app_policies AS o WHERE o.app_name = p_app_name), '*');
     v_now := greatest(engine_now(), t.last_event_at);
 
     FOREACH i IN ARRAY p_events LOOP
@@ -323,7 +323,109 @@ BEGIN
 END
 $$;
 
--- Appends one event: append_events with a batch of one, for callers that have no composite types.
+-- append_events with one event, in three statements, at the version that its writer knows. Whatever is not as usual is
+-- left to append_events (an id that is stored already, another version or thread, no such session, too large an event):
+-- it knows what is wrong. The message goes first, which takes longest: what all sessions of an app or a user share is
+-- locked as late as can be. Errors: as append_events.
+CREATE FUNCTION append_next_event(
+    p_app_name text, p_user_id text, p_session_id text, p_expected_version integer, i event_input,
+    p_notify boolean DEFAULT true, p_thread_id uuid DEFAULT NULL, p_event_time double precision DEFAULT NULL,
+    OUT sequence_num bigint, OUT occurred_at timestamptz, OUT created_at timestamptz, OUT appended boolean,
+    OUT thread_id uuid, OUT version integer, OUT last_seq bigint, OUT user_version bigint, OUT app_version bigint)
+LANGUAGE plpgsql SET search_path FROM CURRENT
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_now              timestamptz := engine_now();
+    v_tokens           integer := coalesce(estimate_tokens(i.message), 0);
+    v_bytes            bigint := greatest(octet_length(i.content::text) + coalesce(octet_length(i.actions::text), 0),
+                                          octet_length(i.message));
+    v_state_bytes      integer;
+    v_max_state_bytes  integer;
+    v_needs_snapshot   boolean;
+    v_needs_replay     boolean;
+    v_needs_reflection boolean;
+    v_user             jsonb;
+    v_app              jsonb;
+    v_notify           text;
+BEGIN
+    -- Nobody can have stored this id since the version that is compared.
+    UPDATE threads AS t SET
+        last_seq = t.last_seq + 1, version = t.version + 1, token_count = t.token_count + v_tokens,
+        state = CASE WHEN i.session_delta IS NULL THEN t.state ELSE t.state || i.session_delta END,
+        state_seq = CASE WHEN i.session_delta IS NULL THEN t.state_seq ELSE t.last_seq + 1 END,
+        last_event_at = greatest(v_now, t.last_event_at), updated_at = greatest(v_now, t.last_event_at),
+        event_time = p_event_time, finalized_at = NULL,
+        fast_due_at = coalesce(t.fast_due_at,
+                               greatest(v_now, t.last_event_at) + make_interval(secs => p.fast_idle_seconds)),
+        deep_due_at = coalesce(t.deep_due_at,
+                               greatest(v_now, t.last_event_at) + make_interval(secs => p.deep_idle_seconds))
+    FROM app_policies AS p
+    WHERE p.app_name = coalesce((SELECT o.app_name FROM app_policies AS o WHERE o.app_name = p_app_name), '*')
+      AND t.app_name = p_app_name AND t.user_id = p_user_id AND t.session_id = p_session_id
+      AND t.version = p_expected_version AND (p_thread_id IS NULL OR t.id = p_thread_id) AND NOT has_expired(t)
+      AND v_bytes <= p.max_event_bytes AND i.id <> ''
+      AND NOT EXISTS (SELECT FROM events AS e WHERE e.thread_id = t.id AND e.id = i.id AND e.id <> '')
+    RETURNING t.id, t.version, t.last_seq, t.last_seq, t.last_event_at, coalesce(i.occurred_at, t.last_event_at), true,
+              pg_column_size(t.state), p.max_state_bytes,
+              t.state_seq > t.snapshot_seq AND t.last_seq - t.snapshot_seq >= p.snapshot_events,
+              p.consolidate AND (t.last_seq - t.fast_queued_seq >= p.fast_events
+                                 OR t.token_count - t.fast_queued_tokens >= p.fast_tokens),
+              p.consolidate AND t.token_count - t.deep_queued_tokens >= p.deep_tokens
+    INTO thread_id, version, sequence_num, last_seq, created_at, occurred_at, appended,
+         v_state_bytes, v_max_state_bytes, v_needs_snapshot, v_needs_replay, v_needs_reflection;
+    IF NOT FOUND THEN
+        SELECT s.sequence_num, s.occurred_at, s.created_at, s.appended, s.thread_id, s.version, s.last_seq,
+               s.user_version, s.app_version
+        FROM append_events(p_app_name, p_user_id, p_session_id, p_expected_version, ARRAY[i], p_notify,
+                           p_thread_id => p_thread_id, p_event_time => p_event_time) AS s
+        INTO sequence_num, occurred_at, created_at, appended, thread_id, version, last_seq, user_version, app_version;
+        RETURN;
+    END IF;
+
+    IF i.message IS NOT NULL THEN
+        INSERT INTO messages (thread_id, sequence_num, event_id, app_name, user_id, role, author, content,
+                              token_estimate, occurred_at, created_at)
+        VALUES (append_next_event.thread_id, append_next_event.sequence_num, i.id, p_app_name, p_user_id, i.role,
+                i.author, i.message, v_tokens, append_next_event.occurred_at, append_next_event.created_at);
+    END IF;
+    IF coalesce(i.user_delta, i.app_delta) IS NOT NULL THEN
+        SELECT s.user_state, s.app_state, CASE WHEN i.user_delta IS NOT NULL THEN s.user_version END,
+               CASE WHEN i.app_delta IS NOT NULL THEN s.app_version END
+        INTO v_user, v_app, user_version, app_version
+        FROM merge_shared_states(p_app_name, p_user_id, i.user_delta, i.app_delta) AS s;
+    END IF;
+    IF greatest(v_state_bytes, pg_column_size(v_user), pg_column_size(v_app)) > v_max_state_bytes THEN
+        PERFORM check_state_size(v_max_state_bytes, (SELECT state FROM threads WHERE id = append_next_event.thread_id),
+                                 v_user, v_app);
+    END IF;
+    IF NOT p_notify THEN
+        v_notify := set_config('hippocampus.notify', 'off', true);
+    END IF;
+    INSERT INTO events (thread_id, sequence_num, id, invocation_id, author, event_type, content, actions,
+                        version, session_delta, user_delta, app_delta, user_version, app_version,
+                        occurred_at, created_at)
+    VALUES (append_next_event.thread_id, append_next_event.sequence_num, i.id, coalesce(i.invocation_id, ''), i.author,
+            i.event_type, i.content, coalesce(i.actions, '{}'), append_next_event.version,
+            i.session_delta, i.user_delta, i.app_delta,
+            append_next_event.user_version, append_next_event.app_version,
+            append_next_event.occurred_at, append_next_event.created_at);
+    IF NOT p_notify THEN
+        v_notify := set_config('hippocampus.notify', '', true);
+    END IF;
+    IF v_needs_snapshot THEN
+        PERFORM take_snapshot(thread_id);
+    END IF;
+    IF v_needs_replay THEN
+        PERFORM enqueue_consolidation(thread_id, 'fast_replay');
+    END IF;
+    IF v_needs_reflection THEN
+        PERFORM enqueue_consolidation(thread_id, 'deep_reflection');
+    END IF;
+END
+$$;
+
+-- append_next_event for callers that have no composite types.
 CREATE FUNCTION append_event(
     p_app_name text, p_user_id text, p_session_id text, p_expected_version integer,
     p_event_id text, p_author text, p_event_type text, p_content json,
@@ -335,9 +437,9 @@ RETURNS TABLE (event_id text, sequence_num bigint, occurred_at timestamptz, crea
                user_version bigint, app_version bigint)
 LANGUAGE sql SET search_path FROM CURRENT
 AS $$
-    SELECT * FROM append_events(p_app_name, p_user_id, p_session_id, p_expected_version, ARRAY[ROW(
+    SELECT p_event_id, s.* FROM append_next_event(p_app_name, p_user_id, p_session_id, p_expected_version, ROW(
         p_event_id, p_author, p_event_type, p_invocation_id, p_content, p_actions, p_session_delta, p_user_delta,
-        p_app_delta, p_role, p_message, p_occurred_at)::event_input], p_notify)
+        p_app_delta, p_role, p_message, p_occurred_at)::event_input, p_notify) AS s
 $$;
 
 -- The row of a session, locked as every writer locks it. Errors: HP001.

@@ -185,10 +185,28 @@ async def test_every_call_is_one_statement(service: PostgresSessionService, pool
         lambda: service.delete_session(**WHO, session_id="s"),
     ):
         await call()
+        await asyncio.sleep(0)  # the driver logs a query in the loop's next turn
         assert len(ran) == 1, ran
         await service.flush()
         ran.clear()
     assert pool.get_size() == 1
+
+
+async def test_a_locked_app_state_leaves_connections_to_other_sessions(
+    service: PostgresSessionService, dsn: str, conn: asyncpg.Connection
+) -> None:
+    """Whoever changes the state of the app waits for it on few connections of the pool, not on all."""
+    opened = [await service.create_session(**WHO, state={"app:a": 0}) for _ in range(12)]
+    async with asyncio.timeout(30):
+        async with conn.transaction():
+            await conn.execute("SELECT FROM app_states FOR UPDATE")
+            waiting = [asyncio.create_task(service.append_event(each, changing({"app:a": 1}))) for each in opened[1:]]
+            while not await conn.fetchval("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"):
+                await asyncio.sleep(0.01)
+            await service.append_event(opened[0], said("not of the app"))
+            assert not any(task.done() for task in waiting)
+        await asyncio.gather(*waiting)
+    assert await conn.fetchval("SELECT version FROM app_states") == 12 + 11
 
 
 async def test_nothing_is_read_of_events_that_nobody_asked_for(

@@ -1,0 +1,118 @@
+"""The short way to store an event stores the same as the long one, or says that it can't."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from google.adk.events import Event, EventActions
+from google.genai import types
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pulse.adk.events import to_engine
+from pulse.adk.usual_events import usual_input
+from pulse.errors import InvalidInputError
+from pulse.event_rows import EventInput, event_input
+from pulse.json_values import MARK
+from tests.adk.services import calling, changing, said
+from tests.adk.test_session_fidelity import EVENTS
+
+
+def nested(depth: int) -> Any:
+    value: Any = 0
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+def later_artifact() -> Event:
+    event = said("x")
+    event.actions.artifact_delta["f"] = 1
+    return event
+
+
+USUAL = {
+    **{name: EVENTS[name] for name in ("text", "no content", "empty content", "bytes", "thought", "code", "file")},
+    "long-running": EVENTS["long-running"],
+    "a call": lambda: calling({"q": "dumplings", "n": [1, 2.5, True]}),
+    "an answer's columns": lambda: said("hi", "agent", usage_metadata=None, turn_complete=True, branch="a.b"),
+    "several parts": lambda: Event(
+        author="agent",
+        content=types.Content(
+            role="model", parts=[types.Part(text="a"), types.Part(text="hm", thought=True), types.Part(text="b")]
+        ),
+    ),
+    "blank": lambda: said(" \n"),
+    "scopes": lambda: changing({"a": {"b": [1]}, "user:c": "x", "app:d": 2, "plain:e": 0.5}),
+    "control characters": lambda: said('\x01\x1f\x7f\x80\u2028\\ " / é 世界'),
+}
+LOOKED_THROUGH: dict[str, Callable[[], Event]] = {
+    "NaN in a call": lambda: calling({"a": float("nan")}),
+    "null in a call": lambda: calling({"a": None}),
+    "NaN beside": lambda: said("x", avg_logprobs=float("nan")),
+    "NUL": lambda: said("a\0b"),
+    "surrogate": lambda: said("a\ud800b"),
+    "surrogate in the state": lambda: changing({"a": "\ud800"}),
+    "surrogate in the author": lambda: said("x", "a\ud800"),
+    "NUL in the invocation": lambda: said("x", invocation_id="e\0"),
+    "large float": lambda: changing({"a": 1e22}),
+    "negative zero": lambda: changing({"a": -0.0}),
+    "an infinity": lambda: changing({"a": float("inf")}),
+    "bytes in the state": lambda: changing({"a": b"\xff"}),
+    "our own mark": lambda: changing({"a": {MARK: 1}}),
+    "our own mark in a call": lambda: calling({MARK: 1}),
+    "temp": lambda: changing({"temp:a": 1, "b": 2}),
+    "a long number": lambda: calling({"a": 10**4200}),
+    "deep": lambda: calling({"a": nested(150)}),
+    "an artifact": lambda: Event(author="agent", actions=EventActions(artifact_delta={"f": 1})),
+    "an artifact, set later": later_artifact,
+    "a transfer": lambda: Event(author="agent", actions=EventActions(transfer_to_agent="other")),
+    "no author": lambda: said("x", author=""),
+    "a long author": lambda: said("x", author="a" * 300),
+}
+
+
+@pytest.mark.parametrize("event", USUAL.values(), ids=USUAL)
+def test_a_usual_event_is_stored_as_if_it_were_looked_through(event: Callable[[], Event]) -> None:
+    given_event = event()
+    assert usual_input(given_event) == event_input(to_engine(given_event))
+
+
+@pytest.mark.parametrize("event", LOOKED_THROUGH.values(), ids=LOOKED_THROUGH)
+def test_what_somebody_might_rewrite_is_looked_through(event: Callable[[], Event]) -> None:
+    assert usual_input(event()) is None
+
+
+@pytest.mark.parametrize("event_id", ["", "x" * 513, "a\0b"])
+def test_an_id_out_of_bounds_is_refused(event_id: str) -> None:
+    event = said("x")
+    event.id = event_id
+    with pytest.raises(InvalidInputError, match="id"):
+        usual_input(event)
+
+
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters())
+VALUES = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3)
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text(st.characters()), st.dictionaries(st.text(min_size=1), VALUES), st.dictionaries(st.text(), VALUES))
+def test_any_event_is_stored_alike_or_looked_through(
+    text: str, delta: dict[str, Any], arguments: dict[str, Any]
+) -> None:
+    event = calling(arguments, actions=EventActions(state_delta=delta))
+    assert event.content is not None
+    assert event.content.parts is not None
+    event.content.parts.append(types.Part(text=text))
+    usual = usual_input(event)
+    assert usual is None or parsed(usual) == parsed(event_input(to_engine(event)))
+
+
+def parsed(stored: EventInput) -> EventInput:
+    """Pydantic writes 1e-5 where json writes 1e-05."""
+    return stored._replace(content=json.loads(stored.content), actions=json.loads(stored.actions))

@@ -1,0 +1,85 @@
+"""Connections that go from one statement to the next, and come back to the pool in the end."""
+
+from __future__ import annotations
+
+import asyncio
+
+import asyncpg
+import pytest
+
+from pulse import bounded_pool, database
+
+PID = "SELECT pg_backend_pid()"
+
+
+async def test_statements_pass_a_connection_on_without_the_pool(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with await database.create_pool(dsn, max_size=2) as pool:
+        expected = await pool.fetchval(PID)
+        with monkeypatch.context() as patch:
+            patch.setattr(asyncpg.Pool, "release", None)  # must not be called
+            assert await pool.fetchval(PID) == expected
+            async with pool.acquire() as connection:
+                assert await connection.fetchval(PID) == expected
+        assert pool.get_size() == 1
+
+
+async def test_nobody_waits_while_a_connection_lies_aside(dsn: str) -> None:
+    """One statement keeps the first connection; who waits gets the second as soon as it is free."""
+    async with await database.create_pool(dsn, min_size=2, max_size=2) as pool, pool.acquire(), asyncio.timeout(30):
+        async with pool.acquire() as second:
+            waiting = [asyncio.create_task(pool.fetchval(PID)) for _ in range(3)]
+            await asyncio.sleep(0)
+            expected = await second.fetchval(PID)
+        assert await asyncio.gather(*waiting) == [expected] * 3
+        connection = await pool.acquire()
+        assert await connection.fetchval(PID) == expected
+        await pool.release(connection)
+
+
+async def test_a_connection_that_was_lost_aside_is_not_handed_out(dsn: str, conn: asyncpg.Connection) -> None:
+    async with await database.create_pool(dsn, min_size=0, max_size=1) as pool, asyncio.timeout(30):
+        lost = await pool.fetchval(PID)
+        await conn.execute("SELECT pg_terminate_backend($1)", lost)
+        while pool.get_size():  # until this side knows
+            await asyncio.sleep(0.01)
+        assert await pool.fetchval(PID) != lost
+
+
+async def test_a_pool_closes_with_connections_aside(dsn: str, conn: asyncpg.Connection) -> None:
+    pool = await database.create_pool(dsn, max_size=3)
+    pids = await asyncio.gather(*(pool.fetchval(PID) for _ in range(3)))
+    async with asyncio.timeout(30):
+        await pool.close()
+        while await conn.fetchval("SELECT count(*) FROM pg_stat_activity WHERE pid = ANY ($1)", pids):
+            await asyncio.sleep(0.01)
+    with pytest.raises(asyncpg.InterfaceError, match="closed"):
+        await pool.fetchval(PID)
+
+
+async def test_what_lies_aside_goes_back_to_the_pool(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There it is renewed after its share of statements, and closed when it is idle for long."""
+    monkeypatch.setattr(bounded_pool, "_ASIDE_SECONDS_MAX", 0.05)
+    monkeypatch.setattr(database, "_QUERIES_MAX", 20)
+    async with await database.create_pool(dsn, max_size=1) as pool, asyncio.timeout(30):
+        first = await pool.fetchval(PID)
+        assert pool.get_idle_size() == 0
+        while pool.get_idle_size() == 0:
+            await asyncio.sleep(0.01)
+        while await pool.fetchval(PID) == first:
+            await asyncio.sleep(0)
+
+
+async def test_a_statement_that_fails_gives_its_connection_back(dsn: str) -> None:
+    async with await database.create_pool(dsn, max_size=1) as pool, asyncio.timeout(30):
+        for _ in range(3):
+            with pytest.raises(asyncpg.DivisionByZeroError):
+                await pool.fetchval("SELECT 1 / 0")
+        assert pool.get_idle_size() == 1
+
+
+async def test_a_connection_is_acquired_once(dsn: str) -> None:
+    async with await database.create_pool(dsn, max_size=2) as pool:
+        acquiring = pool.acquire()
+        async with acquiring:
+            with pytest.raises(asyncpg.InterfaceError, match="already acquired"):
+                await acquiring.__aenter__()
