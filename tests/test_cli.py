@@ -453,13 +453,24 @@ def test_wrong_words_get_a_suggestion(run: Run, monkeypatch: pytest.MonkeyPatch,
     assert not home.exists()
 
 
-def test_without_its_extra_the_program_says_what_to_install(home: Path, tmp_path: Path) -> None:
-    """One sentence, no traceback."""
-    (tmp_path / "click.py").write_text("raise ModuleNotFoundError('no', name='click')")
-    done = cli_process.run(home, "--help", PYTHONPATH=f"{tmp_path}:{cli_process.ROOT}")
+@pytest.mark.parametrize(("package", "command"), [("click", "--help"), ("rich", "migrate")])
+def test_without_its_extra_the_program_says_what_to_install(
+    package: str, command: str, home: Path, tmp_path: Path
+) -> None:
+    """One sentence, no traceback; also where another package brought click, and a command lacks the rest."""
+    (tmp_path / f"{package}.py").write_text(f"raise ModuleNotFoundError('no', name='{package}')")
+    done = cli_process.run(home, command, PYTHONPATH=f"{tmp_path}:{cli_process.ROOT}")
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert "pip install 'hippocampus[cli]'" in done.stderr
+
+
+@pytest.mark.parametrize("noun", ["memory", "retention", "forget"])
+def test_a_noun_that_lists_nothing_shows_its_help_line_by_line(noun: str, run: Run) -> None:
+    code, out, err = run(noun)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"Usage: hippocampus {noun} [OPTIONS] COMMAND")
+    assert err.count("\n") > 10
 
 
 def test_a_closed_pipe_is_no_error(cli: Run, dsn: str, home: Path) -> None:
