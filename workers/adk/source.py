@@ -171,10 +171,14 @@ async def opened(url: str) -> AsyncIterator[Source]:
 def _require_file(address: URL) -> None:
     """Refuse a file that is not there: SQLite would make it, and then find it empty."""
     name = address.database or ":memory:"
-    if address.get_backend_name() == "sqlite" and not name.startswith((":memory:", "file:")) and not Path(name).exists():
+    if (
+        address.get_backend_name() == "sqlite"
+        and not name.startswith((":memory:", "file:"))
+        and not Path(name).exists()
+    ):
         raise SourceError(
             f"There is no file {Path(name).absolute()}: give the address that DatabaseSessionService is given. One with"
-            " three slashes (sqlite:///sessions.db) is sought from this folder, one with four (sqlite:////) from the root."
+            " three slashes (sqlite:///sessions.db) is sought from here, one with four (sqlite:////) from the root."
         )
 
 
