@@ -427,6 +427,16 @@ def test_several_users_are_listed_and_one_can_be_chosen(cli: Run, talk: str) -> 
     assert "There is nobody like --user eve" in cli("facts", "--user", "eve")[2]
 
 
+async def test_a_user_is_found_behind_a_crowd_of_later_ones(cli: Run, dsn: str) -> None:
+    await execute(dsn, "SELECT create_session('crowd', 'u' || n, 's', '{}') FROM generate_series(1, 130) AS n")
+    assert (await asyncio.to_thread(cli, "facts", "--user", "ada"))[0] == 0
+    assert (await asyncio.to_thread(cli, "facts", "--app", "default"))[0] == 0
+    for wrong in ([], ["--user", "eve"], ["--app", "crowd"]):
+        said = (await asyncio.to_thread(cli, "facts", *wrong))[2]
+        assert said.count("--app crowd --user ") == 12
+        assert said.endswith("and more (`hippocampus users` lists them).\n")
+
+
 def test_the_version_is_told_installed_or_not(run: Run) -> None:
     code, out, _ = run("--version")
     assert code == 0

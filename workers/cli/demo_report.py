@@ -96,7 +96,7 @@ async def write(
     last = [session.session_id for session in read.sessions if session.user_id == owner.user][-1]
     await _write_window(page, config, pool, owner, last, asked)
     await _write_retention(page, pool, owner)
-    owners = await pool.fetch(QUERIES["list_owners"])
+    owners = await pool.fetch(QUERIES["list_owners"], None, None, 2)
     return LookAgain(owner, is_only_owner=len(owners) == 1, query=(queries or ("hello",))[0])
 
 
