@@ -87,8 +87,9 @@ class _LineWriter:
 def _addresses(all_roles: running.Running, where: str) -> Text:
     lines = [
         ("Everything runs. Ctrl-C stops it.", ""),
-        ("  API       ", f"{all_roles.api_url}  (its routes: /docs)"),
-        ("  page      ", f"{all_roles.api_url}/  (to look at sessions)"),
+        ("  API       ", all_roles.api_url),
+        ("  routes    ", f"{all_roles.api_url}/docs"),
+        ("  page      ", f"{all_roles.api_url}/"),
         *(("  metrics   ", f"{url}  ({role})") for role, url in all_roles.metrics_urls.items()),
         ("  database  ", where),
     ]
