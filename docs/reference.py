@@ -70,7 +70,7 @@ def _preset(field: Any) -> str:
         return "see there"
     if field.default is None or field.default is PydanticUndefined:
         return "unset"
-    return f"`{field.default}`"
+    return f"`{field.default}`" if field.default != "" else "none"
 
 
 async def schema(dsn: str) -> str:

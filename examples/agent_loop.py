@@ -1,7 +1,7 @@
 """An agent without a framework that remembers across sessions.
 
-    hippocampus up &                          # in one terminal: the database and the workers
-    DATABASE_URL=… python examples/agent_loop.py ann
+    hippocampus up                                      # in one terminal: the workers, and a database, if you name none
+    DATABASE_URL=… python examples/agent_loop.py ann    # in another, with the address that the first one shows
 
 Say something about yourself, leave with an empty line, start it again, and ask. The model here is a stand-in that
 quotes its context, so that it runs without a key: put a call of yours into `answer`.

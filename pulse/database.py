@@ -179,10 +179,10 @@ def require_supported_server(version_num: int) -> None:
 def unreachable(dsn: str, error: BaseException) -> DatabaseUnreachableError:
     """Say which database could not be reached and why, without the password."""
     reason = str(error).strip() or type(error).__name__
-    return DatabaseUnreachableError(
-        f"PostgreSQL at {describe(dsn)} can't be used: {reason}."
-        " Check that it runs and that DATABASE_URL names the right host, port, user, password and database."
-    )
+    advice = "Check that it runs and that DATABASE_URL names the right host, port, user, password and database."
+    if "://" in dsn and not dsn.startswith(("postgresql://", "postgres://")):
+        advice = "Write DATABASE_URL as postgresql://user:password@host:port/name, without the name of a driver."
+    return DatabaseUnreachableError(f"PostgreSQL at {describe(dsn)} can't be used: {reason}. {advice}")
 
 
 def describe(dsn: str) -> str:

@@ -427,6 +427,16 @@ def test_several_users_are_listed_and_one_can_be_chosen(cli: Run, talk: str) -> 
     assert "There is nobody like --user eve" in cli("facts", "--user", "eve")[2]
 
 
+async def test_a_user_is_found_behind_a_crowd_of_later_ones(cli: Run, dsn: str) -> None:
+    await execute(dsn, "SELECT create_session('crowd', 'u' || n, 's', '{}') FROM generate_series(1, 130) AS n")
+    assert (await asyncio.to_thread(cli, "facts", "--user", "ada"))[0] == 0
+    assert (await asyncio.to_thread(cli, "facts", "--app", "default"))[0] == 0
+    for wrong in ([], ["--user", "eve"], ["--app", "crowd"]):
+        said = (await asyncio.to_thread(cli, "facts", *wrong))[2]
+        assert said.count("--app crowd --user ") == 12
+        assert said.endswith("and more (`hippocampus users` lists them).\n")
+
+
 def test_the_version_is_told_installed_or_not(run: Run) -> None:
     code, out, _ = run("--version")
     assert code == 0
@@ -453,13 +463,24 @@ def test_wrong_words_get_a_suggestion(run: Run, monkeypatch: pytest.MonkeyPatch,
     assert not home.exists()
 
 
-def test_without_its_extra_the_program_says_what_to_install(home: Path, tmp_path: Path) -> None:
-    """One sentence, no traceback."""
-    (tmp_path / "click.py").write_text("raise ModuleNotFoundError('no', name='click')")
-    done = cli_process.run(home, "--help", PYTHONPATH=f"{tmp_path}:{cli_process.ROOT}")
+@pytest.mark.parametrize(("package", "command"), [("click", "--help"), ("rich", "migrate")])
+def test_without_its_extra_the_program_says_what_to_install(
+    package: str, command: str, home: Path, tmp_path: Path
+) -> None:
+    """One sentence, no traceback; also where another package brought click, and a command lacks the rest."""
+    (tmp_path / f"{package}.py").write_text(f"raise ModuleNotFoundError('no', name='{package}')")
+    done = cli_process.run(home, command, PYTHONPATH=f"{tmp_path}:{cli_process.ROOT}")
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert "pip install 'hippocampus[cli]'" in done.stderr
+
+
+@pytest.mark.parametrize("noun", ["memory", "retention", "forget"])
+def test_a_noun_that_lists_nothing_shows_its_help_line_by_line(noun: str, run: Run) -> None:
+    code, out, err = run(noun)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"Usage: hippocampus {noun} [OPTIONS] COMMAND")
+    assert err.count("\n") > 10
 
 
 def test_a_closed_pipe_is_no_error(cli: Run, dsn: str, home: Path) -> None:

@@ -97,6 +97,7 @@ async def test_a_schema_of_its_own_comes_first(dsn: str) -> None:
         (lambda dsn: "postgresql://u:secret@no-such-host.invalid/x", "can't be used"),
         (lambda dsn: dsn.replace("/test-", "/absent-"), "does not exist"),
         (lambda dsn: "mysql://u:secret@host/x", "scheme"),
+        (lambda dsn: "postgresql+asyncpg://u:secret@host/x", "without the name of a driver"),
     ],
 )
 async def test_what_cannot_be_reached_is_said_without_the_password(dsn, change, reason) -> None:

@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -55,6 +56,24 @@ async def test_the_schema_page_is_current(dsn: str) -> None:
 def test_every_link_leads_somewhere(page: Path) -> None:
     for link in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text(encoding="utf-8")):
         assert "://" in link or (page.parent / link).exists(), link
+
+
+def test_the_readme_leads_to_every_page() -> None:
+    linked = set(re.findall(r"\]\(([^)#\s]+)", (ROOT / "README.md").read_text(encoding="utf-8")))
+    assert {f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")} <= linked
+
+
+def test_every_page_installs_a_checkout_with_extras_that_exist() -> None:
+    """Never by the bare name: what an index has under it is another project."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    found = 0
+    for page in (*PAGES, ROOT / "examples" / "adk_agent" / "README.md"):
+        for what in re.findall(r"pip install ([^`\n]+)", page.read_text(encoding="utf-8")):
+            assert not what.strip("'\"").startswith("hippocampus"), (page.name, what)
+            for names in re.findall(r"(?:/|\.)[\w/]*\[([\w,]+)\]", what):
+                found += 1
+                assert set(names.split(",")) <= extras.keys(), (page.name, what)
+    assert found >= 4
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

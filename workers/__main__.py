@@ -11,6 +11,9 @@ def main() -> int:
     """Run the command line and return its exit code."""
     try:
         from workers.cli.main import run
+
+        # A command's own modules are imported when it is called.
+        return run()
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("click", "rich", "httpx"):
             raise
@@ -19,7 +22,6 @@ def main() -> int:
             " pip install 'hippocampus[cli]' (or 'hippocampus[all]' for the API and an embedded PostgreSQL too).\n"
         )
         return EXIT_USAGE
-    return run()
 
 
 if __name__ == "__main__":

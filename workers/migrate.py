@@ -112,7 +112,8 @@ async def check_schema(connection: Connection, *, schema: str = "public", folder
     _refuse_foreign(applied, read_migrations(folder or default_folder()))
     missing = [each.name for each in _pending(applied, read_migrations(folder or default_folder()))]
     if missing:
-        raise SchemaError(f"The database's schema {schema!r} lacks {', '.join(missing)}. Run `hippocampus migrate`.")
+        lacks = ", ".join(missing) if applied else "all of this program's tables"
+        raise SchemaError(f"The database's schema {schema!r} lacks {lacks}. Run `hippocampus migrate`.")
     await _check_catalogue(connection, schema)
 
 
@@ -261,8 +262,8 @@ def _refuse_foreign(applied: dict[str, str], migrations: list[Migration]) -> Non
     unknown = sorted(applied.keys() - known.keys())
     if unknown:
         raise SchemaError(
-            f"The database is newer than this program: it has {', '.join(unknown)}. Install the newer program"
-            " (pip install --upgrade hippocampus); `hippocampus migrate` never goes back."
+            f"The database is newer than this program: it has {', '.join(unknown)}. Install the newer program;"
+            " `hippocampus migrate` never goes back."
         )
     grown = any(each.name not in applied for each in steps)
     changed = [

@@ -279,7 +279,7 @@ class Settings(BaseSettings):
     @classmethod
     def _check_scheme(cls, value: SecretStr | None) -> SecretStr | None:
         if value is not None and not value.get_secret_value().startswith(("postgresql://", "postgres://")):
-            raise ValueError("it must begin with postgresql://")
+            raise ValueError("it must begin with postgresql://, without the name of a driver")
         return value
 
     @model_validator(mode="after")

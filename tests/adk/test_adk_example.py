@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import yaml
 
 from tests import cli_process
 from workers import adk
+from workers.settings import Settings
 
 EXAMPLE = Path(__file__).parent.parent.parent / "examples" / "adk_agent"
 README = (EXAMPLE / "README.md").read_text(encoding="utf-8")
@@ -32,7 +36,27 @@ def test_the_conversation_is_what_the_readme_shows(dsn: str, home: Path) -> None
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("page", ["adk.md", "adk-memory.md", "streams.md"])
+def test_what_the_code_of_the_pages_imports_exists(page: str) -> None:
+    text = (cli_process.ROOT / "docs" / page).read_text(encoding="utf-8")
+    found = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    assert found
+    for block in found:
+        for node in ast.walk(ast.parse(block)):
+            if isinstance(node, ast.ImportFrom):
+                module = importlib.import_module(node.module or "")
+                assert [each.name for each in node.names if not hasattr(module, each.name)] == []
+
+
+def test_adks_server_takes_another_port_than_the_writer() -> None:
+    (port,) = re.findall(r"^adk web --port (\d+)", README, re.MULTILINE)
+    assert int(port) != Settings.model_fields["api_port"].default
+
+
 def test_services_yaml_names_what_exists() -> None:
+    page = (cli_process.ROOT / "docs" / "adk-memory.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    assert (EXAMPLE / "services.yaml").read_text(encoding="utf-8").endswith(shown)
     services = yaml.safe_load((EXAMPLE / "services.yaml").read_text(encoding="utf-8"))["services"]
     assert [(each["scheme"], each["type"]) for each in services] == [
         ("hippocampus", "session"),

@@ -263,8 +263,11 @@ async def test_what_is_no_database_of_adk_is_said_so(tmp_path: Path, dsn: str, e
         empty_dsn: "holds no sessions of ADK's",
         f"sqlite:///{old}": "version 0 of ADK's schema, of google-adk 1.x: run `adk migrate session`",
         "postgresql://me:secret@127.0.0.1:1/none": "can't be read",
+        f"sqlite:///{tmp_path}/mistyped.db": "There is no file .*/mistyped.db: give the address",
+        "mysql://me:secret@127.0.0.1/none": "needs the driver aiomysql, which is not installed: pip install aiomysql",
     }.items():
         with pytest.raises(SourceError, match=expected) as caught:
             async with source.opened(url):
                 pass
         assert "secret" not in str(caught.value)
+    assert not (tmp_path / "mistyped.db").exists()

@@ -10,12 +10,13 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Final
 
 from google.adk.events.event import Event
 from google.adk.sessions.schemas import v1
 from sqlalchemy import func, inspect, select, tuple_
-from sqlalchemy.engine import Connection, make_url
+from sqlalchemy.engine import URL, Connection, make_url
 from sqlalchemy.exc import ArgumentError, InvalidRequestError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
 
@@ -145,7 +146,12 @@ async def opened(url: str) -> AsyncIterator[Source]:
         address = make_url(url)
         if "+" not in address.drivername:
             address = address.set(drivername=_DRIVERS[address.drivername])
+        _require_file(address)
         engine = create_async_engine(address)
+    except ModuleNotFoundError as error:
+        raise SourceError(
+            f"Reading ADK's database needs the driver {error.name}, which is not installed: pip install {error.name}"
+        ) from error
     except (ArgumentError, InvalidRequestError, KeyError, ImportError) as error:
         raise SourceError(
             "The address of ADK's database can't be used: write it as DatabaseSessionService takes it, such as"
@@ -160,6 +166,20 @@ async def opened(url: str) -> AsyncIterator[Source]:
         raise SourceError(f"ADK's database at {where} can't be read: {_reason(error)}") from error
     finally:
         await engine.dispose()
+
+
+def _require_file(address: URL) -> None:
+    """Refuse a file that is not there: SQLite would make it, and then find it empty."""
+    name = address.database or ":memory:"
+    if (
+        address.get_backend_name() == "sqlite"
+        and not name.startswith((":memory:", "file:"))
+        and not Path(name).exists()
+    ):
+        raise SourceError(
+            f"There is no file {Path(name).absolute()}: give the address that DatabaseSessionService is given. One with"
+            " three slashes (sqlite:///sessions.db) is sought from here, one with four (sqlite:////) from the root."
+        )
 
 
 def _check_version(connection: Connection) -> None:

@@ -96,7 +96,7 @@ async def write(
     last = [session.session_id for session in read.sessions if session.user_id == owner.user][-1]
     await _write_window(page, config, pool, owner, last, asked)
     await _write_retention(page, pool, owner)
-    owners = await pool.fetch(QUERIES["list_owners"])
+    owners = await pool.fetch(QUERIES["list_owners"], None, None, 2)
     return LookAgain(owner, is_only_owner=len(owners) == 1, query=(queries or ("hello",))[0])
 
 
@@ -120,9 +120,9 @@ def write_worked(page: Page, worked: Worked) -> None:
 def write_places(page: Page, all_roles: Running) -> None:
     """Say where the API and the metrics were."""
     page.title("While it ran")
-    page.field("API", f"{all_roles.api_url}, its page {all_roles.api_url}/docs")
+    page.field("API", f"{all_roles.api_url} (its routes: /docs; a page to look at sessions: /)")
     page.field("metrics", ", ".join(f"{url} ({role})" for role, url in all_roles.metrics_urls.items()))
-    page.note("Everything stops now. `hippocampus up` (or `make run`) starts the same roles, and stays.")
+    page.note(f"Everything stops now. `{_program()} up` (or `make run`) starts the same roles, and stays.")
 
 
 def write_farewell(page: Page, config: Settings, look: LookAgain) -> None:

@@ -137,6 +137,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except click.exceptions.Exit as exit_:
         return int(exit_.exit_code)
+    except click.exceptions.NoArgsIsHelpError as error:
+        sys.stderr.write(f"{error.format_message()}\n")
+        return error.exit_code
     except click.ClickException as error:
         return _complain(_sentence(error), error.exit_code)
     except (KeyboardInterrupt, click.Abort):

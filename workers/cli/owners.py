@@ -49,15 +49,21 @@ async def find_owner(pool: Pool, app: str | None, user: str | None) -> Owner:
     """
     if app and user:
         return Owner(app, user)
-    owners = [Owner(row["app_name"], row["user_id"]) for row in await pool.fetch(QUERIES["list_owners"])]
-    fitting = [each for each in owners if app in (None, each.app) and user in (None, each.user)]
+    fitting = await _find(pool, app, user)
     if len(fitting) == 1:
         return fitting[0]
+    if fitting:
+        raise InvalidInputError(f"There are several users; say which: {_listed(fitting)}.")
+    owners = await _find(pool, None, None)
     if not owners:
         raise InvalidInputError("There is no session yet: run `hippocampus demo`, or `hippocampus ingest FILE`.")
-    if not fitting:
-        raise InvalidInputError(f"There is nobody like {_wanted(app, user)}: there is {_listed(owners)}.")
-    raise InvalidInputError(f"There are several users; say which: {_listed(fitting)}.")
+    raise InvalidInputError(f"There is nobody like {_wanted(app, user)}: there is {_listed(owners)}.")
+
+
+async def _find(pool: Pool, app: str | None, user: str | None) -> list[Owner]:
+    """Return who fits, the latest first: one more than is shown, where there are more."""
+    rows = await pool.fetch(QUERIES["list_owners"], app, user, OWNERS_SHOWN_MAX + 1)
+    return [Owner(row["app_name"], row["user_id"]) for row in rows]
 
 
 def _wanted(app: str | None, user: str | None) -> str:
@@ -66,4 +72,4 @@ def _wanted(app: str | None, user: str | None) -> str:
 
 def _listed(owners: list[Owner]) -> str:
     shown = ", ".join(f"--app {each.app} --user {each.user}" for each in owners[:OWNERS_SHOWN_MAX])
-    return shown if len(owners) <= OWNERS_SHOWN_MAX else f"{shown} and {len(owners) - OWNERS_SHOWN_MAX} more"
+    return shown if len(owners) <= OWNERS_SHOWN_MAX else f"{shown} and more (`hippocampus users` lists them)"

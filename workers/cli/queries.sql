@@ -1,9 +1,11 @@
 -- What the command line asks beyond what the services answer.
 
 -- name: list_owners
--- Every app and user that has a session, the latest first; at most 100.
+-- app and user (each null: any), limit
+-- Every app and user that has a session, the latest first.
 SELECT app_name, user_id, max(created_at) AS latest FROM threads
-GROUP BY app_name, user_id ORDER BY latest DESC LIMIT 100
+WHERE ($1::text IS NULL OR app_name = $1) AND ($2::text IS NULL OR user_id = $2)
+GROUP BY app_name, user_id ORDER BY latest DESC LIMIT $3
 
 -- name: users
 -- app and user (each null: any), limit, app and user of the last row of the page before (null: from the first)

@@ -88,7 +88,8 @@ def _addresses(all_roles: running.Running, where: str) -> Text:
     lines = [
         ("Everything runs. Ctrl-C stops it.", ""),
         ("  API       ", all_roles.api_url),
-        ("  its page  ", f"{all_roles.api_url}/docs"),
+        ("  routes    ", f"{all_roles.api_url}/docs"),
+        ("  page      ", f"{all_roles.api_url}/"),
         *(("  metrics   ", f"{url}  ({role})") for role, url in all_roles.metrics_urls.items()),
         ("  database  ", where),
     ]
