@@ -181,26 +181,3 @@ async def test_finalising_enqueues_both_jobs_once(sessions: OpenSessionService, 
     reopened = await sessions.get_session("app", "mei", "s")
     assert reopened is not None
     assert reopened.finalized_at is None
-
-
-async def test_the_end_of_a_session_asks_nothing_of_an_app_that_does_not_consolidate(
-    sessions: OpenSessionService, conn: asyncpg.Connection
-) -> None:
-    """No job, though the session is finalised; who asks for one gets it; switched on, the idle timers find the rest."""
-    await conn.execute("""SELECT set_app_policy('app', '{"consolidate": false}')""")
-    for name in ("s", "asked"):
-        session = await sessions.create_session("app", "mei", session_id=name)
-        await sessions.append_event(session, Event(author="user", content={"text": "hello"}))
-        assert await sessions.finalize_session("app", "mei", name) == {}
-    read = await sessions.get_session("app", "mei", "s")
-    assert read is not None
-    assert read.finalized_at is not None
-    assert await conn.fetchval("SELECT count(*) FROM procrastinate_jobs") == 0
-    asked = await conn.fetch("SELECT job_type FROM consolidate_session('app', 'mei', 'asked')")
-    assert len(asked) == 2
-    await conn.execute("""SELECT set_app_policy('app', '{"consolidate": true}')""")
-    await conn.execute(
-        "UPDATE threads SET last_event_at = '2000-01-01', fast_due_at = '2000-01-02', deep_due_at = '2000-01-02'"
-        " WHERE session_id = 's'"
-    )
-    assert await conn.fetchval("SELECT enqueue_idle()") == 2
