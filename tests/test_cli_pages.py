@@ -14,6 +14,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,7 +26,7 @@ from tests.test_cli import Run, _own_logging, cli, dsn, execute, run, talked  # 
 pytestmark = pytest.mark.usefixtures("_own_logging")
 
 
-def pages(run_: Run, *words: str) -> list[list[dict[str, object]]]:
+def pages(run_: Run, *words: str) -> list[Any]:
     """Every page, each fetched with the command that the page before named."""
     found = []
     command: tuple[str, ...] = (*words, "--json")
