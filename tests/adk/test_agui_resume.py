@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
-from google.adk.agents import LlmAgent
+from google.adk.agents import LlmAgent, SequentialAgent
 from google.adk.apps import App, ResumabilityConfig
 from google.adk.models import LlmRequest
 from google.adk.tools import FunctionTool, LongRunningFunctionTool
@@ -235,3 +235,37 @@ async def test_resume_works_for_a_pending_call_and_says_so_where_nothing_waits(
     assert after is not None
     new = [event for event in after.events[len(before.events) :] if event.get_function_responses()]
     assert [each.response for event in new for each in event.get_function_responses()] == [{"confirmed": False}]
+
+
+def after_approval(request: LlmRequest) -> types.Part:
+    """Ask for an approval, and say that it came."""
+    if any(part.function_response for part in request.contents[-1].parts or []):
+        return types.Part(text="approved")
+    return types.Part(function_call=types.FunctionCall(name="approve", args={"amount": 1}))
+
+
+@pytest.mark.filterwarnings("ignore:SequentialAgent is deprecated:DeprecationWarning")
+@pytest.mark.parametrize("is_resumable", [True, False])
+async def test_a_resumable_app_goes_on_with_the_steps_behind(
+    dsn: str, sessions: PostgresSessionService, is_resumable: bool
+) -> None:
+    """In one, what follows the step that waited is done as well; in another, ADK goes on with that step alone."""
+    steps = [
+        scripted.agent(after_approval, name="asker", tools=[LongRunningFunctionTool(approve)]),
+        scripted.agent(lambda _: types.Part(text="sent"), name="sender"),
+    ]
+    app = App(
+        name="elsewhere",
+        root_agent=SequentialAgent(name="steps", sub_agents=steps),
+        resumability_config=ResumabilityConfig(is_resumable=is_resumable),
+    )
+    async with (
+        serving(dsn, {"default": AdkAgent(app, sessions, interrupts=True)}) as writer,
+        httpx.AsyncClient(base_url=writer.url, headers=OWNER, timeout=30) as client,
+    ):
+        waiting = await run_agent(client, asked("t", "r1", "go"))
+        (interrupt,) = waiting.reducer.ends[0]["outcome"]["interrupts"]
+        body = asked("t", "r2", messages=waiting.reducer.messages, resume=[answer(interrupt["id"], True)])
+        resumed = await run_agent(client, body)
+    said = [each["content"] for each in resumed.reducer.messages if each["role"] == "assistant" and each.get("content")]
+    assert said == (["approved", "sent"] if is_resumable else ["approved"])
