@@ -129,7 +129,7 @@ class AdkAgent:
             app_name=names.app_name, user_id=names.user_id, session_id=names.session_id
         )
         events = session.events if session else []
-        resumed = interrupts.answers_of(run.input.resume, events, names.run_id)
+        resumed = interrupts.answers_of(run.input.resume, events)
         await run.write(*resumed.values())
         own = {given.id for each in events if each.author != "user" for given in each.get_function_responses()}
         new = {each: content for each, content in answers.items() if content["tool_call_id"] not in own}

@@ -52,13 +52,12 @@ def interrupts_of(events: Sequence[Event], client_tools: Iterable[str]) -> list[
     ]
 
 
-def answers_of(resume: Sequence[Mapping[str, Any]], events: Iterable[Event], run_id: str) -> dict[str, engine.Event]:
+def answers_of(resume: Sequence[Mapping[str, Any]], events: Iterable[Event]) -> dict[str, engine.Event]:
     """Return the results to store for the entries of ``resume``, by their ids.
 
     Args:
         resume: as AG-UI has them: ``interruptId``, ``status`` (resolved or cancelled), ``payload``.
         events: of the session.
-        run_id: which goes on with them.
 
     Raises:
         AgentError: ``unknown_interrupt``, ``resume_apart`` or ``wrong_answer``; nothing was stored.
@@ -73,12 +72,12 @@ def answers_of(resume: Sequence[Mapping[str, Any]], events: Iterable[Event], run
         )
     if len({waiting[each][1] for each in asked}) > 1:
         raise AgentError("these answers belong to several turns: resume one after the other", "resume_apart")
+    if len(set(asked)) < len(asked):
+        raise AgentError("an interrupt is answered twice: send one entry for each", "wrong_answer")
     answers = {}
-    for place, entry in enumerate(resume):
+    for entry in resume:
         name = waiting[entry["interruptId"]][0].name or ""
-        observed = run_events.observe(
-            name, _response(name, entry), entry["interruptId"], event_id=f"resume-{run_id}-{place}"
-        )
+        observed = run_events.observe(name, _response(name, entry), entry["interruptId"])
         answers[observed.id] = observed
     return answers
 

@@ -102,7 +102,7 @@ $$;
 --   known     an earlier import made it, and nobody has appended to it since
 --   moved     an earlier import made it, and somebody appended since: its state is its own now
 --   taken     there is one that no import made: nothing was changed
---   erased    it was erased here, or its user after it began: nothing was made
+--   erased    it was erased here, or its user, after it began: nothing was made
 -- Events follow by append_events, with what each did to the session's state unless it moved; then
 -- finish_session_import. Errors: HP004 state too large.
 CREATE FUNCTION import_session(

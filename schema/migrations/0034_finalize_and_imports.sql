@@ -57,7 +57,7 @@ BEGIN
         RETURN;
     ELSIF e.scope = 'session' THEN
         INSERT INTO erased_imports (app_name, user_id, hash) VALUES (t.app_name, t.user_id, import_hash(t.session_id))
-        ON CONFLICT DO NOTHING;
+        ON CONFLICT (app_name, user_id, hash) DO UPDATE SET erased_at = EXCLUDED.erased_at;
         RETURN;
     END IF;
     INSERT INTO erased_imports (app_name, user_id, hash)
@@ -69,13 +69,13 @@ BEGIN
 END
 $$;
 
--- Whether a session that is kept elsewhere was erased here, or its user after it began there.
+-- Whether a session that is kept elsewhere was erased here, or its user, after it began there.
 CREATE FUNCTION is_erased_import(p_app_name text, p_user_id text, p_session_id text, p_created_at timestamptz)
 RETURNS boolean
 LANGUAGE sql STABLE SET search_path FROM CURRENT
 AS $$
     SELECT EXISTS (SELECT FROM erased_imports AS x WHERE x.app_name = p_app_name AND x.user_id = p_user_id
-                   AND x.hash = import_hash(p_session_id))
+                   AND x.hash = import_hash(p_session_id) AND x.erased_at >= p_created_at)
         OR EXISTS (SELECT FROM erasures AS e WHERE e.scope = 'user' AND e.app_name = p_app_name
                    AND e.user_id = p_user_id AND e.requested_at >= p_created_at)
 $$;

@@ -224,6 +224,8 @@ async def test_resume_works_for_a_pending_call_and_says_so_where_nothing_waits(
     (call,) = asking.reducer.ends[0]["outcome"]["pendingToolCallIds"]
     unclear = await run_agent(client, asked("t", "r4", messages=[], resume=[answer(call, "perhaps")]))
     assert unclear.reducer.ends[0]["code"] == "wrong_answer"
+    twice = await run_agent(client, asked("t", "twice", messages=[], resume=[answer(call, True), answer(call, False)]))
+    assert twice.reducer.ends[0]["code"] == "wrong_answer"
     before = await sessions.get_session(**NAMES, session_id="t")
     assert before is not None
     said = {"id": "u5", "role": "user", "content": "something else"}
