@@ -20,7 +20,7 @@ import asyncpg
 
 from hippocampus import effects, facts, isolation, jobs
 from hippocampus.effects import Cost, Effects
-from hippocampus.errors import ProviderError, RateLimitedError, from_postgres
+from hippocampus.errors import ProviderError, from_postgres
 from hippocampus.providers.protocols import Embedder, Generator
 from hippocampus.records import ConsolidationJob, JobStatus, JobType
 from hippocampus.replies import PaidReplies
@@ -39,7 +39,13 @@ _QUERIES = load_queries("hippocampus")
 
 
 class JobClaim(Protocol):
-    """One attempt's right to end a job. Both methods run inside the transaction that stores the job's effects."""
+    """One attempt's right to end a job. Both methods run inside the transaction that stores the job's effects.
+
+    Attributes:
+        is_last_try: a fault of transport would fail the job for good: it had all of its tries.
+    """
+
+    is_last_try: bool
 
     async def fence(self, connection: Connection) -> None:
         """Lock the job's row in the queue.
@@ -81,14 +87,14 @@ class MemoryConsolidationWorker:
         """
         part = await self._read(job_id)
         if part is not None and part.stage is Stage.FAST and part.job.job_type is JobType.FULL_CONSOLIDATION:
-            replayed = await self._store(*await self._draw_part(part), claim, {}, ends=False)
+            replayed = await self._store(*await self._draw_part(part, claim), claim, {}, ends=False)
             if replayed.status is JobStatus.CANCELLED:
                 return replayed
             part = await self._read(job_id, Stage.DEEP)
         if part is None:
             await self._end_without_thread(claim)
             return None
-        return await self._store(*await self._draw_part(part), claim, part.job.result, ends=True)
+        return await self._store(*await self._draw_part(part, claim), claim, part.job.result, ends=True)
 
     async def consolidate(
         self,
@@ -104,14 +110,14 @@ class MemoryConsolidationWorker:
     async def _read(self, job_id: UUID, stage: Stage | None = None) -> Slice | None:
         return await read_slice(self._pool, job_id, stage, slice_tokens=self._slice_tokens)
 
-    async def _draw_part(self, part: Slice) -> tuple[Slice, Effects]:
+    async def _draw_part(self, part: Slice, claim: JobClaim) -> tuple[Slice, Effects]:
         """Ask the models for a slice; for as much of it as they take, where jobs before this one failed with it."""
         try:
             return part, await self._draw(part)
         except ProviderError as error:
-            if not part.is_stuck or isinstance(error, RateLimitedError):
+            if not part.is_stuck or isolation.is_to_be_retried(error, is_last_try=claim.is_last_try):
                 raise
-            return await isolation.get_past(self._draw, self._embedder, part, error)
+            return await isolation.get_past(self._draw, self._embedder, part, error, is_last_try=claim.is_last_try)
 
     async def _draw(self, part: Slice) -> Effects:
         """Ask the models. No connection is held meanwhile."""

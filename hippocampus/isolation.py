@@ -4,6 +4,9 @@ The first job that fails for good stays failed: a person may look at it and run 
 later events, begins with the same turns. Where they fail it as well, it takes the first half, and the half of that;
 what is taken is stored, and a follow-up goes on behind it. A turn that fails alone, again and again, while the models
 answer to a harmless one, is passed by: its text is kept, nothing is drawn from it, and the job's result says so.
+
+A fault of transport is no refusal: the job is tried again, later, with the turn. Only one that is there at the job's
+last try as well is taken for the turn's own doing, as where what it says breaks the model's server.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from dataclasses import replace
 
 from hippocampus import effects
 from hippocampus.effects import Effects
-from hippocampus.errors import ProviderError, RateLimitedError
+from hippocampus.errors import ProviderError, RateLimitedError, TransientProviderError
 from hippocampus.providers.protocols import Embedder
 from hippocampus.slices import Slice
 
@@ -22,47 +25,57 @@ _HARMLESS = "Hello."
 _TRIES_ALONE = 2
 
 Draw = Callable[[Slice], Awaitable[Effects]]
+Attempt = Callable[[Slice], Awaitable[Effects | ProviderError]]
 
 
-async def get_past(draw: Draw, embedder: Embedder, part: Slice, error: ProviderError) -> tuple[Slice, Effects]:
+def is_to_be_retried(error: ProviderError, *, is_last_try: bool) -> bool:
+    """Return whether a fault says nothing of the slice: the job should be tried again as it is."""
+    return isinstance(error, RateLimitedError) or (isinstance(error, TransientProviderError) and not is_last_try)
+
+
+async def get_past(
+    draw: Draw, embedder: Embedder, part: Slice, error: ProviderError, *, is_last_try: bool
+) -> tuple[Slice, Effects]:
     """Return as much of the slice's beginning as the models take, and what they drew from it.
 
     Args:
         draw: asks the models for a slice.
         error: with which the whole slice failed.
+        is_last_try: the job is not tried again after a fault of transport.
 
     Raises:
         RateLimitedError: nobody may call just now.
+        TransientProviderError: the transport failed meanwhile; try again.
         ProviderError: it is not the turn that fails: nothing is taken at all.
     """
-    await _check_answers(draw, part, error)
+
+    async def attempt(some: Slice) -> Effects | ProviderError:
+        try:
+            return await draw(some)
+        except ProviderError as fault:
+            if is_to_be_retried(fault, is_last_try=is_last_try):
+                raise
+            return fault
+
+    await _check_answers(attempt, part, error)
     while len(part.turns) > 1:
         part = part.first_half()
-        drawn = await _try(draw, part)
+        drawn = await attempt(part)
         if isinstance(drawn, Effects):
             return part, drawn
         error = drawn
     for _ in range(_TRIES_ALONE):
-        drawn = await _try(draw, part)
+        drawn = await attempt(part)
         if isinstance(drawn, Effects):
             return part, drawn
         error = drawn
     # Again: it may have gone down meanwhile.
-    await _check_answers(draw, part, error)
+    await _check_answers(attempt, part, error)
     return part, await effects.keep_unread(embedder, part, error.code)
 
 
-async def _try(draw: Draw, part: Slice) -> Effects | ProviderError:
-    try:
-        return await draw(part)
-    except RateLimitedError:
-        raise
-    except ProviderError as error:
-        return error
-
-
-async def _check_answers(draw: Draw, part: Slice, error: ProviderError) -> None:
+async def _check_answers(attempt: Attempt, part: Slice, error: ProviderError) -> None:
     """Raise the error where the models do not take a harmless turn either."""
     harmless = replace(part, turns=(replace(part.turns[0], text=_HARMLESS),))
-    if not isinstance(await _try(draw, harmless), Effects):
+    if not isinstance(await attempt(harmless), Effects):
         raise error

@@ -109,5 +109,13 @@ SELECT begin_import($1, $2)
 -- app, user, kind, lines as they are written; returns how many were stored
 SELECT import_lines($1, $2, $3, $4::text[]::jsonb[])
 
+-- name: standing_though_forgotten
+-- app, user, after this id, at most this many
+SELECT id FROM standing_though_forgotten($1, $2, $3, $4) AS x (id)
+
+-- name: forget_as_of_tombstone
+-- app, user, id
+SELECT forget_as_of_tombstone($1, $2, $3)
+
 -- name: backfill_after_import
 SELECT enqueue_embedding_backfill()

@@ -1,7 +1,8 @@
 """A user's whole memory as a file of JSON lines, out and in; the format is described in ``docs/forgetting.md``.
 
 An export is one snapshot, read in pages. An import is one transaction: all of a file or nothing. What was exported,
-imported into an empty database and exported again is the same file to the byte.
+imported into an empty database and exported again is the same file to the byte. What the file says was forgotten, and
+still stands here, is forgotten right after, each in a transaction of its own, as whatever is forgotten.
 """
 
 from __future__ import annotations
@@ -41,12 +42,14 @@ class Imported:
     Attributes:
         stored: lines that were stored, by kind.
         skipped: lines that were here to the letter already, or whose memory was forgotten here by itself.
+        forgotten: memories and facts that stood here, and went because they were forgotten there.
     """
 
     app_name: str
     user_id: str
     stored: Mapping[str, int]
     skipped: int
+    forgotten: int = 0
 
 
 async def export_memory(pool: Pool, app_name: str, user_id: str, *, vectors: bool = True) -> AsyncIterator[str]:
@@ -89,6 +92,8 @@ async def import_memory(
 ) -> Imported:
     """Store the lines of an export, all or none; the reader of `lines` is asked for no more than it needs.
 
+    If the process dies before what was forgotten there is forgotten here, the same import again goes on with it.
+
     Args:
         app_name, user_id: whose they become; None: whose they were.
 
@@ -114,7 +119,25 @@ async def import_memory(
             rows += len(page)
         if rows and not header["vectors"]:
             await connection.execute(_QUERIES["backfill_after_import"])
-    return Imported(app_name=who[0], user_id=who[1], stored=stored, skipped=rows - sum(stored.values()))
+    forgotten = await _forget_standing(pool, who)
+    skipped = rows - sum(stored.values())
+    return Imported(app_name=who[0], user_id=who[1], stored=stored, skipped=skipped, forgotten=forgotten)
+
+
+async def _forget_standing(pool: Pool, who: tuple[str, str]) -> int:
+    """Forget what stands though its tombstone is here; return how many.
+
+    Not within the import, which holds rows of memories by then: whoever forgets locks sessions first.
+
+    Raises:
+        asyncpg.InsufficientPrivilegeError: the import is stored, but this role may forget nothing.
+    """
+    count, after = 0, _FIRST_ID
+    while page := await pool.fetch(_QUERIES["standing_though_forgotten"], *who, after, PAGE_LINES):
+        for row in page:
+            count += await pool.fetchval(_QUERIES["forget_as_of_tombstone"], *who, row["id"])
+        after = page[-1]["id"]
+    return count
 
 
 #: Lines with their numbers, as they are written: a number in them may be finer than a float.

@@ -182,6 +182,11 @@ class RunContext:
 Agent: TypeAlias = Callable[[RunContext], Awaitable[None] | AsyncIterator[str]]
 
 
+def runs_alone(agent: Agent) -> bool:
+    """Return whether a run of the agent is refused while another of its session goes on: it has a true `runs_alone`."""
+    return bool(getattr(agent, "runs_alone", False))
+
+
 class AgentRunner:
     """Executes runs in tasks of their own, each to its one end."""
 

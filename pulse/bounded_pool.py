@@ -18,7 +18,7 @@ else:
     _Pool = asyncpg.Pool
     _Acquired = PoolAcquireContext
 
-#: For the end of a statement that its caller gave up, and of a transaction that was left open.
+#: For the end of a statement that its caller gave up, of a transaction that failed or was left open, of a connection.
 RELEASE_SECONDS_MAX = 5.0
 #: So long after it was laid aside at most, a connection goes back to the pool, which renews and closes connections.
 _ASIDE_SECONDS_MAX = 1.0

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import socket
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import asyncpg
+from asyncpg.transaction import Transaction
 from pgvector.asyncpg import register_vector
 
+from pulse import bounded_pool
 from pulse.bounded_pool import BoundedPool
 from pulse.errors import DatabaseUnreachableError, SchemaError
 
 if TYPE_CHECKING:
-    import asyncio
-
     Connection = asyncpg.Connection[asyncpg.Record]
     Pool = asyncpg.Pool[asyncpg.Record]
 
@@ -39,6 +41,31 @@ _SET = "SELECT set_config($1, $2, false)"
 _KEEPALIVES = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 20_000}
 
 
+class BoundedTransaction(Transaction):
+    """A transaction whose rollback is not waited for longer than `RELEASE_SECONDS_MAX`.
+
+    Whoever fails in it, or gives up on a statement of it, would wait for ever for a server that hangs. The connection
+    is closed then, and what ended the transaction is raised.
+    """
+
+    __slots__ = ("_own",)
+
+    def __init__(self, connection: Any, *options: Any) -> None:
+        super().__init__(connection, *options)
+        self._own = connection
+
+    async def __aexit__(self, kind: Any, error: Any, traceback: Any) -> None:
+        """End the transaction; where its connection is closed already, the server has."""
+        if kind is None:
+            await super().__aexit__(kind, error, traceback)
+        elif not self._own.is_closed():
+            try:
+                async with asyncio.timeout(bounded_pool.RELEASE_SECONDS_MAX):
+                    await super().__aexit__(kind, error, traceback)
+            except TimeoutError:
+                self._own.terminate()
+
+
 class WatchedConnection(asyncpg.Connection):
     """A connection whose loss is noticed in half a minute, also where the network says nothing.
 
@@ -56,6 +83,19 @@ class WatchedConnection(asyncpg.Connection):
                 # Not every system has all of them.
                 if hasattr(socket, name):
                     endpoint.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+    async def close(self, *, timeout: float | None = None) -> None:  # noqa: ASYNC109 - asyncpg's own
+        """Say goodbye; cut the line where the server has not answered within `RELEASE_SECONDS_MAX`."""
+        with contextlib.suppress(TimeoutError) if timeout is None else contextlib.nullcontext():
+            await super().close(timeout=bounded_pool.RELEASE_SECONDS_MAX if timeout is None else timeout)
+
+    def transaction(
+        self, *, isolation: Any = None, readonly: bool = False, deferrable: bool = False
+    ) -> BoundedTransaction:
+        """Return a transaction that nobody waits for for ever; else as asyncpg's own."""
+        if self.is_closed():
+            raise asyncpg.InterfaceError("connection is closed")
+        return BoundedTransaction(self, isolation, readonly, deferrable)
 
 
 class PooledConnection(WatchedConnection):

@@ -14,6 +14,7 @@
     ├── RunNotFoundError           no such run for this app and user (also a LookupError)
     ├── ApiKeyNotFoundError        no key of this id (also a LookupError)
     ├── InterruptOpenError         the run before asks for answers; send them with the next one
+    ├── RunActiveError             another run of the session goes on; wait for its end or cancel it, then start again
     ├── RunConflictError           the run id is taken by another session; use a new id
     ├── RunEndedError              the run ended already, perhaps by somebody else; stop working on it
     ├── RunPrunedError             the run's events are not kept any more; there is nothing to stream
@@ -82,6 +83,10 @@ class RunConflictError(PulseError):
     """The run id belongs to another session of the app. An id is for one run: use a new one."""
 
 
+class RunActiveError(PulseError):
+    """Another run of the session goes on. Wait for its end, or cancel it, and start again; nothing was started."""
+
+
 class ApiKeyNotFoundError(PulseError, LookupError):
     """There is no key of this id. List the keys to find it."""
 
@@ -129,6 +134,7 @@ _BY_SQLSTATE: dict[str, type[PulseError]] = {
     "HP023": RunFencedError,
     "HP030": StreamLostError,
     "HP031": StreamTooLongError,
+    "HP060": RunActiveError,
 }
 
 

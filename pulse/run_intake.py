@@ -14,6 +14,7 @@ from pulse.agui.interrupts import interrupts_of
 from pulse.errors import (
     InterruptOpenError,
     InvalidInputError,
+    RunActiveError,
     RunConflictError,
     RunNotFoundError,
     SessionExistsError,
@@ -70,14 +71,16 @@ class RunIntake:
             raise RunConflictError(f"run {asked.run_id!r} belongs to another thread: use a new id for a new run")
         return run
 
-    async def begin(self, app_name: str, user_id: str, asked: RunAgentInput) -> Intake:
+    async def begin(self, app_name: str, user_id: str, asked: RunAgentInput, *, alone: bool = False) -> Intake:
         """Store what is new of an input and start its run, or return the run that was started with it before.
 
         The session is made if need be, with the input's state. New are the user's messages and the results of the
-        client's tools after the last message of the assistant.
+        client's tools after the last message of the assistant. A run that is to be alone is refused while another of
+        the session goes on.
 
         Raises:
             RunConflictError: the run id is another session's.
+            RunActiveError: another run goes on, and this one is to be alone.
             InterruptOpenError: the last run asks for answers that the input does not have.
             InvalidInputError, EventConflictError, EventTooLargeError, StateTooLargeError: nothing was started.
         """
@@ -87,12 +90,14 @@ class RunIntake:
         sent_ids = frozenset(message.id for message in asked.messages)
         if run is not None:
             return Intake(run=run, created=False, given=given, sent_ids=sent_ids)
+        if alone:
+            await self._require_no_run(session)
         await self._require_answers(session, asked)
         events = await self._new_events(session, asked.messages)
         first = events.pop() if events and events[-1].author == "user" else None
         if events:
             await self._sessions.append(app_name, user_id, session.id, events)
-        started = await self._runs.start(app_name, user_id, session.id, asked.run_id, first)
+        started = await self._runs.start(app_name, user_id, session.id, asked.run_id, first, alone=alone)
         return Intake(run=started.run, created=started.created, given=given, sent_ids=sent_ids)
 
     async def _session(self, app_name: str, user_id: str, asked: RunAgentInput) -> Session:
@@ -112,6 +117,12 @@ class RunIntake:
         if found is None:
             raise SessionNotFoundError(f"session {asked.thread_id!r} was deleted meanwhile")
         return found
+
+    async def _require_no_run(self, session: Session) -> None:
+        """Refuse early, before results of tools are stored; of two that come at once, `start_run` refuses one."""
+        live = await self._pool.fetchval(self._queries["live_run"], session.thread_id)
+        if live is not None:
+            raise RunActiveError(f"run {live} of this session goes on")
 
     async def _require_answers(self, session: Session, asked: RunAgentInput) -> None:
         content = await self._pool.fetchval(self._queries["last_event_of_run"], session.thread_id)

@@ -65,7 +65,14 @@ class RunService:
         await self._notifier.close()
 
     async def start(
-        self, app_name: str, user_id: str, session_id: str, run_id: str, message: Event | None = None
+        self,
+        app_name: str,
+        user_id: str,
+        session_id: str,
+        run_id: str,
+        message: Event | None = None,
+        *,
+        alone: bool = False,
     ) -> RunWritten:
         """Start a run with the user's message, or with the event ``run_started``.
 
@@ -73,10 +80,12 @@ class RunService:
             run_id: 1 to 512 characters, unique in the app. One that is known gives back the stored run, `created`
                 False and without events, whatever the message: look at it, do not execute it.
             message: its `invocation_id` becomes the run id.
+            alone: only where no other run of the session goes on. Those of dead processes are ended before.
 
         Raises:
             SessionNotFoundError: no such session for this app and user.
             RunConflictError: the run id belongs to another session.
+            RunActiveError: another run of the session goes on, and this one is to be alone.
             EventConflictError: the message's id is taken.
             EventTooLargeError, StateTooLargeError: as `OpenSessionService.append`.
         """
@@ -93,6 +102,7 @@ class RunService:
             self.holder,
             self.lease_seconds,
             [event_input(event) for event in events],
+            alone,
         )
         run = read_run(row["run"], user_id=user_id, session_id=session_id.strip())
         if not row["created"]:

@@ -244,7 +244,8 @@ class OpenSessionService:
             expected_version: refuse if the session is at another version.
 
         Returns:
-            The jobs that will do it, by type; empty where everything is consolidated.
+            The jobs that will do it, by type; empty where everything is consolidated, or the app's policy says not to
+            consolidate.
 
         Raises:
             SessionNotFoundError: no such session for this app and user.

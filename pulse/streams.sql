@@ -83,6 +83,10 @@ SELECT coalesce((SELECT min(r.first_seq) - 1 FROM runs AS r WHERE r.thread_id = 
 -- app, run id
 SELECT EXISTS (SELECT FROM runs WHERE app_name = $1 AND run_id = $2)
 
+-- name: live_run
+-- thread
+SELECT run_id FROM runs WHERE thread_id = $1 AND status = 'running' AND lease_until >= engine_now() LIMIT 1
+
 -- name: next_run
 -- thread, began after this number
 SELECT r AS run FROM runs AS r WHERE r.thread_id = $1 AND r.first_seq > $2 ORDER BY r.first_seq LIMIT 1

@@ -25,6 +25,7 @@ class RowClaim:
     attempts: int
     task: str
     job_id: UUID | None
+    is_last_try: bool = False
 
     async def fence(self, connection: asyncpg.Connection) -> None:
         held = await connection.fetchval(

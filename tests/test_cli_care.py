@@ -17,6 +17,7 @@ from hippocampus.forgetting import Forgetting
 from tests import cli_process
 from tests.forgetting_scene import APP, SECRET, say, scan
 from tests.test_cli import Run, _own_logging, cli, dsn, run, talked  # noqa: F401 - fixtures
+from tests.test_cli_pages import pages
 from tests.worker_harness import until
 
 pytestmark = pytest.mark.usefixtures("_own_logging")
@@ -54,6 +55,12 @@ def test_policies_are_compared_and_the_archive_restored(cli: Run) -> None:  # no
     assert "then  keeps 0 of" in out
     both = json.loads(cli("retention", "compare", "--app", app, "--threshold", "1", "--min-age-days", "0", "--json")[1])
     assert both["total"] == both["only_by_one"] == len(both["differing"])
+    words = ("retention", "compare", "--app", app, "--threshold", "1", "--min-age-days", "0")
+    parts = pages(cli, *words, "--limit", "2")
+    assert len(parts) > 1
+    assert [each["id"] for page in parts for each in page["differing"]] == [each["id"] for each in both["differing"]]
+    following = cli(*words, "--limit", "2")[2].split()[-1]
+    assert cli("retention", "compare", "--app", app, "--preset", "sensitive", "--cursor", following)[0] == 2
     assert cli("retention", "compare", "--app", app)[0] == 2
     changed = cli("policies", "set", app, "--preset", "knowledge", "archive_days=9", "--json")[1]
     shown = json.loads(changed)

@@ -14,6 +14,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,7 +26,7 @@ from tests.test_cli import Run, _own_logging, cli, dsn, execute, run, talked  # 
 pytestmark = pytest.mark.usefixtures("_own_logging")
 
 
-def pages(run_: Run, *words: str) -> list[list[dict[str, object]]]:
+def pages(run_: Run, *words: str) -> list[Any]:
     """Every page, each fetched with the command that the page before named."""
     found = []
     command: tuple[str, ...] = (*words, "--json")
@@ -123,7 +124,9 @@ def test_a_key_of_facts_gets_a_style(cli: Run) -> None:  # noqa: F811
 
 
 def test_a_session_is_finalized_enqueued_and_deleted(cli: Run, dsn: str) -> None:  # noqa: F811
-    assert cli("sessions", "finalize", "ada-session-1")[2].strip() == "Everything in it is consolidated already."
+    assert (
+        cli("sessions", "finalize", "ada-session-1")[2].strip().startswith("Everything in it is consolidated already")
+    )
     assert cli("sessions", "show", "ada-session-1", "--events", "1")[2].strip().startswith("3 older events:  hippo")
     asyncio.run(execute(dsn, "UPDATE threads SET fast_upto_seq = 0, fast_queued_seq = 0"))
     job = json.loads(cli("jobs", "enqueue", "ada-session-1", "--type", "fast_replay", "--json")[1])

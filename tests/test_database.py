@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import socket
+from typing import cast
 
 import asyncpg
 import pytest
 
-from pulse import database
+from pulse import bounded_pool, database
 from pulse.errors import DatabaseUnreachableError, SchemaError
 from tests.conftest import dsn_of
 from workers.embedded import EmbeddedServer
@@ -134,3 +137,43 @@ async def test_the_version_is_the_servers_own(server: EmbeddedServer) -> None:
     assert database.server_version_num(connection) == int(await connection.fetchval("SHOW server_version_num"))
     await connection.close()
     database.require_supported_server(160000)
+
+
+async def test_nobody_waits_for_ever_for_the_rollback_of_a_server_that_hangs(
+    dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What ended the transaction is raised, its connection is closed, and the pool opens another: with savepoints or
+    without, for who gave up on a statement or failed by himself, in a pool or with a connection of his own. Closing a
+    connection ends, too."""
+    monkeypatch.setattr(bounded_pool, "RELEASE_SECONDS_MAX", 0.2)
+    stopped = []
+
+    async def give_up(connection: database.Connection, *, by_himself: bool) -> None:
+        stopped.append(connection.get_server_pid())
+        async with connection.transaction():
+            if by_himself:
+                os.kill(stopped[-1], signal.SIGSTOP)
+                raise LookupError("nothing of the database's")
+            async with connection.transaction(), asyncio.timeout(0.1):
+                os.kill(stopped[-1], signal.SIGSTOP)
+                await connection.execute("SELECT 2")
+
+    own = await database.connect(dsn)
+    try:
+        async with asyncio.timeout(30):
+            async with await database.create_pool(dsn, max_size=1) as pool:
+                for by_himself, error in ((True, LookupError), (False, TimeoutError)):
+                    with pytest.raises(error):
+                        async with pool.acquire() as proxy:
+                            await give_up(cast("database.Connection", proxy), by_himself=by_himself)
+                    assert await pool.fetchval("SELECT pg_backend_pid()") not in stopped
+            with pytest.raises(TimeoutError):
+                await give_up(own, by_himself=False)
+            assert own.is_closed()
+            idle = await database.create_pool(dsn, max_size=1)
+            stopped.append(await idle.fetchval("SELECT pg_backend_pid()"))
+            os.kill(stopped[-1], signal.SIGSTOP)
+            await idle.close()
+    finally:
+        for pid in stopped:
+            os.kill(pid, signal.SIGCONT)

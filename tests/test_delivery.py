@@ -465,7 +465,8 @@ async def test_one_run_looks_at_every_idle_timer_that_is_due(pool: asyncpg.Pool)
 
 
 async def test_an_app_that_does_not_consolidate_enqueues_nothing_and_loses_nothing(pool: asyncpg.Pool) -> None:
-    """Neither appends nor idle timers ask a model; words are found; asking does; switched on, the timers do."""
+    """Neither appends, idle timers nor the end of a session ask a model; words are found; asking does; switched on, the
+    timers do."""
     await policies.set_policy(pool, "app", consolidate=False, fast_events=3)
     sessions = OpenSessionService(pool)
     for session_id in ("quiet", "asked"):
@@ -481,7 +482,11 @@ async def test_an_app_that_does_not_consolidate_enqueues_nothing_and_loses_nothi
     assert await harness.count(pool, "consolidation_jobs") == 0
     found = await MemorySearch(pool, None).search(app_name="app", user_id="ann", query="tea")
     assert len(found.memories) == 10
-    await sessions.finalize_session("app", "ann", "asked")
+    for session_id in ("quiet", "asked"):
+        assert await sessions.finalize_session("app", "ann", session_id) == {}
+    assert await pool.fetchval("SELECT bool_and(finalized_at IS NOT NULL) FROM threads")
+    assert await harness.count(pool, "consolidation_jobs") == 0
+    await pool.execute("SELECT consolidate_session('app', 'ann', 'asked')")
     assert await harness.count(pool, "consolidation_jobs") == 2
     await policies.set_policy(pool, "app", consolidate=True)
     assert await pool.fetchval("SELECT bool_and(fast_due_at > now()) FROM threads WHERE session_id = 'quiet'")

@@ -150,7 +150,7 @@ BESIDE = {
     "live_messages", "stream_tickets",
 }  # fmt: skip
 # Ids, numbers and hashes alone.
-WORDLESS = {"memory_tombstones", "slice_redraws", "replays"}
+WORDLESS = {"memory_tombstones", "slice_redraws", "replays", "erased_imports"}
 OWNED = ("threads", "messages", "memories", "facts", "user_states")
 
 

@@ -182,3 +182,33 @@ async def test_what_was_forgotten_is_not_imported_again(pool: asyncpg.Pool) -> N
         await import_memory(pool, lines)
     await Forgetting(pool).resume()
     assert sum((await import_memory(pool, lines)).stored.values()) > 1000
+
+
+async def test_what_was_forgotten_there_goes_here_too(pool: asyncpg.Pool, elsewhere: asyncpg.Pool) -> None:
+    """A copy is made, then the original forgets a memory, a fact and an archived memory: another import takes them out
+    of the copy, also if an earlier one was cut off before; what was said anew since stays."""
+    await fill(pool, rows=3)
+    await import_memory(elsewhere, await exported(pool))
+    standing = await elsewhere.fetchval("SELECT count(*) FROM drawn")
+    kept = await pool.fetchval("SELECT id FROM memories WHERE user_id = 'ana' AND thread_id IS NOT NULL LIMIT 1")
+    archived = await pool.fetchval("SELECT id FROM memories_archive WHERE user_id = 'ana' LIMIT 1")
+    home = await pool.fetchval("SELECT fact_id FROM fact_versions WHERE value::text LIKE '%Ghent%'")
+    jam = await pool.fetchval("SELECT fact_id FROM fact_versions WHERE value::text LIKE '%plum jam%'")
+    for gone in (kept, archived, home, jam):
+        await Forgetting(pool).forget_memory(APP, "ana", gone)
+    await elsewhere.execute(
+        """UPDATE fact_versions SET recorded_at = 'infinity', accepted_at = 'infinity' WHERE fact_id = $1""", jam
+    )
+    lines = await exported(pool)
+    tombs = "SELECT count(*) FROM memory_tombstones WHERE id = ANY ($1)"
+    imported = await import_memory(elsewhere, lines)
+    assert imported.forgotten == 3
+    assert await elsewhere.fetchval(tombs, [kept, archived, home, jam]) == 4
+    left = await elsewhere.fetch("SELECT id FROM drawn")
+    assert {kept, archived, home}.isdisjoint(row["id"] for row in left)
+    assert jam in {row["id"] for row in left}
+    assert len(left) < standing
+    # When it was forgotten there is kept; and again there is nothing to do.
+    times = "SELECT id, forgotten_at FROM memory_tombstones ORDER BY id"
+    assert await elsewhere.fetch(times) == await pool.fetch(times)
+    assert (await import_memory(elsewhere, lines)).forgotten == 0

@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 
 from hippocampus.consolidation_worker import MemoryConsolidationWorker
-from hippocampus.errors import CallPostponedError, PermanentProviderError, ProviderError
+from hippocampus.errors import CallPostponedError, PermanentProviderError, ProviderError, TransientProviderError
 from hippocampus.providers.local import LocalEmbedder
 from hippocampus.records import ConsolidationJob, ConversationSlice, JobStatus, Reflection, Summary
 from pulse.events import Event
@@ -30,6 +30,7 @@ class Refusing(ScriptedGenerator):
     """Refuses every slice that holds the poison; everything once `down` is set."""
 
     down: ProviderError | None = None
+    faulty: str | None = None  # the transport fails for a slice that begins with this and has no more than one turn
 
     async def summarize(self, slices: Sequence[ConversationSlice]) -> list[Summary]:
         self._refuse(slices)
@@ -43,6 +44,8 @@ class Refusing(ScriptedGenerator):
         self.slices.extend(slices)
         if self.down is not None:
             raise self.down
+        if self.faulty is not None and any([turn.text for turn in part.turns] == [self.faulty] for part in slices):
+            raise TransientProviderError("the line broke", code="503")
         if any(POISON in turn.text for part in slices for turn in part.turns):
             raise PermanentProviderError("no", code="400")
 
@@ -135,6 +138,40 @@ async def test_no_turn_is_passed_by_while_the_model_answers_nothing(pool: asyncp
         await say(pool, "and then")
     assert await pool.fetchval("SELECT fast_upto_seq FROM threads") == 0
     assert await harness.count(pool, "memories") == 0
+
+
+async def test_a_fault_of_transport_is_retried_and_no_refusal(pool: asyncpg.Pool) -> None:
+    """A healthy turn, alone beside a refused one while the line breaks, is not passed by: the job is tried again, and
+    draws from it. Only what breaks the line at the job's last try, too, is the turn's own doing."""
+    await pool.execute("UPDATE app_policies SET consolidate = false")
+    thread = await say(pool, "well", POISON)
+    generator = Refusing()
+    await enqueue(pool, thread, "fast_replay")
+    assert isinstance(await run_next(pool, generator, "fast_replay"), PermanentProviderError)
+    await say(pool, "and then")
+    await enqueue(pool, thread, "fast_replay")
+    claim = await claim_next(pool, ["fast_replay"])
+    assert claim is not None
+    worker = MemoryConsolidationWorker(pool, generator, LocalEmbedder())
+    generator.faulty = "well"
+    with pytest.raises(TransientProviderError):
+        await worker.run(_job(claim), claim)
+    assert await pool.fetchval("SELECT fast_upto_seq FROM threads") == 0
+    generator.faulty = None
+    job = await worker.run(_job(claim), claim)
+    assert job is not None
+    assert (job.status, job.result.get("skipped")) == (JobStatus.COMPLETED, None)
+    assert await pool.fetchval("SELECT source_seqs FROM memories WHERE memory_type = 'summary'") == [1]
+
+    generator.faulty = POISON
+    claim = await claim_next(pool, ["fast_replay"])
+    assert claim is not None
+    with pytest.raises(TransientProviderError):
+        await worker.run(_job(claim), claim)
+    claim.is_last_try = True
+    job = await worker.run(_job(claim), claim)
+    assert job is not None
+    assert job.result["skipped"] == [{"sequence_num": 2, "error_code": "503"}]
 
 
 async def test_poison_stops_neither_its_neighbours_nor_its_own_later_events(

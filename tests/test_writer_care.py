@@ -83,7 +83,14 @@ async def test_a_memory_is_pinned_explained_traced_and_restored(
     explained = (await client.get(f"{user}/memories/{memory}/retention")).json()
     assert explained["falls_below_at"] < explained["now"]
     compared = (await client.get(f"/v1/apps/{app}/retention/compare", params={"preset": "knowledge"})).json()
-    assert (compared["only_by_other"], compared["differing"][0]["id"]) == (1, str(memory))
+    assert (compared["only_by_other"], compared["next_cursor"]) == (1, None)
+    assert compared["differing"][0]["id"] == str(memory)
+    asked = {"preset": "knowledge", "limit": 1}
+    following = (await client.get(f"/v1/apps/{app}/retention/compare", params=asked)).json()["next_cursor"]
+    last = (await client.get(f"/v1/apps/{app}/retention/compare", params={**asked, "cursor": following})).json()
+    assert (last["differing"], last["next_cursor"], last["only_by_other"]) == ([], None, 1)
+    counted = await client.get(f"/v1/apps/{app}/retention/compare", params={**asked, "limit": 0})
+    assert (counted.json()["differing"], counted.json()["next_cursor"]) == ([], None)
     assert (await client.put(f"{user}/memories/{memory}/pin")).json() == {"pinned": True, "changed": True}
     assert (await client.delete(f"{user}/memories/{memory}/pin")).json() == {"pinned": False, "changed": True}
 

@@ -43,11 +43,13 @@ class JobRetry(BaseRetryStrategy):
             return RetryDecision()
         if failures.is_postponed(exception):
             return _after(self._postponed_seconds(exception, job))
-        before = job.task_kwargs.get("tried")
-        tried = job.attempts - (before if isinstance(before, int) else 0)
-        if not failures.is_transient(exception) or tried + 1 >= self._tries_max:
+        if not failures.is_transient(exception) or self.is_last_try(job):
             return None
-        return _after(self._delay_seconds(exception, tried))
+        return _after(self._delay_seconds(exception, _tried(job)))
+
+    def is_last_try(self, job: Job) -> bool:
+        """Return whether the job, as it runs, is failed for good by a fault of transport."""
+        return _tried(job) + 1 >= self._tries_max
 
     def _postponed_seconds(self, error: BaseException, job: Job) -> float:
         # A job that was a probe and failed comes back later each time: it may be what breaks the provider, and the next
@@ -61,6 +63,12 @@ class JobRetry(BaseRetryStrategy):
         return backoff.delay_seconds(
             tried, error, base_seconds=self._base_seconds, cap_seconds=self._cap_seconds, rng=self._rng
         )
+
+
+def _tried(job: Job) -> int:
+    """Return how often the job was tried before, since it was enqueued or run again by hand."""
+    before = job.task_kwargs.get("tried")
+    return job.attempts - (before if isinstance(before, int) else 0)
 
 
 def _after(seconds: float) -> RetryDecision:

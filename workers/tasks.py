@@ -7,12 +7,13 @@ from typing import Any
 from uuid import UUID
 
 from croniter import croniter
-from procrastinate import App, BaseRetryStrategy
+from procrastinate import App
 from procrastinate.job_context import JobContext
 
 from hippocampus.records import JobType
 from workers.claims import JobClaim
 from workers.fenced_jobs import FencedJobManager
+from workers.retry import JobRetry
 from workers.services import Services
 
 #: The queue of each kind of job, as the database's functions enqueue it.
@@ -43,7 +44,7 @@ Upkeep = Callable[[], Awaitable[None]]
 
 
 def register_tasks(
-    app: App, services: Services, manager: FencedJobManager, retry: BaseRetryStrategy, *, retention_cron: str
+    app: App, services: Services, manager: FencedJobManager, retry: JobRetry, *, retention_cron: str
 ) -> None:
     """Give an app every task.
 
@@ -62,17 +63,17 @@ def register_tasks(
 
 
 def _register_consolidation(
-    app: App, services: Services, manager: FencedJobManager, retry: BaseRetryStrategy, job_type: str, queue: str
+    app: App, services: Services, manager: FencedJobManager, retry: JobRetry, job_type: str, queue: str
 ) -> None:
     @app.task(name=str(job_type), queue=queue, retry=retry, pass_context=True)
     async def consolidate(context: JobContext, job_id: str, tried: int = 0) -> None:
-        claim = JobClaim(context.job)
+        claim = JobClaim(context.job, is_last_try=retry.is_last_try(context.job))
         await services.consolidate(UUID(job_id), claim)
         if claim.is_finished:
             manager.note_finished(context.job)
 
 
-def _register_periodic(app: App, retry: BaseRetryStrategy, name: str, cron: str, work: Upkeep) -> None:
+def _register_periodic(app: App, retry: JobRetry, name: str, cron: str, work: Upkeep) -> None:
     # The lock lets one run end before the next begins. A queueing lock would be wrong here: a job that is given
     # back while the next one waits already would break it, and stay running for ever.
     task = app.task(name=name, queue=MAINTENANCE_QUEUE, lock=name, retry=retry)(_upkeep(work))

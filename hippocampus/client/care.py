@@ -69,7 +69,10 @@ class CareCalls(Calls):
             yield pick(WeakMemory, each)
 
     async def compare_retention(self, **policy: Any) -> Mapping[str, Any]:
-        """Say what another policy would keep of the app's memories; `policy` as in the API's query, such as preset."""
+        """Say what another policy would keep of the app's memories; `policy` as in the API's query, such as preset.
+
+        ``differing`` comes in pages: pass ``next_cursor`` as `cursor`, with the same policy.
+        """
         return dict(await self._call("GET", self._app("retention", "compare"), params=plain(policy)))
 
 

@@ -220,6 +220,7 @@ async def restore(app_name: AppName, user_id: UserId, body: schemas.RestoreInput
 async def compare_policies(
     app_name: AppName,
     pool: ThePool,
+    cursor: Cursor,
     preset: Literal["high_interaction", "low_interaction", "sensitive", "knowledge"] | None = None,
     curve: Literal["strength", "classic"] | None = None,
     decay_rate: Annotated[float | None, Query(ge=0, le=100)] = None,
@@ -237,5 +238,7 @@ async def compare_policies(
         "min_age_days": min_age_days,
     }
     other = {name: value for name, value in given.items() if value is not None}
-    found = await retention_advice.compare(pool, app_name, other, days=days, limit=limit)
-    return reply(schemas.ComparisonView.model_validate(found))
+    found = await retention_advice.compare(pool, app_name, other, days=days, limit=limit, after=cursor.read(uuid.UUID))
+    following = cursor.following(found.differing, limit, lambda each: each.id) if limit else None
+    shown = schemas.ComparisonView.model_validate(found)
+    return reply(shown.model_copy(update={"next_cursor": following}))

@@ -209,3 +209,6 @@ class ComparisonView(_View):
     only_by_other: int
     kept_by_none: int
     differing: list[VerdictView]
+    next_cursor: Annotated[
+        str | None, Field(description="Where the next page of `differing` starts; null after the last.")
+    ] = None

@@ -8,7 +8,10 @@
 
 The session of the run is the agent's session: what the agent does is stored once, as events of the run, and ADK reads
 them back as its own. A text that the model streams is streamed, thoughts too. Tools of the client are offered to the
-model; a call of one ends the run, and the client sends the result with its next run.
+model; a call of one ends the run, and the client sends the result with its next run. A call that waits for somebody
+outside ends the run as well, and is answered by ``resume``.
+
+While a run of a session goes on, another is refused: ADK reads a session once and knows nothing of who writes beside.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 from typing_extensions import override
 
+from pulse.adk import interrupts
 from pulse.adk.run_sessions import RunSessions
 from pulse.adk.sessions import PostgresSessionService
 from pulse.agents import AgentError, RunContext
@@ -38,7 +42,13 @@ _TYPES: Mapping[Kind, str] = {"text": "assistant_message", "thought": "thought"}
 
 
 class AdkAgent:
-    """A `pulse.agents.Agent` that has an ADK runner execute an agent or an app, on the services given."""
+    """A `pulse.agents.Agent` that has an ADK runner execute an agent or an app, on the services given.
+
+    Attributes:
+        runs_alone: see `pulse.agents.runs_alone`.
+    """
+
+    runs_alone = True
 
     def __init__(
         self,
@@ -48,6 +58,7 @@ class AdkAgent:
         memory: BaseMemoryService | None = None,
         artifacts: BaseArtifactService | None = None,
         run_config: RunConfig | None = None,
+        interrupts: bool = False,
     ) -> None:
         """Describe the agent; nothing is opened.
 
@@ -57,6 +68,8 @@ class AdkAgent:
             memory: for tools such as PreloadMemoryTool.
             artifacts: for files.
             run_config: by default one that streams.
+            interrupts: end a run that waits for somebody outside with AG-UI's outcome `interrupt`, which the next run
+                must answer by `resume`; by default the call is pending, and may be answered by `resume` all the same.
         """
         self._app = agent if isinstance(agent, App) else None
         root = agent.root_agent if isinstance(agent, App) else agent
@@ -65,14 +78,19 @@ class AdkAgent:
         self._memory = memory
         self._artifacts = artifacts
         self._run_config = run_config or RunConfig(streaming_mode=StreamingMode.SSE)
+        self._interrupts = interrupts
 
     async def __call__(self, run: RunContext) -> None:
         """Execute one run.
 
         Raises:
-            AgentError: there is nothing to answer, or the model failed: it says why.
+            AgentError: there is nothing to answer, `resume` answers what does not wait, or the model failed: it says
+                why.
         """
-        asked = _asked(run.input.messages)
+        said, answers = _asked(run.input.messages)
+        if run.input.resume:
+            answers = await self._resume(run, answers)
+        asked = said or answers
         if not asked:
             raise AgentError("send a message of the user's, or the result of a tool", "nothing_to_answer")
         spoken = _Spoken(run)
@@ -84,15 +102,38 @@ class AdkAgent:
             run_config=self._run_config,
         )
         failure: AgentError | None = None
+        stored: list[Event] = []
         try:
             async with aclosing(events) as turns:
                 async for event in turns:
                     failure = _failure_of(event)
-                    await (spoken.say(event) if event.partial else spoken.end())
+                    if event.partial:
+                        await spoken.say(event)
+                    else:
+                        await spoken.end()
+                        stored.append(event)
         finally:
             spoken.abandon()
         if failure is not None:
             raise failure
+        if self._interrupts and (open_ones := interrupts.interrupts_of(stored, _names(run.input.tools))):
+            run.interrupt(*open_ones)
+
+    async def _resume(self, run: RunContext, answers: Mapping[str, Any]) -> dict[str, Any]:
+        """Store what ``resume`` answers, as results of the calls that wait, and return it beside the client's answers.
+
+        Results that the agent's own tools gave stand among a client's messages, too: they are not given to it again.
+        """
+        names = run.run
+        session = await self._sessions.get_session(
+            app_name=names.app_name, user_id=names.user_id, session_id=names.session_id
+        )
+        events = session.events if session else []
+        resumed = interrupts.answers_of(run.input.resume, events)
+        await run.write(*resumed.values())
+        own = {given.id for each in events if each.author != "user" for given in each.get_function_responses()}
+        new = {each: content for each, content in answers.items() if content["tool_call_id"] not in own}
+        return {**new, **{each: answer.content for each, answer in resumed.items()}}
 
     def _runner(self, run: RunContext, sessions: RunSessions) -> Runner:
         """Return the runner of one run: ADK keeps nothing in it that outlives the run."""
@@ -174,11 +215,15 @@ def _with_tools(root: BaseAgent, tools: Sequence[Mapping[str, Any]]) -> BaseAgen
     return root.model_copy(update={"tools": [*root.tools, *offered]})
 
 
-def _asked(messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return what the agent is asked with, by the messages' ids: what the user says, or else what tools answered.
+def _names(tools: Sequence[Mapping[str, Any]]) -> set[str]:
+    return {tool["name"] for tool in tools}
 
-    Only what came after the last message of the assistant is new. Answers beside something that the user says are in
-    the session already.
+
+def _asked(messages: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what the agent is asked with, by the messages' ids: what the user says, and what tools answered.
+
+    Only what came after the last message of the assistant is new. Beside something that the user says, answers need
+    not be given to the agent: they are in the session already.
     """
     new: list[Mapping[str, Any]] = []
     for message in messages:
@@ -194,7 +239,7 @@ def _asked(messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         for each in new
         if each["role"] == "tool"
     }
-    return said or answers
+    return said, answers
 
 
 def _said(content: Any) -> dict[str, Any]:

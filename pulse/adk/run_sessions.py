@@ -25,8 +25,8 @@ Streamed = Callable[[], "Mapping[str, str]"]
 class RunSessions(BaseSessionService):
     """Reads as `PostgresSessionService`, and writes to the run.
 
-    The run holds its session's events: other runs of the same session may write between two of them, and are not
-    refused as stale.
+    What others write to the session meanwhile, such as a client that appends, does not make a run stale: it would fail
+    for that. Other runs of the same session are refused before they begin.
 
     Args:
         stored: reads, and writes to every session but the run's.
@@ -123,4 +123,6 @@ class RunSessions(BaseSessionService):
 
 
 def _is_of_the_system(event: Event) -> bool:
-    return event.author == "system" and event.content is None and not event.actions.state_delta
+    # The last event of a failed run has its message.
+    is_silent = event.content is None or event.id.startswith("end-of-")
+    return event.author == "system" and is_silent and not event.actions.state_delta

@@ -12,7 +12,7 @@ from ag_ui.core import RunAgentInput
 from fastapi import APIRouter, Path, Request
 from starlette.responses import Response
 
-from pulse.agents import AgentRunner
+from pulse.agents import AgentRunner, runs_alone
 from pulse.http import problems
 from pulse.http.bodies import ExactRoute
 from pulse.http.owner import AssertedOwner, Owner
@@ -38,6 +38,7 @@ router = APIRouter(
             problems.NO_SUCH_AGENT,
             problems.SESSION_NOT_FOUND,
             problems.RUN_CONFLICT,
+            problems.RUN_ACTIVE,
             problems.EVENT_CONFLICT,
             problems.INTERRUPT_OPEN,
             problems.RUN_PRUNED,
@@ -90,7 +91,7 @@ async def _run(
         raise problems.ProblemError(problems.NO_SUCH_AGENT)
     if runner.is_full and await intake.find(owner.app_name, owner.user_id, body) is None:
         raise problems.ProblemError(problems.OVERLOADED)
-    taken = await intake.begin(owner.app_name, owner.user_id, body)
+    taken = await intake.begin(owner.app_name, owner.user_id, body, alone=runs_alone(agent))
     if taken.created:
         runner.execute(taken.run, agent, taken.given)
     return await stream(

@@ -86,6 +86,9 @@ EVENT_CONFLICT = Kind("event-conflict", 409, "The event id is taken by other con
 RUN_CONFLICT = Kind(
     "run-conflict", 409, "The run id is another session's", "Use a new id for a new run; it is unique within the app."
 )
+RUN_ACTIVE = Kind(
+    "run-active", 409, "Another run of the session goes on", "Wait for its end or cancel it, then send this again."
+)
 RUN_ENDED = Kind("run-ended", 409, "The run ended already", "Read it; start a new one to go on.")
 RUN_FENCED = Kind("run-fenced", 409, "Another process executes the run", "Follow it; do not execute it.")
 INTERRUPT_OPEN = Kind(
@@ -152,6 +155,7 @@ _BY_ERROR: dict[type[Exception], Kind] = {
     errors.EventConflictError: EVENT_CONFLICT,
     errors.RunNotFoundError: RUN_NOT_FOUND,
     errors.RunConflictError: RUN_CONFLICT,
+    errors.RunActiveError: RUN_ACTIVE,
     errors.RunEndedError: RUN_ENDED,
     errors.RunFencedError: RUN_FENCED,
     errors.RunPrunedError: RUN_PRUNED,

@@ -145,7 +145,10 @@ async def finalize_session(
     sessions: Sessions,
     condition: Precondition,
 ) -> Response:
-    """End a session for now: what is not yet consolidated is enqueued at once. Appending opens it again."""
+    """End a session for now: what is not yet consolidated is enqueued at once, if its app consolidates.
+
+    Appending opens it again.
+    """
     with precondition(condition):
         version = None if condition is None else await condition.version_for(sessions, app_name, user_id, session_id)
         jobs = await sessions.finalize_session(app_name, user_id, session_id, expected_version=version)

@@ -100,7 +100,7 @@ CREATE TABLE app_policies (
     archive_days        double precision NOT NULL DEFAULT 90  CHECK (archive_days >= 0 AND archive_days <= 36500),
     updated_at          timestamptz NOT NULL DEFAULT now()
 );
-COMMENT ON COLUMN app_policies.consolidate IS 'Appends and idle timers enqueue jobs; asking for one always does.';
+COMMENT ON COLUMN app_policies.consolidate IS 'Appends, idle timers and the end of a session enqueue jobs; asking for one always does.';
 COMMENT ON COLUMN app_policies.fast_events IS 'fast_replay is enqueued after this many new events.';
 COMMENT ON COLUMN app_policies.fast_tokens IS 'fast_replay is enqueued after this many new tokens of text.';
 COMMENT ON COLUMN app_policies.deep_tokens IS 'deep_reflection is enqueued after this many new tokens of text.';

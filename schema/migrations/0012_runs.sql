@@ -61,12 +61,33 @@ BEGIN
 END
 $$;
 
+-- Ends the runs of a session, which the caller has locked, whose lease ran out; those that go on are an error, but for
+-- the one that is asked for again. Errors: HP060.
+CREATE FUNCTION require_no_run(p_thread threads, p_run_id text, p_notify boolean) RETURNS void
+LANGUAGE plpgsql SET search_path FROM CURRENT
+AS $$
+DECLARE
+    r runs;
+BEGIN
+    FOR r IN SELECT * FROM runs AS o
+             WHERE o.thread_id = p_thread.id AND o.status = 'running' AND o.run_id <> p_run_id
+             ORDER BY o.id FOR NO KEY UPDATE LOOP
+        IF r.lease_until >= engine_now() THEN
+            RAISE EXCEPTION 'run % of this session goes on', r.run_id USING ERRCODE = 'HP060';
+        END IF;
+        PERFORM reap_run(p_thread, r, p_notify);
+    END LOOP;
+END
+$$;
+
 -- Starts a run with its first events: the user's message, or `run_started` where there is none. The same run id again
--- changes nothing and returns the stored run, created false, without events: it is never executed twice.
--- Errors: HP001, HP021 the id is another session's, and those of append_events.
+-- changes nothing and returns the stored run, created false, without events: it is never executed twice. p_alone starts
+-- it only where no other run of the session goes on; those whose lease ran out are ended before.
+-- Errors: HP001, HP021 the id is another session's, HP060 another run goes on, and those of append_events.
 CREATE FUNCTION start_run(
     p_app_name text, p_user_id text, p_session_id text, p_run_id text, p_holder text,
     p_lease_seconds double precision, p_events event_input[], p_notify boolean DEFAULT true,
+    p_alone boolean DEFAULT false,
     OUT run runs, OUT created boolean, OUT stored stored_event[])
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
@@ -75,6 +96,10 @@ DECLARE
     t threads;
 BEGIN
     t := lock_session(p_app_name, p_user_id, p_session_id);
+    IF p_alone THEN
+        PERFORM require_no_run(t, p_run_id, p_notify);
+        t := lock_session(p_app_name, p_user_id, p_session_id);
+    END IF;
     INSERT INTO runs AS r (thread_id, app_name, run_id, holder, lease_until, first_seq, last_seq)
     VALUES (t.id, p_app_name, p_run_id, p_holder, engine_now() + check_lease(p_lease_seconds),
             t.last_seq + 1, t.last_seq + greatest(cardinality(p_events), 1))

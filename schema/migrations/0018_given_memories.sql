@@ -102,6 +102,7 @@ $$;
 --   known     an earlier import made it, and nobody has appended to it since
 --   moved     an earlier import made it, and somebody appended since: its state is its own now
 --   taken     there is one that no import made: nothing was changed
+--   erased    it was erased here, or its user, after it began: nothing was made
 -- Events follow by append_events, with what each did to the session's state unless it moved; then
 -- finish_session_import. Errors: HP004 state too large.
 CREATE FUNCTION import_session(
@@ -114,6 +115,10 @@ DECLARE
     v_thread uuid;
 BEGIN
     PERFORM check_state_size((app_policy(p_app_name)).max_state_bytes, p_state);
+    IF is_erased_import(p_app_name, p_user_id, p_session_id, p_created_at) AND NOT EXISTS (
+        SELECT FROM threads WHERE app_name = p_app_name AND user_id = p_user_id AND session_id = p_session_id) THEN
+        RETURN 'erased';
+    END IF;
     INSERT INTO threads (app_name, user_id, session_id, state, created_at, metadata)
     VALUES (p_app_name, p_user_id, p_session_id, p_state, p_created_at, '{"import": {"version": null}}')
     ON CONFLICT (app_name, user_id, session_id) DO NOTHING
@@ -169,15 +174,23 @@ END
 $$;
 
 -- Adds to an app's state, or with p_user_id to a user's, what another engine holds. Keys that are here already stay as
--- they are unless p_overwrite. Returns how many keys differ afterwards from what was given. Errors: HP004 state too
--- large.
-CREATE FUNCTION import_state(p_app_name text, p_user_id text, p_state jsonb, p_overwrite boolean) RETURNS integer
+-- they are unless p_overwrite; what was erased here stays erased. Returns how many keys differ afterwards from what was
+-- given, and how many were left out as erased. Errors: HP004 state too large.
+CREATE FUNCTION import_state(p_app_name text, p_user_id text, p_state jsonb, p_overwrite boolean,
+                             OUT kept bigint, OUT erased bigint)
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
 DECLARE
+    v_given   jsonb := p_state;
     v_state   jsonb;
     v_version bigint;
 BEGIN
+    p_state := without_erased(p_app_name, p_user_id, v_given);
+    erased := (SELECT count(*) FROM jsonb_object_keys(v_given) AS g WHERE NOT p_state ? g);
+    IF p_state = '{}' AND erased > 0 THEN
+        kept := 0;
+        RETURN;
+    END IF;
     IF p_user_id IS NULL THEN
         INSERT INTO app_states AS s (app_name, state) VALUES (p_app_name, p_state)
         ON CONFLICT (app_name) DO UPDATE SET
@@ -198,10 +211,11 @@ BEGIN
         INSERT INTO imported_states (app_name, user_id, delta, version)
         SELECT p_app_name, p_user_id, coalesce(jsonb_object_agg(g.key, v_state -> g.key), '{}'), v_version
         FROM jsonb_object_keys(p_state) AS g (key);
-        RETURN (SELECT count(*) FROM jsonb_each(p_state) AS g WHERE v_state -> g.key <> g.value);
+        kept := (SELECT count(*) FROM jsonb_each(p_state) AS g WHERE v_state -> g.key <> g.value);
+        RETURN;
     END IF;
     -- Every key is here, and none was to be replaced.
-    RETURN (SELECT count(*) FROM jsonb_each(p_state) AS g WHERE g.value <> (
+    kept := (SELECT count(*) FROM jsonb_each(p_state) AS g WHERE g.value <> (
         SELECT state FROM app_states WHERE app_name = p_app_name AND p_user_id IS NULL
         UNION ALL
         SELECT state FROM user_states WHERE app_name = p_app_name AND user_id = p_user_id) -> g.key);

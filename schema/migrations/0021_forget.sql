@@ -374,6 +374,8 @@ BEGIN
     END IF;
     INSERT INTO erasures (scope, app_name, user_id, thread_id, finished_at)
     VALUES ('session', p_app_name, p_user_id, e.thread_id, clock_timestamp()) RETURNING * INTO e;
+    PERFORM FROM threads WHERE id = e.thread_id FOR UPDATE;
+    PERFORM note_erased_import(e);
     UPDATE erasures SET counts = erase_thread(e) WHERE id = e.id RETURNING * INTO e;
     RETURN e;
 END
@@ -413,6 +415,7 @@ BEGIN
     VALUES ('events', p_app_name, p_user_id, e.thread_id, e.sequence_nums, clock_timestamp()) RETURNING * INTO e;
 
     PERFORM note_redraws(e);
+    PERFORM note_erased_import(e);
     UPDATE erasures SET counts = erase_drawn(e) WHERE id = e.id RETURNING * INTO e;
     PERFORM enqueue_redraws();
     RETURN e;

@@ -226,6 +226,7 @@ BEGIN
         ), origins AS (
             INSERT INTO imported_origins (row_id, app_name, user_id, thread_id, session_id)
             SELECT f.id, $1, $2, f.thread_id, f.session_id FROM fresh AS f WHERE f.is_elsewhere
+            ON CONFLICT DO NOTHING  -- a tombstone of what an earlier import brought
         )
         INSERT INTO %1$I (%2$s)
         SELECT %3$s FROM fresh AS f, jsonb_populate_record(NULL::%1$I, f.row) AS r$f$,

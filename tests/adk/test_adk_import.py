@@ -192,6 +192,48 @@ async def test_a_state_that_its_events_do_not_lead_to_is_set_by_one_more(tmp_pat
             assert (told.state, told.deltas) == (here.state, 3)
 
 
+async def test_what_was_forgotten_here_is_not_brought_back_by_another_run(
+    tmp_path: Path, pool: asyncpg.Pool, dsn: str, home: Path
+) -> None:
+    """Keys of shared states that an erased event set, erased sessions, forgotten users: not even if the
+    source's state is to win. What the source was given since comes, and the counts say what is left out."""
+    url = f"sqlite+aiosqlite:///{tmp_path / 'sessions.db'}"
+    async with DatabaseSessionService(url) as service:
+        await fill(service, sessions=3, events=8)
+        session = await service.get_session(app_name=APP, user_id="u0", session_id="s0")
+        assert session is not None
+        # By itself: of keys that sessions set at once, ADK's own service may lose some.
+        await service.append_event(session, event(8, step=8, **{"app:k0": 8}))
+        await copy(url, pool)
+        here = Forgetting(pool)
+        setting = "SELECT sequence_num FROM events JOIN threads ON threads.id = thread_id WHERE session_id = 's0'"
+        numbers = [row[0] for row in await pool.fetch(f"{setting} AND session_delta IS NOT NULL")]
+        await here.forget_events(APP, "u0", "s0", sequence_nums=numbers)
+        await here.forget_session(APP, "u1", "s1")
+        await here.forget_user(APP, "u2")
+        kept = [await states(pool), await pool.fetch("SELECT id FROM threads ORDER BY id")]
+        assert "k0" not in str(kept[0])
+        for options in ({}, {"overwrite_state": True}):
+            again = await copy(url, pool, **options)
+            assert (again.new, again.erased) == ({"sessions": 0, "events": 0}, {"sessions": 3, "events": 16})
+            # user:k0 and app:k0; all that the forgotten user has, x and k2. What a forgotten session set stays.
+            assert (again.erased_keys, again.is_complete) == (4, True)
+            assert [await states(pool), await pool.fetch("SELECT id FROM threads ORDER BY id")] == kept
+        await service.append_event(session, event(9, **{"user:k0": "anew"}))
+        await service.create_session(app_name=APP, user_id="u2", session_id="new life")
+        done = cli_process.run(home, "import-adk", url, DATABASE_URL=dsn)
+        assert done.returncode == 0, done.stderr
+        assert "3 sessions and 3 keys of shared states were forgotten here" in done.stdout
+        assert (await states(pool))["u0"] == {"x": 1, "k0": "anew"}
+        assert await pool.fetchval("SELECT count(*) FROM threads WHERE user_id = 'u2'") == 1
+
+
+async def states(pool: asyncpg.Pool) -> dict[str | None, Any]:
+    """The states that sessions share, the app's under None."""
+    rows = await pool.fetch("SELECT user_id, state FROM user_states UNION ALL SELECT NULL, state FROM app_states")
+    return {row["user_id"]: row["state"] for row in rows}
+
+
 async def multiply(adk_url: str, times: int) -> None:
     """Copy every row that ADK's service wrote under other session ids, as many times as it would take it minutes."""
     connection = await asyncpg.connect(adk_url.replace("+asyncpg", ""))

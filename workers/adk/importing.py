@@ -40,6 +40,8 @@ class Copied:
         new: sessions and events that this run stored.
         kept_keys: keys of app and user states that differ here, and were left as they are.
         moved_sessions: sessions that somebody has appended to here since an earlier import; their state is their own.
+        erased: sessions and their events that were forgotten here, and stay so.
+        erased_keys: keys of app and user states that were forgotten here, and stay so.
         taken_sessions: sessions that were not copied, because one of the same names exists that no import made.
     """
 
@@ -48,12 +50,14 @@ class Copied:
     new: dict[str, int] = field(default_factory=lambda: {"sessions": 0, "events": 0})
     kept_keys: int = 0
     moved_sessions: int = 0
+    erased: dict[str, int] = field(default_factory=lambda: {"sessions": 0, "events": 0})
+    erased_keys: int = 0
     taken_sessions: list[tuple[str, str, str]] = field(default_factory=list)
 
     @property
     def is_complete(self) -> bool:
-        """Whether every row of the source is here."""
-        return all(self.source.get(table) == self.here[table] for table in TABLES)
+        """Whether every row of the source is here, but for what was forgotten here."""
+        return all(self.source.get(table) == self.here[table] + self.erased.get(table, 0) for table in TABLES)
 
 
 class AdkImport:
@@ -96,7 +100,9 @@ class AdkImport:
     async def _copy_state(self, state: SourceState) -> None:
         values = escape_state(state.state)
         names = (state.app_name, state.user_id)
-        self._copied.kept_keys += await self._call("import_state", *names, values, self._overwrite_state)
+        row = await self._fetchrow("import_state", *names, values, self._overwrite_state)
+        self._copied.kept_keys += row["kept"]
+        self._copied.erased_keys += row["erased"]
         self._copied.here["app_states" if state.user_id is None else "user_states"] += 1
 
     async def _copy_session(self, session: SourceSession) -> None:
@@ -105,6 +111,10 @@ class AdkImport:
         outcome = await self._call("import_session", *names, state, session.created_at)
         if outcome == "taken":
             self._copied.taken_sessions.append(names)
+            return
+        if outcome == "erased":
+            self._copied.erased["sessions"] += 1
+            self._copied.erased["events"] += await self._source.count_events(session)
             return
         has_moved = outcome == "moved"
         self._copied.here["sessions"] += 1
@@ -131,18 +141,19 @@ class AdkImport:
     ) -> tuple[int, int]:
         """Store events; return how many of them are stored, and how many were not before."""
         rows = [event_input(event) for event in batch]
-        try:
-            row = await self._pool.fetchrow(_QUERIES["append_past_events"], *names, rows, changes_state)
-        except asyncpg.PostgresError as error:
-            raise translate(error) from error
-        assert row is not None  # noqa: S101  # it is an aggregate
+        row = await self._fetchrow("append_past_events", *names, rows, changes_state)
         return row["stored"], row["new"]
 
     async def _call(self, name: str, *arguments: Any) -> Any:
+        return (await self._fetchrow(name, *arguments))[0]
+
+    async def _fetchrow(self, name: str, *arguments: Any) -> asyncpg.Record:
         try:
-            return await self._pool.fetchval(_QUERIES[name], *arguments)
+            row = await self._pool.fetchrow(_QUERIES[name], *arguments)
         except asyncpg.PostgresError as error:
             raise translate(error) from error
+        assert row is not None  # noqa: S101  # each of the statements gives one
+        return row
 
 
 def _correction(differs: Mapping[str, Any], session: SourceSession) -> Event:

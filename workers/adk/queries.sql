@@ -21,4 +21,4 @@ SELECT finish_session_import($1, $2, $3, $4, $5)
 
 -- name: import_state
 -- app, user or null, state, whether it wins over what is here
-SELECT import_state($1, $2, $3, $4)
+SELECT kept, erased FROM import_state($1, $2, $3, $4)

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from google.adk.events.event import Event
 from google.adk.sessions.schemas import v1
-from sqlalchemy import func, inspect, select, tuple_
+from sqlalchemy import ColumnElement, func, inspect, select, tuple_
 from sqlalchemy.engine import URL, Connection, make_url
 from sqlalchemy.exc import ArgumentError, InvalidRequestError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, create_async_engine
@@ -95,20 +95,17 @@ class Source:
                 )
             after = (page[-1].app_name, page[-1].user_id, page[-1].id)
 
+    async def count_events(self, session: SourceSession) -> int:
+        """Return how many events a session has."""
+        query = select(func.count()).select_from(v1.StorageEvent).where(*_of(session))
+        async with AsyncSession(self._engine) as opened:
+            return int(await opened.scalar(query) or 0)
+
     async def events(self, session: SourceSession) -> AsyncIterator[list[Event]]:
         """Yield a session's events in pages, by time and id."""
         table = v1.StorageEvent
         key = tuple_(table.timestamp, table.id)
-        query = (
-            select(table)
-            .where(
-                table.app_name == session.app_name,
-                table.user_id == session.user_id,
-                table.session_id == session.session_id,
-            )
-            .order_by(table.timestamp, table.id)
-            .limit(PAGE_EVENTS)
-        )
+        query = select(table).where(*_of(session)).order_by(table.timestamp, table.id).limit(PAGE_EVENTS)
         after: tuple[datetime, str] | None = None
         while page := await self._page(query if after is None else query.where(key > after)):
             yield [_event(row) for row in page]
@@ -133,6 +130,16 @@ class Source:
     async def _page(self, query: Any) -> list[Any]:
         async with AsyncSession(self._engine) as session:
             return list((await session.scalars(query)).all())
+
+
+def _of(session: SourceSession) -> tuple[ColumnElement[bool], ...]:
+    """Return the conditions on the events of a session."""
+    table = v1.StorageEvent
+    return (
+        table.app_name == session.app_name,
+        table.user_id == session.user_id,
+        table.session_id == session.session_id,
+    )
 
 
 @asynccontextmanager

@@ -66,6 +66,9 @@ def _write(copied: Copied) -> None:
         click.echo(f"{copied.moved_sessions} sessions went on here since an earlier import, and keep their state.")
     if copied.kept_keys:
         click.echo(f"{copied.kept_keys} keys of shared states differ here and stay; --overwrite-state replaces them.")
+    if copied.erased["sessions"] or copied.erased_keys:
+        left_out = f"{copied.erased['sessions']} sessions and {copied.erased_keys} keys of shared states"
+        click.echo(f"{left_out} were forgotten here, and stay so.")
     for app, user, session_id in copied.taken_sessions[:10]:
         click.echo(f"Not copied: session {session_id!r} of {user!r} in {app!r} exists here, and no import made it.")
     click.echo("All of it is here." if copied.is_complete else "Not all of it is here.")

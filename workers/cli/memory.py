@@ -203,6 +203,10 @@ def import_(path: Path, app: str | None, user: str | None, as_json: bool) -> Non
         return
     stored = ", ".join(f"{count} {kind}" for kind, count in imported.stored.items() if count) or "nothing new"
     click.echo(f"Imported {stored} for {imported.user_id} in {imported.app_name}; {imported.skipped} were passed over.")
+    if imported.forgotten:
+        click.echo(
+            f"{imported.forgotten} memories and facts that stood here are forgotten: the file says that they were."
+        )
 
 
 def _tell(changed: bool, yes: str, no: str, *, as_json: bool) -> None:

@@ -11,9 +11,10 @@ from rich.console import Console
 from hippocampus import retention_advice
 from hippocampus.archive import MemoryArchive
 from hippocampus.policies import PRESETS
-from hippocampus.retention_advice import PolicyComparison, RetentionExplanation
+from hippocampus.retention_advice import PolicyComparison, RetentionExplanation, Verdict
 from workers.cli import databases, output
 from workers.cli.owners import find_owner, json_option, owner_options
+from workers.cli.paging import Paged, Pages, page_options, tell_more
 
 if TYPE_CHECKING:
     from pulse.database import Pool
@@ -61,7 +62,7 @@ def explain(memory_id: UUID, app: str | None, user: str | None, as_json: bool) -
 @click.option("--threshold", type=float, help="In place of the app's.")
 @click.option("--min-age-days", type=float, help="In place of the app's.")
 @click.option("--days", default=0.0, show_default=True, help="So many days from now, if nothing is used.")
-@click.option("--limit", default=20, show_default=True, type=click.IntRange(0, 1000), help="How many to list.")
+@page_options(20)
 @json_option
 def compare(
     app: str,
@@ -73,6 +74,7 @@ def compare(
     min_age_days: float | None,
     days: float,
     limit: int,
+    cursor: str | None,
     as_json: bool,
 ) -> None:
     """Say what another policy would keep and drop of the same memories, before you switch."""
@@ -87,12 +89,16 @@ def compare(
     if not other:
         raise click.UsageError("Say what is different: --preset, --curve, --decay-rate, --threshold or --min-age-days.")
 
-    async def work(_config: Settings, pool: Pool) -> PolicyComparison:
-        return await retention_advice.compare(pool, app, other, user_id=user, days=days, limit=limit)
+    async def work(_config: Settings, pool: Pool) -> tuple[PolicyComparison, Paged[Verdict]]:
+        pages = Pages(cursor, limit, "compare", app, user, sorted(other.items()), days)
+        after = pages.begin(UUID)
+        found = await retention_advice.compare(pool, app, other, user_id=user, days=days, limit=limit, after=after)
+        return found, pages.full(found.differing, lambda each: each.id)
 
-    found = databases.run(work)
+    found, page = databases.run(work)
     if as_json:
         output.write_json(found)
+        tell_more(page)
         return
     for name, policy, kept in (
         ("now", found.one, found.kept_by_both + found.only_by_one),
@@ -109,10 +115,11 @@ def compare(
             str(each.id),
             each.content,
         )
-        for each in found.differing
+        for each in page.rows
     ]
     columns = ("kept", "strength now", "then", "type", "id", "content")
-    output.write_table(columns, rows, empty="The two keep the same memories.")
+    output.write_table(columns, rows, empty=page.empty("The two keep the same memories."))
+    tell_more(page)
 
 
 @click.command("purge", epilog="Example:  hippocampus retention purge --app shop")

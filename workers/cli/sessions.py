@@ -106,7 +106,7 @@ def show(session_id: str, app: str | None, user: str | None, events: int, as_jso
 @owner_options
 @json_option
 def finalize(session_id: str, app: str | None, user: str | None, as_json: bool) -> None:
-    """End a session: what is new in it is consolidated at once."""
+    """End a session: what is new in it is consolidated at once, if its app's policy says to consolidate."""
 
     async def work(_config: Settings, pool: Pool) -> dict[str, UUID]:
         owner = await find_owner(pool, app, user)
@@ -117,7 +117,9 @@ def finalize(session_id: str, app: str | None, user: str | None, as_json: bool) 
         output.write_json({"jobs": made})
         return
     rows = [(str(job_id), kind) for kind, job_id in sorted(made.items())]
-    output.write_table(("job", "type"), rows, empty="Everything in it is consolidated already.")
+    output.write_table(
+        ("job", "type"), rows, empty="Everything in it is consolidated already, or its app's policy says not to."
+    )
 
 
 @command.command("delete", epilog="Example:  hippocampus sessions delete order-17 --yes")
