@@ -126,9 +126,9 @@ class PostgresSessionService(BaseSessionService):
             user_id,
             session_id,
             escape_state(delta.session),
-            escape_state(delta.user) or None,
-            escape_state(delta.app) or None,
-            escape_state(json_safe(metadata or {}), where="metadata"),
+            escape_state(delta.user) if delta.user else None,
+            escape_state(delta.app) if delta.app else None,
+            escape_state(json_safe(metadata), where="metadata") if metadata else None,
             read_ttl(ttl),
         )
         session = Session(

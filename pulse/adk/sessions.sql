@@ -5,9 +5,11 @@
 SELECT 'append_seen_event'::regproc
 
 -- name: create_adk_session
--- app, user, session id, session state, user delta or null, app delta or null, metadata, time to live or null
-SELECT thread_id, version, user_state::text AS user_state, app_state::text AS app_state, created_at
-FROM create_session($1, $2, $3, $4, $5, $6, $7, p_ttl => $8)
+-- app, user, session id, session state, user delta or null, app delta or null, metadata or null, time to live or null; an
+-- empty state of user or app is null
+SELECT thread_id, version, nullif(user_state, '{}')::text AS user_state, nullif(app_state, '{}')::text AS app_state,
+       created_at
+FROM create_session($1, $2, $3, $4, $5, $6, coalesce($7, '{}'::jsonb), $8)
 
 -- name: append_adk_event
 -- app, user, session id, its version, the event, its thread, the event's time in seconds; the notifier wakes the
