@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import socket
@@ -14,8 +15,6 @@ from pgvector.asyncpg import register_vector
 from pulse.errors import DatabaseUnreachableError, SchemaError
 
 if TYPE_CHECKING:
-    import asyncio
-
     Connection = asyncpg.Connection[asyncpg.Record]
     Pool = asyncpg.Pool[asyncpg.Record]
     _AnyPool = Pool
@@ -78,17 +77,25 @@ class PooledConnection(WatchedConnection):
 
 
 class BoundedPool(_AnyPool):
-    """A pool that lets go of a connection whose server says nothing more.
+    """A pool that lets go of a connection whose server says nothing more, or whose event loop ends.
 
-    Whoever gives up on a statement waits until the server has ended it; a server that hangs never does.
+    Whoever gives up on a statement waits until the server has ended it; a server that hangs never does. A loop that
+    ends cancels every task, also the one in which the driver takes a connection back: where that had not begun yet, the
+    connection would count as used for ever, and closing the pool would wait for it.
     """
 
     __slots__ = ()
 
     async def release(self, connection: Any, *, timeout: float | None = None) -> None:  # noqa: ASYNC109 - asyncpg's own
         """Take a connection back; close it where it is not ready within `RELEASE_SECONDS_MAX`."""
-        with contextlib.suppress(TimeoutError):  # It was closed: the pool opens another.
+        try:
             await super().release(connection, timeout=RELEASE_SECONDS_MAX if timeout is None else timeout)
+        except TimeoutError:
+            return  # It was closed: the pool opens another.
+        except asyncio.CancelledError:
+            with contextlib.suppress(asyncpg.InterfaceError):  # It is back already.
+                connection.terminate()
+            raise
 
 
 async def create_pool(
