@@ -1,12 +1,17 @@
 -- The statements of what is given to the memory from outside.
 
 -- name: unknown_events
--- app, user, session id, event ids: those that neither the session nor the memory's thread of it holds
-SELECT g.id FROM unnest($4::text[]) AS g (id)
+-- app, user, session id, event ids, their times: those that neither the session nor the memory's thread of it holds, and
+-- that the user had not forgotten when they were given as another session's
+SELECT g.id FROM unnest($4::text[], $5::timestamptz[]) AS g (id, occurred_at)
 WHERE NOT EXISTS (
     SELECT FROM threads AS t JOIN events AS e ON e.thread_id = t.id AND e.id = g.id
     WHERE t.app_name = $1 AND t.user_id = $2
       AND (t.session_id = $3 AND NOT t.memory_only OR t.session_id = ANY (memory_thread_names($3)) AND t.memory_only))
+  AND NOT EXISTS (
+    SELECT FROM erasures AS x JOIN events AS e ON e.thread_id = x.thread_id AND e.sequence_num = ANY (x.sequence_nums)
+    WHERE x.app_name = $1 AND x.user_id = $2 AND x.scope IN ('turn', 'events')
+      AND e.id = g.id AND e.occurred_at = g.occurred_at)
 
 -- name: memory_thread
 -- app, user, session id
@@ -29,6 +34,18 @@ SELECT m.id, NULL AS thread, m.author, m.event_id, NULL AS session_id FROM messa
 UNION ALL
 SELECT NULL, t.session_id, NULL, NULL, remembered_session(t) FROM threads AS t
 WHERE t.app_name = $1 AND t.user_id = $2 AND t.session_id = ANY ($4::text[]) AND t.memory_only
+
+-- name: turns_of_event
+-- app, user, message: all messages of this user that come from the same event, which was given as several sessions' own;
+-- this one last, none where there is no such
+SELECT twin.id
+FROM messages AS m
+JOIN threads AS t ON t.app_name = $1 AND t.user_id = $2 AND t.session_id <> ''
+JOIN events AS e ON e.thread_id = t.id AND e.id = m.event_id AND e.id <> ''
+JOIN messages AS twin ON twin.thread_id = e.thread_id AND twin.sequence_num = e.sequence_num
+WHERE m.id = $3 AND m.app_name = $1 AND m.user_id = $2
+  AND twin.occurred_at = m.occurred_at AND twin.content = m.content
+ORDER BY twin.id = m.id, twin.id
 
 -- name: erase_turn
 -- app, user, message; null where there is none

@@ -304,7 +304,6 @@ async def agui_events(service: Any, texts_: list[str]) -> tuple[list[str], dict[
         session_service=service,
         use_in_memory_services=True,
         # Sessions are ours to end.
-        session_timeout_seconds=None,
         delete_session_on_cleanup=False,
         use_thread_id_as_session_id=True,
     )
@@ -334,6 +333,40 @@ async def test_ag_ui_adk_emits_over_our_sessions_what_it_emits_over_adks(service
     assert expected[0][0] == "RUN_STARTED"
     assert expected[0].count("RUN_FINISHED") == 2
     assert expected[1]["user:notes"] == ["tea", "coffee"]
+
+
+async def test_the_clean_up_of_ag_ui_adk_remembers_sessions_and_deletes_none(
+    service: PostgresSessionService, dsn: str, pool: asyncpg.Pool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It runs for real, finds the session too old, and gives it to the memory; the conversation goes on afterwards."""
+    memory = PostgresMemoryService(dsn)
+    bridge = ADKAgent(
+        adk_agent=agent(),
+        app_name="app",
+        user_id="ann",
+        session_service=service,
+        memory_service=memory,
+        session_timeout_seconds=0,
+        cleanup_interval_seconds=0.05,  # type: ignore[arg-type]  # a whole second is long
+        delete_session_on_cleanup=False,
+        use_thread_id_as_session_id=True,
+    )
+
+    messages: list[UserMessage] = []
+    for n in range(2):
+        messages.append(UserMessage(id=f"m{n}", content=f"The harbour, note {n}."))
+        run = RunAgentInput(
+            thread_id="t1", run_id=f"r{n}", state={}, messages=messages, tools=[], context=[], forwarded_props={}
+        )
+        assert [event.type.value async for event in bridge.run(run)][-1] == "RUN_FINISHED"
+        await until(lambda: bridge._session_manager.get_session_count() == 0, 20)
+    await bridge.close()
+    await memory.close()
+    said = ["The harbour, note 0.", "[1] you said: The harbour, note 0."]
+    said += ["The harbour, note 1.", "[3] you said: The harbour, note 1."]
+    assert texts(await read(service, "t1")) == said
+    assert await pool.fetchval("SELECT count(*) > 0 FROM consolidation_jobs")
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 async def test_what_an_agent_was_told_is_consolidated_by_a_worker(

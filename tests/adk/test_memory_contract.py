@@ -194,6 +194,35 @@ async def test_a_deleted_memory_stays_deleted_when_its_session_is_added_again(se
 
 @differs(sqlite=DELETES_NOTHING)
 @every_service
+async def test_a_deleted_memory_stays_deleted_when_it_is_added_as_another_sessions(service: BaseMemoryService) -> None:
+    """An event is one, also where it was given without its session before."""
+    event = said("The harbour is deep.", id_="e1")
+    await service.add_events_to_memory(**WHO, events=[event])
+    await service.add_events_to_memory(**WHO, events=[event], session_id="s")
+    found = await service.search_memory(**WHO, query="deep")
+    await service.delete_memory(**WHO, memory_id=found.memories[0].id)
+    assert await texts(service, "harbour") == []
+    await service.add_session_to_memory(session_of(event, said("The harbour is old.", id_="e2"), session_id="t"))
+    assert await texts(service, "harbour") == ["The harbour is old."]
+    await service.add_events_to_memory(app_name="app", user_id="ben", events=[event])
+    assert await texts(service, "harbour", user_id="ben") == ["The harbour is deep."]
+
+
+@ours
+async def test_another_event_of_the_same_id_is_not_deleted_with_it(service: BaseMemoryService) -> None:
+    """Ids that their makers count up are one per session alone."""
+    other = said("The harbour of Ghent.", id_="e1", at=1_700_000_999.5)
+    await service.add_session_to_memory(session_of(said("The harbour is deep.", id_="e1")))
+    await service.add_session_to_memory(session_of(other, session_id="t"))
+    found = (await service.search_memory(**WHO, query="deep")).memories
+    await service.delete_memory(**WHO, memory_id=found[0].id)
+    assert await texts(service, "harbour") == ["The harbour of Ghent."]
+    await service.add_session_to_memory(session_of(other, session_id="u"))
+    assert await texts(service, "harbour") == ["The harbour of Ghent."] * 2
+
+
+@differs(sqlite=DELETES_NOTHING)
+@every_service
 async def test_deleting_reaches_no_other_user_and_no_id_is_no_error(service: BaseMemoryService) -> None:
     await service.add_session_to_memory(session_of(said("The harbour is deep.")))
     [entry] = (await service.search_memory(**WHO, query="harbour")).memories

@@ -195,6 +195,18 @@ async def test_an_event_survives_state_without_a_json_form(sessions: BaseSession
     assert read.actions.state_delta["a"] == 1
 
 
+@differs(memory=OBJECTS)
+async def test_state_that_holds_itself_is_refused_and_changes_nothing(sessions: BaseSessionService, who: Who) -> None:
+    circle: list[Any] = []
+    circle.append(circle)
+    with pytest.raises(ValueError, match="(?i)circular|itself"):
+        await sessions.create_session(**who, state={"a": circle})
+    session = await sessions.create_session(**who)
+    with pytest.raises(ValueError, match="(?i)circular|itself"):
+        await sessions.append_event(session, changing({"a": {"b": circle}}))
+    assert (await sessions.list_sessions(**who)).sessions == [session]
+
+
 @differs(memory=OBJECTS, database="fails, and the event is lost")
 async def test_bytes_in_state_become_text(sessions: BaseSessionService, who: Who) -> None:
     state = await stored_state(sessions, who, {"a": b"text", "b": b"\xff\xfe"})
