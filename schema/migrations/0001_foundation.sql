@@ -74,9 +74,10 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path FROM CURRENT
 AS $$
     SELECT CASE
         WHEN octet_length(body) = char_length(body) THEN to_tsvector('english', left(body, 30000))
-        ELSE to_tsvector('english', regexp_replace(left(body, 30000),
+        -- A letter and its accent may be one character or two.
+        ELSE to_tsvector('english', regexp_replace(normalize(left(body, 30000), NFC),
                  '[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U000323af]+', ' ', 'g'))
-             || cjk_terms(left(body, 10000))
+             || cjk_terms(normalize(left(body, 10000), NFC))
     END
 $$;
 

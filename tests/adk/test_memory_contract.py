@@ -172,6 +172,14 @@ async def test_chinese_and_a_latin_word_inside_it_are_found(service: BaseMemoryS
     assert (await texts(service, query))[0] == "我喜欢火锅，也用Python写代码"
 
 
+@every_service
+@pytest.mark.parametrize(("kept", "asked"), [("Café", "cafe\u0301"), ("cafe\u0301", "CAFÉ")])
+async def test_accents_match_in_either_form(service: BaseMemoryService, kept: str, asked: str) -> None:
+    """A letter with its accent is one character or two, as its maker likes."""
+    await service.add_session_to_memory(session_of(said(f"Our {kept} is open."), said("The harbour is deep.")))
+    assert (await texts(service, asked))[0] == f"Our {kept} is open."
+
+
 @differs(sqlite="gives fifty")
 @every_service
 async def test_at_most_ten_come_back(service: BaseMemoryService) -> None:
