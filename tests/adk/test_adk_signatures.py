@@ -34,4 +34,5 @@ def test_every_method_of_the_base_class_is_ours_and_takes_its_arguments(base: ty
         for argument, each in asked.items():
             mine = taken.pop(argument)
             assert (mine.kind, mine.default) == (each.kind, each.default), f"{name}({argument})"
-        assert all(each.default is not inspect.Parameter.empty or each.kind in OPTIONAL for each in taken.values()), name
+        optional = [each.default is not inspect.Parameter.empty or each.kind in OPTIONAL for each in taken.values()]
+        assert all(optional), f"{name}({', '.join(taken)})"

@@ -199,10 +199,10 @@ async def test_an_event_survives_state_without_a_json_form(sessions: BaseSession
 async def test_state_that_holds_itself_is_refused_and_changes_nothing(sessions: BaseSessionService, who: Who) -> None:
     circle: list[Any] = []
     circle.append(circle)
-    with pytest.raises(ValueError, match="(?i)circular|itself"):
+    with pytest.raises(ValueError, match=r"(?i)circular|itself"):
         await sessions.create_session(**who, state={"a": circle})
     session = await sessions.create_session(**who)
-    with pytest.raises(ValueError, match="(?i)circular|itself"):
+    with pytest.raises(ValueError, match=r"(?i)circular|itself"):
         await sessions.append_event(session, changing({"a": {"b": circle}}))
     assert (await sessions.list_sessions(**who)).sessions == [session]
 

@@ -64,7 +64,7 @@ def test_the_whole_contract_holds_on_postgresql_16() -> None:
 @pytest.mark.system
 @pytest.mark.timeout(900)
 def test_our_services_keep_the_contract_of_the_oldest_adk(tmp_path: Path) -> None:
-    """ADK's own differ from version to version; ours pass every case on each: sessions, memory, files, runs of agents."""
+    """ADK's own differ from version to version; ours pass every case on each, and agents run over them."""
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
     python = tmp_path / "venv" / "bin" / "python"
     subprocess.run([python, "-m", "pip", "install", "--quiet", *PACKAGES], check=True)
