@@ -3,15 +3,20 @@
 -- name: unknown_events
 -- app, user, session id, event ids, their times: those that neither the session nor the memory's thread of it holds, and
 -- that the user had not forgotten when they were given as another session's
-SELECT g.id FROM unnest($4::text[], $5::timestamptz[]) AS g (id, occurred_at)
-WHERE NOT EXISTS (
-    SELECT FROM threads AS t JOIN events AS e ON e.thread_id = t.id AND e.id = g.id
-    WHERE t.app_name = $1 AND t.user_id = $2
-      AND (t.session_id = $3 AND NOT t.memory_only OR t.session_id = ANY (memory_thread_names($3)) AND t.memory_only))
-  AND NOT EXISTS (
-    SELECT FROM erasures AS x JOIN events AS e ON e.thread_id = x.thread_id AND e.sequence_num = ANY (x.sequence_nums)
+WITH places AS MATERIALIZED (
+    SELECT t.id FROM threads AS t
+    WHERE t.app_name = $1 AND t.user_id = $2 AND t.session_id = ANY ($3::text || memory_thread_names($3))
+      AND t.memory_only = (t.session_id <> $3)
+), forgotten AS MATERIALIZED (
+    SELECT e.id, e.occurred_at FROM erasures AS x
+    JOIN events AS e ON e.thread_id = x.thread_id AND e.sequence_num = ANY (x.sequence_nums)
     WHERE x.app_name = $1 AND x.user_id = $2 AND x.scope IN ('turn', 'events')
-      AND e.id = g.id AND e.occurred_at = g.occurred_at)
+)
+SELECT g.id FROM unnest($4::text[], $5::timestamptz[]) AS g (id, occurred_at)
+-- Lateral, with its limit: whole threads are not read for it.
+WHERE NOT EXISTS (SELECT FROM places AS p, LATERAL (
+          SELECT FROM events AS e WHERE e.thread_id = p.id AND e.id = g.id AND e.id <> '' LIMIT 1) AS known)
+  AND (g.id, coalesce(g.occurred_at, 'infinity')) NOT IN (SELECT id, occurred_at FROM forgotten)
 
 -- name: memory_thread
 -- app, user, session id
@@ -20,8 +25,8 @@ SELECT memory_thread($1, $2, $3) AS session_id
 -- name: consolidate_session
 -- app, user, session id: how many jobs will consolidate it, and what the memory was given of it
 SELECT count(*) FROM threads AS t CROSS JOIN LATERAL consolidate_session($1, $2, t.session_id) AS j
-WHERE t.app_name = $1 AND t.user_id = $2
-  AND (t.session_id = $3 AND NOT t.memory_only OR t.session_id = ANY (memory_thread_names($3)) AND t.memory_only)
+WHERE t.app_name = $1 AND t.user_id = $2 AND t.session_id = ANY ($3::text || memory_thread_names($3))
+  AND t.memory_only = (t.session_id <> $3)
 
 -- name: give_memories
 -- app, user, memories
