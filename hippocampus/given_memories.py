@@ -86,10 +86,12 @@ class GivenMemories:
         """Keep the turns of a session that is kept elsewhere, or here; return how many were new.
 
         An event whose id the session holds already, or that the memory was given before, is left as it is, forgotten
-        ones too. What is new is kept in a thread of the memory's own, so that no session is changed.
+        ones too; so is one that was forgotten of another session of the user. What is new is kept in a thread of the
+        memory's own, so that no session is changed.
         """
-        ids = list({event.id: None for event in events})
-        unknown = {row["id"] for row in await self._call("unknown_events", app_name, user_id, session_id, ids)}
+        times = {event.id: event.occurred_at for event in reversed(events)}
+        rows = await self._call("unknown_events", app_name, user_id, session_id, list(times), list(times.values()))
+        unknown = {row["id"] for row in rows}
         fresh = list({event.id: event for event in reversed(events) if event.id in unknown}.values())[::-1]
         if not fresh:
             return 0
@@ -128,10 +130,15 @@ class GivenMemories:
         """Forget a memory, a fact or a turn, whichever has this id; return whether this user had it.
 
         Nothing that was said until now brings it back. Of a turn, what was drawn from it goes as well, and is drawn
-        anew from the turns around it; its event stays in the session.
+        anew from the turns around it; its event stays in the session. An event that was given as several sessions' own
+        is forgotten in all of them.
         """
-        [row] = await self._call("erase_turn", app_name, user_id, memory_id)
-        if row[0] is not None:
+        erased = False
+        # This one last: who is interrupted finds it again, and so the others.
+        for turn in await self._call("turns_of_event", app_name, user_id, memory_id):
+            [row] = await self._call("erase_turn", app_name, user_id, turn["id"])
+            erased = erased or row[0] is not None
+        if erased:
             return True
         try:
             await Forgetting(self._pool).forget_memory(app_name, user_id, memory_id)

@@ -31,7 +31,9 @@ class BoundedPool(_Pool):
     its client. So what comes back from an ``async with`` block that ended well is laid aside as it is, unless somebody
     waits for it. As the block's connection it must not be used after the block.
 
-    Whoever gives up on a statement waits until the server has ended it; a server that hangs never does.
+    Whoever gives up on a statement waits until the server has ended it; a server that hangs never does. A loop that
+    ends cancels every task, also the one in which the driver takes a connection back: where that had not begun yet, the
+    connection would count as used for ever, and closing the pool would wait for it.
     """
 
     __slots__ = ("_aside", "_clearing", "_is_ending", "_returning", "_waiting")
@@ -50,13 +52,19 @@ class BoundedPool(_Pool):
 
     async def release(self, connection: Any, *, timeout: float | None = None) -> None:  # noqa: ASYNC109 - asyncpg's own
         """Take a connection back; close it where it is not ready within `RELEASE_SECONDS_MAX`."""
-        with contextlib.suppress(TimeoutError):  # It was closed: the pool opens another.
+        try:
             await super().release(connection, timeout=RELEASE_SECONDS_MAX if timeout is None else timeout)
+        except TimeoutError:
+            return  # It was closed: the pool opens another.
+        except asyncio.CancelledError:
+            _cut(connection)
+            raise
 
     async def close(self) -> None:
         """Close all connections as they come back; see `asyncpg.Pool.close`."""
         self._is_ending = True
-        self._clear()
+        while self._aside:
+            await self.release(self._aside.pop())
         await super().close()
 
     def terminate(self) -> None:
@@ -93,9 +101,23 @@ class BoundedPool(_Pool):
             self._clearing.cancel()
             self._clearing = None
         while self._aside:
-            returning = asyncio.get_running_loop().create_task(self.release(self._aside.pop()))
-            self._returning.add(returning)
-            returning.add_done_callback(self._returning.discard)
+            self._return(self._aside.pop())
+
+    def _return(self, connection: _Connection) -> None:
+        returning = asyncio.get_running_loop().create_task(self.release(connection))
+
+        def end(task: asyncio.Task[None]) -> None:
+            self._returning.discard(task)
+            if task.cancelled():  # perhaps before it began
+                _cut(connection)
+
+        self._returning.add(returning)
+        returning.add_done_callback(end)
+
+
+def _cut(connection: _Connection) -> None:
+    with contextlib.suppress(asyncpg.InterfaceError):  # It is back already.
+        connection.terminate()
 
 
 def _is_ready(connection: _Connection) -> bool:

@@ -8,6 +8,7 @@ the loop.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 POOL_SIZE_MAX = 10
-#: How long `close` waits for the pool of another loop.
+#: How long `close` waits for a pool: one of another loop, or one that somebody does not give back to.
 CLOSE_SECONDS_MAX = 10.0
 
 
@@ -95,8 +96,9 @@ class LoopPools:
         loop = asyncio.get_running_loop()
         opened = self._opened.get(loop)
         if opened is None or opened.is_over:
-            for ended in [each for each in self._opened if each.is_closed()]:
-                del self._opened[ended]
+            # A copy, and no error for what is gone: other threads do the same.
+            for ended in [each for each in list(self._opened) if each.is_closed()]:
+                self._opened.pop(ended, None)
             opened = self._opened[loop] = _LoopPool(self._open())
         return await opened.ready()
 
@@ -159,7 +161,9 @@ class _LoopPool:
             yield
         finally:
             self.pool = None
-            await pool.close()
+            with contextlib.suppress(TimeoutError):  # It was cut.
+                async with asyncio.timeout(CLOSE_SECONDS_MAX):
+                    await pool.close()
 
 
 def access(database_: Pool | PoolAccess | str) -> PoolAccess:

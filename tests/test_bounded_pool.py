@@ -69,6 +69,21 @@ async def test_what_lies_aside_goes_back_to_the_pool(dsn: str, monkeypatch: pyte
             await asyncio.sleep(0)
 
 
+async def test_a_loop_that_ends_while_they_go_back_closes_the_pool(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At its end `asyncio.run` cancels every task, also those that had not begun."""
+    monkeypatch.setattr(bounded_pool, "_ASIDE_SECONDS_MAX", 0.0)
+    pool = await database.create_pool(dsn, max_size=1)
+    before = asyncio.all_tasks()
+    await pool.fetchval(PID)
+    async with asyncio.timeout(30):
+        while not (going_back := asyncio.all_tasks() - before):
+            await asyncio.sleep(0)
+        for task in going_back:
+            task.cancel()
+        assert await pool.fetchval(PID)
+        await pool.close()
+
+
 async def test_a_statement_that_fails_gives_its_connection_back(dsn: str) -> None:
     async with await database.create_pool(dsn, max_size=1) as pool, asyncio.timeout(30):
         for _ in range(3):

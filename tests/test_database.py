@@ -60,6 +60,21 @@ async def test_a_connection_given_back_in_a_transaction_is_rolled_back(dsn: str)
         assert not await pool.fetchval("SELECT current_setting('my.mark', true)")
 
 
+async def test_a_loop_that_ends_while_a_connection_is_given_back_closes_the_pool(dsn: str) -> None:
+    """`asyncio.run` cancels every task at its end, also the driver's own that has not begun to give it back."""
+    pool = await database.create_pool(dsn)
+    giving_back = asyncio.create_task(pool.release(await pool.acquire()))
+    before = asyncio.all_tasks()
+    await asyncio.sleep(0)
+    [drivers_own] = asyncio.all_tasks() - before
+    drivers_own.cancel()
+    giving_back.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await giving_back
+    assert await pool.fetchval("SELECT 1") == 1
+    await asyncio.wait_for(pool.close(), 20)
+
+
 async def test_the_loss_of_a_silent_peer_is_noticed_on_both_sides(server: EmbeddedServer, dsn: str) -> None:
     """Over TCP the kernels of client and server ask within half a minute whether the other one is still there."""
     over_tcp = server.tcp_dsn.rpartition("/")[0] + "/" + dsn.rpartition("/")[2].partition("?")[0]

@@ -10,10 +10,12 @@ import asyncpg
 import pytest
 
 from hippocampus import slices
+from hippocampus.given_memories import GivenMemories
+from pulse.events import Event
 from pulse.sql import load_queries
 
 QUERIES = load_queries("hippocampus")
-FILES = ("queries.sql", "forgetting.sql", "memory_care.sql", "retention.sql")
+FILES = ("queries.sql", "forgetting.sql", "given_memories.sql", "memory_care.sql", "retention.sql")
 EVERY = [(file, name) for file in FILES for name in load_queries("hippocampus", file)]
 SOURCE = "".join(path.read_text() for path in Path(slices.__file__).parent.glob("*.py"))
 
@@ -69,6 +71,25 @@ async def test_a_time_slice_is_read_in_the_order_of_its_index(conn: asyncpg.Conn
     assert "Sort" not in text
     (read,) = re.findall(r"memories_time_idx on memories.*actual time=\S+ rows=(\d+)", text)
     assert int(read) == 50
+
+
+async def test_a_long_session_is_given_again_without_reading_other_sessions(pool: asyncpg.Pool) -> None:
+    """An agent may add its session after each turn: that must not cost its events times the user's sessions."""
+    await pool.execute(
+        "INSERT INTO threads (app_name, user_id, session_id) SELECT 'a', 'u', n::text FROM generate_series(1, 200) AS n"
+    )
+    events = [Event(author="user", content={"text": "hello"}, id=f"e{n}", timestamp=1e9 + n) for n in range(200)]
+    assert await GivenMemories(pool).remember_turns("a", "u", "s", events) == 200
+    ids, times = [each.id for each in events], [each.occurred_at for each in events]
+    for name, arguments in (("unknown_events", (ids, times)), ("consolidate_session", ())):
+        statement = load_queries("hippocampus", "given_memories.sql")[name]
+        rows = await pool.fetch("EXPLAIN ANALYZE " + statement, "a", "u", "s", *arguments)
+        text = "\n".join(row[0] for row in rows)
+        passed_over = [
+            int(loops) * int(removed)
+            for loops, removed in re.findall(r"loops=(\d+)\)(?:(?!loops=)[\s\S])*?Rows Removed by Filter: (\d+)", text)
+        ]
+        assert sum(passed_over) <= 1000, text
 
 
 async def test_a_use_is_recorded_without_waiting_for_the_disk(conn: asyncpg.Connection) -> None:

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import asyncpg
 import pytest
 
-from pulse import bounded_pool, database
+from pulse import bounded_pool, database, pool_access
 from pulse.errors import SchemaError
 from pulse.pool_access import GivenPool, LoopPools, access
 
@@ -134,3 +134,37 @@ async def test_a_pool_that_could_not_be_opened_is_tried_again(dsn: str) -> None:
         await pools.run(lambda pool: pool.fetchval("SELECT 1"))
     assert await pools.run(lambda pool: pool.fetchval("SELECT 1")) == 1
     await pools.close()
+
+
+async def test_a_pool_that_nobody_gives_back_to_is_cut_in_the_end(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool_access, "CLOSE_SECONDS_MAX", 0.1)
+    own = LoopPools(dsn)
+    kept = await own.run(lambda pool: pool.acquire())
+    async with asyncio.timeout(30):
+        await own.close()
+    with pytest.raises(asyncpg.InterfaceError):
+        await kept.fetchval("SELECT 1")
+
+
+async def test_threads_that_end_their_loops_do_not_disturb_each_other(dsn: str) -> None:
+    """Whoever opens a pool forgets those of ended loops, while others open and forget theirs."""
+    own = LoopPools(dsn)
+    later = asyncio.SelectorEventLoop()
+
+    class Ended(asyncio.SelectorEventLoop):
+        def is_closed(self) -> bool:
+            if ended in own._opened:
+                own._opened[later] = own._opened[ended]  # as another thread at this moment
+                return True
+            return super().is_closed()
+
+    ended = Ended()
+    own._opened[ended] = None  # type: ignore[assignment]  # only its key is looked at
+    try:
+        assert await own.run(lambda pool: pool.fetchval("SELECT 1")) == 1
+        assert ended not in own._opened
+    finally:
+        own._opened.pop(later, None)
+        later.close()
+        ended.close()
+        await own.close()

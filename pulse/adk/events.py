@@ -11,7 +11,7 @@ search and consolidation read. What is stored in a run is stored in pieces; see 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from google.adk.events import Event, EventActions
@@ -85,9 +85,11 @@ def from_rows(stored: str | None) -> tuple[list[Event], int]:
     rows = json.loads(stored) if stored else []
     if stored and MARK in stored:
         rows = unescape(rows)
+    unnamed = pieces.said_elsewhere(rows)
     events = [_from_row(*row) for row in pieces.join(rows)]
     events.sort(key=lambda event: (event.timestamp, event.id))
-    _name_answers(events)
+    if unnamed:
+        _name_answers(events, unnamed)
     return events, len(rows)
 
 
@@ -153,10 +155,15 @@ def _as_adk(delta: dict[str, Any]) -> dict[str, Any]:
     return {key: None if value is DELETED else value for key, value in delta.items()}
 
 
-def _name_answers(events: Iterable[Event]) -> None:
-    """Name the function in answers that came without its name, by the call that they answer."""
+def _name_answers(events: Iterable[Event], unnamed: Collection[str]) -> None:
+    """Name the function in answers that came without its name, by the call that they answer.
+
+    Args:
+        unnamed: the ids of the events that may hold such answers.
+    """
     names: dict[str | None, str | None] = {}
     for event in events:
         names.update((call.id, call.name) for call in event.get_function_calls())
-        for answer in event.get_function_responses():
-            answer.name = answer.name or names.get(answer.id)
+        if event.id in unnamed:
+            for answer in event.get_function_responses():
+                answer.name = answer.name or names.get(answer.id)

@@ -7,6 +7,8 @@ from typing import Any, Literal
 
 from pydantic_core import to_jsonable_python
 
+from pulse.errors import InvalidInputError
+
 _PLAIN = (str, int, float, bool, type(None))
 
 
@@ -21,15 +23,22 @@ def json_safe(value: Any, *, bytes_mode: Literal["utf8", "base64"] = "utf8") -> 
         bytes_mode: how bytes are written; what is not UTF-8 is always base64.
 
     Raises:
-        ValueError: a value holds itself.
+        InvalidInputError: a value holds itself, or is nested by the hundred.
     """
+    try:
+        return _safe(value, bytes_mode)
+    except RecursionError as error:
+        raise InvalidInputError("a value holds itself, or is nested too deep: flatten it") from error
+
+
+def _safe(value: Any, bytes_mode: Literal["utf8", "base64"]) -> Any:
     # Subclasses, such as enumerations, are not plain.
     if type(value) in _PLAIN:
         return value
     if isinstance(value, list | tuple):
-        return [json_safe(item, bytes_mode=bytes_mode) for item in value]
+        return [_safe(item, bytes_mode) for item in value]
     if (type(value) is dict or isinstance(value, Mapping)) and all(isinstance(key, str) for key in value):
-        return {str(key): json_safe(item, bytes_mode=bytes_mode) for key, item in value.items()}
+        return {str(key): _safe(item, bytes_mode) for key, item in value.items()}
     return _converted(value, bytes_mode)
 
 

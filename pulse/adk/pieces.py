@@ -106,6 +106,12 @@ def join(rows: Sequence[Row]) -> list[list[Any]]:
     ]
 
 
+def said_elsewhere(rows: Sequence[Row]) -> set[str]:
+    """Return the ids of the events, as `join` gives them, whose content was written without ADK."""
+    kept = ((row[0], row[5].get(REST)) for row in rows)
+    return {row_id if rest is None else rest[_OF] for row_id, rest in kept if rest is None or _REPEATS in rest}
+
+
 def parts_of_elsewhere(content: Any) -> list[dict[str, Any]]:
     """Return the parts that an event is to ADK which was stored without it: what it says, calls or answers."""
     parts = _parts_of(content)

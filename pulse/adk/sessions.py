@@ -148,12 +148,13 @@ class PostgresSessionService(BaseSessionService):
         self, *, app_name: str, user_id: str, session_id: str, config: GetSessionConfig | None = None
     ) -> Session | None:
         """Read a session in one snapshot; None where this user has none of this id, or it has expired."""
+        session_id = (session_id or "").strip()
         limit = config.num_recent_events if config else None
         after = config.after_timestamp if config else None
         asked = _ALL_EVENTS if limit is None else limit
         since = None if after is None else session_rows.moment(after)
         while True:
-            rows = await self._fetch("get_adk_session", app_name, user_id, session_id.strip(), asked, since)
+            rows = await self._fetch("get_adk_session", app_name, user_id, session_id, asked, since)
             if not rows:
                 return None
             [row] = rows
@@ -168,7 +169,7 @@ class PostgresSessionService(BaseSessionService):
         if after is not None:
             events = [event for event in events if event.timestamp >= after]
         shared = session_rows.read_state(row["user_state"]), session_rows.read_state(row["app_state"])
-        return session_rows.read_session(row, app_name, user_id, session_id.strip(), shared, events)
+        return session_rows.read_session(row, app_name, user_id, session_id, shared, events)
 
     @override
     async def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
@@ -296,8 +297,9 @@ class PostgresSessionService(BaseSessionService):
 
     def _notifier(self, pool: Pool) -> Notifier:
         if pool not in self._notifiers:
-            for closed in [each for each in self._notifiers if each.is_closing()]:
-                del self._notifiers[closed]
+            # A copy, and no error for what is gone: other threads do the same.
+            for closed in [each for each in list(self._notifiers) if each.is_closing()]:
+                self._notifiers.pop(closed, None)
             self._notifiers[pool] = asyncio.get_running_loop(), Notifier(pool)
         return self._notifiers[pool][1]
 

@@ -74,9 +74,13 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path FROM CURRENT
 AS $$
     SELECT CASE
         WHEN octet_length(body) = char_length(body) THEN to_tsvector('english', left(body, 30000))
-        ELSE to_tsvector('english', regexp_replace(left(body, 30000),
-                 '[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U000323af]+', ' ', 'g'))
-             || cjk_terms(left(body, 10000))
+        ELSE (
+            SELECT to_tsvector('english', regexp_replace(n.text,
+                       '[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U000323af]+', ' ', 'g'))
+                   || cjk_terms(left(n.text, 10000))
+            -- A letter and its accent may be one character or two.
+            FROM (SELECT CASE WHEN s IS NFC NORMALIZED THEN s ELSE normalize(s, NFC) END
+                  FROM left(body, 30000) AS s) AS n (text))
     END
 $$;
 

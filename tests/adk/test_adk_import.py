@@ -279,15 +279,73 @@ async def test_a_session_that_no_import_made_is_left_alone_and_makes_the_command
     on_postgres: DatabaseSessionService, adk_url: str, dsn: str, pool: asyncpg.Pool, home: Path
 ) -> None:
     await fill(on_postgres, sessions=1, events=3)
+    await on_postgres.create_session(app_name=APP, user_id="u0", session_id="  ")
     sessions = OpenSessionService(pool)
     await sessions.create_session(APP, "u0", {"mine": True}, session_id="s0")
     done = cli_process.run(home, "import-adk", adk_url, DATABASE_URL=dsn)
     assert done.returncode == 1
     assert "session 's0' of 'u0' in 'shop' exists here" in done.stdout
+    assert "Not copied whole: session '  ', 'u0', 'shop': its id is blank" in done.stdout
     assert "Not all of it is here." in done.stdout
     kept = await sessions.get_session(APP, "u0", "s0")
     assert kept is not None
     assert (kept.events, kept.state["mine"]) == ([], True)
+
+
+async def test_what_cannot_be_here_is_named_and_all_else_is_copied(tmp_path: Path, pool: asyncpg.Pool) -> None:
+    """Names and sizes that ADK's service takes and ours does not; a blank around an id does not hide the session."""
+    await pool.execute('SELECT set_app_policy($1, \'{"max_event_bytes": 20000, "max_state_bytes": 3000}\')', APP)
+    url = f"sqlite+aiosqlite:///{tmp_path / 'sessions.db'}"
+    letters = [f"{n:x}" for n in range(1000)]
+    async with DatabaseSessionService(url) as service:
+        for user, session_id in (
+            ("", "s"),
+            ("ann", "  "),
+            ("ann", " s"),
+            ("ann", "s"),
+            ("ann", " padded "),
+            ("z", "z"),
+        ):
+            await service.append_event(
+                await service.create_session(app_name=APP, user_id=user, session_id=session_id), event(0)
+            )
+        big = await service.create_session(app_name=APP, user_id="ann", session_id="big")
+        long = types.Content(role="user", parts=[types.Part(text="x" * 30_000)])
+        await service.append_event(big, Event(author="user", content=long))
+        await service.create_session(app_name=APP, user_id="bob", session_id="s", state={"user:much": letters})
+        await service.create_session(app_name="n" * 300, user_id="u", session_id="s", state={"app:a": 1})
+        done = await copy(url, pool)
+        why = {(each.user_id, each.session_id): each.reason for each in done.refused}
+        for names, reason in {
+            ("", None): "user_id is 1 to 255 characters",
+            ("", "s"): "user_id is 1 to 255 characters",
+            (None, None): "app_name is 1 to 255 characters",
+            ("u", None): "app_name is 1 to 255 characters",
+            ("u", "s"): "app_name is 1 to 255 characters",
+            ("ann", "  "): "its id is blank",
+            ("ann", " s"): "its id is another session's, but for blanks",
+            ("ann", "big"): "over the limit of 20000",
+            ("bob", None): "over the limit of 3000",
+        }.items():
+            assert reason in why.pop(names)
+        assert why == {}
+        assert not done.is_complete
+        here = PostgresSessionService(pool)
+        for user, theirs, ours in (
+            ("ann", "s", "s"),
+            ("ann", " padded ", "padded"),
+            ("z", "z", "z"),
+            ("bob", "s", "s"),
+        ):
+            copied = await here.get_session(app_name=APP, user_id=user, session_id=theirs)
+            source_session = await service.get_session(app_name=APP, user_id=user, session_id=theirs)
+            assert copied is not None
+            assert source_session is not None
+            assert (copied.id, copied.events) == (ours, source_session.events)
+        await pool.execute('SELECT set_app_policy($1, \'{"max_event_bytes": 100000, "max_state_bytes": 100000}\')', APP)
+        again = await copy(url, pool)
+        assert (again.new["events"], len(again.refused)) == (1, 7)
+        assert await here.get_user_state(app_name=APP, user_id="bob") == {"much": letters}
 
 
 async def test_what_is_no_database_of_adk_is_said_so(tmp_path: Path, dsn: str, empty_dsn: str) -> None:

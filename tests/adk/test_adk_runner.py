@@ -15,12 +15,15 @@ import pytest
 from ag_ui.core import RunAgentInput, UserMessage
 from ag_ui_adk import ADKAgent
 from google.adk.agents import SequentialAgent
+from google.adk.agents.run_config import RunConfig
 from google.adk.apps import App, ResumabilityConfig
 from google.adk.apps.app import EventsCompactionConfig
 from google.adk.apps.llm_event_summarizer import LlmEventSummarizer
 from google.adk.events import Event
+from google.adk.memory.memory_entry import MemoryEntry
 from google.adk.runners import Runner
 from google.adk.sessions import InMemorySessionService, Session
+from google.adk.sessions.base_session_service import GetSessionConfig
 from google.adk.tools import LongRunningFunctionTool, ToolContext, load_memory
 from google.genai import types
 
@@ -217,24 +220,70 @@ def call_once(request: Any) -> types.Part:
     return types.Part(function_call=types.FunctionCall(name=name, args={"note": last_text(request)}))
 
 
+async def write_down(note: str, tool_context: ToolContext) -> dict[str, str]:
+    """Keep a note, in a file of its own as well."""
+    for name in ("note.txt", f"{note}.txt"):
+        await tool_context.save_artifact(name, types.Part(text=note))
+    return remember(note, tool_context)
+
+
 async def test_a_rewind_restores_state_and_files_and_keeps_history(service: PostgresSessionService, dsn: str) -> None:
     await service.create_session(**WHO, session_id="s")
     files = PostgresArtifactService(dsn)
-    run = runner(service, agent=agent(call_once, tools=[remember]), artifact_service=files)
+    run = runner(service, agent=agent(call_once, tools=[write_down]), artifact_service=files)
+
+    async def written(name: str) -> str | None:
+        part = await files.load_artifact(**WHO, session_id="s", filename=name)
+        return part.text if part else None
+
     await talk(run, "tea")
     first = (await read(service)).events[-1].invocation_id
     await talk(run, "coffee")
     second = (await read(service)).events[-1].invocation_id
     assert first != second
     assert (await read(service)).state["note"] == "coffee"
+    assert [await written(name) for name in ("note.txt", "tea.txt", "coffee.txt")] == ["coffee", "tea", "coffee"]
     await run.rewind_async(user_id="ann", session_id="s", rewind_before_invocation_id=second)
     after = await read(service)
     assert after.state["note"] == "tea"
+    assert [await written(name) for name in ("note.txt", "tea.txt", "coffee.txt")] == ["tea", "tea", None]
+    assert await files.list_versions(**WHO, session_id="s", filename="note.txt") == [0, 1, 2]
     assert after.events[-1].actions.rewind_before_invocation_id == second
     assert len(after.events) == 9
     await talk(run, "water")
     assert (await read(service)).state["note"] == "water"
     await files.close()
+
+
+async def test_a_run_reads_as_much_of_the_session_as_its_configuration_says(service: PostgresSessionService) -> None:
+    await service.create_session(**WHO, session_id="s")
+    run = runner(service)
+    await talk(run, "one")
+    few = RunConfig(get_session_config=GetSessionConfig(num_recent_events=1))
+    await talk(run, "two", run_config=few)
+    none = RunConfig(get_session_config=GetSessionConfig(num_recent_events=0))
+    await talk(run, "three", run_config=none)
+    assert texts(await read(service))[1::2] == ["[1] you said: one", "[2] you said: two", "[1] you said: three"]
+
+
+async def look_back(note: str, tool_context: ToolContext) -> dict[str, list[str]]:
+    """Remember what was said so far and a note of the agent's own, and search for it."""
+    await tool_context.add_session_to_memory()
+    await tool_context.add_memory(
+        memories=[MemoryEntry(content=types.Content(parts=[types.Part(text=f"Noted: {note}")]))]
+    )
+    found = await tool_context.search_memory("harbour")
+    return {"found": sorted(part.text or "" for each in found.memories for part in each.content.parts or [])}
+
+
+async def test_a_tool_remembers_and_searches_through_its_context(service: PostgresSessionService, dsn: str) -> None:
+    await service.create_session(**WHO, session_id="s")
+    memory = PostgresMemoryService(dsn)
+    run = runner(service, agent=agent(call_once, tools=[look_back]), memory_service=memory)
+    events = await talk(run, "The harbour opens at nine.")
+    await memory.close()
+    [answer] = [each for event in events for each in event.get_function_responses()]
+    assert answer.response == {"found": ["Noted: The harbour opens at nine.", "The harbour opens at nine."]}
 
 
 def ask_permission(note: str) -> None:
@@ -304,7 +353,6 @@ async def agui_events(service: Any, texts_: list[str]) -> tuple[list[str], dict[
         session_service=service,
         use_in_memory_services=True,
         # Sessions are ours to end.
-        session_timeout_seconds=None,
         delete_session_on_cleanup=False,
         use_thread_id_as_session_id=True,
     )
@@ -334,6 +382,40 @@ async def test_ag_ui_adk_emits_over_our_sessions_what_it_emits_over_adks(service
     assert expected[0][0] == "RUN_STARTED"
     assert expected[0].count("RUN_FINISHED") == 2
     assert expected[1]["user:notes"] == ["tea", "coffee"]
+
+
+async def test_the_clean_up_of_ag_ui_adk_remembers_sessions_and_deletes_none(
+    service: PostgresSessionService, dsn: str, pool: asyncpg.Pool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It runs for real, finds the session too old, and gives it to the memory; the conversation goes on afterwards."""
+    memory = PostgresMemoryService(dsn)
+    bridge = ADKAgent(
+        adk_agent=agent(),
+        app_name="app",
+        user_id="ann",
+        session_service=service,
+        memory_service=memory,
+        session_timeout_seconds=0,
+        cleanup_interval_seconds=0.05,  # type: ignore[arg-type]  # a whole second is long
+        delete_session_on_cleanup=False,
+        use_thread_id_as_session_id=True,
+    )
+
+    messages: list[UserMessage] = []
+    for n in range(2):
+        messages.append(UserMessage(id=f"m{n}", content=f"The harbour, note {n}."))
+        run = RunAgentInput(
+            thread_id="t1", run_id=f"r{n}", state={}, messages=messages, tools=[], context=[], forwarded_props={}
+        )
+        assert [event.type.value async for event in bridge.run(run)][-1] == "RUN_FINISHED"
+        await until(lambda: bridge._session_manager.get_session_count() == 0, 20)
+    await bridge.close()
+    await memory.close()
+    said = ["The harbour, note 0.", "[1] you said: The harbour, note 0."]
+    said += ["The harbour, note 1.", "[3] you said: The harbour, note 1."]
+    assert texts(await read(service, "t1")) == said
+    assert await pool.fetchval("SELECT count(*) > 0 FROM consolidation_jobs")
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 async def test_what_an_agent_was_told_is_consolidated_by_a_worker(

@@ -43,7 +43,6 @@ async def over_ag_ui_adk(service: PostgresSessionService) -> Reducer:
         user_id="ann",
         session_service=service,
         use_thread_id_as_session_id=True,
-        session_timeout_seconds=None,
         delete_session_on_cleanup=False,
     )
     page = Reducer()

@@ -172,6 +172,14 @@ async def test_chinese_and_a_latin_word_inside_it_are_found(service: BaseMemoryS
     assert (await texts(service, query))[0] == "我喜欢火锅，也用Python写代码"
 
 
+@every_service
+@pytest.mark.parametrize(("kept", "asked"), [("Café", "cafe\u0301"), ("cafe\u0301", "CAFÉ")])
+async def test_accents_match_in_either_form(service: BaseMemoryService, kept: str, asked: str) -> None:
+    """A letter with its accent is one character or two, as its maker likes."""
+    await service.add_session_to_memory(session_of(said(f"Our {kept} is open."), said("The harbour is deep.")))
+    assert (await texts(service, asked))[0] == f"Our {kept} is open."
+
+
 @differs(sqlite="gives fifty")
 @every_service
 async def test_at_most_ten_come_back(service: BaseMemoryService) -> None:
@@ -190,6 +198,35 @@ async def test_a_deleted_memory_stays_deleted_when_its_session_is_added_again(se
     await service.add_session_to_memory(session)
     await service.add_events_to_memory(**WHO, events=session.events, session_id="s")
     assert await texts(service, "harbour") == ["The harbour is old."]
+
+
+@differs(sqlite=DELETES_NOTHING)
+@every_service
+async def test_a_deleted_memory_stays_deleted_when_it_is_added_as_another_sessions(service: BaseMemoryService) -> None:
+    """An event is one, also where it was given without its session before."""
+    event = said("The harbour is deep.", id_="e1")
+    await service.add_events_to_memory(**WHO, events=[event])
+    await service.add_events_to_memory(**WHO, events=[event], session_id="s")
+    found = await service.search_memory(**WHO, query="deep")
+    await service.delete_memory(**WHO, memory_id=found.memories[0].id)
+    assert await texts(service, "harbour") == []
+    await service.add_session_to_memory(session_of(event, said("The harbour is old.", id_="e2"), session_id="t"))
+    assert await texts(service, "harbour") == ["The harbour is old."]
+    await service.add_events_to_memory(app_name="app", user_id="ben", events=[event])
+    assert await texts(service, "harbour", user_id="ben") == ["The harbour is deep."]
+
+
+@ours
+async def test_another_event_of_the_same_id_is_not_deleted_with_it(service: BaseMemoryService) -> None:
+    """Ids that their makers count up are one per session alone."""
+    other = said("The harbour of Ghent.", id_="e1", at=1_700_000_999.5)
+    await service.add_session_to_memory(session_of(said("The harbour is deep.", id_="e1")))
+    await service.add_session_to_memory(session_of(other, session_id="t"))
+    found = (await service.search_memory(**WHO, query="deep")).memories
+    await service.delete_memory(**WHO, memory_id=found[0].id)
+    assert await texts(service, "harbour") == ["The harbour of Ghent."]
+    await service.add_session_to_memory(session_of(other, session_id="u"))
+    assert await texts(service, "harbour") == ["The harbour of Ghent."] * 2
 
 
 @differs(sqlite=DELETES_NOTHING)

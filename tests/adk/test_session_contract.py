@@ -130,6 +130,7 @@ async def test_a_new_sessions_time_is_now(sessions: BaseSessionService, who: Who
 async def test_a_session_that_is_not_there_is_none(sessions: BaseSessionService, who: Who) -> None:
     await sessions.create_session(**who, session_id="s")
     assert await sessions.get_session(**who, session_id="t") is None
+    assert await sessions.get_session(**who, session_id=None) is None  # type: ignore[arg-type]  # as ADK's own take it
     assert await sessions.get_session(app_name=who["app_name"], user_id="bob", session_id="s") is None
     assert await sessions.get_session(app_name="other", user_id="ann", session_id="s") is None
 

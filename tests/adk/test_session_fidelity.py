@@ -111,6 +111,19 @@ async def test_an_event_comes_back_equal(sessions: BaseSessionService, who: Who,
     assert await stored(sessions, who, given.model_copy(deep=True)) == given
 
 
+@pytest.mark.parametrize("name", [None, "", "another"])
+async def test_an_answer_keeps_its_name(sessions: BaseSessionService, who: Who, name: str | None) -> None:
+    """Also where it has none, and the call that it answers does."""
+    session = await sessions.create_session(**who)
+    await sessions.append_event(session, calling({}))
+    answer = types.FunctionResponse(id="c1", name=name, response={"a": 1})
+    await sessions.append_event(session, parts(types.Part(function_response=answer)))
+    read = await sessions.get_session(**who, session_id=session.id)
+    assert read is not None
+    assert read.events == session.events
+    assert read.events[1].get_function_responses()[0].name == name
+
+
 @differs(database="reads another kind of scheme")
 async def test_a_request_for_credentials_comes_back_equal(sessions: BaseSessionService, who: Who) -> None:
     scheme = APIKey.model_validate({"type": "apiKey", "name": "key", "in": "header"})
@@ -193,6 +206,18 @@ async def test_an_event_survives_state_without_a_json_form(sessions: BaseSession
     read = await stored(sessions, who, given)
     assert read.content == given.content
     assert read.actions.state_delta["a"] == 1
+
+
+@differs(memory=OBJECTS)
+async def test_state_that_holds_itself_is_refused_and_changes_nothing(sessions: BaseSessionService, who: Who) -> None:
+    circle: list[Any] = []
+    circle.append(circle)
+    with pytest.raises(ValueError, match=r"(?i)circular|itself"):
+        await sessions.create_session(**who, state={"a": circle})
+    session = await sessions.create_session(**who)
+    with pytest.raises(ValueError, match=r"(?i)circular|itself"):
+        await sessions.append_event(session, changing({"a": {"b": circle}}))
+    assert (await sessions.list_sessions(**who)).sessions == [session]
 
 
 @differs(memory=OBJECTS, database="fails, and the event is lost")

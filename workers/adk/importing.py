@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
 
 from pulse.adk.events import to_engine
+from pulse.errors import EventConflictError, InvalidInputError
 from pulse.event_rows import event_input, translate
 from pulse.events import Event, EventActions
 from pulse.json_values import escape_state, unescape
 from pulse.scopes import split_delta
+from pulse.session_service import check_names
 from pulse.sql import load_queries
 from workers.adk.source import Source, SourceSession, SourceState
 
@@ -28,6 +31,16 @@ if TYPE_CHECKING:
 TABLES = ("sessions", "events", "app_states", "user_states")
 _BATCH_BYTES_MAX = 4 << 20
 _QUERIES = load_queries("workers.adk")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """A session of the source that can't be here whole, or with `session_id` None a shared state; and why."""
+
+    app_name: str
+    user_id: str | None
+    session_id: str | None
+    reason: str
 
 
 @dataclass(slots=True, kw_only=True)
@@ -43,6 +56,7 @@ class Copied:
         erased: sessions and their events that were forgotten here, and stay so.
         erased_keys: keys of app and user states that were forgotten here, and stay so.
         taken_sessions: sessions that were not copied, because one of the same names exists that no import made.
+        refused: what this database can't hold; everything else was copied.
     """
 
     source: Mapping[str, int] = field(default_factory=dict)
@@ -53,11 +67,14 @@ class Copied:
     erased: dict[str, int] = field(default_factory=lambda: {"sessions": 0, "events": 0})
     erased_keys: int = 0
     taken_sessions: list[tuple[str, str, str]] = field(default_factory=list)
+    refused: list[Refusal] = field(default_factory=list)
 
     @property
     def is_complete(self) -> bool:
         """Whether every row of the source is here, but for what was forgotten here."""
-        return all(self.source.get(table) == self.here[table] + self.erased.get(table, 0) for table in TABLES)
+        return not self.refused and all(
+            self.source.get(table) == self.here[table] + self.erased.get(table, 0) for table in TABLES
+        )
 
 
 class AdkImport:
@@ -82,22 +99,35 @@ class AdkImport:
         self._overwrite_state = overwrite_state
         self._on_progress = on_progress
         self._copied = Copied()
+        self._stripped: set[tuple[str, str, str]] = set()
 
     async def run(self) -> Copied:
-        """Copy everything, and count both sides.
+        """Copy everything that can be here, and count both sides.
 
         Raises:
             SourceError: the source can't be read.
-            PulseError: something was refused here, such as an event over the limit; what was copied stays.
         """
         async for state in self._source.states():
-            await self._copy_state(state)
+            with self._refusing(state.app_name, state.user_id, None):
+                await self._copy_state(state)
         async for session in self._source.sessions():
-            await self._copy_session(session)
+            with self._refusing(session.app_name, session.user_id, session.session_id):
+                await self._copy_session(session)
         self._copied.source = await self._source.counts()
         return self._copied
 
+    @contextmanager
+    def _refusing(self, app_name: str, user_id: str | None, session_id: str | None) -> Iterator[None]:
+        """Note what can't be here, such as an event over the limit, and go on: one session must not keep all others."""
+        try:
+            yield
+        except (InvalidInputError, EventConflictError) as error:
+            self._copied.refused.append(
+                Refusal(app_name=app_name, user_id=user_id, session_id=session_id, reason=str(error))
+            )
+
     async def _copy_state(self, state: SourceState) -> None:
+        check_names(state.app_name, "-" if state.user_id is None else state.user_id, "-")
         values = escape_state(state.state)
         names = (state.app_name, state.user_id)
         row = await self._fetchrow("import_state", *names, values, self._overwrite_state)
@@ -106,7 +136,7 @@ class AdkImport:
         self._copied.here["app_states" if state.user_id is None else "user_states"] += 1
 
     async def _copy_session(self, session: SourceSession) -> None:
-        names = (session.app_name, session.user_id, session.session_id)
+        names = await self._names_here(session)
         state = escape_state(split_delta(session.state).session)
         outcome = await self._call("import_session", *names, state, session.created_at)
         if outcome == "taken":
@@ -129,6 +159,24 @@ class AdkImport:
                     self._on_progress(len(batch))
         if not has_moved:
             await self._finish(names, session, state)
+
+    async def _names_here(self, session: SourceSession) -> tuple[str, str, str]:
+        """Return a session's names here: ADK's own service keeps blanks around an id, and ours looks for none.
+
+        Raises:
+            InvalidInputError: it can't have them here.
+        """
+        names = (session.app_name, session.user_id, session.session_id.strip())
+        if not names[2]:
+            raise InvalidInputError("its id is blank: give it another one in ADK's database")
+        check_names(*names)
+        if names[2] != session.session_id:
+            if names in self._stripped or await self._source.has_session(*names):
+                raise InvalidInputError(
+                    "its id is another session's, but for blanks: give it another one in ADK's database"
+                )
+            self._stripped.add(names)
+        return names
 
     async def _finish(self, names: tuple[str, str, str], session: SourceSession, state: Mapping[str, Any]) -> None:
         differs = await self._call("finish_session_import", *names, state, session.updated_at)

@@ -101,6 +101,11 @@ class Source:
         async with AsyncSession(self._engine) as opened:
             return int(await opened.scalar(query) or 0)
 
+    async def has_session(self, app_name: str, user_id: str, session_id: str) -> bool:
+        """Whether there is a session of exactly these names."""
+        async with AsyncSession(self._engine) as session:
+            return await session.get(v1.StorageSession, (app_name, user_id, session_id)) is not None
+
     async def events(self, session: SourceSession) -> AsyncIterator[list[Event]]:
         """Yield a session's events in pages, by time and id."""
         table = v1.StorageEvent

@@ -71,4 +71,12 @@ def _write(copied: Copied) -> None:
         click.echo(f"{left_out} were forgotten here, and stay so.")
     for app, user, session_id in copied.taken_sessions[:10]:
         click.echo(f"Not copied: session {session_id!r} of {user!r} in {app!r} exists here, and no import made it.")
+    for refused in copied.refused[:10]:
+        what = f"the {'app' if refused.user_id is None else 'user'} state" if refused.session_id is None else "session"
+        names = ", ".join(
+            repr(name)[:80] for name in (refused.session_id, refused.user_id, refused.app_name) if name is not None
+        )
+        click.echo(f"Not copied whole: {what} {names}: {refused.reason}")
+    if len(copied.refused) > 10:
+        click.echo(f"… and {len(copied.refused) - 10} more; --json names them all.")
     click.echo("All of it is here." if copied.is_complete else "Not all of it is here.")
