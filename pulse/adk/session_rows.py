@@ -18,6 +18,7 @@ from pulse.errors import InvalidInputError
 from pulse.json_values import decode_body
 from pulse.scopes import merge_state
 
+_CHECKED = Session(id="", app_name="", user_id="", state={}, events=[], last_update_time=0.0)
 _FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 
 
@@ -25,24 +26,32 @@ _FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UT
 def read_sessions(rows: Sequence[asyncpg.Record], app_name: str) -> list[Session]:
     """Return the sessions of rows in which each user's state stands once, and the app's once.
 
-    Thousands are read at once: their states as one JSON text, and each session as a copy of one that was checked.
+    Thousands are read at once: their states as one JSON text.
     """
     states = decode_body(f"[{','.join([row['state'] for row in rows])}]")
     sessions = []
     app_state: Mapping[str, Any] = {}
     shared: dict[str, Any] = {}
-    like = Session(id="", app_name=app_name, user_id="", state={}, events=[], last_update_time=0.0)
+    user_id = ""
     for place, (row, state) in enumerate(zip(rows, states, strict=True)):
         if place == 0:
             app_state = read_state(row["app_state"])
-        if place == 0 or row["user_id"] != like.user_id:
-            like.user_id = row["user_id"]
+        if row["user_id"] != user_id:
+            user_id = row["user_id"]
             shared = merge_state({}, read_state(row["user_state"]), app_state)
-        fields = {"id": row["session_id"], "state": shared | state, "events": [], "last_update_time": _last_update(row)}
-        session = like.model_copy(update=fields)
+        session = new_session(app_name, user_id, row["session_id"], shared | state, [], _last_update(row))
         Marker.at(row).mark(session)
         sessions.append(session)
     return sessions
+
+
+def new_session(
+    app_name: str, user_id: str, session_id: str, state: dict[str, Any], events: list[Event], seconds: float
+) -> Session:
+    """Return a session of values that need no check, as a copy of one that was checked; `seconds` is of its update."""
+    fields = {"id": session_id, "app_name": app_name, "user_id": user_id, "state": state, "events": events}
+    copied: Session = _CHECKED.model_copy(update={**fields, "last_update_time": seconds})
+    return copied
 
 
 def read_session(
@@ -54,14 +63,8 @@ def read_session(
     events: list[Event],
 ) -> Session:
     """Return the session of a row, with its marker; `shared` are the states of user and app."""
-    session = Session(
-        id=session_id,
-        app_name=app_name,
-        user_id=user_id,
-        state=merge_state(read_state(row["state"]), *shared),
-        events=events,
-        last_update_time=_last_update(row),
-    )
+    state = merge_state(read_state(row["state"]), *shared)
+    session = new_session(app_name, user_id, session_id, state, events, _last_update(row))
     Marker.at(row).mark(session)
     return session
 

@@ -131,15 +131,9 @@ class PostgresSessionService(BaseSessionService):
             escape_state(json_safe(metadata), where="metadata") if metadata else None,
             read_ttl(ttl),
         )
-        session = Session(
-            id=session_id,
-            app_name=app_name,
-            user_id=user_id,
-            state=merge_state(
-                delta.session, session_rows.read_state(row["user_state"]), session_rows.read_state(row["app_state"])
-            ),
-            last_update_time=row["created_at"].timestamp(),
-        )
+        shared = session_rows.read_state(row["user_state"]), session_rows.read_state(row["app_state"])
+        state = merge_state(delta.session, *shared)
+        session = session_rows.new_session(app_name, user_id, session_id, state, [], row["created_at"].timestamp())
         Marker.at(row).mark(session)
         return session
 

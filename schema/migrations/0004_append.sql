@@ -84,6 +84,11 @@ CREATE FUNCTION merge_shared_states(
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
 BEGIN
+    -- What is only read comes before what is locked.
+    IF p_user_delta IS NULL THEN
+        SELECT s.state, s.version INTO user_state, user_version
+        FROM user_states AS s WHERE s.app_name = p_app_name AND s.user_id = p_user_id;
+    END IF;
     IF p_app_delta IS NULL THEN
         SELECT s.state, s.version INTO app_state, app_version FROM app_states AS s WHERE s.app_name = p_app_name;
     ELSE
@@ -97,10 +102,7 @@ BEGIN
             RETURNING s.state, s.version INTO app_state, app_version;
         END IF;
     END IF;
-    IF p_user_delta IS NULL THEN
-        SELECT s.state, s.version INTO user_state, user_version
-        FROM user_states AS s WHERE s.app_name = p_app_name AND s.user_id = p_user_id;
-    ELSE
+    IF p_user_delta IS NOT NULL THEN
         UPDATE user_states AS s SET state = s.state || p_user_delta, version = s.version + 1, updated_at = engine_now()
         WHERE s.app_name = p_app_name AND s.user_id = p_user_id
         RETURNING s.state, s.version INTO user_state, user_version;
@@ -383,6 +385,9 @@ BEGIN
         RETURN;
     END IF;
 
+    IF NOT p_notify THEN
+        v_notify := set_config('hippocampus.notify', 'off', true);
+    END IF;
     IF i.message IS NOT NULL THEN
         INSERT INTO messages (thread_id, sequence_num, event_id, app_name, user_id, role, author, content,
                               token_estimate, occurred_at, created_at)
@@ -398,9 +403,6 @@ BEGIN
     IF greatest(v_state_bytes, pg_column_size(v_user), pg_column_size(v_app)) > v_max_state_bytes THEN
         PERFORM check_state_size(v_max_state_bytes, (SELECT state FROM threads WHERE id = append_next_event.thread_id),
                                  v_user, v_app);
-    END IF;
-    IF NOT p_notify THEN
-        v_notify := set_config('hippocampus.notify', 'off', true);
     END IF;
     INSERT INTO events (thread_id, sequence_num, id, invocation_id, author, event_type, content, actions,
                         version, session_delta, user_delta, app_delta, user_version, app_version,
