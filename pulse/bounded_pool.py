@@ -56,6 +56,10 @@ class BoundedPool(_Pool):
             await super().release(connection, timeout=RELEASE_SECONDS_MAX if timeout is None else timeout)
         except TimeoutError:
             return  # It was closed: the pool opens another.
+        except asyncpg.InternalClientError:
+            # It was lost just before the driver's own task began.
+            if not _is_back(connection):
+                raise
         except asyncio.CancelledError:
             _cut(connection)
             raise
@@ -120,12 +124,17 @@ def _cut(connection: _Connection) -> None:
         connection.terminate()
 
 
-def _is_ready(connection: _Connection) -> bool:
+def _is_back(connection: _Connection) -> bool:
     try:
-        return not (connection.is_closed() or connection.is_in_transaction())
+        connection.is_closed()
     except asyncpg.InterfaceError:
-        # It was lost, and the pool knows already.
-        return False
+        return True
+    return False
+
+
+def _is_ready(connection: _Connection) -> bool:
+    # One that was lost is back at once.
+    return not (_is_back(connection) or connection.is_closed() or connection.is_in_transaction())
 
 
 class _Acquiring(_Acquired):

@@ -84,6 +84,17 @@ async def test_a_loop_that_ends_while_they_go_back_closes_the_pool(dsn: str, mon
         await pool.close()
 
 
+async def test_a_connection_that_is_lost_as_it_goes_back_is_back(dsn: str, conn: asyncpg.Connection) -> None:
+    """The loss is noticed between the call of the driver's release and its task's first step."""
+    async with await database.create_pool(dsn, min_size=0, max_size=1) as pool, asyncio.timeout(30):
+        lost = await pool.acquire()
+        await conn.execute("SELECT pg_terminate_backend($1)", await lost.fetchval(PID))
+        going_back = asyncio.create_task(pool.release(lost))
+        asyncio.get_running_loop().call_soon(lost.terminate)
+        await going_back
+        assert await pool.fetchval("SELECT 1") == 1
+
+
 async def test_a_statement_that_fails_gives_its_connection_back(dsn: str) -> None:
     async with await database.create_pool(dsn, max_size=1) as pool, asyncio.timeout(30):
         for _ in range(3):
