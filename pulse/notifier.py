@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pulse.database import Pool
 
 #: Between two notifications; each is a commit, which would compete with those that it tells of.
-_PAUSE_SECONDS = 0.01
+_PAUSE_SECONDS = 0.008
 _log = structlog.get_logger(__name__)
 
 

@@ -49,8 +49,15 @@ def new_session(
     app_name: str, user_id: str, session_id: str, state: dict[str, Any], events: list[Event], seconds: float
 ) -> Session:
     """Return a session of values that need no check, as a copy of one that was checked; `seconds` is of its update."""
-    fields = {"id": session_id, "app_name": app_name, "user_id": user_id, "state": state, "events": events}
-    copied: Session = _CHECKED.model_copy(update={**fields, "last_update_time": seconds})
+    fields = {
+        "id": session_id,
+        "app_name": app_name,
+        "user_id": user_id,
+        "state": state,
+        "events": events,
+        "last_update_time": seconds,
+    }
+    copied: Session = _CHECKED.model_copy(update=fields)
     return copied
 
 
