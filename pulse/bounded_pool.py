@@ -67,8 +67,12 @@ class BoundedPool(_Pool):
     async def close(self) -> None:
         """Close all connections as they come back; see `asyncpg.Pool.close`."""
         self._is_ending = True
-        while self._aside:
-            await self.release(self._aside.pop())
+        try:
+            while self._aside:
+                await self.release(self._aside.pop())
+        except BaseException:
+            self.terminate()
+            raise
         await super().close()
 
     def terminate(self) -> None:

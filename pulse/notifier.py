@@ -66,13 +66,14 @@ class Notifier:
             if self._sending is None:
                 self._start()
             if self._sending is not None:
-                await self._sending
+                await asyncio.wait([self._sending])  # which goes on where this caller gives up
         self._end_pause()
 
     def _start(self) -> None:
         self._end_pause()
         if self._waiting:
             self._sending = asyncio.create_task(self._send())
+            self._sending.add_done_callback(self._rest)
 
     def _end_pause(self) -> None:
         if self._pause is not None:
@@ -87,9 +88,11 @@ class Notifier:
         except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError) as error:
             # What they point at is committed; a listener finds it by its own poll.
             _log.warning("notify_failed", threads=len(payloads), error=type(error).__name__)
-        finally:
-            self._sending = None
-            self._pause = asyncio.get_running_loop().call_later(_PAUSE_SECONDS, self._start)
+
+    def _rest(self, sent: asyncio.Task[None]) -> None:
+        """Begin the pause; also after a task that was cancelled before it began."""
+        self._sending = None
+        self._pause = sent.get_loop().call_later(_PAUSE_SECONDS, self._start)
 
 
 def _payload(thread_id: uuid.UUID, newest: Look) -> str:

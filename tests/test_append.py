@@ -6,6 +6,8 @@ import asyncio
 import copy
 import itertools
 import json
+import os
+import uuid
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -25,6 +27,7 @@ from pulse.errors import (
 )
 from pulse.event_rows import event_input
 from pulse.events import Event, EventActions, Session
+from pulse.notifier import Look, Notifier
 from pulse.session_service import OpenSessionService
 
 
@@ -270,6 +273,22 @@ async def test_state_over_the_limit_is_refused_in_every_scope(
     assert [event.text for event in (await fresh(sessions, session)).events] == ["fits"]
 
 
+async def test_a_session_speaks_on_where_what_it_leaves_alone_is_over_a_lowered_limit(
+    sessions: OpenSessionService, conn: asyncpg.Connection
+) -> None:
+    large = {f"{scope}large": os.urandom(1000).hex() for scope in ("", "user:", "app:")}
+    session = await sessions.create_session("app", "mei", large)
+    await conn.execute("""SELECT set_app_policy('app', '{"max_state_bytes": 1000}')""")
+    await sessions.append_event(session, said("hi"))
+    await sessions.append_events(session, [said("hi"), said("again")])
+    for scope in ("", "user:", "app:"):
+        for count in (1, 2):
+            with pytest.raises(StateTooLargeError):
+                await sessions.append_events(session, [said("more", **{f"{scope}x": 1}) for _ in range(count)])
+    other = await sessions.create_session("app", "jun", {"user:x": 1, "x": 1})
+    await sessions.append_event(other, said("hi", **{"user:y": 1, "y": 1}))
+
+
 async def test_limits_and_policy_are_data_of_the_app(
     sessions: OpenSessionService, session: Session, conn: asyncpg.Connection
 ) -> None:
@@ -474,6 +493,31 @@ async def test_a_wake_up_that_fails_does_not_fail_the_append(
     await pool.close()
     await service.close()
     assert await conn.fetchval("SELECT count(*) FROM events") == 1
+
+
+async def test_whoever_gives_up_on_closing_silences_nobody(
+    pool: asyncpg.Pool, conn: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also before the last notification has begun."""
+    monkeypatch.setattr("pulse.notifier._PAUSE_SECONDS", 60.0)
+    heard: asyncio.Queue[str] = asyncio.Queue()
+    listener = "agent_events", lambda *arguments: heard.put_nowait(json.loads(arguments[3])["event_id"])
+    await conn.add_listener(*listener)
+    notifier, thread = Notifier(pool), uuid.uuid4()
+    async with asyncio.timeout(30):
+        notifier.look(thread, Look(1, "before the pause", "", "user_message"))
+        while notifier._pause is None:
+            await asyncio.sleep(0.01)
+        notifier.look(thread, Look(2, "in the pause", "", "user_message"))
+        closing = asyncio.create_task(notifier.close())
+        await asyncio.sleep(0)
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        notifier.look(thread, Look(3, "afterwards", "", "user_message"))
+        await notifier.close()
+        assert [await heard.get() for _ in range(3)] == ["before the pause", "in the pause", "afterwards"]
+    await conn.remove_listener(*listener)
 
 
 async def test_appending_to_an_unknown_session_says_what_to_do(sessions: OpenSessionService) -> None:

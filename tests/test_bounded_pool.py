@@ -56,6 +56,19 @@ async def test_a_pool_closes_with_connections_aside(dsn: str, conn: asyncpg.Conn
         await pool.fetchval(PID)
 
 
+async def test_a_pool_whose_closing_is_given_up_is_cut(dsn: str, conn: asyncpg.Connection) -> None:
+    pool = await database.create_pool(dsn, max_size=1)
+    pid = await pool.fetchval(PID)
+    closing = asyncio.create_task(pool.close())
+    await asyncio.sleep(0)
+    closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    async with asyncio.timeout(30):
+        while await conn.fetchval("SELECT count(*) FROM pg_stat_activity WHERE pid = $1", pid):
+            await asyncio.sleep(0.01)
+
+
 async def test_what_lies_aside_goes_back_to_the_pool(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """There it is renewed after its share of statements, and closed when it is idle for long."""
     monkeypatch.setattr(bounded_pool, "_ASIDE_SECONDS_MAX", 0.05)

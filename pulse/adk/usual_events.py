@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 from typing import Final
 
-from google.adk.events import Event
+from google.adk.events import Event, EventActions
+from google.genai import types
 from pydantic_core import PydanticSerializationError
 
 from pulse.adk.events import AUTHOR_LENGTH_MAX, INVOCATION_LENGTH_MAX, event_type_of
@@ -45,12 +46,15 @@ def usual_input(event: Event) -> EventInput | None:
         rest = event.model_dump_json(exclude=_said_elsewhere(event), exclude_none=True, by_alias=True)
         changes = _DELTA.encode(delta)
         changes.encode()
-    except (PydanticSerializationError, TypeError, ValueError):
+        text = _text(event)
+    except (PydanticSerializationError, TypeError, ValueError, RecursionError):
         return None
-    split = split_delta(delta)
-    if split.temp or not (_is_exact(rest) and _is_exact(changes) and (content is None or _is_exact(body))):
+    if not (_is_exact(rest) and _is_exact(changes) and (content is None or _is_exact(body))):
         return None
-    text = _text(event)
+    # A copy: until the database has it, its owner may change what is within.
+    split = split_delta(json.loads(changes))
+    if split.temp:
+        return None
     event_type = event_type_of(event, text)
     return EventInput(
         check_event_id(event.id),
@@ -71,7 +75,11 @@ def usual_input(event: Event) -> EventInput | None:
 def _has_usual_columns(event: Event) -> bool:
     actions = event.actions
     return (
-        actions.model_fields_set <= _CHANGES
+        isinstance(actions, EventActions)
+        and type(actions.state_delta) is dict
+        and all(isinstance(key, str) for key in actions.state_delta)
+        and _has_usual_content(event)
+        and actions.model_fields_set <= _CHANGES
         and not (actions.artifact_delta or actions.requested_auth_configs or actions.requested_tool_confirmations)
         and 1 <= len(event.author) <= AUTHOR_LENGTH_MAX
         and len(event.invocation_id) <= INVOCATION_LENGTH_MAX
@@ -80,9 +88,17 @@ def _has_usual_columns(event: Event) -> bool:
     )
 
 
+def _has_usual_content(event: Event) -> bool:
+    """Whether the models are ADK's own: who set a field anew may have set anything, and a subclass writes more."""
+    content = event.content
+    return content is None or (
+        type(content) is types.Content and all(isinstance(part, types.Part) for part in content.parts or ())
+    )
+
+
 def _said_elsewhere(event: Event) -> set[str]:
     node = getattr(event, "node_info", None)  # since ADK 2.10
-    return _COLUMNS if node is None or node.path or node.model_fields_set > {"path"} else _COLUMNS_AND_NODE
+    return _COLUMNS if node is None or node.path or node.model_fields_set - {"path"} else _COLUMNS_AND_NODE
 
 
 def _is_exact(text: str) -> bool:

@@ -39,16 +39,20 @@ BEGIN
     ON CONFLICT (app_name, user_id, session_id) DO NOTHING
     RETURNING t.id, t.version, t.created_at INTO thread_id, version, created_at;
     IF NOT FOUND THEN
+        -- Locked by the statement that looks: what another caller put in its place since then is not over.
         PERFORM FROM threads AS t
-        WHERE t.app_name = p_app_name AND t.user_id = p_user_id AND t.session_id = p_session_id AND has_expired(t);
+        WHERE t.app_name = p_app_name AND t.user_id = p_user_id AND t.session_id = p_session_id AND has_expired(t)
+        FOR UPDATE;
         IF FOUND THEN
             PERFORM delete_session(p_app_name, p_user_id, p_session_id);
-            RETURN QUERY SELECT * FROM create_session(
-                p_app_name, p_user_id, p_session_id, p_session_state, p_user_delta, p_app_delta, p_metadata, p_ttl);
-            RETURN;
+        ELSIF EXISTS (SELECT FROM threads AS t WHERE t.app_name = p_app_name AND t.user_id = p_user_id
+                                                     AND t.session_id = p_session_id) THEN
+            RAISE EXCEPTION 'session % exists already for app % and user %', p_session_id, p_app_name, p_user_id
+                USING ERRCODE = 'HP006';
         END IF;
-        RAISE EXCEPTION 'session % exists already for app % and user %', p_session_id, p_app_name, p_user_id
-            USING ERRCODE = 'HP006';
+        RETURN QUERY SELECT * FROM create_session(
+            p_app_name, p_user_id, p_session_id, p_session_state, p_user_delta, p_app_delta, p_metadata, p_ttl);
+        RETURN;
     END IF;
     SELECT coalesce(u.state, '{}'), coalesce(a.state, '{}'), coalesce(u.version, 0), coalesce(a.version, 0),
            p.max_state_bytes
@@ -61,7 +65,8 @@ BEGIN
         SELECT s.user_state, s.app_state, s.user_version, s.app_version
         INTO user_state, app_state, user_version, app_version
         FROM merge_shared_states(p_app_name, p_user_id, p_user_delta, p_app_delta) AS s;
-        PERFORM check_state_size(v_max_bytes, user_state, app_state);
+        PERFORM check_state_size(v_max_bytes, CASE WHEN p_user_delta IS NOT NULL THEN user_state END,
+                                 CASE WHEN p_app_delta IS NOT NULL THEN app_state END);
     END IF;
     IF pg_column_size(p_session_state) > v_max_bytes THEN
         PERFORM check_state_size(v_max_bytes, p_session_state);
@@ -247,8 +252,8 @@ BEGIN
     -- Once for the batch: a large state is copied whole.
     v_state := t.state || v_state;
     IF coalesce(v_user, v_app) IS NOT NULL THEN
-        SELECT s.user_state, s.app_state, CASE WHEN v_user IS NOT NULL THEN s.user_version END,
-               CASE WHEN v_app IS NOT NULL THEN s.app_version END
+        SELECT CASE WHEN v_user IS NOT NULL THEN s.user_state END, CASE WHEN v_app IS NOT NULL THEN s.app_state END,
+               CASE WHEN v_user IS NOT NULL THEN s.user_version END, CASE WHEN v_app IS NOT NULL THEN s.app_version END
         INTO v_user, v_app, v_user_version, v_app_version
         FROM merge_shared_states(p_app_name, p_user_id, v_user, v_app) AS s;
         IF v_user_version - 1 <> p_expected_user_version OR v_app_version - 1 <> p_expected_app_version THEN
@@ -369,7 +374,7 @@ BEGIN
       AND v_bytes <= p.max_event_bytes AND i.id <> ''
       AND NOT EXISTS (SELECT FROM events AS e WHERE e.thread_id = t.id AND e.id = i.id AND e.id <> '')
     RETURNING t.id, t.version, t.last_seq, t.last_seq, t.last_event_at, coalesce(i.occurred_at, t.last_event_at), true,
-              pg_column_size(t.state), p.max_state_bytes,
+              CASE WHEN i.session_delta IS NOT NULL THEN pg_column_size(t.state) END, p.max_state_bytes,
               t.state_seq > t.snapshot_seq AND t.last_seq - t.snapshot_seq >= p.snapshot_events,
               p.consolidate AND (t.last_seq - t.fast_queued_seq >= p.fast_events
                                  OR t.token_count - t.fast_queued_tokens >= p.fast_tokens),
@@ -395,14 +400,18 @@ BEGIN
                 i.author, i.message, v_tokens, append_next_event.occurred_at, append_next_event.created_at);
     END IF;
     IF coalesce(i.user_delta, i.app_delta) IS NOT NULL THEN
-        SELECT s.user_state, s.app_state, CASE WHEN i.user_delta IS NOT NULL THEN s.user_version END,
+        SELECT CASE WHEN i.user_delta IS NOT NULL THEN s.user_state END,
+               CASE WHEN i.app_delta IS NOT NULL THEN s.app_state END,
+               CASE WHEN i.user_delta IS NOT NULL THEN s.user_version END,
                CASE WHEN i.app_delta IS NOT NULL THEN s.app_version END
         INTO v_user, v_app, user_version, app_version
         FROM merge_shared_states(p_app_name, p_user_id, i.user_delta, i.app_delta) AS s;
     END IF;
     IF greatest(v_state_bytes, pg_column_size(v_user), pg_column_size(v_app)) > v_max_state_bytes THEN
-        PERFORM check_state_size(v_max_state_bytes, (SELECT state FROM threads WHERE id = append_next_event.thread_id),
-                                 v_user, v_app);
+        PERFORM check_state_size(
+            v_max_state_bytes,
+            (SELECT state FROM threads WHERE id = append_next_event.thread_id AND i.session_delta IS NOT NULL),
+            v_user, v_app);
     END IF;
     INSERT INTO events (thread_id, sequence_num, id, invocation_id, author, event_type, content, actions,
                         version, session_delta, user_delta, app_delta, user_version, app_version,

@@ -65,6 +65,52 @@ async def test_a_session_past_its_time_is_as_if_deleted(service: PostgresSession
     assert (await service.create_session(**WHO, session_id="s")).state == {"user:a": 1}
 
 
+async def test_a_session_made_in_an_expired_ones_place_is_not_deleted(
+    service: PostgresSessionService, pass_time: Any, pool: asyncpg.Pool, conn: asyncpg.Connection
+) -> None:
+    """Two callers find the same session past its time; the slower of them finds the other's in its place."""
+    await conn.execute(
+        """
+        ALTER FUNCTION delete_session RENAME TO delete_session_now;
+        CREATE FUNCTION delete_session(p_app_name text, p_user_id text, p_session_id text) RETURNS boolean
+        LANGUAGE plpgsql AS $$
+        BEGIN
+            PERFORM pg_advisory_xact_lock(current_setting('test.hold')::integer);
+            RETURN delete_session_now(p_app_name, p_user_id, p_session_id);
+        END $$;
+        SELECT set_config('test.hold', '1', false), pg_advisory_lock(1)
+        """
+    )
+    create = "SELECT thread_id FROM create_session('app', 'mei', 's')"
+    await pool.execute("SELECT create_session('app', 'mei', 's', p_ttl => '1 minute')")
+    await pass_time(61)
+    async with pool.acquire() as slow, pool.acquire() as fast, asyncio.timeout(60):
+        pids = [await each.fetchval("SELECT pg_backend_pid()") for each in (slow, fast)]
+        await slow.execute("SET test.hold = '1'")
+        await fast.execute("SET test.hold = '2'")
+        slower = asyncio.create_task(slow.fetchval(create))
+        await until_waiting(conn, pids[0])
+        faster = asyncio.create_task(fast.fetchval(create))
+        while not faster.done() and not await is_waiting(conn, pids[1]):
+            await asyncio.sleep(0.01)
+        await conn.execute("SELECT pg_advisory_unlock(1)")
+        made = await asyncio.gather(slower, faster, return_exceptions=True)
+        assert [each.sqlstate for each in made if isinstance(each, asyncpg.PostgresError)] == ["HP006"]
+        assert await conn.fetchval("SELECT id FROM threads") in made
+        await slow.execute("RESET test.hold")
+        await fast.execute("RESET test.hold")
+
+
+async def is_waiting(conn: asyncpg.Connection, pid: int) -> bool:
+    waiting: bool = await conn.fetchval("SELECT EXISTS (SELECT FROM pg_locks WHERE pid = $1 AND NOT granted)", pid)
+    return waiting
+
+
+async def until_waiting(conn: asyncpg.Connection, pid: int) -> None:
+    while not await is_waiting(conn, pid):
+        await asyncio.sleep(0.01)
+
+
 async def test_each_event_begins_the_time_anew(service: PostgresSessionService, pass_time: Any) -> None:
     session = await service.create_session(**WHO, session_id="s", ttl="100s")
     await pass_time(80)

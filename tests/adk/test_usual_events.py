@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from google.adk.events import Event, EventActions
+from google.adk.events.event import NodeInfo
 from google.genai import types
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -34,6 +35,37 @@ def later_artifact() -> Event:
     return event
 
 
+def set_anew(**fields: Any) -> Callable[[], Event]:
+    """An event some of whose fields were set without a check."""
+
+    def event() -> Event:
+        made = said("x")
+        for name, value in fields.items():
+            setattr(made, name, value)
+        return made
+
+    return event
+
+
+def set_within(change: Callable[[Event], object]) -> Callable[[], Event]:
+    def event() -> Event:
+        made = said("x")
+        change(made)
+        return made
+
+    return event
+
+
+class NotedContent(types.Content):
+    note: str = "an application's own"
+
+
+def part_of(event: Event) -> Any:
+    assert event.content is not None
+    assert event.content.parts is not None
+    return event.content.parts
+
+
 USUAL = {
     **{name: EVENTS[name] for name in ("text", "no content", "empty content", "bytes", "thought", "code", "file")},
     "long-running": EVENTS["long-running"],
@@ -47,6 +79,8 @@ USUAL = {
     ),
     "blank": lambda: said(" \n"),
     "scopes": lambda: changing({"a": {"b": [1]}, "user:c": "x", "app:d": 2, "plain:e": 0.5}),
+    "a node's output": lambda: said("x", node_info=NodeInfo(output_for=["a"])),
+    "a node's message": lambda: said("x", node_info=NodeInfo(message_as_output=True)),
     "control characters": lambda: said('\x01\x1f\x7f\x80\u2028\\ " / é 世界'),
 }
 LOOKED_THROUGH: dict[str, Callable[[], Event]] = {
@@ -70,6 +104,12 @@ LOOKED_THROUGH: dict[str, Callable[[], Event]] = {
     "an artifact": lambda: Event(author="agent", actions=EventActions(artifact_delta={"f": 1})),
     "an artifact, set later": later_artifact,
     "a transfer": lambda: Event(author="agent", actions=EventActions(transfer_to_agent="other")),
+    "a subclass of content": lambda: Event(author="a", content=NotedContent(parts=[types.Part(text="x")])),
+    "a dict for content": set_anew(content={"role": "model", "parts": [{"text": "x"}]}),
+    "a dict for a part": set_within(lambda event: part_of(event).append({"text": "y"})),
+    "a number for a text": set_within(lambda event: setattr(part_of(event)[0], "text", 5)),
+    "None for a delta": set_within(lambda event: setattr(event.actions, "state_delta", None)),
+    "a delta without end": lambda: changing({"a": nested(5000)}),
     "no author": lambda: said("x", author=""),
     "a long author": lambda: said("x", author="a" * 300),
 }
@@ -81,9 +121,20 @@ def test_a_usual_event_is_stored_as_if_it_were_looked_through(event: Callable[[]
     assert usual_input(given_event) == event_input(to_engine(given_event))
 
 
+@pytest.mark.filterwarnings("ignore:Pydantic serializer")
 @pytest.mark.parametrize("event", LOOKED_THROUGH.values(), ids=LOOKED_THROUGH)
 def test_what_somebody_might_rewrite_is_looked_through(event: Callable[[], Event]) -> None:
     assert usual_input(event()) is None
+
+
+def test_a_delta_is_stored_as_it_was_when_it_was_given() -> None:
+    """The caller goes on while the event waits for a connection."""
+    values = [1]
+    stored = usual_input(changing({"a": values}))
+    values.append(2)
+    assert stored is not None
+    assert stored.session_delta == {"a": [1]}
+    assert json.loads(stored.actions)["state_delta"] == {"a": [1]}
 
 
 @pytest.mark.parametrize("event_id", ["", "x" * 513, "a\0b"])
