@@ -14,7 +14,7 @@ import asyncpg
 
 from benchmarks.server import commit_latency_ms, fresh_pool, percentile, row
 from hippocampus.consolidation_worker import MemoryConsolidationWorker
-from hippocampus.providers.local import LocalEmbedder
+from hippocampus.providers.local.provider import LocalEmbedder
 from hippocampus.records import ConversationSlice, Origin, Reflection, Summary
 from hippocampus.search import MemorySearch
 

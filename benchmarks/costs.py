@@ -16,7 +16,7 @@ import asyncpg
 from benchmarks.consolidation import DirectClaim, InstantGenerator
 from benchmarks.server import fresh_pool, row
 from hippocampus.consolidation_worker import MemoryConsolidationWorker
-from hippocampus.providers.local import LocalEmbedder
+from hippocampus.providers.local.provider import LocalEmbedder
 from hippocampus.records import ConversationSlice, JobType, Summary
 from pulse.events import Event
 from pulse.session_service import OpenSessionService

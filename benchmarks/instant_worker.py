@@ -9,10 +9,10 @@ from uuid import UUID
 
 import asyncpg
 
-from workers import services
-from workers.claims import JobClaim
-from workers.metrics import Metrics
+from workers.queue import services
+from workers.queue.claims import JobClaim
 from workers.settings import Settings
+from workers.telemetry.metrics import Metrics
 from workers.worker import main_worker
 
 RECORDS_STARTS = not os.environ.get("BENCH_QUIET")

@@ -13,7 +13,7 @@ import time
 import asyncpg
 
 from benchmarks.server import commit_latency_ms, fresh_pool, row
-from workers.claims import QUERIES
+from workers.queue.claims import QUERIES
 
 CALLERS = 40
 CONNECTIONS = 10

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from hippocampus.providers import local_embedding, local_words
+from hippocampus.providers.local import embedding, words
 
 TOP = 10
 #: BM25, vectors, and the same two over each turn's neighbours.
@@ -42,7 +42,7 @@ def turns_of(conversation: dict[str, Any]) -> tuple[list[str], list[str], list[i
 
 
 def bm25_terms(text: str) -> list[str]:
-    return [local_words.stem(word) for word in local_words.tokens(text) if word not in local_words.STOPWORDS]
+    return [words.stem(word) for word in words.tokens(text) if word not in words.STOPWORDS]
 
 
 def bm25_scores(documents: list[str], query: str) -> np.ndarray:
@@ -81,7 +81,7 @@ def measure(path: Path) -> dict[str, dict[int, float]]:
     found: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for item in json.loads(path.read_text(encoding="utf-8")):
         ids, texts, sessions = turns_of(item["conversation"])
-        vectors = np.array([local_embedding.vector_of(text) for text in texts])
+        vectors = np.array([embedding.vector_of(text) for text in texts])
         place_of = {dia_id: place for place, dia_id in enumerate(ids)}
         for question in item["qa"]:
             evidence = re.findall(r"D\d+:\d+", " ".join(question["evidence"]))
@@ -89,7 +89,7 @@ def measure(path: Path) -> dict[str, dict[int, float]]:
             if question["category"] == 5 or not wanted:
                 continue
             lexical = scaled(bm25_scores(texts, question["question"]))
-            cosine = scaled(vectors @ np.array(local_embedding.vector_of(question["question"])))
+            cosine = scaled(vectors @ np.array(embedding.vector_of(question["question"])))
             parts = (
                 lexical,
                 cosine,
@@ -119,7 +119,7 @@ def main() -> None:
     texts = [f"{n} The quick session moved to room {n % 97} and nobody minded. " * 3 for n in range(2_000)]
     began = time.perf_counter()
     for text in texts:
-        local_embedding.vector_of(text)
+        embedding.vector_of(text)
     print(f"{len(texts) / (time.perf_counter() - began):.0f} texts of {len(texts[0])} characters per second")
 
 

@@ -18,7 +18,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from hippocampus.providers import local_facts
+from hippocampus.providers.local import facts
 from hippocampus.records import ConversationSlice, ExtractedFact, Turn
 
 SLICE_TURNS = 20
@@ -60,7 +60,7 @@ def main() -> None:
         before = len(found)
         for conversation_slice in slices(sessions):
             said = {turn.sequence_num: f"{turn.author}: {turn.text}" for turn in conversation_slice.turns}
-            for fact in local_facts.of_slice(conversation_slice):
+            for fact in facts.of_slice(conversation_slice):
                 found.append((name, fact, [said[seq] for seq in fact.source_seqs]))
         print(f"{name}: {len(found) - before} facts, {len({f.key for n, f, _ in found if n == name})} keys")
     topics = Counter(fact.key.split(":")[1 if ":" in fact.key else 0] for _, fact, _ in found)

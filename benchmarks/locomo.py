@@ -192,7 +192,7 @@ def embedder_of(provider: str, path: Path, vectors: Path | None) -> Embedder | N
     if provider == "minilm":
         return GivenVectors(path, vectors or path.with_name(path.stem + "_minilm.npz"))
     if provider == "local":
-        from hippocampus.providers.local_embedding import LocalEmbedder
+        from hippocampus.providers.local.embedding import LocalEmbedder
 
         return LocalEmbedder()
     return None

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hippocampus.fact_keys import contrast_of, normal_key
+from hippocampus.facts.keys import contrast_of, normal_key
 from hippocampus.providers.protocols import Embedder
 from workers import settings
-from workers.embedders import make_embedder
+from workers.models.embedders import make_embedder
 
 PAIRS = Path(__file__).with_name("merge_pairs.txt")
 #: Who speaks, where the pairs name somebody.

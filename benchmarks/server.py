@@ -13,7 +13,7 @@ from pathlib import Path
 import asyncpg
 
 from pulse import database
-from workers.embedded import EmbeddedServer
+from workers.embedded.server import EmbeddedServer
 from workers.migrate import migrate
 
 

@@ -18,7 +18,7 @@ import asyncpg
 from benchmarks.server import commit_latency_ms, fresh_pool, row, seconds
 from pulse.events import Event, EventActions
 from pulse.session_service import OpenSessionService
-from pulse.state_history import StateHistory
+from pulse.state.history import StateHistory
 
 APPENDS = 300
 NEVER = 2**31 - 1

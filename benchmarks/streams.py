@@ -24,7 +24,7 @@ import httpx
 from benchmarks.server import commit_latency_ms, fresh_pool, percentile, row
 from pulse.events import Event
 from pulse.pg_notify_listener import PgNotifyListener
-from pulse.run_service import RunService
+from pulse.runs.service import RunService
 from pulse.session_service import OpenSessionService
 
 OWNER = {"X-App-Name": "bench", "X-User-Id": "u"}

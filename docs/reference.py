@@ -17,7 +17,7 @@ from typing import Any
 import asyncpg
 from pydantic_core import PydanticUndefined
 
-from workers.embedded import EmbeddedServer
+from workers.embedded.server import EmbeddedServer
 from workers.migrate import migrate
 from workers.settings import Settings, variables_of
 

@@ -13,9 +13,9 @@ import asyncio
 import os
 import sys
 
+from hippocampus.context.window import format_items
 from hippocampus.context_assembler import ContextAssembler
-from hippocampus.context_window import format_items
-from hippocampus.providers.local import LocalEmbedder
+from hippocampus.providers.local.provider import LocalEmbedder
 from pulse import database
 from pulse.events import Event
 from pulse.session_service import OpenSessionService

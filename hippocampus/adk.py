@@ -15,17 +15,17 @@ from google.adk.sessions.session import Session
 from google.genai import types
 from typing_extensions import override
 
-from hippocampus.given_memories import GivenMemories, GivenMemory, Sources
 from hippocampus.search import QUERY_LENGTH_MAX, USED_RELEVANCE_MIN, MemorySearch, SearchFilter, SearchMemoryResult
+from hippocampus.transfer.given_memories import GivenMemories, GivenMemory, Sources
 from pulse.errors import InvalidInputError
 from pulse.events import Event
-from pulse.json_values import escape_state
-from pulse.pool_access import access
+from pulse.loop_pools import access
+from pulse.postgres.json_values import escape_state
 
 if TYPE_CHECKING:
     from hippocampus.providers.protocols import Embedder
     from pulse.database import Pool
-    from pulse.pool_access import PoolAccess
+    from pulse.loop_pools import PoolAccess
 
 __all__ = ["PostgresMemoryService"]
 

@@ -18,14 +18,16 @@ from uuid import UUID
 
 import asyncpg
 
-from hippocampus import effects, facts, isolation, jobs
-from hippocampus.effects import Cost, Effects
+from hippocampus import jobs
+from hippocampus.consolidation import effects, isolation
+from hippocampus.consolidation.effects import Cost, Effects
+from hippocampus.consolidation.replies import PaidReplies
+from hippocampus.consolidation.slices import Slice, Stage, read_slice
 from hippocampus.errors import ProviderError, from_postgres
+from hippocampus.facts import ledger
 from hippocampus.providers.protocols import Embedder, Generator
 from hippocampus.records import ConsolidationJob, JobStatus, JobType
-from hippocampus.replies import PaidReplies
-from hippocampus.slices import Slice, Stage, read_slice
-from pulse.sql import load_queries
+from pulse.postgres.statements import load_queries
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -127,7 +129,7 @@ class MemoryConsolidationWorker:
         if part.stage is Stage.FAST:
             drawn = await effects.replay(paid, self._embedder, part)
         else:
-            styles = await facts.read_styles(self._pool, part.job.thread_id)
+            styles = await ledger.read_styles(self._pool, part.job.thread_id)
             drawn = await effects.reflect(paid, self._embedder, part, styles=styles)
         return replace(
             drawn,

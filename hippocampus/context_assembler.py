@@ -1,7 +1,7 @@
 """Packs what is known and what was said into a context window whose budget is never exceeded.
 
 Two round trips at most: one for all candidates, one to count what was used. How candidates are packed stands in
-`hippocampus.context_window`.
+`hippocampus.context.window`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import asyncpg
 
-from hippocampus.context_window import (
+from hippocampus.context.window import (
     HEADERS,
     ContextItem,
     ContextType,
@@ -26,9 +26,9 @@ from hippocampus.context_window import (
 from hippocampus.errors import ContextBudgetError, ProviderError
 from hippocampus.names import check_names
 from hippocampus.search import MemorySearch, clean_query, is_blank
-from hippocampus.tokens import TokenCounter, WindowCounter, count_tokens
+from hippocampus.text.tokens import TokenCounter, WindowCounter, count_tokens
 from pulse.errors import InvalidInputError, from_postgres
-from pulse.sql import load_queries
+from pulse.postgres.statements import load_queries
 
 if TYPE_CHECKING:
     from hippocampus.providers.protocols import Embedder
@@ -57,7 +57,7 @@ class ContextAssembler:
         max_tokens: the default budget; each call may give its own.
         system_ratio, memory_ratio, history_ratio, fact_ratio: shares of the budget, not negative, in sum at most 1.
             What a section leaves unspent, others use.
-        counter: of tokens; the default is `hippocampus.tokens.count_tokens`.
+        counter: of tokens; the default is `hippocampus.text.tokens.count_tokens`.
         window_counter: counts the written window once more as the model does, by a call; where it counts more than the
             budget, the window is packed again, smaller. If it does not answer, the first count stands.
         language: of the headers.

@@ -14,8 +14,8 @@ import asyncpg
 from hippocampus.errors import from_postgres
 from hippocampus.records import Instruction, InstructionProposal
 from pulse.errors import InvalidInputError
-from pulse.json_values import clean_text, escape_state, unescape
-from pulse.sql import load_queries
+from pulse.postgres.json_values import clean_text, escape_state, unescape
+from pulse.postgres.statements import load_queries
 
 if TYPE_CHECKING:
     from pulse.database import Pool

@@ -13,7 +13,7 @@ from hippocampus.errors import JobNotFoundError, from_postgres
 from hippocampus.names import check_names, require_session
 from hippocampus.records import ConsolidationJob, JobStatus, JobType
 from pulse.errors import SessionNotFoundError
-from pulse.sql import load_queries
+from pulse.postgres.statements import load_queries
 
 if TYPE_CHECKING:
     from pulse.database import Pool

@@ -15,7 +15,7 @@ from uuid import UUID
 from hippocampus import jobs
 from hippocampus.context_assembler import ContextAssembler, ContextWindow
 from hippocampus.errors import UnknownJobTypeError
-from hippocampus.fact_keys import normal_key
+from hippocampus.facts.keys import normal_key
 from hippocampus.names import check_names, require_session
 from hippocampus.records import (
     ConsolidationJob,
@@ -32,8 +32,8 @@ from hippocampus.records import (
 from hippocampus.retention_manager import MemoryRetentionManager, MemoryStats
 from hippocampus.search import MemorySearch, SearchFilter, SearchMemoryResponse
 from pulse.errors import InvalidInputError
-from pulse.json_values import unescape
-from pulse.sql import load_queries
+from pulse.postgres.json_values import unescape
+from pulse.postgres.statements import load_queries
 
 if TYPE_CHECKING:
     import asyncpg

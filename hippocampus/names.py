@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pulse.errors import InvalidInputError, SessionNotFoundError
-from pulse.json_values import clean_text
-from pulse.sql import load_queries
+from pulse.postgres.json_values import clean_text
+from pulse.postgres.statements import load_queries
 
 if TYPE_CHECKING:
     from pulse.database import Pool

@@ -1,6 +1,6 @@
 """Forgetting: which memories are strong, which are weak, and the clean-up that archives the weak ones.
 
-A score is computed when it is read (`hippocampus.retention_curves`); nothing stores one, so nothing goes through the
+A score is computed when it is read (`hippocampus.retention.curves`); nothing stores one, so nothing goes through the
 table to bring scores up to date. The clean-up works in small batches, each in its own transaction: it can be killed
 between any two of them, and several may run at once.
 
@@ -23,11 +23,11 @@ from uuid import UUID
 
 import asyncpg
 
-from hippocampus.policies import check_app_name, check_number
 from hippocampus.records import Memory
-from hippocampus.retention_curves import Curve
+from hippocampus.retention.curves import Curve
+from hippocampus.retention.policies import check_app_name, check_number
 from pulse.errors import InvalidInputError, from_postgres
-from pulse.sql import load_queries
+from pulse.postgres.statements import load_queries
 
 if TYPE_CHECKING:
     from pulse.database import Pool

@@ -21,8 +21,8 @@ from hippocampus.names import check_names
 from hippocampus.providers.chunking import normalise
 from hippocampus.records import EMBEDDING_DIMENSIONS, MemoryType, Vector, has_direction
 from pulse.errors import InvalidInputError, from_postgres
-from pulse.json_values import escape_state, unescape
-from pulse.sql import load_queries
+from pulse.postgres.json_values import escape_state, unescape
+from pulse.postgres.statements import load_queries
 
 if TYPE_CHECKING:
     from hippocampus.providers.protocols import Embedder

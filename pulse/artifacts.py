@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 
 from pulse.errors import InvalidInputError, from_postgres
-from pulse.json_values import clean_text, decode_body, encode_body
-from pulse.sql import load_queries
+from pulse.postgres.json_values import clean_text, decode_body, encode_body
+from pulse.postgres.statements import load_queries
 
 if TYPE_CHECKING:
     from pulse.database import Pool

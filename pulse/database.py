@@ -13,9 +13,9 @@ import asyncpg
 from asyncpg.transaction import Transaction
 from pgvector.asyncpg import register_vector
 
-from pulse import bounded_pool
-from pulse.bounded_pool import BoundedPool
 from pulse.errors import DatabaseUnreachableError, SchemaError
+from pulse.postgres import bounded_pool
+from pulse.postgres.bounded_pool import BoundedPool
 
 if TYPE_CHECKING:
     Connection = asyncpg.Connection[asyncpg.Record]

@@ -59,8 +59,8 @@ from pulse.agui.frames import Frame
 from pulse.agui.interrupts import interrupts_of
 from pulse.event_types import ADK_EVENT, RUN_STARTED, STATE_UPDATE, TERMINAL_EVENT_TYPES
 from pulse.events import Event
-from pulse.json_values import DELETED_ESCAPE, clean_text, escape_state
-from pulse.stream import Kind, LiveMessage
+from pulse.live_text import Kind, LiveMessage
+from pulse.postgres.json_values import DELETED_ESCAPE, clean_text, escape_state
 
 _CUSTOM_TYPES = frozenset(
     {"work_plan", "pattern_match", "skill_matched", "skill_execution_start", "skill_execution_complete"}

@@ -13,7 +13,7 @@ import asyncpg
 from pulse.errors import InvalidInputError, from_postgres
 from pulse.event_types import DELTA_EVENT_TYPES
 from pulse.events import Appended, Event, EventActions, Role
-from pulse.json_values import decode_body, encode_body, escape_state
+from pulse.postgres.json_values import decode_body, encode_body, escape_state
 from pulse.scopes import split_delta
 
 ID_LENGTH_MAX = 512

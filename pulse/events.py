@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 
 from pulse.errors import InvalidInputError
 from pulse.event_types import MESSAGE_EVENT_TYPES
-from pulse.json_values import clean_text
+from pulse.postgres.json_values import clean_text
 
 Role: TypeAlias = Literal["user", "assistant", "tool"]
 
@@ -24,7 +24,7 @@ class EventActions:
 
     Attributes:
         state_delta: keys to set, with their scope's prefix; a value replaces the old one whole, None is stored as null,
-            `pulse.json_values.DELETED` takes the key out.
+            `pulse.postgres.json_values.DELETED` takes the key out.
         other: whatever else a framework keeps with an event; stored and given back, never read.
     """
 

@@ -22,13 +22,13 @@ import structlog
 from pulse.database import FAULTS
 from pulse.event_rows import read_event_to_deliver
 from pulse.events import Event
-from pulse.notify_connection import ListenerTiming, NotifyConnection, OnPayload
-from pulse.sql import load_queries
+from pulse.notify.connection import ListenerTiming, NotifyConnection, OnPayload
+from pulse.postgres.statements import load_queries
 
 if TYPE_CHECKING:
     from pulse.database import Pool
 
-#: The channel of `notify_event_insert` and of `pulse.notifier`.
+#: The channel of `notify_event_insert` and of `pulse.notify.notifier`.
 EVENTS_CHANNEL = "agent_events"
 
 #: Called with new events of a thread, in sequence, from the event loop. Must return at once and must not raise.

@@ -14,7 +14,7 @@ from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
-from pulse.json_values import DELETED
+from pulse.postgres.json_values import DELETED
 
 
 class Scope(enum.StrEnum):

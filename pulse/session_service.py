@@ -16,10 +16,10 @@ import asyncpg
 from pulse.errors import InvalidInputError, SessionNotFoundError
 from pulse.event_rows import ID_LENGTH_MAX, event_input, read_appended, read_event, stored_keys, translate
 from pulse.events import Appended, Event, Session, SessionPage
-from pulse.json_values import escape_state, unescape
-from pulse.notifier import Notifier
+from pulse.notify.notifier import Notifier
+from pulse.postgres.json_values import escape_state, unescape
+from pulse.postgres.statements import load_queries
 from pulse.scopes import apply_delta, merge_state, split_delta
-from pulse.sql import load_queries
 
 if TYPE_CHECKING:
     from pulse.database import Pool

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pulse.errors import SessionNotFoundError
 from pulse.scopes import split_delta
 from pulse.session_service import OpenSessionService
-from pulse.state_history import StateChange, StateHistory, StateHistoryPage
+from pulse.state.history import StateChange, StateHistory, StateHistoryPage
 
 if TYPE_CHECKING:
     from pulse.database import Pool

@@ -15,10 +15,10 @@ from typing import Any
 from pulse.errors import ConcurrencyConflictError, InvalidInputError, SessionNotFoundError
 from pulse.event_types import STATE_UPDATE
 from pulse.events import Event, EventActions, Session
-from pulse.json_values import DELETED
+from pulse.postgres.json_values import DELETED
 from pulse.scopes import apply_delta
 from pulse.session_service import OpenSessionService
-from pulse.state_overlay import StateOverlay
+from pulse.state.overlay import StateOverlay
 
 __all__ = ["DELETED", "StateChange", "StateManager", "StateOverlay"]
 

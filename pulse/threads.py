@@ -12,8 +12,8 @@ import asyncpg
 
 from pulse.errors import InvalidInputError
 from pulse.event_rows import translate
-from pulse.runs import RunStatus
-from pulse.sql import load_queries
+from pulse.postgres.statements import load_queries
+from pulse.runs.records import RunStatus
 
 if TYPE_CHECKING:
     from pulse.database import Pool

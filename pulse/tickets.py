@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import asyncpg
 
 from pulse.event_rows import translate
-from pulse.sql import load_queries
+from pulse.postgres.statements import load_queries
 
 if TYPE_CHECKING:
     from pulse.database import Pool

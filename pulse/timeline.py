@@ -22,8 +22,8 @@ from pulse.errors import InvalidInputError, SessionNotFoundError
 from pulse.event_rows import read_event, translate
 from pulse.event_types import MESSAGE_EVENT_TYPES, PERSISTENT_EVENT_TYPES, TIMELINE_EVENT_TYPES
 from pulse.events import Event, message_text
-from pulse.json_values import clean_text
-from pulse.sql import load_queries
+from pulse.postgres.json_values import clean_text
+from pulse.postgres.statements import load_queries
 
 if TYPE_CHECKING:
     from pulse.database import Pool

@@ -19,7 +19,7 @@ import pytest
 
 from pulse import database
 from tests.worker_harness import tables, workers  # noqa: F401 - fixtures
-from workers.embedded import EmbeddedServer
+from workers.embedded.server import EmbeddedServer
 from workers.migrate import migrate
 
 # A test database that a crash of the machine may ruin: it is thrown away anyway.

@@ -7,8 +7,8 @@ from uuid import UUID
 import asyncpg
 
 from hippocampus.consolidation_worker import MemoryConsolidationWorker
-from hippocampus.providers.local import LocalGenerator
-from hippocampus.providers.local_embedding import LocalEmbedder
+from hippocampus.providers.local.embedding import LocalEmbedder
+from hippocampus.providers.local.provider import LocalGenerator
 from hippocampus.records import JobType
 from pulse.events import Event, EventActions
 from pulse.session_service import OpenSessionService

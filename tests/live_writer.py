@@ -12,14 +12,14 @@ from typing import Any
 import asyncpg
 import uvicorn
 
-from hippocampus.providers.local import LocalEmbedder
+from hippocampus.providers.local.provider import LocalEmbedder
 from pulse import database
-from pulse.agents import Agent
-from workers import live_streams
-from workers.api import build_api
+from pulse.runs.agents import Agent
+from workers.api import live_streams
+from workers.api.app import build_api
 from workers.settings import Settings
+from workers.telemetry.writer_metrics import WriterMetrics
 from workers.writer import _server_config
-from workers.writer_metrics import WriterMetrics
 
 
 @dataclass(frozen=True, slots=True)

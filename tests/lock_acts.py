@@ -15,7 +15,7 @@ from uuid import UUID, uuid4
 import asyncpg
 from procrastinate.jobs import Job
 
-from hippocampus.backfill import backfill_embeddings
+from hippocampus.consolidation.backfill import backfill_embeddings
 from hippocampus.consolidation_worker import MemoryConsolidationWorker
 from hippocampus.errors import JobFencedError, TransientProviderError, WatermarkMovedError
 from hippocampus.providers.protocols import EmbeddingTask
@@ -28,8 +28,8 @@ from hippocampus.records import (
     Summary,
     Vector,
 )
-from workers import liveness
-from workers.claims import QUERIES, JobClaim
+from workers.queue import liveness
+from workers.queue.claims import QUERIES, JobClaim
 
 SESSIONS = 5
 AGES = datetime.timedelta(0)

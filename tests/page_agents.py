@@ -6,7 +6,7 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator
 
-from pulse.agents import RunContext
+from pulse.runs.agents import RunContext
 from tests.stream_agents import AGENTS
 from workers import settings
 from workers.writer import main_writer

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from pulse import database, run_events
-from pulse.run_heartbeat import RunHeartbeat
-from pulse.run_service import RunService
+from pulse import database
+from pulse.runs import events
+from pulse.runs.heartbeat import RunHeartbeat
+from pulse.runs.service import RunService
 
 LEASE_SECONDS = 1.5
 
@@ -15,7 +16,7 @@ LEASE_SECONDS = 1.5
 async def main(dsn: str) -> None:
     async with await database.create_pool(dsn, max_size=2) as pool:
         runs = RunService(pool, lease_seconds=LEASE_SECONDS)
-        run = (await runs.start("app", "mei", "s", "run-1", run_events.user_message("question"))).run
+        run = (await runs.start("app", "mei", "s", "run-1", events.user_message("question"))).run
         async with RunHeartbeat(runs).watch(run):
             await runs.think(run, "a finished thought")
             await runs.call_tool(run, "search", {})

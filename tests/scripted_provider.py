@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
-from hippocampus.providers.local import LocalEmbedder
+from hippocampus.providers.local.provider import LocalEmbedder
 from hippocampus.providers.protocols import EmbeddingTask
 from hippocampus.records import (
     EMBEDDING_DIMENSIONS,

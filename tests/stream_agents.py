@@ -6,8 +6,8 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator
 
-from pulse.agents import AgentError, RunContext, echo
 from pulse.events import Event
+from pulse.runs.agents import AgentError, RunContext, echo
 from workers import settings
 from workers.writer import main_writer
 

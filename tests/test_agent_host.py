@@ -14,7 +14,7 @@ from tests.worker_harness import ROOT, Workers
 AGENT = """
 import asyncio, sys
 from hippocampus.memory_service import OpenMemoryService
-from hippocampus.providers.local import LocalEmbedder
+from hippocampus.providers.local.provider import LocalEmbedder
 from pulse import database
 from pulse.events import Event
 from pulse.session_service import OpenSessionService

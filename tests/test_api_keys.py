@@ -15,9 +15,9 @@ import pytest
 
 from pulse.api_keys import ApiKeyService
 from pulse.errors import ApiKeyNotFoundError, InvalidInputError
-from pulse.http.bodies import ExactRoute
-from pulse.http.roles import role_of
-from pulse.http.runs import router as runs_router
+from pulse.http.edge.bodies import ExactRoute
+from pulse.http.edge.roles import role_of
+from pulse.http.routes.runs import router as runs_router
 from tests import cli_process
 from tests.key_scene import bearer, made
 from tests.writer_process import KEY, WriterProcess, append, problem, say

@@ -27,7 +27,7 @@ from pulse.errors import (
 )
 from pulse.event_rows import event_input
 from pulse.events import Event, EventActions, Session
-from pulse.notifier import Look, Notifier
+from pulse.notify.notifier import Look, Notifier
 from pulse.session_service import OpenSessionService
 
 
@@ -499,7 +499,7 @@ async def test_whoever_gives_up_on_closing_silences_nobody(
     pool: asyncpg.Pool, conn: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also before the last notification has begun."""
-    monkeypatch.setattr("pulse.notifier._PAUSE_SECONDS", 60.0)
+    monkeypatch.setattr("pulse.notify.notifier._PAUSE_SECONDS", 60.0)
     heard: asyncio.Queue[str] = asyncio.Queue()
     listener = "agent_events", lambda *arguments: heard.put_nowait(json.loads(arguments[3])["event_id"])
     await conn.add_listener(*listener)

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import asyncpg
 import pytest
 
-from hippocampus.backfill import Backfilled, backfill_embeddings, choose_model
+from hippocampus.consolidation.backfill import Backfilled, backfill_embeddings, choose_model
 from hippocampus.consolidation_worker import MemoryConsolidationWorker
 from hippocampus.errors import EmbeddingDimensionError, PermanentProviderError, TransientProviderError
-from hippocampus.providers.local import LocalGenerator
+from hippocampus.providers.local.provider import LocalGenerator
 from hippocampus.providers.protocols import EmbeddingTask
 from hippocampus.records import Vector
 from pulse import database
@@ -19,9 +19,9 @@ from pulse.events import Event
 from pulse.session_service import OpenSessionService
 from tests.queue_claims import work_off
 from tests.scripted_provider import Gate, ScriptedEmbedder
-from workers.metrics import Metrics
+from workers.queue.upkeep import Upkeep
 from workers.settings import Settings
-from workers.upkeep import Upkeep
+from workers.telemetry.metrics import Metrics
 
 VECTORLESS = """
 SELECT (SELECT count(*) FROM memories WHERE embedding IS NULL) AS memories,

@@ -7,7 +7,8 @@ import asyncio
 import asyncpg
 import pytest
 
-from pulse import bounded_pool, database
+from pulse import database
+from pulse.postgres import bounded_pool
 
 PID = "SELECT pg_backend_pid()"
 

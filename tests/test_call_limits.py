@@ -22,8 +22,8 @@ from hippocampus.errors import (
     TransientProviderError,
 )
 from tests.worker_harness import ROOT
-from workers.call_gate import GateRule, SharedCallGate
-from workers.call_metrics import CallMetrics
+from workers.models.call_gate import GateRule, SharedCallGate
+from workers.telemetry.call_metrics import CallMetrics
 
 RATE, BURST = 50, 5
 # Where each call that was let through starts, as the row's lock orders them.

@@ -19,16 +19,17 @@ import structlog
 from click.testing import CliRunner
 
 from hippocampus.consolidation_worker import MemoryConsolidationWorker
-from hippocampus.providers.local import LocalEmbedder, LocalGenerator
+from hippocampus.providers.local.provider import LocalEmbedder, LocalGenerator
 from pulse import database
 from tests import cli_process
 from tests.conftest import cloned, dsn_of
 from tests.queue_claims import work_off
-from workers import roles, settings
+from workers import settings
 from workers.cli import main
 from workers.cli.databases import name_of
-from workers.embedded import EmbeddedServer
+from workers.embedded.server import EmbeddedServer
 from workers.pools import POOLS
+from workers.process import roles
 
 TALK = {
     "session_1_date_time": "9:05 am on 1 June, 2024",

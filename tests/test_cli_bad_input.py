@@ -24,8 +24,8 @@ from tests import cli_process
 from tests.conftest import cloned, dsn_of
 from tests.test_cli import _own_logging  # noqa: F401 - a fixture
 from workers.cli import main
-from workers.cli.facts import MOMENT
-from workers.embedded import EmbeddedServer
+from workers.cli.commands.facts import MOMENT
+from workers.embedded.server import EmbeddedServer
 
 Words = tuple[str, ...]
 

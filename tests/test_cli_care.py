@@ -13,7 +13,7 @@ from uuid import uuid4
 import asyncpg
 import pytest
 
-from hippocampus.forgetting import Forgetting
+from hippocampus.erasure.service import Forgetting
 from tests import cli_process
 from tests.forgetting_scene import APP, SECRET, say, scan
 from tests.test_cli import Run, _own_logging, cli, dsn, run, talked  # noqa: F401 - fixtures

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from pulse import database
-from pulse.run_service import RunService
+from pulse.runs.service import RunService
 from tests import cli_process
 from tests.test_cli import Run, _own_logging, cli, dsn, execute, run, talked  # noqa: F401 - fixtures
 

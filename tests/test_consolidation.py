@@ -11,7 +11,8 @@ from uuid import UUID, uuid4
 import asyncpg
 import pytest
 
-from hippocampus.backfill import backfill_embeddings
+from hippocampus.consolidation.backfill import backfill_embeddings
+from hippocampus.consolidation.slices import SLICE_TURNS_MAX
 from hippocampus.consolidation_worker import MemoryConsolidationWorker, consolidate_thread
 from hippocampus.errors import (
     EmbeddingDimensionError,
@@ -21,11 +22,10 @@ from hippocampus.errors import (
     UnknownJobTypeError,
     WatermarkMovedError,
 )
-from hippocampus.providers.gemini import GeminiConnection, GeminiEmbedder, GeminiGenerator
-from hippocampus.providers.local import LocalEmbedder, LocalGenerator
+from hippocampus.providers.gemini.provider import GeminiConnection, GeminiEmbedder, GeminiGenerator
+from hippocampus.providers.local.provider import LocalEmbedder, LocalGenerator
 from hippocampus.records import EMBEDDING_DIMENSIONS, ExtractedFact, ExtractedInsight, JobStatus, JobType
 from hippocampus.retention_manager import MemoryRetentionManager
-from hippocampus.slices import SLICE_TURNS_MAX
 from pulse import database
 from pulse.errors import SessionNotFoundError
 from pulse.events import Event, EventActions

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hippocampus.context_window import (
+from hippocampus.context.window import (
     CONTEXT_TYPES,
     CUT_MARK,
     HEADERS,
@@ -21,7 +21,7 @@ from hippocampus.context_window import (
     pack,
 )
 from hippocampus.errors import ContextBudgetError
-from hippocampus.tokens import count_tokens, estimate_tokens
+from hippocampus.text.tokens import count_tokens, estimate_tokens
 
 RATIOS: dict[ContextType, float] = {"system": 0.1, "memory": 0.3, "history": 0.4, "fact": 0.2}
 

@@ -11,10 +11,11 @@ from typing import cast
 import asyncpg
 import pytest
 
-from pulse import bounded_pool, database
+from pulse import database
 from pulse.errors import DatabaseUnreachableError, SchemaError
+from pulse.postgres import bounded_pool
 from tests.conftest import dsn_of
-from workers.embedded import EmbeddedServer
+from workers.embedded.server import EmbeddedServer
 from workers.failures import DATABASE_FAULTS
 
 

@@ -17,7 +17,7 @@ from tests.conftest import FAST_SETTINGS
 from tests.documented_routes import document, filled, operations, routine
 from tests.worker_process import TABLES
 from tests.writer_process import WriterProcess, append, problem, say
-from workers.embedded import EmbeddedServer
+from workers.embedded.server import EmbeddedServer
 from workers.migrate import migrate
 
 DURABLE = {**FAST_SETTINGS, "fsync": "on", "synchronous_commit": "on", "full_page_writes": "on"}

@@ -11,22 +11,23 @@ from uuid import UUID, uuid4
 import asyncpg
 import pytest
 
-from hippocampus import jobs, policies
+from hippocampus import jobs
 from hippocampus.errors import JobFencedError
 from hippocampus.records import JobType
+from hippocampus.retention import policies
 from hippocampus.search import MemorySearch
 from pulse import database
 from pulse.events import Event
 from pulse.session_service import OpenSessionService
 from tests import worker_harness as harness
 from tests.worker_harness import Workers
-from workers import liveness, queue_worker, services
-from workers.app import make_app
-from workers.claims import JobClaim
-from workers.metrics import Metrics
 from workers.pools import POOLS, WorkerPool
+from workers.queue import liveness, queue_worker, services
+from workers.queue.app import make_app
+from workers.queue.claims import JobClaim
+from workers.queue.upkeep import Upkeep
 from workers.settings import Settings
-from workers.upkeep import Upkeep
+from workers.telemetry.metrics import Metrics
 
 ATTEMPT = "SELECT id, worker_id, attempts FROM procrastinate_fetch_job_v2(NULL, $1)"
 MONTHS_AGO = "now() - interval '90 days'"

@@ -18,8 +18,9 @@ from rich.console import Console
 
 from tests import cli_process
 from tests import worker_harness as harness
-from workers import conversations, samples
-from workers.cli import demo, progress
+from workers.cli import progress
+from workers.cli.commands import demo
+from workers.intake import conversations, samples
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks for processes in /proc")
 

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import yaml
 
-from workers.metrics import Metrics, QueueGauges
 from workers.settings import Settings, variables_of
-from workers.writer_metrics import WriterMetrics
+from workers.telemetry.metrics import Metrics, QueueGauges
+from workers.telemetry.writer_metrics import WriterMetrics
 
 ROOT = Path(__file__).parent.parent
 DEPLOY = ROOT / "deploy"
@@ -160,7 +160,7 @@ def test_the_wheel_carries_the_migrations(tmp_path: Path) -> None:
     script = (
         "from importlib import resources\n"
         "from workers.migrate import default_folder, read_migrations\n"
-        "from workers.samples import sample_path\n"
+        "from workers.intake.samples import sample_path\n"
         "assert (resources.files('workers') / 'catalogue.sql').is_file()\n"
         "assert (resources.files('workers.cli') / 'queries.sql').is_file()\n"
         "assert sample_path().parent.name == '_examples', sample_path()\n"

@@ -21,7 +21,7 @@ from tests.conftest import dsn_of
 from tests.writer_process import WriterProcess
 from workers.cli import main
 from workers.cli.groups import Listing
-from workers.embedded import EmbeddedServer
+from workers.embedded.server import EmbeddedServer
 
 ROOT = Path(__file__).parent.parent
 PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md", ROOT / "schema" / "README.md"]

@@ -16,9 +16,9 @@ import psycopg
 import pytest
 
 from tests.conftest import FAST_SETTINGS
-from workers import pg_binaries
-from workers.embedded import EmbeddedServer
-from workers.pg_binaries import EmbeddedServerError
+from workers.embedded import binaries
+from workers.embedded.binaries import EmbeddedServerError
+from workers.embedded.server import EmbeddedServer
 
 ROOT = Path(__file__).parent.parent
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root switches to a system user")
@@ -26,7 +26,7 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root switches to a 
 HOLDER = """
 import sys
 from pathlib import Path
-from workers.embedded import EmbeddedServer
+from workers.embedded.server import EmbeddedServer
 server = EmbeddedServer(Path(sys.argv[1]), settings={"fsync": "off"})
 server.start()
 print(server.pid, flush=True)
@@ -281,13 +281,13 @@ def test_root_runs_a_copy_of_a_package_that_the_server_cannot_reach(
     home_root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An environment below a 0700 folder: its programs are copied beside the data, once; it stays closed."""
-    spec = pg_binaries.importlib.util.find_spec(pg_binaries.PACKAGE)
+    spec = binaries.importlib.util.find_spec(binaries.PACKAGE)
     assert spec is not None
     assert spec.origin is not None
     packages = Path(spec.origin).parent.parent
     hidden = home_root / "hidden"
     hidden.mkdir(mode=0o700)
-    for name in (pg_binaries.PACKAGE, f"{pg_binaries.PACKAGE}.libs"):
+    for name in (binaries.PACKAGE, f"{binaries.PACKAGE}.libs"):
         (hidden / name).symlink_to(packages / name)
     monkeypatch.syspath_prepend(hidden)
     home = home_root / "copied"
@@ -302,7 +302,7 @@ def test_root_runs_a_copy_of_a_package_that_the_server_cannot_reach(
 @as_root
 def test_an_ordinary_user_starts_a_server_of_their_own(home_root: Path) -> None:
     """Without root everything belongs to the user, and no system user is switched to."""
-    user = pg_binaries.find_server_user()
+    user = binaries.find_server_user()
     if not user.can("-x", Path(sys.executable)) or not user.can("-r", ROOT / "workers" / "embedded.py"):
         pytest.skip("another user can't run this Python or read this checkout")
     home = home_root / "ordinary"

@@ -20,9 +20,9 @@ from pulse.agui.patches import patch_of
 from pulse.errors import InvalidInputError
 from pulse.event_bridge import EventBridge
 from pulse.events import Event, EventActions
-from pulse.json_values import DELETED, escape_state
+from pulse.live_text import LiveMessage, RunKey
+from pulse.postgres.json_values import DELETED, escape_state
 from pulse.scopes import without_deleted
-from pulse.stream import LiveMessage, RunKey
 from tests.agui_rules import Reducer, StreamRules
 
 RUN = RunKey(uuid.uuid4(), "run-1")

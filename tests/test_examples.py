@@ -10,7 +10,7 @@ from pathlib import Path
 import asyncpg
 
 from hippocampus.consolidation_worker import MemoryConsolidationWorker
-from hippocampus.providers.local import LocalEmbedder, LocalGenerator
+from hippocampus.providers.local.provider import LocalEmbedder, LocalGenerator
 from tests import cli_process
 from tests.queue_claims import work_off
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hippocampus import extraction
 from hippocampus.errors import MalformedReplyError
+from hippocampus.providers import extraction
 from hippocampus.records import ConversationSlice, ExtractedFact, ExtractedInsight, Turn
 
 SEQS = (3, 4, 7)

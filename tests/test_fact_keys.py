@@ -10,9 +10,9 @@ import pytest
 from hypothesis import strategies as st
 
 from benchmarks import merge_thresholds as bench
-from hippocampus import fact_elements
-from hippocampus.fact_keys import contrast_of, element_key, normal_key, style_of
-from hippocampus.providers.local import LocalEmbedder
+from hippocampus.facts import elements
+from hippocampus.facts.keys import contrast_of, element_key, normal_key, style_of
+from hippocampus.providers.local.provider import LocalEmbedder
 from hippocampus.records import ExtractedFact
 
 FAMILIES = [
@@ -78,13 +78,11 @@ def fact(key: str, value: object) -> ExtractedFact:
 
 
 def test_a_collection_is_split_and_a_profile_is_not() -> None:
-    split = [
-        (each.key, each.value, each.collection) for each in fact_elements.of_fact(fact("Hobbies", ["chess", "Go"]))
-    ]
+    split = [(each.key, each.value, each.collection) for each in elements.of_fact(fact("Hobbies", ["chess", "Go"]))]
     assert split == [("Hobbies:chess", "chess", "hobby"), ("Hobbies:go", "Go", "hobby")]
-    (one,) = fact_elements.of_fact(fact("home_cities", ["Lyon", "Nice"]))
+    (one,) = elements.of_fact(fact("home_cities", ["Lyon", "Nice"]))
     assert (one.key, one.value, one.collection) == ("home_cities", ["Lyon", "Nice"], None)
-    (element,) = fact_elements.of_fact(fact("allergy:nuts", {"subject": "user", "text": "is allergic to nuts"}))
+    (element,) = elements.of_fact(fact("allergy:nuts", {"subject": "user", "text": "is allergic to nuts"}))
     assert (element.key, element.collection) == ("allergy:nuts", "allergy")
 
 

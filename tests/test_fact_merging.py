@@ -12,11 +12,11 @@ import pytest
 
 from hippocampus.consolidation_worker import MemoryConsolidationWorker
 from hippocampus.errors import FactNotFoundError, InstructionConflictError, ProposalNotFoundError
-from hippocampus.facts import FactLedger
+from hippocampus.facts.ledger import FactLedger
 from hippocampus.instructions import InstructionStore
 from hippocampus.memory_service import OpenMemoryService
-from hippocampus.providers.gemini import GeminiConnection, GeminiEmbedder, GeminiGenerator
-from hippocampus.providers.local import LocalEmbedder, LocalGenerator
+from hippocampus.providers.gemini.provider import GeminiConnection, GeminiEmbedder, GeminiGenerator
+from hippocampus.providers.local.provider import LocalEmbedder, LocalGenerator
 from hippocampus.records import ExtractedFact, ExtractedInsight, ExtractedProposal, Reflection
 from pulse.errors import InvalidInputError
 from tests.fake_gemini import FakeGemini

@@ -13,7 +13,7 @@ import pytest
 
 from hippocampus.consolidation_worker import MemoryConsolidationWorker
 from hippocampus.memory_service import OpenMemoryService
-from hippocampus.providers.local import LocalEmbedder
+from hippocampus.providers.local.provider import LocalEmbedder
 from hippocampus.records import ExtractedFact, FactType, FactVersion, HistoryPlace
 from pulse.events import Event
 from pulse.session_service import OpenSessionService

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from hippocampus import errors
-from hippocampus.providers import gemini
+from hippocampus.providers.gemini import provider
 from tests.fake_gemini import FakeGemini
 from tests.provider_conformance import ENGLISH
 
@@ -23,9 +23,9 @@ async def no_sleep(_seconds: float) -> None:
 
 
 @contextlib.asynccontextmanager
-async def generator_for(base_url: str) -> AsyncIterator[gemini.GeminiGenerator]:
-    connection = gemini.GeminiConnection(api_key="k", base_url=base_url, timeout_seconds=10)
-    made = gemini.GeminiGenerator(connection, sleep=no_sleep)
+async def generator_for(base_url: str) -> AsyncIterator[provider.GeminiGenerator]:
+    connection = provider.GeminiConnection(api_key="k", base_url=base_url, timeout_seconds=10)
+    made = provider.GeminiGenerator(connection, sleep=no_sleep)
     try:
         yield made
     finally:

@@ -9,10 +9,10 @@ from uuid import UUID, uuid4
 import asyncpg
 import pytest
 
+from hippocampus.consolidation.redraw import redraw_slices
+from hippocampus.erasure.service import Erasure, Forgetting
 from hippocampus.errors import MemoryNotFoundError, WatermarkMovedError
-from hippocampus.forgetting import Erasure, Forgetting
-from hippocampus.providers.local import LocalEmbedder, LocalGenerator
-from hippocampus.redraw import redraw_slices
+from hippocampus.providers.local.provider import LocalEmbedder, LocalGenerator
 from hippocampus.search import MemorySearch, SearchFilter
 from pulse.errors import EventConflictError, InvalidInputError, SessionNotFoundError
 from pulse.events import Event

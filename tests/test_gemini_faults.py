@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hippocampus import errors
-from hippocampus.providers import gemini_faults
+from hippocampus.providers.gemini import faults
 
 RETRY_INFO = "type.googleapis.com/google.rpc.RetryInfo"
 
@@ -35,7 +35,7 @@ def body(*details: Any) -> dict[str, Any]:
 )
 def test_the_code_decides_the_kind(code: int, kind: type[errors.ProviderError]) -> None:
     """What may pass is transient, what will not is permanent; the code is kept for the metrics."""
-    error = gemini_faults.from_response(code, body())
+    error = faults.from_response(code, body())
     assert type(error) is kind
     assert error.code == str(code)
 
@@ -46,14 +46,14 @@ def test_the_code_decides_the_kind(code: int, kind: type[errors.ProviderError]) 
 )
 def test_the_wish_is_read(delay: Any, seconds: float | None) -> None:
     """RetryInfo's duration in seconds; what is none is no wish."""
-    error = gemini_faults.from_response(429, body({"@type": "other"}, {"@type": RETRY_INFO, "retryDelay": delay}))
+    error = faults.from_response(429, body({"@type": "other"}, {"@type": RETRY_INFO, "retryDelay": delay}))
     assert isinstance(error, errors.RateLimitedError)
     assert error.retry_after_seconds == seconds
 
 
 def test_a_list_of_one_is_the_error() -> None:
     """Some answers wrap their error in a list."""
-    error = gemini_faults.from_response(429, [body({"@type": RETRY_INFO, "retryDelay": "3s"})])
+    error = faults.from_response(429, [body({"@type": RETRY_INFO, "retryDelay": "3s"})])
     assert isinstance(error, errors.RateLimitedError)
     assert error.retry_after_seconds == 3.0
 
@@ -62,13 +62,13 @@ def test_a_list_of_one_is_the_error() -> None:
 def test_a_bad_key_is_told_from_a_bad_request(reason: str) -> None:
     """The API answers 400 to a bad key: the message still speaks of the key."""
     detail = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": reason}
-    assert "GOOGLE_API_KEY" in str(gemini_faults.from_response(400, body(detail)))
-    assert "GOOGLE_API_KEY" not in str(gemini_faults.from_response(400, body()))
+    assert "GOOGLE_API_KEY" in str(faults.from_response(400, body(detail)))
+    assert "GOOGLE_API_KEY" not in str(faults.from_response(400, body()))
 
 
 def test_a_page_of_html_is_cut_in_the_message_and_kept_as_evidence() -> None:
     """A proxy's error page does not flood the log."""
-    error = gemini_faults.from_response(502, {"message": "<p>" * 10_000, "status": "Bad Gateway"})
+    error = faults.from_response(502, {"message": "<p>" * 10_000, "status": "Bad Gateway"})
     assert len(str(error)) < 600
     assert error.raw_reply is not None
     assert len(error.raw_reply) > 30_000
@@ -87,4 +87,4 @@ json_values = st.recursive(
 @given(st.integers(300, 599), json_values)
 def test_any_body_has_an_error(code: int, value: Any) -> None:
     """No body, however strange, hides what went wrong behind another error."""
-    assert isinstance(gemini_faults.from_response(code, value), errors.ProviderError)
+    assert isinstance(faults.from_response(code, value), errors.ProviderError)

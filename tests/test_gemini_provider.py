@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from hippocampus import errors, prompts
-from hippocampus.providers import chunking, gemini
+from hippocampus.providers import chunking
 from hippocampus.providers.calls import CallRecord
+from hippocampus.providers.gemini import provider
 from hippocampus.records import Usage
 from tests.fake_gemini import UNKNOWN_MODEL, WRONG_KEY, FakeGemini
 from tests.provider_conformance import (
@@ -40,9 +41,9 @@ async def fake() -> AsyncIterator[FakeGemini]:
 
 
 @pytest.fixture
-def connect(fake: FakeGemini) -> Callable[..., gemini.GeminiConnection]:
-    def make(**options: Any) -> gemini.GeminiConnection:
-        return gemini.GeminiConnection(
+def connect(fake: FakeGemini) -> Callable[..., provider.GeminiConnection]:
+    def make(**options: Any) -> provider.GeminiConnection:
+        return provider.GeminiConnection(
             **{"api_key": KEY, "base_url": fake.base_url, "timeout_seconds": 10.0, **options}
         )
 
@@ -61,14 +62,14 @@ def calls() -> list[CallRecord]:
 
 @pytest.fixture
 async def generator(connect: Any, sleeps: Sleeps, calls: list[CallRecord]) -> AsyncIterator[Any]:
-    made = gemini.GeminiGenerator(connect(), on_call=calls.append, sleep=sleeps)
+    made = provider.GeminiGenerator(connect(), on_call=calls.append, sleep=sleeps)
     yield made
     await made.close()
 
 
 @pytest.fixture
 async def embedder(connect: Any, sleeps: Sleeps, calls: list[CallRecord]) -> AsyncIterator[Any]:
-    made = gemini.GeminiEmbedder(connect(), on_call=calls.append, sleep=sleeps)
+    made = provider.GeminiEmbedder(connect(), on_call=calls.append, sleep=sleeps)
     yield made
     await made.close()
 
@@ -96,7 +97,7 @@ class TestRequest:
         await generator.reflect([ENGLISH])
         (request,) = fake.requests
         config = request.body["generationConfig"]
-        assert request.model == gemini.GENERATION_MODEL
+        assert request.model == provider.GENERATION_MODEL
         assert request.api_key == KEY
         assert config["responseMimeType"] == "application/json"
         assert set(config["responseJsonSchema"]["properties"]) == {"facts", "insights", "instructions"}
@@ -123,7 +124,7 @@ class TestRequest:
     async def test_origin_and_usage_come_from_the_reply(self, generator: Any) -> None:
         """What is stored names the model's version as the reply gives it, and the prompt's hash."""
         (summary,) = await generator.summarize([ENGLISH])
-        assert summary.origin.model == f"{gemini.GENERATION_MODEL}-fake-001"
+        assert summary.origin.model == f"{provider.GENERATION_MODEL}-fake-001"
         assert summary.origin.prompt_hash == prompts.load("fast_replay").sha256
         assert summary.usage.prompt_tokens > 0
         assert summary.usage.output_tokens > 0
@@ -141,7 +142,7 @@ class TestRequest:
         fake.script("bare")
         (summary,) = await generator.summarize([ENGLISH])
         assert summary.usage == Usage()
-        assert summary.origin.model == gemini.GENERATION_MODEL
+        assert summary.origin.model == provider.GENERATION_MODEL
 
     async def test_facts_name_their_turns(self, generator: Any) -> None:
         """The turns that a fact comes from survive the way through the transcript and back."""
@@ -268,7 +269,7 @@ class TestTransport:
 
     async def test_no_answer_in_time(self, connect: Any, fake: FakeGemini, calls: list[CallRecord]) -> None:
         """A hanging call ends at its limit, and its connection is given up."""
-        generator = gemini.GeminiGenerator(
+        generator = provider.GeminiGenerator(
             connect(timeout_seconds=0.2, attempts=2), on_call=calls.append, sleep=Sleeps()
         )
         fake.script("hang", times=2)
@@ -279,7 +280,7 @@ class TestTransport:
 
     async def test_a_trickle_of_bytes_is_no_answer(self, connect: Any, fake: FakeGemini) -> None:
         """The limit is for the whole call: a reply that keeps coming, byte by byte, ends at it as well."""
-        generator = gemini.GeminiGenerator(connect(timeout_seconds=0.3, attempts=1))
+        generator = provider.GeminiGenerator(connect(timeout_seconds=0.3, attempts=1))
         fake.script("trickle")
         with pytest.raises(errors.TransientProviderError, match="no answer within"):
             await generator.summarize([ENGLISH])
@@ -310,7 +311,7 @@ class TestTransport:
 
     async def test_nobody_listens(self, connect: Any, calls: list[CallRecord]) -> None:
         """A refused connection is transient, and the library adds no tries of its own."""
-        embedder = gemini.GeminiEmbedder(connect(base_url="http://127.0.0.1:9"), on_call=calls.append, sleep=Sleeps())
+        embedder = provider.GeminiEmbedder(connect(base_url="http://127.0.0.1:9"), on_call=calls.append, sleep=Sleeps())
         with pytest.raises(errors.TransientProviderError):
             await embedder.embed(["hello"], "query")
         assert [call.code for call in calls] == ["connection"] * 3
@@ -367,7 +368,7 @@ class TestPermanent:
 
     async def test_a_wrong_key_says_what_to_do(self, connect: Any) -> None:
         """The one who set the key reads which setting is wrong; the key itself is in no message."""
-        generator = gemini.GeminiGenerator(connect(api_key=WRONG_KEY))
+        generator = provider.GeminiGenerator(connect(api_key=WRONG_KEY))
         with pytest.raises(errors.PermanentProviderError, match="GOOGLE_API_KEY") as caught:
             await generator.summarize([ENGLISH])
         assert WRONG_KEY not in str(caught.value)
@@ -375,7 +376,7 @@ class TestPermanent:
 
     async def test_an_unknown_model_says_what_to_do(self, connect: Any) -> None:
         """A misspelt model is a 404 that speaks of the model's name."""
-        embedder = gemini.GeminiEmbedder(connect(), model=UNKNOWN_MODEL)
+        embedder = provider.GeminiEmbedder(connect(), model=UNKNOWN_MODEL)
         with pytest.raises(errors.PermanentProviderError, match="check the model's name"):
             await embedder.embed(["hello"], "document")
         await embedder.close()
@@ -386,7 +387,7 @@ class TestBatch:
         """Several slices overlap, no more than the connection allows, and answers keep their order."""
         fake.latency_seconds = 0.05
         running, most = 0, 0
-        generator = gemini.GeminiGenerator(connect(concurrency=3))
+        generator = provider.GeminiGenerator(connect(concurrency=3))
         send = generator._client.send
 
         async def counted(request: Any) -> Any:
@@ -474,24 +475,24 @@ class TestConnection:
     def test_it_is_checked_at_birth(self, options: dict[str, Any], message: str) -> None:
         """A wrong setting is named before the first call."""
         with pytest.raises(ValueError, match=message):
-            gemini.GeminiConnection(**{"api_key": KEY, **options})
+            provider.GeminiConnection(**{"api_key": KEY, **options})
 
     def test_the_key_is_not_shown(self) -> None:
         """A connection in a log line shows no key."""
-        assert KEY not in repr(gemini.GeminiConnection(api_key=KEY))
+        assert KEY not in repr(provider.GeminiConnection(api_key=KEY))
 
 
-async def test_a_window_is_counted_by_the_model_itself(connect: Callable[..., gemini.GeminiConnection]) -> None:
+async def test_a_window_is_counted_by_the_model_itself(connect: Callable[..., provider.GeminiConnection]) -> None:
     """One call, reported like any other; a model that does not answer is a provider's error."""
     seen: list[CallRecord] = []
-    counter = gemini.GeminiTokenCounter(connect(), on_call=seen.append)
+    counter = provider.GeminiTokenCounter(connect(), on_call=seen.append)
     try:
         assert await counter.count("how many tokens are these, and 这些呢?") > 5
         assert [(call.operation, call.code) for call in seen] == [("count", "200")]
-        assert counter.model == gemini.GENERATION_MODEL
+        assert counter.model == provider.GENERATION_MODEL
     finally:
         await counter.close()
-    unknown = gemini.GeminiTokenCounter(connect(), model=UNKNOWN_MODEL)
+    unknown = provider.GeminiTokenCounter(connect(), model=UNKNOWN_MODEL)
     try:
         with pytest.raises(errors.ProviderError):
             await unknown.count("anything")

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 
 from pulse.events import Event
-from pulse.run_events import act, assistant_message, observe, user_message
+from pulse.runs.events import act, assistant_message, observe, user_message
 from tests.live_writer import LiveWriter, serving
 from tests.stream_agents import echo
 from tests.stream_client import OWNER, Page, asked, follow, run_agent

@@ -12,9 +12,8 @@ import pytest
 
 from pulse.events import Event
 from pulse.session_service import OpenSessionService
-from workers import conversations, ingest, samples
-from workers.ingest import Ingest
-from workers.intake import reader
+from workers.intake import conversations, ingest, reader, samples
+from workers.intake.ingest import Ingest
 from workers.intake.records import FileFormatError, Item, Rejected, SessionHead, Turn
 
 CHATS = Path(__file__).parent.parent / "examples" / "chat.jsonl"

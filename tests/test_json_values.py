@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pulse.errors import InvalidInputError
-from pulse.json_values import clean_text, decode_body, encode_body, escape_state, unescape
+from pulse.postgres.json_values import clean_text, decode_body, encode_body, escape_state, unescape
 
 HARD_VALUES = [
     "a\0b",

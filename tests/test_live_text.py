@@ -10,10 +10,10 @@ import pytest
 
 from pulse.errors import StreamLostError, StreamTooLongError
 from pulse.events import Session
-from pulse.pg_deltas import PgDeltaCarrier
+from pulse.live_text import LiveMessage, LiveText, RunKey
 from pulse.pg_notify_listener import PgNotifyListener
 from pulse.session_service import OpenSessionService
-from pulse.stream import LiveMessage, LiveText, RunKey
+from pulse.streams.deltas import PgDeltaCarrier
 from tests.listener_drill import until
 
 
@@ -113,7 +113,7 @@ async def test_old_texts_go_with_their_age_unless_their_run_goes_on(
     pool: asyncpg.Pool, carrier: PgDeltaCarrier, session: Session
 ) -> None:
     """The upkeep removes what nobody adds to; the open message of a run that runs stays for a day."""
-    from pulse.run_service import RunService
+    from pulse.runs.service import RunService
 
     await RunService(pool).start("app", "ann", "s", "r-live")
     for run in ("r-live", "r-gone"):

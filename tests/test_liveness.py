@@ -11,12 +11,12 @@ import time
 import asyncpg
 import pytest
 
-from hippocampus.providers.local import LocalEmbedder
+from hippocampus.providers.local.provider import LocalEmbedder
 from tests import worker_harness as harness
 from tests.worker_harness import Workers
-from workers import liveness
-from workers.claims import QUERIES
-from workers.tasks import MAINTENANCE_CRONS
+from workers.queue import liveness
+from workers.queue.claims import QUERIES
+from workers.queue.tasks import MAINTENANCE_CRONS
 
 RECOVERY_SECONDS_MAX = 2.0
 

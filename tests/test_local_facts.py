@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from hippocampus.providers import local_facts
+from hippocampus.providers.local import facts as local_facts
 from hippocampus.records import ExtractedFact
 from tests.provider_conformance import conversation
 

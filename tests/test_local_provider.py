@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from hippocampus.providers import local_embedding, local_facts, local_insights, local_summary
-from hippocampus.providers.local import LocalEmbedder, LocalGenerator
+from hippocampus.providers.local import embedding, facts, summary
+from hippocampus.providers.local import insights as local_insights
+from hippocampus.providers.local.provider import LocalEmbedder, LocalGenerator
 from hippocampus.records import ConversationSlice
 from tests.provider_conformance import (
     CHINESE,
@@ -68,14 +69,14 @@ class TestSummaries:
     )
     def test_a_summary_is_bounded_and_never_empty(self, conversation_slice: ConversationSlice) -> None:
         """At most 200 characters and never blank, whatever the slice holds."""
-        text = local_summary.of_slice(conversation_slice)
+        text = summary.of_slice(conversation_slice)
         assert text.strip()
-        assert len(text) <= local_summary.SUMMARY_CHARS_MAX
+        assert len(text) <= summary.SUMMARY_CHARS_MAX
         assert not text.removesuffix("…").endswith("\u200d")
 
     def test_a_summary_is_made_of_what_was_said(self) -> None:
         """Each piece is the conversation's own, with its speaker, and the decision is among them."""
-        text = local_summary.of_slice(english_chat())
+        text = summary.of_slice(english_chat())
         assert text.startswith("User: ")
         assert "signed the lease" in text
         assert "Yes please" not in text
@@ -83,13 +84,13 @@ class TestSummaries:
     def test_a_long_sentence_is_cut_between_words(self) -> None:
         """A sentence over the limit ends with a whole word and an ellipsis."""
         words = " ".join(f"harbour{n} lantern{n}" for n in range(60))
-        text = local_summary.of_slice(conversation(("Ana", f"We decided on {words}.")))
+        text = summary.of_slice(conversation(("Ana", f"We decided on {words}.")))
         assert text.endswith("…")
         assert f" {text.removesuffix('…').split()[-1]} " in f" {words} "
 
     def test_a_summary_speaks_the_language_of_its_slice(self) -> None:
         """A Chinese slice has a Chinese summary and label."""
-        text = local_summary.of_slice(CHINESE)
+        text = summary.of_slice(CHINESE)
         assert text.startswith("用户：")
         assert "我住在杭州" in text
 
@@ -140,23 +141,23 @@ class TestVectors:
     )
     def test_related_texts_are_nearer(self, text: str, near: str, far: str) -> None:
         """Shared words, parts of words and word families bring texts together, across spellings."""
-        query = local_embedding.vector_of(text)
-        assert cosine(query, local_embedding.vector_of(near)) > cosine(query, local_embedding.vector_of(far)) + 0.05
+        query = embedding.vector_of(text)
+        assert cosine(query, embedding.vector_of(near)) > cosine(query, embedding.vector_of(far)) + 0.05
 
     def test_case_and_punctuation_do_not_matter(self) -> None:
         """The same words are the same vector."""
-        left, right = local_embedding.vector_of("Hello, World!"), local_embedding.vector_of("hello world")
+        left, right = embedding.vector_of("Hello, World!"), embedding.vector_of("hello world")
         assert cosine(left, right) == pytest.approx(1.0)
 
     def test_signs_without_letters_stay_apart(self) -> None:
         """Texts without words are equal only to themselves."""
-        left, right = local_embedding.vector_of("🙂"), local_embedding.vector_of("🙃")
+        left, right = embedding.vector_of("🙂"), embedding.vector_of("🙃")
         assert cosine(left, left) == pytest.approx(1.0)
         assert abs(cosine(left, right)) < 0.99
 
     def test_lone_surrogates_have_a_vector(self) -> None:
         """Text that is not valid Unicode is embedded, not refused."""
-        assert_unit([local_embedding.vector_of("\ud83d broken"), local_embedding.vector_of("\ud83d")])
+        assert_unit([embedding.vector_of("\ud83d broken"), embedding.vector_of("\ud83d")])
 
     async def test_the_loop_goes_on_while_a_large_batch_is_embedded(self) -> None:
         """Other tasks of the process are served during a batch of thousands."""
@@ -176,7 +177,7 @@ class TestVectors:
 
 PROBE = """
 import asyncio, hashlib, json
-from hippocampus.providers.local import LocalEmbedder, LocalGenerator
+from hippocampus.providers.local.provider import LocalEmbedder, LocalGenerator
 from tests.provider_conformance import SLICES
 async def main():
     generator = LocalGenerator()
@@ -209,7 +210,7 @@ def test_the_sample_conversation_is_understood() -> None:
     number = 1
     while f"session_{number}" in item["conversation"]:
         lines = [(line["speaker"], line["text"]) for line in item["conversation"][f"session_{number}"]]
-        for fact in local_facts.of_slice(conversation(*lines)):
+        for fact in facts.of_slice(conversation(*lines)):
             said.setdefault(fact.key, []).append(fact.value["text"])
         number += 1
     assert said["mei:home"] == ["lives in Rotterdam", "lives in Ghent", "住在根特"]

@@ -11,7 +11,7 @@ from tests.worker_harness import ROOT
 SCRIPT = """
 import logging
 import structlog
-from workers import logs
+from workers.process import logs
 
 logs.configure("debug", "json")
 log = structlog.get_logger("ours")

@@ -11,13 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hippocampus import policies, retention_advice
-from hippocampus import retention_curves as curves
-from hippocampus.archive import MemoryArchive
+from hippocampus.erasure.provenance import consequences, provenance
+from hippocampus.erasure.service import Forgetting
 from hippocampus.errors import MemoryNotFoundError
-from hippocampus.forgetting import Forgetting
 from hippocampus.memory_service import OpenMemoryService
-from hippocampus.provenance import consequences, provenance
+from hippocampus.retention import advice, curves, policies
+from hippocampus.retention.archive import MemoryArchive
 from hippocampus.retention_manager import MemoryRetentionManager
 from pulse import database
 from pulse.errors import InvalidInputError
@@ -66,7 +65,7 @@ async def test_a_pinned_memory_neither_fades_nor_goes(clock: asyncpg.Pool) -> No
     assert [each.id for each in await manager.preview()] == [other]
     assert (await manager.cleanup_low_value_memories()).cleaned_count == 1
     assert await clock.fetchval("SELECT cleanup_low_value_memories(1.0, 0)") == 0
-    explained = await retention_advice.explain(clock, APP, "ana", pinned)
+    explained = await advice.explain(clock, APP, "ana", pinned)
     assert (explained.falls_below_at, explained.score) == (None, pytest.approx(0.4))
     # Pinning reaches into the archive; unpinned, it fades from its last access on.
     assert await archive.pin(APP, "ana", other)
@@ -136,7 +135,7 @@ async def test_the_day_on_which_a_memory_falls_is_right_to_the_second(
     pool = explained
     await policies.set_policy(pool, APP, retention_curve=curve, decay_rate=rate, cleanup_threshold=threshold)
     memory = await add(pool, initial=initial, count=count, days=1)
-    found = await retention_advice.explain(pool, APP, "ana", memory)
+    found = await advice.explain(pool, APP, "ana", memory)
     falls = found.falls_below_at
     assert falls is not None
     before, after = await pool.fetch(
@@ -162,10 +161,10 @@ async def test_what_never_falls_says_so(clock: asyncpg.Pool) -> None:
     memory = await add(clock)
     for fields in ({"decay_rate": 0.0}, {"cleanup_threshold": 0.0, "decay_rate": 0.1}):
         await policies.set_policy(clock, APP, **fields)
-        found = await retention_advice.explain(clock, APP, "ana", memory)
+        found = await advice.explain(clock, APP, "ana", memory)
         assert (found.falls_below_at, found.cleaned_from, found.scores_around) == (None, None, ())
     with pytest.raises(MemoryNotFoundError):
-        await retention_advice.explain(clock, APP, "ben", memory)
+        await advice.explain(clock, APP, "ben", memory)
 
 
 # Policies side by side
@@ -200,7 +199,7 @@ async def test_a_comparison_and_a_dry_run_say_what_the_clean_up_then_does(
         memory = await add(clock, initial=initial, count=count, days=age)
         if pinned:
             await MemoryArchive(clock).pin(APP, "ana", memory)
-    found = await retention_advice.compare(clock, APP, other, days=days, limit=1000)
+    found = await advice.compare(clock, APP, other, days=days, limit=1000)
     assert found.total == len(rows)
     assert len(found.differing) == found.only_by_one + found.only_by_other
     await policies.set_policy(clock, APP, **other)  # type: ignore[arg-type]
@@ -217,8 +216,8 @@ async def test_a_comparison_and_a_dry_run_say_what_the_clean_up_then_does(
 async def test_a_comparison_refuses_what_is_no_policy(clock: asyncpg.Pool) -> None:
     for other in ({"preset": "wild"}, {"decay_rate": -1}, {"fast_events": 3}, {"retention_curve": "steep"}):
         with pytest.raises(InvalidInputError):
-            await retention_advice.compare(clock, APP, other)
-    found = await retention_advice.compare(clock, APP, {"preset": "knowledge"})
+            await advice.compare(clock, APP, other)
+    found = await advice.compare(clock, APP, {"preset": "knowledge"})
     assert (found.total, found.other["decay_rate"], found.one["decay_rate"]) == (0, 0.02, 0.1)
 
 
@@ -256,7 +255,7 @@ async def test_decay_rewrites_no_row(clock: asyncpg.Pool) -> None:
     for days in (0, 30, 365):
         await travel(clock, days)
         await manager.preview()
-        await retention_advice.compare(clock, APP, {"preset": "knowledge"})
+        await advice.compare(clock, APP, {"preset": "knowledge"})
         totals.append((await manager.cleanup_low_value_memories(dry_run=True)).avg_retention_score)
     assert totals == sorted(totals, reverse=True)
     assert await clock.fetchval(versions) == before

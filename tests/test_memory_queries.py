@@ -9,10 +9,10 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from hippocampus import slices
-from hippocampus.given_memories import GivenMemories
+from hippocampus.consolidation import slices
+from hippocampus.transfer.given_memories import GivenMemories
 from pulse.events import Event
-from pulse.sql import load_queries
+from pulse.postgres.statements import load_queries
 
 QUERIES = load_queries("hippocampus")
 FILES = ("queries.sql", "forgetting.sql", "given_memories.sql", "memory_care.sql", "retention.sql")

@@ -12,7 +12,7 @@ import pytest
 from hippocampus.consolidation_worker import MemoryConsolidationWorker
 from hippocampus.errors import JobNotFoundError, UnknownJobTypeError
 from hippocampus.memory_service import OpenMemoryService
-from hippocampus.providers.local import LocalEmbedder, LocalGenerator
+from hippocampus.providers.local.provider import LocalEmbedder, LocalGenerator
 from hippocampus.records import JobStatus, JobType, MemoryPlace
 from pulse.errors import InvalidInputError, SessionNotFoundError
 from pulse.events import Event

@@ -9,14 +9,14 @@ import asyncpg
 import psycopg
 import pytest
 
+from hippocampus.erasure.service import Forgetting
 from hippocampus.errors import ErasureRunningError, ImportFileError
-from hippocampus.forgetting import Forgetting
 from hippocampus.memory_service import OpenMemoryService
-from hippocampus.memory_transfer import export_memory, import_memory
+from hippocampus.transfer.memory_file import export_memory, import_memory
 from pulse import database
 from tests.conftest import cloned, dsn_of
 from tests.forgetting_scene import APP, consolidate, say, thread_of
-from workers.embedded import EmbeddedServer
+from workers.embedded.server import EmbeddedServer
 
 # What keeps decisions about memories: forgotten, parted, proposed.
 REMEMBERED = ("memory_tombstones", "fact_aliases", "instruction_proposals")

@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests import worker_harness as harness
 from tests.worker_harness import Workers
-from workers.discovery import list_targets
+from workers.telemetry.discovery import list_targets
 
 
 async def scrape(address: str) -> dict[tuple[str, ...], float]:

@@ -17,7 +17,7 @@ from pulse import database
 from pulse.errors import DatabaseUnreachableError, SchemaError
 from tests.conftest import dsn_of
 from workers import migrate as migrate_module
-from workers.embedded import EmbeddedServer
+from workers.embedded.server import EmbeddedServer
 from workers.migrate import PROCRASTINATE_SCHEMA, Migration, check_schema, migrate, read_migrations
 
 RECORDED = "SELECT kind, name, sha256 FROM hippocampus_catalogue ORDER BY kind, name"

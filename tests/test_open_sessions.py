@@ -10,16 +10,16 @@ import pytest
 
 from hippocampus.context_assembler import ContextAssembler
 from hippocampus.memory_service import OpenMemoryService
-from hippocampus.providers.local import LocalEmbedder
+from hippocampus.providers.local.provider import LocalEmbedder
 from hippocampus.search import EVERYTHING, MemorySearch, SearchFilter
 from pulse.adk import PostgresSessionService
 from pulse.errors import RunNotFoundError, SessionNotFoundError
 from pulse.events import Event
-from pulse.run_service import RunService
+from pulse.postgres.statements import load_queries
+from pulse.runs.service import RunService
 from pulse.session_service import OpenSessionService
-from pulse.sql import load_queries
+from pulse.state.history import StateHistory
 from pulse.state_debug import StateDebugService
-from pulse.state_history import StateHistory
 from pulse.threads import ThreadList
 from pulse.tickets import Ticket, TicketService
 from pulse.timeline import TimelineService

@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 
 from pulse.events import Event
-from pulse.notify_connection import ListenerTiming
+from pulse.notify.connection import ListenerTiming
 from pulse.pg_notify_listener import PgNotifyListener
 from pulse.session_service import OpenSessionService
 from tests.listener_drill import Watch, drill, kill_listener, until

@@ -11,7 +11,7 @@ import pytest
 
 from hippocampus.consolidation_worker import MemoryConsolidationWorker
 from hippocampus.errors import CallPostponedError, PermanentProviderError, ProviderError, TransientProviderError
-from hippocampus.providers.local import LocalEmbedder
+from hippocampus.providers.local.provider import LocalEmbedder
 from hippocampus.records import ConsolidationJob, ConversationSlice, JobStatus, Reflection, Summary
 from pulse.events import Event
 from pulse.session_service import OpenSessionService
@@ -21,7 +21,7 @@ from tests.queue_claims import RowClaim, claim_next
 from tests.scripted_provider import ScriptedGenerator
 from tests.test_metrics import scrape, targets
 from tests.worker_harness import Workers
-from workers.claims import QUERIES
+from workers.queue.claims import QUERIES
 
 POISON = "arsenic"
 

@@ -9,7 +9,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from hippocampus import policies
+from hippocampus.retention import policies
 from pulse.errors import InvalidInputError
 
 SQL_REFUSALS = (

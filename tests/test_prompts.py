@@ -10,7 +10,8 @@ from typing import get_args
 
 import pytest
 
-from hippocampus import extraction, prompts, transcript
+from hippocampus import prompts
+from hippocampus.providers import extraction, transcript
 from hippocampus.records import ConversationSlice, Turn
 from tests.provider_conformance import START
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hippocampus.context_window import ContextItem, pack
-from hippocampus.repetition import Said
+from hippocampus.context.window import ContextItem, pack
+from hippocampus.text.repetition import Said
 
 RATIOS = {"system": 0.1, "memory": 0.3, "history": 0.4, "fact": 0.2}
 

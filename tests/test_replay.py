@@ -11,14 +11,14 @@ from typing import Any
 import asyncpg
 import pytest
 
+from hippocampus.consolidation.replay import MemoryReplay, ReplayReport
 from hippocampus.consolidation_worker import MemoryConsolidationWorker
+from hippocampus.erasure.service import Forgetting
 from hippocampus.errors import ReplayOvertakenError, TransientProviderError
-from hippocampus.forgetting import Forgetting
 from hippocampus.memory_service import OpenMemoryService
-from hippocampus.providers.gemini import GeminiConnection, GeminiEmbedder, GeminiGenerator
-from hippocampus.providers.local import LocalEmbedder, LocalGenerator
+from hippocampus.providers.gemini.provider import GeminiConnection, GeminiEmbedder, GeminiGenerator
+from hippocampus.providers.local.provider import LocalEmbedder, LocalGenerator
 from hippocampus.records import ExtractedFact, ExtractedInsight
-from hippocampus.replay import MemoryReplay, ReplayReport
 from pulse.errors import SessionNotFoundError
 from pulse.session_service import OpenSessionService
 from tests import cli_process

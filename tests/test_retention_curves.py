@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hippocampus import retention_curves as curves
-from hippocampus.policies import PRESETS
+from hippocampus.retention import curves
+from hippocampus.retention.policies import PRESETS
 
 CURVES = st.sampled_from(["strength", "classic"])
 SCORES = st.floats(0, 1)

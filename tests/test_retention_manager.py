@@ -12,8 +12,7 @@ from uuid import UUID, uuid4
 import asyncpg
 import pytest
 
-from hippocampus import policies
-from hippocampus import retention_curves as curves
+from hippocampus.retention import curves, policies
 from hippocampus.retention_manager import Batch, MemoryRetentionManager, MemoryStats, WeakMemory
 from pulse import database
 from pulse.errors import InvalidInputError

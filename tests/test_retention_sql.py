@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hippocampus import retention_curves as curves
+from hippocampus.retention import curves
 
 if TYPE_CHECKING:
     from pulse.database import Connection

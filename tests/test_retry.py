@@ -25,7 +25,7 @@ from tests import worker_harness as harness
 from tests.worker_harness import Workers
 from tests.worker_process import SECRET
 from workers.failures import describe
-from workers.retry import JobRetry
+from workers.queue.retry import JobRetry
 
 
 class Highest(random.Random):

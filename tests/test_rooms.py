@@ -40,7 +40,7 @@ def test_each_file_keeps_to_its_room(source: Path) -> None:
     is_adapter = source.name == "adk.py" or source.parent.name == "adk"
     for module in imported(tree):
         if module.startswith("google.genai"):
-            assert name == "hippocampus/providers/gemini.py" or (is_adapter and module == "google.genai.types")
+            assert name == "hippocampus/providers/gemini/provider.py" or (is_adapter and module == "google.genai.types")
         if module.startswith("google.adk"):
             assert is_adapter
 

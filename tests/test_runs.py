@@ -22,9 +22,9 @@ from pulse.errors import (
 )
 from pulse.event_types import TERMINAL_EVENT_TYPES
 from pulse.events import Event, Session
-from pulse.run_heartbeat import RunHeartbeat
-from pulse.run_service import RunService
-from pulse.runs import Run, RunStatus
+from pulse.runs.heartbeat import RunHeartbeat
+from pulse.runs.records import Run, RunStatus
+from pulse.runs.service import RunService
 from pulse.session_service import OpenSessionService
 from tests.lock_gates import until_one_waits_for_a_lock
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from hippocampus.providers.local_embedding import LocalEmbedder
+from hippocampus.providers.local.embedding import LocalEmbedder
 from hippocampus.search import MemorySearch, SearchFilter
 from pulse.events import Event
 from pulse.session_service import OpenSessionService

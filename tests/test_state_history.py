@@ -18,14 +18,14 @@ from hypothesis import strategies as st
 from pulse import database
 from pulse.errors import InvalidInputError, SessionNotFoundError
 from pulse.events import Event, EventActions, Session
-from pulse.json_values import DELETED, unescape
-from pulse.run_service import RunService
+from pulse.postgres.json_values import DELETED, unescape
+from pulse.postgres.statements import load_queries
+from pulse.runs.service import RunService
 from pulse.scopes import split_delta
 from pulse.session_service import OpenSessionService
-from pulse.sql import load_queries
+from pulse.state.history import StateHistory
 from pulse.state_debug import StateDebugService
-from pulse.state_history import StateHistory
-from workers.embedded import EmbeddedServer
+from workers.embedded.server import EmbeddedServer
 
 KEYS = st.sampled_from(["a", "b", "", "你好", "a\0b", "\ud800", "$hippocampus", "$hippocampus:x", "a:b", "user", "🍵"])
 PREFIXES = st.sampled_from(["", "", "user:", "app:", "temp:"])

@@ -12,7 +12,7 @@ import pytest
 from pulse.adk import PostgresSessionService
 from pulse.errors import ConcurrencyConflictError, InvalidInputError, SessionNotFoundError, StateTooLargeError
 from pulse.events import Event, EventActions, Session
-from pulse.json_values import DELETED
+from pulse.postgres.json_values import DELETED
 from pulse.session_service import OpenSessionService
 from pulse.state_manager import StateManager, StateOverlay
 

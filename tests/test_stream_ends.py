@@ -12,10 +12,10 @@ import httpx
 import pytest
 import websockets
 
-from pulse.agents import RUNS_AT_ONCE_MAX, RunContext
-from pulse.pg_deltas import PgDeltaCarrier
-from pulse.run_service import RunService
+from pulse.runs.agents import RUNS_AT_ONCE_MAX, RunContext
+from pulse.runs.service import RunService
 from pulse.session_service import OpenSessionService
+from pulse.streams.deltas import PgDeltaCarrier
 from tests.listener_drill import until
 from tests.live_writer import LiveWriter, serving
 from tests.stream_agents import ask, echo, wait
@@ -295,7 +295,7 @@ async def test_what_is_said_to_run_is_true_after_an_orphan(dsn: str, pool: async
 
 async def test_an_abandoned_watcher_does_not_silence_the_others(pool: asyncpg.Pool) -> None:
     """A watcher of pieces that raises is cut off and counted; the next one of the same run hears them."""
-    from pulse.stream import LiveMessage, RunKey
+    from pulse.live_text import LiveMessage, RunKey
 
     class Reader:
         def __init__(self, run: RunKey, error: Exception | None) -> None:

@@ -17,14 +17,14 @@ import pytest
 import websockets
 
 from pulse import database
-from pulse.run_service import RunService
+from pulse.runs.service import RunService
 from pulse.session_service import OpenSessionService
 from tests.agui_rules import Reducer, StreamRules
 from tests.conftest import dsn_of
 from tests.listener_drill import kill_listener, until
 from tests.stream_client import OWNER, Page, asked, follow, frames_of, run_agent
 from tests.writer_process import KEY, WriterProcess, problem
-from workers.embedded import EmbeddedServer
+from workers.embedded.server import EmbeddedServer
 
 HEADERS = {"Authorization": f"Bearer {KEY}", **OWNER}
 

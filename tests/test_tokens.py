@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hippocampus.tokens import count_tokens
+from hippocampus.text.tokens import count_tokens
 
 COUNTED = json.loads((Path(__file__).parent / "data" / "token_counts.json").read_text(encoding="utf-8"))
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hippocampus import transcript
+from hippocampus.providers import transcript
 from hippocampus.records import ConversationSlice, Turn
 from tests.fake_gemini_answers import turns_of
 

@@ -13,17 +13,17 @@ import asyncpg
 import psycopg
 import pytest
 
-from hippocampus.forgetting import Forgetting
+from hippocampus.erasure.service import Forgetting
 from pulse import database
 from pulse.errors import InvalidInputError
 from pulse.events import Event, EventActions
 from pulse.scopes import split_delta
 from pulse.session_service import OpenSessionService
-from pulse.state_history import StateHistory
+from pulse.state.history import StateHistory
 from tests import cli_process
-from workers.embedded import EmbeddedServer
+from workers.embedded.server import EmbeddedServer
 from workers.intake.source import Source
-from workers.transfer import export_sessions, import_sessions
+from workers.transfer.sessions import export_sessions, import_sessions
 
 ODD = 'quotes " and \\ and \x00 NUL, \ud83d half, \u2028 lines\nand 文字 🦉'
 

@@ -16,9 +16,9 @@ import pytest
 from tests import worker_harness as harness
 from tests.worker_harness import Workers
 from tests.worker_process import SECRET
-from workers import liveness
 from workers import worker as worker_process
 from workers.pools import POOLS, get_pool
+from workers.queue import liveness
 from workers.settings import Settings
 
 

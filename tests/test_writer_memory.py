@@ -12,7 +12,7 @@ import asyncpg
 import httpx
 import pytest
 
-from hippocampus.providers.local_embedding import LocalEmbedder
+from hippocampus.providers.local.embedding import LocalEmbedder
 from tests.fake_gemini import FakeGemini
 from tests.writer_process import KEY, WriterProcess, append, problem, say
 

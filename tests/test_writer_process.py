@@ -16,8 +16,8 @@ import httpx
 import pytest
 
 from pulse import database
-from pulse.http.bodies import Admission
-from pulse.http.problems import OVERLOADED, ProblemError, kind_of
+from pulse.http.edge.bodies import Admission
+from pulse.http.edge.problems import OVERLOADED, ProblemError, kind_of
 from tests.writer_process import KEY, WriterProcess, problem
 from workers import writer as writer_role
 from workers.settings import Settings

@@ -15,10 +15,10 @@ from uuid import UUID
 import asyncpg
 
 from hippocampus.errors import MalformedReplyError, PermanentProviderError, RateLimitedError, TransientProviderError
-from workers import services
-from workers.claims import JobClaim
-from workers.metrics import Metrics
+from workers.queue import services
+from workers.queue.claims import JobClaim
 from workers.settings import Settings
+from workers.telemetry.metrics import Metrics
 from workers.worker import main_worker
 
 TABLES = """

@@ -13,7 +13,7 @@ import pytest
 from pulse import database
 from tests.conftest import dsn_of
 from tests.writer_process import BODY_BYTES_MAX, KEY, WriterProcess
-from workers.embedded import EmbeddedServer
+from workers.embedded.server import EmbeddedServer
 
 DATABASE = "test-writer"
 AUTHORIZED = {"Authorization": f"Bearer {KEY}"}

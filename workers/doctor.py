@@ -14,13 +14,13 @@ import asyncpg
 
 from pulse import database
 from pulse.errors import DatabaseUnreachableError, SchemaError
-from pulse.sql import load_queries
+from pulse.postgres.statements import load_queries
 from workers import migrate
-from workers.claims import QUERIES as QUEUE_QUERIES
-from workers.discovery import SEEN_SECONDS_MAX
 from workers.pools import POOLS
-from workers.roles import ROLES
+from workers.process.roles import ROLES
+from workers.queue.claims import QUERIES as QUEUE_QUERIES
 from workers.settings import Settings, is_loopback, show_secret
+from workers.telemetry.discovery import SEEN_SECONDS_MAX
 
 if TYPE_CHECKING:
     from pulse.database import Connection

@@ -21,15 +21,17 @@ from procrastinate.exceptions import ConnectorException
 
 from pulse import database
 from pulse.errors import PulseError
-from workers import liveness, logs, metrics_server, services, signals
-from workers.app import JobApp, make_app
 from workers.failures import DATABASE_FAULTS
-from workers.metrics import Metrics
 from workers.migrate import check_schema
 from workers.pools import UnknownPoolError, WorkerPool, get_pool
-from workers.queue_gauges import export_queue
-from workers.queue_worker import QueueWorker
+from workers.process import logs, signals
+from workers.queue import liveness, services
+from workers.queue.app import JobApp, make_app
+from workers.queue.queue_worker import QueueWorker
 from workers.settings import Settings, SettingsError, load
+from workers.telemetry import metrics_server
+from workers.telemetry.metrics import Metrics
+from workers.telemetry.queue_gauges import export_queue
 
 if TYPE_CHECKING:
     from pulse.database import Connection, Pool

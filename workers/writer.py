@@ -20,19 +20,22 @@ import uvicorn
 
 from pulse import database
 from pulse.errors import DatabaseUnreachableError, SchemaError
-from workers import live_streams, logs, metrics_server, migrate, settings, signals
-from workers.api import build_api
-from workers.call_gate import embedder_gate
-from workers.embedders import make_embedder
+from workers import migrate, settings
+from workers.api import live_streams
+from workers.api.app import build_api
+from workers.api.malformed import ProblemProtocol
 from workers.failures import DATABASE_FAULTS
-from workers.malformed import ProblemProtocol
-from workers.writer_metrics import WriterMetrics
+from workers.models.call_gate import embedder_gate
+from workers.models.embedders import make_embedder
+from workers.process import logs, signals
+from workers.telemetry import metrics_server
+from workers.telemetry.writer_metrics import WriterMetrics
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
-    from pulse.agents import Agent
     from pulse.database import Connection, Pool
+    from pulse.runs.agents import Agent
 
 EXIT_REFUSED = 2
 # Of the grace, for everything that is closed once the requests are done.

@@ -7,7 +7,7 @@ import sys
 from companion.agent import root_agent
 
 from pulse.adk.agent import AdkAgent
-from pulse.agents import Agent
+from pulse.runs.agents import Agent
 from workers import adk, settings
 from workers.writer import main_writer
 

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from fastapi import APIRouter, Depends, Path, Query, Request
 from starlette.responses import Response
 
-from hippocampus import retention_advice
-from hippocampus.archive import MemoryArchive
-from hippocampus.forgetting import Erasure, Forgetting
+from hippocampus.erasure.provenance import consequences, provenance
+from hippocampus.erasure.service import Erasure, Forgetting
 from hippocampus.http import care_schemas as schemas
 from hippocampus.http import problems as memory_problems
 from hippocampus.http.memory import PageLimit
-from hippocampus.provenance import consequences, provenance
+from hippocampus.retention import advice
+from hippocampus.retention.archive import MemoryArchive
 from pulse.errors import InvalidInputError
-from pulse.http import problems
-from pulse.http.bodies import ExactRoute, reply
-from pulse.http.cursors import Cursor
-from pulse.http.roles import require
-from pulse.http.schemas import AppName, SessionId, UserId
-from pulse.http.sessions import PREFIX
+from pulse.http.edge import problems
+from pulse.http.edge.bodies import ExactRoute, reply
+from pulse.http.edge.cursors import Cursor
+from pulse.http.edge.roles import require
+from pulse.http.routes.schemas import AppName, SessionId, UserId
+from pulse.http.routes.sessions import PREFIX
 
 if TYPE_CHECKING:
     from pulse.database import Pool
@@ -177,7 +177,7 @@ async def unpin_memory(app_name: AppName, user_id: UserId, memory_id: uuid.UUID,
 )
 async def explain_retention(app_name: AppName, user_id: UserId, memory_id: uuid.UUID, pool: ThePool) -> Response:
     """Read its curve, what goes into it, and when it will be too weak. Looking is no access."""
-    found = await retention_advice.explain(pool, app_name, user_id, memory_id)
+    found = await advice.explain(pool, app_name, user_id, memory_id)
     return reply(schemas.ExplanationView.model_validate(found))
 
 
@@ -238,7 +238,7 @@ async def compare_policies(
         "min_age_days": min_age_days,
     }
     other = {name: value for name, value in given.items() if value is not None}
-    found = await retention_advice.compare(pool, app_name, other, days=days, limit=limit, after=cursor.read(uuid.UUID))
+    found = await advice.compare(pool, app_name, other, days=days, limit=limit, after=cursor.read(uuid.UUID))
     following = cursor.following(found.differing, limit, lambda each: each.id) if limit else None
     shown = schemas.ComparisonView.model_validate(found)
     return reply(shown.model_copy(update={"next_cursor": following}))

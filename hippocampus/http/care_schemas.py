@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from hippocampus.forgetting import EVENTS_MAX, SAMPLE_ROWS_MAX
-from pulse.http.schemas import Body, Id, JsonObject
+from hippocampus.erasure.service import EVENTS_MAX, SAMPLE_ROWS_MAX
+from pulse.http.routes.schemas import Body, Id, JsonObject
 
 Number = Annotated[int, Field(ge=1, le=2**63 - 1)]
 

@@ -9,16 +9,16 @@ from fastapi import APIRouter, Depends, Request
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from starlette.responses import Response
 
+from hippocampus.context.window import ContextItem, ContextType, ContextWindow, Language, LeftOut, Reason
 from hippocampus.context_assembler import ContextAssembler
-from hippocampus.context_window import ContextItem, ContextType, ContextWindow, Language, LeftOut, Reason
 from hippocampus.http import problems as memory_problems
 from hippocampus.http.schemas import Embedding
 from hippocampus.search import QUERY_LENGTH_MAX
-from pulse.http import problems
-from pulse.http.bodies import ExactRoute, reply
-from pulse.http.roles import require
-from pulse.http.schemas import AppName, Body, Id, JsonObject, Name, UserId
-from pulse.http.sessions import PREFIX
+from pulse.http.edge import problems
+from pulse.http.edge.bodies import ExactRoute, reply
+from pulse.http.edge.roles import require
+from pulse.http.routes.schemas import AppName, Body, Id, JsonObject, Name, UserId
+from pulse.http.routes.sessions import PREFIX
 
 router = APIRouter(
     prefix=PREFIX,

@@ -8,16 +8,16 @@ from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
-from hippocampus.fact_keys import FactStyle
-from hippocampus.facts import KeyStyle
+from hippocampus.facts.keys import FactStyle
+from hippocampus.facts.ledger import KeyStyle
 from hippocampus.http.facts import Ledger
 from hippocampus.http.memory import PageLimit
 from hippocampus.records import FactType
-from pulse.http import problems
-from pulse.http.bodies import ExactRoute, reply
-from pulse.http.cursors import Cursor
-from pulse.http.roles import require
-from pulse.http.schemas import AppName, Body, PathName
+from pulse.http.edge import problems
+from pulse.http.edge.bodies import ExactRoute, reply
+from pulse.http.edge.cursors import Cursor
+from pulse.http.edge.roles import require
+from pulse.http.routes.schemas import AppName, Body, PathName
 
 router = APIRouter(
     prefix="/v1/apps/{app_name}/fact-styles",

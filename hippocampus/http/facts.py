@@ -11,16 +11,16 @@ from fastapi import APIRouter, Depends, Request
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
-from hippocampus.facts import FactLedger
+from hippocampus.facts.ledger import FactLedger
 from hippocampus.http.memory import PageLimit
 from hippocampus.records import FactCandidate, FactMerge, FactType
-from pulse.http import problems
-from pulse.http.bodies import ExactRoute, reply
-from pulse.http.cursors import Cursor
-from pulse.http.roles import require
-from pulse.http.schemas import ESCAPE_NOTE, AppName, UserId
-from pulse.http.sessions import PREFIX
-from pulse.json_values import escape_state
+from pulse.http.edge import problems
+from pulse.http.edge.bodies import ExactRoute, reply
+from pulse.http.edge.cursors import Cursor
+from pulse.http.edge.roles import require
+from pulse.http.routes.schemas import ESCAPE_NOTE, AppName, UserId
+from pulse.http.routes.sessions import PREFIX
+from pulse.postgres.json_values import escape_state
 
 router = APIRouter(
     prefix=PREFIX,

@@ -13,12 +13,12 @@ from starlette.responses import Response
 from hippocampus.http import problems as memory_problems
 from hippocampus.instructions import InstructionStore
 from hippocampus.records import Instruction, InstructionProposal
-from pulse.http import problems
-from pulse.http.bodies import ExactRoute, reply
-from pulse.http.cursors import Cursor
-from pulse.http.roles import require
-from pulse.http.schemas import AppName, Body, JsonObject, Name, PathName
-from pulse.json_values import escape_state
+from pulse.http.edge import problems
+from pulse.http.edge.bodies import ExactRoute, reply
+from pulse.http.edge.cursors import Cursor
+from pulse.http.edge.roles import require
+from pulse.http.routes.schemas import AppName, Body, JsonObject, Name, PathName
+from pulse.postgres.json_values import escape_state
 
 CONTENT_LENGTH_MAX = 100_000
 

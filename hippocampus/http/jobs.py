@@ -12,12 +12,12 @@ from hippocampus.http import problems as memory_problems
 from hippocampus.http import schemas
 from hippocampus.http.memory import Memories, PageLimit
 from hippocampus.records import JobStatus, JobType
-from pulse.http import problems
-from pulse.http.bodies import ExactRoute, reply
-from pulse.http.cursors import Cursor
-from pulse.http.roles import require
-from pulse.http.schemas import AppName, Id, SessionId, UserId
-from pulse.http.sessions import PREFIX
+from pulse.http.edge import problems
+from pulse.http.edge.bodies import ExactRoute, reply
+from pulse.http.edge.cursors import Cursor
+from pulse.http.edge.roles import require
+from pulse.http.routes.schemas import AppName, Id, SessionId, UserId
+from pulse.http.routes.sessions import PREFIX
 
 router = APIRouter(
     prefix=PREFIX,

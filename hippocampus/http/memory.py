@@ -13,12 +13,12 @@ from hippocampus.memory_service import OpenMemoryService
 from hippocampus.records import FactType, HistoryPlace, MemoryPlace, MemoryType
 from hippocampus.retention_manager import MemoryRetentionManager
 from hippocampus.search import MemorySearch
-from pulse.http import problems
-from pulse.http.bodies import ExactRoute, reply
-from pulse.http.cursors import Cursor
-from pulse.http.roles import require
-from pulse.http.schemas import AppName, Id, Name, PathName, UserId
-from pulse.http.sessions import PREFIX
+from pulse.http.edge import problems
+from pulse.http.edge.bodies import ExactRoute, reply
+from pulse.http.edge.cursors import Cursor
+from pulse.http.edge.roles import require
+from pulse.http.routes.schemas import AppName, Id, Name, PathName, UserId
+from pulse.http.routes.sessions import PREFIX
 
 router = APIRouter(
     prefix=PREFIX,

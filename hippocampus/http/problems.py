@@ -1,9 +1,9 @@
-"""The memory's errors as problems; see `pulse.http.problems`."""
+"""The memory's errors as problems; see `pulse.http.edge.problems`."""
 
 from __future__ import annotations
 
 from hippocampus import errors
-from pulse.http.problems import INVALID_REQUEST, NOT_FOUND, Kind, register
+from pulse.http.edge.problems import INVALID_REQUEST, NOT_FOUND, Kind, register
 
 UNKNOWN_JOB_TYPE = Kind(
     "unknown-job-type", 422, "No worker knows this type of job", "Use one of the types that 'detail' lists."

@@ -28,8 +28,8 @@ from hippocampus.search import (
     SearchMemoryResponse,
     SearchMemoryResult,
 )
-from pulse.http.schemas import ESCAPE_NOTE, Body, Id, JsonObject, Name
-from pulse.json_values import escape_state
+from pulse.http.routes.schemas import ESCAPE_NOTE, Body, Id, JsonObject, Name
+from pulse.postgres.json_values import escape_state
 
 
 def _written(moment: Any) -> Any:

@@ -35,17 +35,17 @@ from typing_extensions import override
 from pulse.adk import interrupts
 from pulse.adk.run_sessions import RunSessions
 from pulse.adk.sessions import PostgresSessionService
-from pulse.agents import AgentError, RunContext
-from pulse.stream import Kind, LiveText
+from pulse.live_text import Kind, LiveText
+from pulse.runs.agents import AgentError, RunContext
 
 _TYPES: Mapping[Kind, str] = {"text": "assistant_message", "thought": "thought"}
 
 
 class AdkAgent:
-    """A `pulse.agents.Agent` that has an ADK runner execute an agent or an app, on the services given.
+    """A `pulse.runs.agents.Agent` that has an ADK runner execute an agent or an app, on the services given.
 
     Attributes:
-        runs_alone: see `pulse.agents.runs_alone`.
+        runs_alone: see `pulse.runs.agents.runs_alone`.
     """
 
     runs_alone = True

@@ -12,11 +12,11 @@ from typing_extensions import override
 
 from pulse.artifacts import LATEST, ArtifactKey, ArtifactStore, StoredArtifact
 from pulse.errors import InvalidInputError
-from pulse.pool_access import access
+from pulse.loop_pools import access
 
 if TYPE_CHECKING:
     from pulse.database import Pool
-    from pulse.pool_access import PoolAccess
+    from pulse.loop_pools import PoolAccess
 
 #: An artifact that refers to another that refers … : so many steps, as in ADK's own services.
 REFERENCE_DEPTH_MAX: Final = 5

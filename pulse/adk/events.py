@@ -22,7 +22,7 @@ from pulse.adk import collecting, pieces
 from pulse.adk.json_safe import json_safe
 from pulse.adk.pieces import REST
 from pulse.event_types import ADK_EVENT, STATE_UPDATE
-from pulse.json_values import DELETED, MARK, clean_text, unescape
+from pulse.postgres.json_values import DELETED, MARK, clean_text, unescape
 
 AUTHOR_LENGTH_MAX = 255
 INVOCATION_LENGTH_MAX = 512

@@ -13,8 +13,8 @@ from google.adk.events import Event
 from google.genai import types
 
 from pulse import events as engine
-from pulse import run_events
-from pulse.agents import AgentError
+from pulse.runs import events as run_events
+from pulse.runs.agents import AgentError
 
 _CONFIRMATION: Final = "adk_request_confirmation"
 _REASONS: Final[Mapping[str, str]] = {

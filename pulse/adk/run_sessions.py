@@ -15,7 +15,7 @@ from typing_extensions import override
 from pulse.adk import events as adk_events
 from pulse.adk import pieces
 from pulse.adk.sessions import PostgresSessionService
-from pulse.agents import RunContext
+from pulse.runs.agents import RunContext
 from pulse.scopes import apply_delta
 
 #: Called before an event of the agent's is stored; returns the ids of the messages that were streamed for it, by type.

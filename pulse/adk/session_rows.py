@@ -15,7 +15,7 @@ from google.adk.sessions import Session
 from pulse.adk import collecting
 from pulse.adk.markers import Marker
 from pulse.errors import InvalidInputError
-from pulse.json_values import decode_body
+from pulse.postgres.json_values import decode_body
 from pulse.scopes import merge_state
 
 _CHECKED = Session(id="", app_name="", user_id="", state={}, events=[], last_update_time=0.0)

@@ -28,16 +28,16 @@ from pulse.adk.ttl import Ttl, read_ttl
 from pulse.adk.turns import Turns
 from pulse.adk.usual_events import usual_input
 from pulse.event_rows import EventInput, event_input, translate
-from pulse.json_values import escape_state
-from pulse.notifier import Look, Notifier
-from pulse.pool_access import access
+from pulse.loop_pools import access
+from pulse.notify.notifier import Look, Notifier
+from pulse.postgres.json_values import escape_state
+from pulse.postgres.statements import load_queries
 from pulse.scopes import merge_state, split_delta, without_deleted
 from pulse.session_service import PAGE_SIZE_MAX, OpenSessionService, check_names
-from pulse.sql import load_queries
 
 if TYPE_CHECKING:
     from pulse.database import Pool
-    from pulse.pool_access import PoolAccess
+    from pulse.loop_pools import PoolAccess
 
 Result = TypeVar("Result")
 

@@ -17,7 +17,7 @@ from pulse.adk.events import AUTHOR_LENGTH_MAX, INVOCATION_LENGTH_MAX, event_typ
 from pulse.adk.pieces import REST
 from pulse.event_rows import EventInput, check_event_id
 from pulse.events import moment, role_of
-from pulse.json_values import MARK, clean_text
+from pulse.postgres.json_values import MARK, clean_text
 from pulse.scopes import split_delta
 
 #: A null may have been NaN; exponents and the sign of zero are rewritten by jsonb; NUL is refused by it.

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Self
 
 from pulse.errors import InvalidInputError
-from pulse.stream import Kind
+from pulse.live_text import Kind
 
 #: So many messages may be open at once in a stream; further ones come when they are stored.
 OPEN_MAX = 32

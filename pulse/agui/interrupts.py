@@ -8,7 +8,7 @@ from typing import Any
 from ag_ui.core import Interrupt
 from pydantic import ValidationError
 
-from pulse.json_values import escape_state
+from pulse.postgres.json_values import escape_state
 
 
 def interrupts_of(result: Any) -> list[Interrupt]:

@@ -17,7 +17,7 @@ from ag_ui.core import (
 )
 
 from pulse.events import Event, message_text
-from pulse.json_values import clean_text, escape_state
+from pulse.postgres.json_values import clean_text, escape_state
 
 #: Events that become messages.
 MESSAGE_TYPES = frozenset({"user_message", "assistant_message", "message", "thought", "act", "observe"})

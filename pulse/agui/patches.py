@@ -14,7 +14,7 @@ from typing import Any
 import jsonpatch
 from jsonpointer import escape
 
-from pulse.json_values import DELETED_ESCAPE
+from pulse.postgres.json_values import DELETED_ESCAPE
 from pulse.scopes import Scope, parse_state_prefix
 
 

@@ -514,7 +514,7 @@ BEGIN
 END
 $$;
 
--- How many tokens a text costs, rather too many than too few; see hippocampus/tokens.py, whose count_tokens is equal.
+-- How many tokens a text costs, rather too many than too few; see hippocampus/text/tokens.py, whose count_tokens is equal.
 CREATE FUNCTION count_tokens(body text) RETURNS integer
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN ceil((80 * regexp_count(body, '[A-Za-z]+') + 10 * regexp_count(body, '[A-Za-z]')

@@ -18,11 +18,11 @@ from google.adk.events.event_actions import EventActions
 from google.adk.sessions import DatabaseSessionService
 from google.genai import types
 
-from hippocampus.forgetting import Forgetting
+from hippocampus.erasure.service import Forgetting
 from pulse.adk import PostgresSessionService
-from pulse.json_values import escape_state
+from pulse.postgres.json_values import escape_state
 from pulse.session_service import OpenSessionService
-from pulse.state_history import StateHistory
+from pulse.state.history import StateHistory
 from tests import cli_process
 from workers.adk import importing, source
 from workers.adk.source import SourceError

@@ -28,7 +28,7 @@ from google.adk.tools import LongRunningFunctionTool, ToolContext, load_memory
 from google.genai import types
 
 from hippocampus.adk import PostgresMemoryService
-from hippocampus.providers.gemini import GeminiConnection, GeminiEmbedder
+from hippocampus.providers.gemini.provider import GeminiConnection, GeminiEmbedder
 from pulse.adk import PostgresArtifactService, PostgresSessionService
 from tests import cli_process
 from tests.adk.scripted import ScriptedLlm, agent, echo, last_text, user_says

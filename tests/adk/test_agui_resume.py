@@ -18,7 +18,7 @@ from google.genai import types
 from pulse.adk import PostgresSessionService
 from pulse.adk.agent import AdkAgent
 from pulse.errors import RunActiveError
-from pulse.http import problems
+from pulse.http.edge import problems
 from pulse.session_service import OpenSessionService
 from tests.adk import scripted
 from tests.live_writer import LiveWriter, serving

@@ -13,8 +13,8 @@ from google.adk.artifacts import BaseArtifactService, FileArtifactService, InMem
 from google.adk.errors.input_validation_error import InputValidationError
 from google.genai import types
 
-from hippocampus import policies
-from hippocampus.forgetting import Forgetting
+from hippocampus.erasure.service import Forgetting
+from hippocampus.retention import policies
 from pulse.adk.artifacts import PostgresArtifactService
 from pulse.session_service import OpenSessionService
 

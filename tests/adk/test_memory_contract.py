@@ -18,9 +18,9 @@ from google.adk.sessions import InMemorySessionService, Session
 from google.genai import types
 
 from hippocampus.adk import PostgresMemoryService
+from hippocampus.consolidation.redraw import redraw_slices
 from hippocampus.consolidation_worker import MemoryConsolidationWorker
-from hippocampus.providers.local import LocalEmbedder, LocalGenerator
-from hippocampus.redraw import redraw_slices
+from hippocampus.providers.local.provider import LocalEmbedder, LocalGenerator
 from hippocampus.search import MemorySearch
 from pulse import events as pulse_events
 from pulse.adk import PostgresSessionService

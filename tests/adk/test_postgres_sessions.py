@@ -22,10 +22,10 @@ from pulse.events import Event as EngineEvent
 from pulse.events import EventActions
 from pulse.session_service import OpenSessionService
 from tests.adk.services import Who, calling, changing, said
-from workers.metrics import Metrics
 from workers.migrate import migrate
+from workers.queue.upkeep import Upkeep
 from workers.settings import Settings
-from workers.upkeep import Upkeep
+from workers.telemetry.metrics import Metrics
 
 WHO: Who = {"app_name": "app", "user_id": "ann"}
 

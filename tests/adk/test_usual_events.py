@@ -17,7 +17,7 @@ from pulse.adk.events import to_engine
 from pulse.adk.usual_events import usual_input
 from pulse.errors import InvalidInputError
 from pulse.event_rows import EventInput, event_input
-from pulse.json_values import MARK
+from pulse.postgres.json_values import MARK
 from tests.adk.services import calling, changing, said
 from tests.adk.test_session_fidelity import EVENTS
 

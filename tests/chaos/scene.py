@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.chaos import roles
-from workers import keeper
-from workers.embedded import EmbeddedServer
+from workers.embedded import keeper
+from workers.embedded.server import EmbeddedServer
 from workers.migrate import migrate
 
 FAULT_RATE = 0.2

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import asyncpg
 
-from pulse.sql import load_queries
+from pulse.postgres.statements import load_queries
 from tests.chaos import writers
 from workers.failures import DATABASE_FAULTS
 

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from tests.conftest import dsn_of
-from workers.embedded import EmbeddedServer
+from workers.embedded.server import EmbeddedServer
 
 AGUI = Path(__file__).parents[1] / "agui"
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from pulse import database
-from pulse.notify_connection import ListenerTiming
+from pulse.notify.connection import ListenerTiming
 from pulse.pg_notify_listener import PgNotifyListener
 from pulse.session_service import OpenSessionService
 from tests.conftest import FAST_SETTINGS
 from tests.listener_drill import drill, kill_listener, until
-from workers.embedded import EmbeddedServer
+from workers.embedded.server import EmbeddedServer
 from workers.migrate import migrate
 
 DURABLE = {**FAST_SETTINGS, "fsync": "on", "synchronous_commit": "on", "full_page_writes": "on"}

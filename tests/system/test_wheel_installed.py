@@ -15,7 +15,7 @@ import psycopg
 import pytest
 
 from tests.conftest import cloned, dsn_of
-from workers.embedded import EmbeddedServer
+from workers.embedded.server import EmbeddedServer
 
 ROOT = Path(__file__).resolve().parents[2]
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]

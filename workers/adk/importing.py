@@ -19,10 +19,10 @@ from pulse.adk.events import to_engine
 from pulse.errors import EventConflictError, InvalidInputError
 from pulse.event_rows import event_input, translate
 from pulse.events import Event, EventActions
-from pulse.json_values import escape_state, unescape
+from pulse.postgres.json_values import escape_state, unescape
+from pulse.postgres.statements import load_queries
 from pulse.scopes import split_delta
 from pulse.session_service import check_names
-from pulse.sql import load_queries
 from workers.adk.source import Source, SourceSession, SourceState
 
 if TYPE_CHECKING:

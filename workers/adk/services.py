@@ -15,8 +15,9 @@ from google.adk.cli.service_registry import get_service_registry
 
 from hippocampus.adk import PostgresMemoryService
 from pulse.adk import PostgresArtifactService, PostgresSessionService
-from pulse.pool_access import LoopPools
-from workers import embedders, migrate, settings
+from pulse.loop_pools import LoopPools
+from workers import migrate, settings
+from workers.models import embedders
 from workers.settings import SettingsError
 
 if TYPE_CHECKING:

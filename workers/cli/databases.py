@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, TypeVar, cast
 from pydantic import SecretStr
 
 from pulse import database
-from workers import keeper, migrate, settings
+from workers import migrate, settings
 from workers.cli import interrupts
-from workers.embedded import EmbeddedServer
+from workers.embedded import keeper
+from workers.embedded.server import EmbeddedServer
 from workers.settings import Settings, SettingsError
 
 if TYPE_CHECKING:

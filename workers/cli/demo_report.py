@@ -14,13 +14,14 @@ from hippocampus.memory_service import OpenMemoryService
 from hippocampus.records import Fact
 from hippocampus.retention_manager import MemoryRetentionManager
 from hippocampus.search import EVERYTHING
-from workers import samples
-from workers.cli import context, databases, facts, output, retention, search
-from workers.cli.facts import Turns
+from workers.cli import databases, output
+from workers.cli.commands import context, facts, retention, search
+from workers.cli.commands.facts import Turns
 from workers.cli.owners import QUERIES, Owner
 from workers.cli.page import Page, clip, passage
-from workers.conversations import ConversationFile
-from workers.ingest import Ingested
+from workers.intake import samples
+from workers.intake.conversations import ConversationFile
+from workers.intake.ingest import Ingested
 
 if TYPE_CHECKING:
     from pulse.database import Pool

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry
 
-from workers.call_gate import embedder_gate
-from workers.call_metrics import CallMetrics
-from workers.embedders import make_embedder
+from workers.models.call_gate import embedder_gate
+from workers.models.embedders import make_embedder
+from workers.telemetry.call_metrics import CallMetrics
 
 if TYPE_CHECKING:
     from hippocampus.providers.protocols import Embedder

@@ -21,11 +21,11 @@ import click
 
 from hippocampus.errors import HippocampusError
 from pulse.errors import DatabaseUnreachableError, PulseError, SchemaError
-from workers import logs
 from workers.cli.groups import Verbs
+from workers.embedded.binaries import EmbeddedServerError
 from workers.failures import DATABASE_FAULTS
-from workers.pg_binaries import EmbeddedServerError
 from workers.pools import UnknownPoolError
+from workers.process import logs
 from workers.settings import SettingsError
 
 EXIT_FAILED = 1
@@ -93,7 +93,7 @@ class Commands(Verbs):
         if cmd_name not in COMMANDS:
             return None
         module = f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name.replace("-", "_")
-        command: click.Command = importlib.import_module(f"workers.cli.{module}").command
+        command: click.Command = importlib.import_module(f"workers.cli.commands.{module}").command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

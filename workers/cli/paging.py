@@ -11,7 +11,7 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from pulse import cursors
+from pulse.postgres import cursors
 
 Row = TypeVar("Row")
 Place = TypeVar("Place")

@@ -12,8 +12,8 @@ import httpx
 
 from workers import settings
 from workers.cli.owners import QUERIES
-from workers.discovery import SEEN_SECONDS_MAX
-from workers.roles import Listener, Role, RoleSupervisor
+from workers.process.roles import Listener, Role, RoleSupervisor
+from workers.telemetry.discovery import SEEN_SECONDS_MAX
 
 if TYPE_CHECKING:
     from pulse.database import Pool

@@ -12,7 +12,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path
 from starlette.responses import Response
 
-from pulse.http import problems
+from pulse.http.edge import problems
 
 PREFIX = "/page/"
 _TYPES = {

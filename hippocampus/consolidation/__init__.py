@@ -1,0 +1,1 @@
+"""Consolidation: from a slice of a conversation to stored memories and facts."""

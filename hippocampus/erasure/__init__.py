@@ -1,0 +1,1 @@
+"""Erasure on request, and the provenance that tells it what to reach."""

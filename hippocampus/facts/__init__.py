@@ -1,0 +1,1 @@
+"""Facts: their keys, their elements, and the ledger of candidates and merges."""

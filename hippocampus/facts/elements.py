@@ -1,0 +1,55 @@
+"""The elements of a fact: a collection's values stand side by side, each a fact of its own, with its own history.
+
+hobbies: ["hiking", "chess"]  ->  hobbies:hiking: "hiking", hobbies:chess: "chess"
+home_city: "Lyon"             ->  home_city: "Lyon"
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from hippocampus.facts import keys
+from hippocampus.records import ExtractedFact, FactType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Element:
+    """A fact as it is stored. `collection` is the normal form of the key that it is one value of; None: of none."""
+
+    fact_type: FactType
+    key: str
+    value: Any
+    confidence: float
+    source_seqs: tuple[int, ...]
+    collection: str | None = None
+
+
+def of_fact(fact: ExtractedFact, styles: keys.Styles | None = None) -> list[Element]:
+    """Split a fact by its key's style; a key that names its element already, such as 'allergy:nuts', stays whole."""
+    base, _, element = fact.key.rpartition(":")
+    if element and base:
+        is_element = keys.style_of(fact.fact_type, base, styles) == "collection"
+        return [_element(fact, fact.key, fact.value, keys.normal_key(base) if is_element else None)]
+    if keys.style_of(fact.fact_type, fact.key, styles) == "profile":
+        return [_element(fact, fact.key, fact.value, None)]
+    collection = keys.normal_key(fact.key)
+    values = fact.value if isinstance(fact.value, list) else [fact.value]
+    elements = {keys.element_key(fact.key, _text(value)): value for value in values}
+    return [_element(fact, key, value, collection) for key, value in elements.items()]
+
+
+def _element(fact: ExtractedFact, key: str, value: Any, collection: str | None) -> Element:
+    return Element(
+        fact_type=fact.fact_type,
+        key=key,
+        value=value,
+        confidence=fact.confidence,
+        source_seqs=fact.source_seqs,
+        collection=collection,
+    )
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)

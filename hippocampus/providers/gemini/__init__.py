@@ -1,0 +1,1 @@
+"""Gemini: the provider, and the meaning of its errors."""

@@ -1,0 +1,1 @@
+"""The provider without a model: rules, word lists and hashed vectors."""

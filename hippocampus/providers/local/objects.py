@@ -1,0 +1,323 @@
+"""What a pattern captured, made into an object worth keeping, or refused.
+
+A refusal is None: the words after 'I love' are more often an aside ('how it turned out') than a thing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+from hippocampus.providers.local import words as local_words
+from hippocampus.providers.local.patterns import Shape
+
+_TAIL_EN = re.compile(
+    r"\s*(?:[;(]|:\s|\s-+\s|\s[–—]|,(?=\s*(?:and|but|so|which|who|though|you|I|it|we|they|he|she|because"
+    r"|especially|like"
+    r"|too|right|even|the|that|then|thanks|not|as|if|just|all|this|what|how|also)\b)|\b(?:because|'cause"
+    r"|since|but|so|when"
+    r"|whenever|while|which|who|although|though|unless|until|as well|too|either|anymore|any more|especially"
+    r"|even"
+    r"|lately|at the moment|a lot|so much|very much|the most|same as|as always|as usual|or I|or else|too much"
+    r"|more than anything|for sure|as a whole|that"
+    r"|if|where|whose|if possible|for now|these days|nowadays|recently|already|again|with you|thanks to|now"
+    r"|and (?:I|it"
+    r"|we|my|he|she|they|that|the|this|have|am|then|was|is|you))\b).*$",
+    re.IGNORECASE,
+)
+_DEICTIC_EN = re.compile(
+    r"\b(?:this|that|it|its|it's|those|these|them|you|your|yours|him|his|her|they|their|theirs|he|she|I|what"
+    r"|how|why|stuff"
+    r"|things?|something|anything|everything|nothing|someone|everyone|somewhere|there|here|one|ones|such|same"
+    r"|both|way|idea"
+    r"|fact|part|sound|sounds|feeling|look|looks|vibes?|photo|pic|picture|so|lot|lots|bit|kind|sort|more"
+    r"|many|much|too)\b",
+    re.IGNORECASE,
+)
+_BAD_START_EN = re.compile(
+    r"^(?:the|a|an|all|every|any|some|when|being|seeing|hearing|knowing|having|getting|giving|making|finding"
+    r"|helping"
+    r"|feeling|sharing|thinking|taking|to (?:see|hear|know|be|have|get|say|think|tell|let|help|make|give"
+    r"|share)|by|with|on"
+    r"|in|at|of|and|or|but|not|up|out|about|for|from|as|is|are|was|were|no|never|ever|really|just|myself)\b",
+    re.IGNORECASE,
+)
+_RESTRICTED_EN = re.compile(r"^[^,;.]*?[\w']+ (?:that|who|which|where|whose|when) ", re.IGNORECASE)
+_DANGLING_EN = re.compile(
+    r"\b(?:the|a|an|my|our|and|or|to|of|with|for|in|on|at|from|by|about|is|are|was|were|new|some|got|made"
+    r"|took)$",
+    re.IGNORECASE,
+)
+_ARTICLES = re.compile(r"^(?:a|an|the|my|our|their|some)\b", re.IGNORECASE)
+_DETERMINER_EN = re.compile(r"^(?:the|a|an|some|my|our|their|to)\s+", re.IGNORECASE)
+_ALLOWED_THE = re.compile(
+    r"^the (?:beach|outdoors|ocean|sea|mountains|rain|snow|city|countryside|gym|theat(?:er|re)|cold|heat"
+    r"|mornings?"
+    r"|woods|forest|water|smell of \w+|taste of \w+|piano|guitar|violin|cinema|desert|sun|winter|summer"
+    r"|autumn)$"
+    r"|^a good \w+(?: \w+)?$|^an? [\w-]+(?: [\w-]+){1,3}$",
+    re.IGNORECASE,
+)
+_SUBJECT_EN = re.compile(r"\b(my|our|myself|ourselves|me|us)\b", re.IGNORECASE)
+_THIRD_EN = {
+    "my": "their",
+    "our": "their",
+    "myself": "themselves",
+    "ourselves": "themselves",
+    "me": "them",
+    "us": "them",
+}
+_BAD_ACTION_EN = re.compile(
+    r"^(?:check|see|let|tell|do|be|talk|keep|try|think|say|miss|need|give|make sure|have to|get back|look"
+    r"|find|ask"
+    r"|show|happen|remember|stop|pass|cry|die|bed|sleep|head|call|continue|feel|know|love|enjoy|stay|share"
+    r"|focus|use"
+    r"|make the most|take it|take care|take a (?:look|break)|embrace|work hard|be|have fun|help|push|give)\b",
+    re.IGNORECASE,
+)
+_UNCLEAR_EN = re.compile(
+    r"\b(?:you|your|yours|it|its|it's|this (?!week|weekend|month|year|morning|afternoon|evening|summer|winter"
+    r"|spring"
+    r"|fall|autumn|Christmas|past)|that|these|those|them|him|her|his|one(?! (?:year|month|week|day))|ones"
+    r"|there|here|I|something|some stuff"
+    r"|stuff|things?|everyone|(?:what|how)(?! to )|(?:a few|some|any) more|some (?:new )?people|progress|for"
+    r" the last (?:half |few )?(?:hours?|minutes))\b|\b(?:this|that|there)$",
+    re.IGNORECASE,
+)
+#: An event that is told in no other words is not worth a fact: 'saw a movie', 'working on a project'.
+_VAGUE = frozenset(
+    local_words.stem(word)
+    for word in local_words.listed(
+        """project movie film show store shop walk book game fun ambition dream break thing few bit photo
+        picture photograph pic work working watch morning evening afternoon night back week
+        weekend month year last saw read watched play playing chase chasing hike trip lunch
+        dinner"""
+    )
+)
+_THIRD_VERBS = {"have": "has", "do": "does", "go": "goes", "am": "is", "don't": "doesn't"}
+_NOT_A_NAME = frozenset(
+    local_words.listed(
+        "the a an so just not very really here back sure fine good great when"
+        " who and but in on at it he she they"
+        " we you"
+        " i me my your is are was"
+    )
+)
+_UNCLEAR_ZH = re.compile("[你您他她它]|这|那[个些种样么]|什么|怎么|哪|一下|东西|事情|不知道|为什么|一点$|[吗呢吧]$")
+_BAD_START_ZH = re.compile("的|了|过|到|在|是|有|上|和|也|都|就|自己")
+_TAIL_ZH = re.compile("(?:了|呢|啊|呀|啦|哦|嘛|的时候.*|因为.*|所以.*|但是?.*|不过.*|而且.*|来着|的说|哈+)$")
+
+
+def clean(raw: str, shape: Shape, *, chinese: bool) -> str | None:
+    """The object as it is stored, in the third person; None where it is not worth a fact."""
+    return _clean_zh(raw, shape) if chinese else _clean_en(raw, shape)
+
+
+def _clean_zh(raw: str, shape: Shape) -> str | None:
+    text = _TAIL_ZH.sub("", raw.strip(" ，。！!、~～\"'“”")).strip()
+    if not text or _UNCLEAR_ZH.search(text) or (shape not in ("plain", "rule") and _BAD_START_ZH.match(text)):
+        return None
+    if shape == "rule":
+        return re.sub("我们?", "本人", text)
+    if shape == "action":
+        return re.sub("^([^我]{1,8})我们?(?=都|要|会|想|得|去|就|打算|准备|计划)", r"\1", text).replace("我", "自己")
+    return text.replace("我", "自己")
+
+
+def _clean_en(raw: str, shape: Shape) -> str | None:
+    text = raw.strip()
+    if shape in ("thing", "list") and _RESTRICTED_EN.match(text):
+        return None
+    if shape not in ("plain", "title"):
+        text = _TAIL_EN.sub("", text)
+    text = " ".join(text.split()).strip(" ,.;:!?-–—\"'“”()*")
+    if not any(character.isalnum() for character in text) or len(text) > 120:
+        return None
+    checked = _CHECKS[shape](text)
+    if checked is None:
+        return None
+    if re.match(r"[A-Z][a-z]+ing\b", checked):
+        checked = checked[0].lower() + checked[1:]
+    return _SUBJECT_EN.sub(lambda match: _THIRD_EN[match[1].lower()], checked)
+
+
+def _plain(text: str) -> str | None:
+    return text if not re.search(r"\b(?:you|your|this|that|it)\b", text, re.IGNORECASE) else None
+
+
+def _thing(text: str) -> str | None:
+    words = text.split()
+    if len(words) > 8 or "," in text or _DEICTIC_EN.search(text):
+        return None
+    if _BAD_START_EN.match(text) and not _ALLOWED_THE.match(text):
+        return None
+    return text if _has_content(text) else None
+
+
+def _title(text: str) -> str | None:
+    text = re.split(r",? (?:because|since|which|but|and (?:I|it|the)|by far|right now)\b|[,;]", text)[0]
+    return text if len(text.split()) <= 9 and not _UNCLEAR_EN.search(text) and _has_content(text) else None
+
+
+def _action(text: str) -> str | None:
+    if _BAD_ACTION_EN.match(text):
+        return None
+    return _event(text) if len(text.split()) >= 2 else None
+
+
+def _event(text: str) -> str | None:
+    words = text.split()
+    if len(words) == 2 and words[0] in ("got", "had"):
+        return None
+    if not 2 <= len(words) <= 16 or _UNCLEAR_EN.search(text) or _DANGLING_EN.search(text):
+        return None
+    return text if any(term not in _VAGUE for term in local_words.terms(" ".join(words[1:]))) else None
+
+
+def _habit(text: str) -> str | None:
+    return None if _UNCLEAR_EN.search(text) or len(text.split()) > 14 else text
+
+
+def _rule(text: str) -> str | None:
+    return text if len(text.split()) <= 20 else None
+
+
+def _place(text: str) -> str | None:
+    text = re.split(
+        r",? (?:with|for|to|after|before|about|last|this|next|and|in (?=\d)|by|on|just|from|right)\b", text
+    )[0]
+    match = re.match(
+        r"(?:the |a small town in |a village near |downtown |central |north |south |east |west )*"
+        r"[A-Z][\w'’.-]*(?:[ ,]+(?:of |de |la |the )?[A-Z][\w'’.-]*)*",
+        text,
+    )
+    return match[0].strip(" ,.") if match and match[0].split()[0] not in ("I", "I'm", "Mars") else None
+
+
+def _name(text: str) -> str | None:
+    match = re.match(r"[A-Z][\w'’-]*(?: [A-Z][\w'’-]*){0,2}", text)
+    if match is None or match[0].split()[0].lower() in _NOT_A_NAME:
+        return None
+    return match[0]
+
+
+def _org(text: str) -> str | None:
+    text = re.split(
+        r",? (?:as|for|from|on (?=\d|[A-Z])|since|now|and|in charge|where|with|because|last|this|until)\b",
+        text,
+    )[0]
+    if len(text.split()) > 7 or _DEICTIC_EN.search(text):
+        return None
+    named = re.match(r"(?:an? |the |my |our )", text) or text[:1].isupper()
+    return text if named and not re.match(r"(?:the|a) (?:moment|time|while|long|few|bit|year|night)\b", text) else None
+
+
+def _role(text: str) -> str | None:
+    text = re.split(r",? (?:at|for|since|in (?=[A-Z])|and|with|from|now|on|right|here|where|last|this)\b", text)[0]
+    if len(text.split()) > 6 or _DEICTIC_EN.search(text):
+        return None
+    return text if _has_content(text) else None
+
+
+def _has_content(text: str) -> bool:
+    return bool(local_words.terms(text))
+
+
+_CHECKS: Mapping[Shape, Callable[[str], str | None]] = {
+    "plain": _plain,
+    "thing": _thing,
+    "list": _thing,
+    "title": _title,
+    "action": _action,
+    "event": _event,
+    "habit": _habit,
+    "rule": _rule,
+    "place": _place,
+    "name": _name,
+    "org": _org,
+    "role": _role,
+}
+
+
+def parts(text: str, *, chinese: bool) -> list[str]:
+    """The members of a plain list ('reading, painting and long walks'); one member where it is none."""
+    if chinese:
+        return [part for part in re.split("、|以及|和|跟|还有", text) if part]
+    if "," in text and not re.search(r", .* and ", text):
+        head = text.partition(",")[0]
+        broken = re.search(r"\b(?:a|an|the) \w+$", head)  # 'a quiet, sunny room' is no list
+        return [] if broken else [head]
+    pieces = re.split(r",\s+and\s+|,\s+|\s+and\s+|\s+&\s+", text)
+    if len(pieces) == 1:
+        return [text]
+    gerunds = all(re.match(r"[a-z]+ing\b", piece, re.IGNORECASE) for piece in pieces)
+    listed = bool(re.search(r", .* and ", text)) and all(1 <= len(piece.split()) <= 4 for piece in pieces)
+    return [piece for piece in pieces if piece] if gerunds or listed else [text]
+
+
+def with_article(noun: str) -> str:
+    """'dog' as 'a dog'; a plural and a noun with an article stay."""
+    if (
+        _ARTICLES.match(noun)
+        or (noun.endswith("s") and not noun.endswith(("ss", "us")))
+        or noun in ("kids", "children")
+    ):
+        return noun
+    return f"an {noun}" if noun[0].lower() in "aeiou" else f"a {noun}"
+
+
+def third_person(action: str) -> str:
+    """'run in the park' as 'runs in the park'."""
+    verb, _, rest = action.partition(" ")
+    if verb in _THIRD_VERBS:
+        verb = _THIRD_VERBS[verb]
+    elif re.search(r"(?:s|sh|ch|x|z|o)$", verb):
+        verb += "es"
+    elif re.search(r"[^aeiou]y$", verb):
+        verb = verb[:-1] + "ies"
+    else:
+        verb += "s"
+    return f"{verb} {rest}".strip()
+
+
+def slug(text: str) -> str:
+    """A key's part: lower case, words joined by underscores, articles dropped, at most 80 characters."""
+    words = local_words.tokens(_DETERMINER_EN.sub("", text))
+    return "_".join(word.replace("'", "") for word in words)[:80].strip("_") or "other"
+
+
+_POLARITY_WORDS = frozenset(
+    local_words.listed(
+        "never always don't do not no ever please fine ok okay free open good possible now again me them my"
+    )
+)
+_POLARITY_ZH = re.compile("请|不要|别|永远|务必|千万|一定要?|不能|本人|任何|再|给|在|安排|约|开(?=会)")
+_DAY_ZH = re.compile("(?:周|星期|礼拜)([一二三四五六日天])")
+_DAY_NAMES = dict(
+    zip(
+        "一二三四五六日天",
+        local_words.listed("monday tuesday wednesday thursday friday saturday sunday sunday"),
+        strict=True,
+    )
+)
+_DAY_EN = re.compile(r"\b(mon|tues|wednes|thurs|fri|satur|sun)days?\b", re.IGNORECASE)
+_ABOUT_RULE = re.compile(r"\b(meeting|call|email|message|appointment|reminder)s?\b|(会议?)|(电话)", re.IGNORECASE)
+
+
+def rule_slug(text: str) -> str:
+    """A rule's key: what it is about without whether it is so, so that its reversal has the same one."""
+    day = _DAY_EN.search(text)
+    name = f"{day[1].lower()}day" if day else ""
+    if day_zh := _DAY_ZH.search(text):
+        name = _DAY_NAMES[day_zh[1]]
+    about = _ABOUT_RULE.search(text)
+    if name and about:
+        return f"{'meeting' if about[2] else 'call' if about[3] else about[1].lower()}s_on_{name}"
+    if local_words.CJK_CHARACTER.search(text):
+        return slug(_POLARITY_ZH.sub("", text))
+    words = [word for word in local_words.tokens(text) if word not in _POLARITY_WORDS]
+    return slug(
+        " ".join(
+            word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word for word in words
+        )
+    )

@@ -1,0 +1,69 @@
+"""The provider without a model: offline, deterministic, nothing to download, no key.
+
+It is honest about what it is: summaries are sentences of the conversation, facts are what known sentence
+patterns say in English and Chinese, and vectors compare words and parts of words. It invents nothing, and
+it misses what is said in other ways.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+from hippocampus.providers.local import facts, feedback, insights, summary
+from hippocampus.providers.local.embedding import LocalEmbedder
+from hippocampus.records import ConversationSlice, Origin, Reflection, Summary
+
+__all__ = ["LocalEmbedder", "LocalGenerator"]
+
+MODEL = "local-patterns-v1"
+
+
+class LocalGenerator:
+    """`hippocampus.providers.protocols.Generator` by sentence salience and patterns. Uses no tokens."""
+
+    @property
+    def name(self) -> str:
+        """The provider's name."""
+        return "local"
+
+    @property
+    def fingerprint(self) -> str:
+        """The hash of the rules."""
+        return f"local {MODEL} {_origin().prompt_hash}"
+
+    async def summarize(self, slices: Sequence[ConversationSlice]) -> list[Summary]:
+        """The most salient sentences of each slice, with their speakers, in at most 200 characters."""
+        return [await asyncio.to_thread(_summarize, conversation_slice) for conversation_slice in slices]
+
+    async def reflect(self, slices: Sequence[ConversationSlice]) -> list[Reflection]:
+        """Facts and wishes by patterns, insights by cue; each is empty where nothing matches."""
+        return [await asyncio.to_thread(_reflect, conversation_slice) for conversation_slice in slices]
+
+    async def close(self) -> None:
+        """Nothing is held open."""
+
+
+def _summarize(conversation_slice: ConversationSlice) -> Summary:
+    return Summary(text=summary.of_slice(conversation_slice), origin=_origin())
+
+
+def _reflect(conversation_slice: ConversationSlice) -> Reflection:
+    return Reflection(
+        facts=tuple(facts.of_slice(conversation_slice)),
+        insights=tuple(insights.of_slice(conversation_slice)),
+        proposals=tuple(feedback.of_slice(conversation_slice)),
+        origin=_origin(),
+    )
+
+
+@cache
+def _origin() -> Origin:
+    """The rules' own text is what a prompt is elsewhere: its hash tells which rules made a memory."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(path.name.encode() + b"\x00" + path.read_bytes() + b"\x00")
+    return Origin(provider="local", model=MODEL, prompt_hash=digest.hexdigest())

@@ -1,0 +1,1 @@
+"""Retention: forgetting curves, policies, the archive, and advice about them."""

@@ -1,0 +1,1 @@
+"""Text: token counts and repetition."""

@@ -1,0 +1,266 @@
+"""What stands around every route: the request's id, the access log, the key, the limit of a body, the last catch.
+
+    event              fields                                                            metric
+    request            request_id method route status seconds bytes_in [error]          `Telemetry.request`
+    request_crashed    request_id error sqlstate where                                  status 500 of the same
+
+`route` is the template of the route, never the path: paths hold names of users. No line holds content or a key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+import traceback
+import uuid
+from typing import Protocol
+
+import asyncpg
+import structlog
+from starlette.datastructures import Headers, MutableHeaders, QueryParams
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.websockets import WebSocket
+
+from pulse.http.edge import problems
+from pulse.http.edge.early_answer import answer_early
+from pulse.http.edge.key_ring import ANYBODY, KeyRing
+
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+_OPEN_PATHS = ("/health", "/docs", "/openapi.json", "/problems/", "/page/")
+_STREAM_PATH = re.compile(r"/api/runs/[^/]+/events")
+# For a turn on the pool and one statement.
+_KEY_SECONDS = 10.0
+_LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+# Whichever is more of bodies may be held in memory at once.
+_BODIES_AT_ONCE = 8
+_HELD_BYTES = 16 * 1024 * 1024
+
+_log = structlog.get_logger(__name__)
+
+
+class Telemetry(Protocol):
+    """Where the counts go."""
+
+    def request(self, method: str, route: str, status: int, seconds: float) -> None:
+        """One request was answered; `route` is the template, or ``unmatched``."""
+
+    def appended(self, events: int) -> None:
+        """So many new events were stored by one append."""
+
+    def conflict(self) -> None:
+        """An append was refused because the session had moved on."""
+
+
+class Edge:
+    """The outermost layer: gives each request its id, logs and counts it, turns a crash into a problem."""
+
+    def __init__(self, app: ASGIApp, telemetry: Telemetry) -> None:
+        self._app = app
+        self._telemetry = telemetry
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        # Matched as it was sent: a slash inside of an id stays inside. The parameters are decoded by their type.
+        scope["path"] = scope.get("raw_path", scope["path"].encode()).decode("latin-1").partition("?")[0]
+        if scope["type"] == "websocket":
+            scope.setdefault("state", {})["request_id"] = uuid.uuid4().hex
+            await self._app(scope, receive, send)
+            return
+        exchange = _Exchange(scope, receive, send)
+        try:
+            await self._app(scope, exchange.receive, exchange.send)
+        except Exception as error:  # noqa: BLE001 - the last catch: whatever nobody foresaw becomes a 500
+            exchange.log_crash(error)
+            if not exchange.status:
+                await problems.render(problems.INTERNAL, exchange.request_id)(scope, receive, exchange.send)
+        finally:
+            exchange.finish(self._telemetry)
+
+
+class _Exchange:
+    """One request and what became of it."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        given = Headers(scope=scope).get("x-request-id", "")
+        self.request_id = given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+        self.status = 0
+        self._scope, self._receive, self._send = scope, receive, send
+        self._bytes_in = 0
+        self._began = time.perf_counter()
+        scope.setdefault("state", {})["request_id"] = self.request_id
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        self._bytes_in += len(message.get("body", b""))
+        return message
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            MutableHeaders(scope=message)["X-Request-Id"] = self.request_id
+        await self._send(message)
+
+    def log_crash(self, error: Exception) -> None:
+        # Without the message: a driver's may quote what was to be stored.
+        frames = traceback.extract_tb(error.__traceback__)[-12:]
+        _log.error(
+            "request_crashed",
+            request_id=self.request_id,
+            error=type(error).__name__,
+            sqlstate=getattr(error, "sqlstate", None),
+            where=[f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames],
+        )
+
+    def finish(self, telemetry: Telemetry) -> None:
+        seconds = time.perf_counter() - self._began
+        method = self._scope["method"] if self._scope["method"] in _METHODS else "other"
+        route = getattr(self._scope.get("route"), "path", "unmatched")
+        status = self.status or 499  # The client went away before there was an answer.
+        telemetry.request(method, route, status, seconds)
+        error = self._scope["state"].get("error")
+        _log.info(
+            "request",
+            request_id=self.request_id,
+            method=method,
+            route=route,
+            status=status,
+            seconds=round(seconds, 6),
+            bytes_in=self._bytes_in,
+            **({"error": error} if error else {}),
+        )
+
+
+class KeyGuard:
+    """Lets nobody in without a key; without the operator's key set, nobody who came by a name other than loopback's.
+
+    The second keeps a web page from reaching an open API on its visitor's own machine, be it by a name that it points
+    there or by a request that its browser sends unasked. What the key allows is left for the routes to check.
+    """
+
+    def __init__(self, app: ASGIApp, keys: KeyRing) -> None:
+        self._app = app
+        self._keys = keys
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection."""
+        if scope["type"] == "lifespan" or scope["path"] == "/" or scope["path"].startswith(_OPEN_PATHS):
+            await self._app(scope, receive, send)
+            return
+        refusal = await self._refuse(scope, Headers(scope=scope))
+        if refusal is None:
+            await self._app(scope, receive, send)
+        elif scope["type"] == "websocket":
+            response = problems.render(refusal, scope["state"]["request_id"])
+            await WebSocket(scope, receive, send).send_denial_response(response)
+        else:
+            await answer_early(problems.render(refusal, scope["state"]["request_id"]), scope, receive, send)
+
+    async def _refuse(self, scope: Scope, headers: Headers) -> problems.Kind | None:
+        if _brings_ticket(scope):
+            # The route uses the ticket up, or refuses it: it stands for the key and says who it is.
+            return None
+        if self._keys.is_open:
+            names = {
+                _host(headers.get("host", "")),
+                _host(headers.get("origin", "http://localhost").partition("://")[2]),
+            }
+            if not names <= _LOOPBACK_NAMES:
+                return problems.WRONG_HOST
+            if "authorization" not in headers:
+                scope["state"]["grant"] = ANYBODY
+                return None
+        try:
+            async with asyncio.timeout(_KEY_SECONDS):
+                grant = await self._keys.grant_of(headers.get("authorization", ""))
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError) as error:
+            kind = problems.kind_of(error)
+            if kind is problems.INTERNAL:
+                raise
+            return kind
+        scope["state"]["grant"] = grant
+        return problems.WRONG_KEY if grant is None else None
+
+
+def _brings_ticket(scope: Scope) -> bool:
+    """Whether a browser asks for a stream, which sends no headers of its choice."""
+    is_stream = scope["type"] == "websocket" or (scope["method"] == "GET" and _STREAM_PATH.fullmatch(scope["path"]))
+    return bool(is_stream) and "ticket" in QueryParams(scope["query_string"])
+
+
+class BodyLimit:
+    """Refuses a body over the limit: at once where its length is announced, else as soon as it is passed.
+
+    All bodies that are held at once have a limit too; past it the next ones are asked to come again.
+    """
+
+    def __init__(self, app: ASGIApp, bytes_max: int) -> None:
+        self._app = app
+        self._bytes_max = bytes_max
+        self._held_max = max(_BODIES_AT_ONCE * bytes_max, _HELD_BYTES)
+        self._held = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        length = Headers(scope=scope).get("content-length", "0")
+        if length.isdecimal() and int(length) > self._bytes_max:
+            await self._refuse(scope, receive, send)
+            return
+        seen = 0
+
+        async def counted() -> Message:
+            nonlocal seen
+            message = await receive()
+            size = len(message.get("body", b""))
+            seen += size
+            self._held += size
+            if seen > self._bytes_max:
+                raise _TooLargeError
+            if self._held > self._held_max:
+                raise _TooMuchError
+            return message
+
+        async def released(message: Message) -> None:
+            nonlocal seen
+            if message["type"] == "http.response.start":
+                # The body was read; a stream that answers it may last for hours.
+                self._held -= seen
+                seen = 0
+            await send(message)
+
+        try:
+            await self._app(scope, counted, released)
+        except _TooLargeError:
+            await self._refuse(scope, receive, send)
+        except _TooMuchError:
+            overloaded = problems.render(problems.OVERLOADED, scope["state"]["request_id"])
+            await answer_early(overloaded, scope, receive, send)
+        finally:
+            self._held -= seen
+
+    async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
+        detail = f"the limit is {self._bytes_max} bytes. {problems.BODY_TOO_LARGE.advice}"
+        response = problems.render(problems.BODY_TOO_LARGE, scope["state"]["request_id"], detail)
+        await answer_early(response, scope, receive, send)
+
+
+class _TooLargeError(BaseException):
+    """Not an Exception: between here and the limit, whoever reads a body turns those into a 400."""
+
+
+class _TooMuchError(BaseException):
+    """As `_TooLargeError`."""
+
+
+def _host(header: str) -> str:
+    """Return the name in a Host header, without port and brackets."""
+    if header.startswith("["):
+        return header[1:].partition("]")[0]
+    return header.partition(":")[0].lower()

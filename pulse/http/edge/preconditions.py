@@ -1,0 +1,127 @@
+"""Conditional requests (RFC 9110, section 13): a session's entity tag begins with its version.
+
+``ETag: "7-5f1c0a93"`` is version 7 and a hash of the answer, which also shows what other sessions share. If-None-Match
+compares the whole tag; If-Match asks only whether the session is still at the version, so ``If-Match: "7"`` will do.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from fastapi import Depends, Header
+from starlette.responses import Response
+
+from pulse.errors import ConcurrencyConflictError, SessionNotFoundError
+from pulse.http.edge import problems
+from pulse.session_service import OpenSessionService
+
+_HEADER_LENGTH_MAX = 4000
+_TAG = re.compile(r'(?P<weak>W/)?"(?P<text>[\x21\x23-\x7e\x80-\xff]*)"')
+_VERSION = re.compile(r"(\d{1,10})(-.*)?")
+
+NOT_MODIFIED: dict[int | str, dict[str, Any]] = {304: {"description": "It is as the client has it (If-None-Match)."}}
+
+
+@dataclass(frozen=True, slots=True)
+class IfMatch:
+    """The versions at which a session may be changed; None: any, as long as there is one."""
+
+    versions: frozenset[int] | None
+
+    async def version_for(
+        self, sessions: OpenSessionService, app_name: str, user_id: str, session_id: str
+    ) -> int | None:
+        """Return the version to insist on, None for any.
+
+        Raises:
+            ProblemError: none of several versions is the session's.
+            SessionNotFoundError: there is no such session.
+        """
+        if self.versions is None:
+            return None
+        if len(self.versions) == 1:
+            return next(iter(self.versions))
+        session = await sessions.get_session(app_name, user_id, session_id, num_recent_events=0, state_keys=())
+        if session is None:
+            raise SessionNotFoundError(f"there is no session {session_id!r}")
+        if session.version not in self.versions:
+            raise problems.ProblemError(problems.PRECONDITION_FAILED)
+        return session.version
+
+
+def _if_match(
+    if_match: Annotated[
+        str | None,
+        Header(
+            max_length=_HEADER_LENGTH_MAX,
+            description='Refuse where the session is at another version: "7", or its ETag.',
+        ),
+    ] = None,
+) -> IfMatch | None:
+    if if_match is None:
+        return None
+    if if_match.strip() == "*":
+        return IfMatch(None)
+    # The strong comparison: a weak tag equals nothing.
+    texts = [match["text"] for match in _tags("If-Match", if_match) if not match["weak"]]
+    found = [match for match in map(_VERSION.fullmatch, texts) if match]
+    return IfMatch(frozenset(int(match[1]) for match in found if int(match[1]) < 2**31))
+
+
+#: For every route that changes a session.
+Precondition = Annotated[IfMatch | None, Depends(_if_match)]
+IfNoneMatch = Annotated[
+    str | None,
+    Header(max_length=_HEADER_LENGTH_MAX, description="ETags that the client has: 304 where one of them still holds."),
+]
+
+
+@contextmanager
+def precondition(condition: IfMatch | None) -> Iterator[None]:
+    """Make of a conflict of versions a failed precondition, where there is one."""
+    try:
+        yield
+    except ConcurrencyConflictError as error:
+        if condition is None:
+            raise
+        raise problems.ProblemError(
+            problems.PRECONDITION_FAILED, f"{error}. {problems.PRECONDITION_FAILED.advice}"
+        ) from None
+
+
+def tagged(response: Response, version: int, if_none_match: str | None) -> Response:
+    """Give a session's response its entity tag; answer 304 without it to a client that has it."""
+    tag = f"{version}-{hashlib.sha256(response.body).hexdigest()[:16]}"
+    headers = {"ETag": f'"{tag}"', "Cache-Control": "private, no-cache"}
+    if if_none_match is not None:
+        known = if_none_match.strip() == "*" or any(
+            match["text"] == tag for match in _tags("If-None-Match", if_none_match)
+        )
+        if known:
+            return Response(status_code=304, headers=headers)
+    response.headers.update(headers)
+    return response
+
+
+def _tags(header: str, text: str) -> list[re.Match[str]]:
+    """Return the entity tags of a list.
+
+    Raises:
+        ProblemError: it is none. A condition that can't be read must not count as met.
+    """
+    found, place = [], 0
+    for match in _TAG.finditer(text):
+        if text[place : match.start()].strip(" \t,"):
+            break
+        found.append(match)
+        place = match.end()
+    if not found or text[place:].strip(" \t,"):
+        raise problems.ProblemError(
+            problems.INVALID_REQUEST, f'header {header}: write it as "7", as W/"7", as a list of such, or as *'
+        )
+    return found

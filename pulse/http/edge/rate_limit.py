@@ -1,0 +1,57 @@
+"""How many requests each key may send: a bucket of tokens per key, in this process alone."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import OrderedDict
+
+from starlette.requests import HTTPConnection
+from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.websockets import WebSocket
+
+from pulse.http.edge import problems
+from pulse.http.edge.early_answer import answer_early
+from pulse.http.edge.roles import grant_of
+
+_KEYS_MAX = 10_000
+
+
+class RateLimit:
+    """Answers 429 to a key whose bucket is empty.
+
+    Args:
+        per_second: tokens that come back to each bucket in a second; a request takes one.
+        burst: how many a bucket holds.
+    """
+
+    def __init__(self, app: ASGIApp, per_second: float, burst: int) -> None:
+        self._app = app
+        self._per_second = per_second
+        self._burst = burst
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection."""
+        grant = None if scope["type"] == "lifespan" else grant_of(HTTPConnection(scope))
+        wait_seconds = 0.0 if grant is None else self._take(grant.key_id)
+        if not wait_seconds:
+            await self._app(scope, receive, send)
+            return
+        headers = {"Retry-After": str(math.ceil(wait_seconds))}
+        response = problems.render(problems.TOO_MANY_REQUESTS, scope["state"]["request_id"], headers=headers)
+        if scope["type"] == "websocket":
+            await WebSocket(scope, receive, send).send_denial_response(response)
+        else:
+            await answer_early(response, scope, receive, send)
+
+    def _take(self, key_id: str) -> float:
+        """Take a token and return 0, or return in how many seconds there will be one."""
+        now = time.monotonic()
+        tokens, at = self._buckets.pop(key_id, (float(self._burst), now))
+        tokens = min(self._burst, tokens + (now - at) * self._per_second)
+        wait_seconds = 0.0 if tokens >= 1 else (1 - tokens) / self._per_second
+        self._buckets[key_id] = (tokens if wait_seconds else tokens - 1, now)
+        if len(self._buckets) > _KEYS_MAX:
+            self._buckets.popitem(last=False)
+        return wait_seconds

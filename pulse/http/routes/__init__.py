@@ -1,0 +1,1 @@
+"""The routes of sessions, events, state, runs and streams, with their schemas."""

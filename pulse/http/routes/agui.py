@@ -1,0 +1,104 @@
+"""``POST /agui``: AG-UI's own way to run an agent, its events streamed back over SSE.
+
+A run is executed once. A request whose run id is known follows that run, from its start or, with Last-Event-ID, from
+where the client was cut.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from ag_ui.core import RunAgentInput
+from fastapi import APIRouter, Path, Request
+from starlette.responses import Response
+
+from pulse.http.edge import problems
+from pulse.http.edge.bodies import ExactRoute
+from pulse.http.edge.owner import AssertedOwner, Owner
+from pulse.http.edge.roles import require
+from pulse.http.edge.stream_access import require_origin
+from pulse.http.routes.runs import OVER, STREAM, LastEventId, cursor_of, stream
+from pulse.runs.agents import AgentRunner, runs_alone
+from pulse.runs.intake import RunIntake
+
+#: The agent of a request that names none.
+DEFAULT_AGENT = "default"
+
+router = APIRouter(
+    tags=["streams"],
+    route_class=ExactRoute,
+    responses={
+        **STREAM,
+        **OVER,
+        **problems.documented(
+            *problems.COMMON,
+            *problems.BODY,
+            problems.WRONG_ORIGIN,
+            problems.INVALID_REQUEST,
+            problems.NO_SUCH_AGENT,
+            problems.SESSION_NOT_FOUND,
+            problems.RUN_CONFLICT,
+            problems.RUN_ACTIVE,
+            problems.EVENT_CONFLICT,
+            problems.INTERRUPT_OPEN,
+            problems.RUN_PRUNED,
+            problems.EVENT_TOO_LARGE,
+            problems.STATE_TOO_LARGE,
+            problems.ENDING,
+        ),
+    },
+)
+
+
+@router.post(
+    "/agui",
+    summary="Run the agent",
+    dependencies=[require("append")],
+    response_class=Response,
+)
+async def run_default_agent(
+    request: Request, body: RunAgentInput, owner: AssertedOwner, last_event_id: LastEventId = None
+) -> Response:
+    """Run the agent called `default`, or the only one, and stream the run. The run outlives the connection."""
+    agents = request.app.state.agent_runner.agents
+    name = next(iter(agents)) if len(agents) == 1 else DEFAULT_AGENT
+    return await _run(request, name, body, owner, last_event_id)
+
+
+@router.post(
+    "/agui/{agent_name}", summary="Run an agent by its name", dependencies=[require("append")], response_class=Response
+)
+async def run_agent(
+    request: Request,
+    agent_name: Annotated[str, Path(max_length=255)],
+    body: RunAgentInput,
+    owner: AssertedOwner,
+    last_event_id: LastEventId = None,
+) -> Response:
+    """Run one of the registered agents and stream the run."""
+    return await _run(request, agent_name, body, owner, last_event_id)
+
+
+async def _run(
+    request: Request, agent_name: str, body: RunAgentInput, owner: Owner, last_event_id: str | None
+) -> Response:
+    require_origin(request.headers, request.app.state.stream_origins)
+    runner: AgentRunner = request.app.state.agent_runner
+    intake: RunIntake = request.app.state.run_intake
+    agent = runner.agents.get(agent_name)
+    cursor = cursor_of(None, last_event_id)
+    if agent is None:
+        raise problems.ProblemError(problems.NO_SUCH_AGENT)
+    if runner.is_full and await intake.find(owner.app_name, owner.user_id, body) is None:
+        raise problems.ProblemError(problems.OVERLOADED)
+    taken = await intake.begin(owner.app_name, owner.user_id, body, alone=runs_alone(agent))
+    if taken.created:
+        runner.execute(taken.run, agent, taken.given)
+    return await stream(
+        request,
+        taken.run,
+        cursor,
+        with_history=not taken.created and cursor is None,
+        known_inputs=taken.sent_ids,
+        legacy=body.protocol_version is None,
+    )

@@ -1,0 +1,150 @@
+"""``WS /ws/events/{thread_id}``: the events of a thread, or of one run of it, one AG-UI event a message.
+
+A message is the event alone; with ``?frames=envelope`` it is ``{"id": …, "chunk": event}``, and the id, where it has
+one, is what ``offset`` takes to go on. The heartbeat is the protocol's own ping.
+
+    closes with 1000    the run that was asked for is over: its last event was sent
+                1008    the offset is no place in this stream
+                1011    the stream failed: read the conversation again
+                1012    this process ends     1013  the client is too slow: both come back with their offset
+                4404    the session was deleted, or its time is over: there is nothing to come back to
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Annotated
+
+import structlog
+from fastapi import APIRouter, Query, WebSocket
+from starlette.requests import HTTPConnection
+from starlette.websockets import WebSocketDisconnect, WebSocketState
+
+from pulse.agui.frames import Frame
+from pulse.database import FAULTS
+from pulse.errors import InvalidInputError, PulseError, RunNotFoundError, SessionNotFoundError
+from pulse.events import Session
+from pulse.http.edge import problems
+from pulse.http.edge.stream_access import LAST_EVENT_ID_LENGTH_MAX, access_of
+from pulse.http.routes.runs import Legacy, cursor_of
+from pulse.http.routes.schemas import decode
+from pulse.runs.service import RunService
+from pulse.session_service import OpenSessionService
+from pulse.streams.run_hub import Cut, farewell
+from pulse.streams.run_streams import RunStreams
+from pulse.streams.thread_streams import StreamCutError, ThreadCursor, ThreadStreams
+
+_BAD_OFFSET, _FAILED, _RESTART, _TRY_AGAIN, _GONE = 1008, 1011, 1012, 1013, 4404
+_CODES = {Cut.ENDING: _RESTART, Cut.SLOW: _TRY_AGAIN, Cut.GONE: _GONE, Cut.FAILED: _FAILED}
+_FAULTS = (PulseError, *FAULTS)
+_Frames = AsyncIterator[list[tuple[str, Frame]]]
+_log = structlog.get_logger(__name__)
+
+router = APIRouter()
+
+
+@router.websocket("/ws/events/{thread_id}")
+async def follow_thread(
+    socket: WebSocket,
+    thread_id: str,
+    run_id: Annotated[str | None, Query(max_length=512)] = None,
+    offset: Annotated[str | None, Query(max_length=LAST_EVENT_ID_LENGTH_MAX)] = None,
+    frames: Annotated[str, Query(pattern="^(agui|envelope)$")] = "agui",
+    legacy: Legacy = False,
+) -> None:
+    """Follow a thread, or one run of it."""
+    try:
+        source = await _open(socket, decode(thread_id), run_id, offset)
+    except (problems.ProblemError, *_FAULTS) as error:
+        kind = problems.kind_of(error)
+        detail = error.detail if isinstance(error, problems.ProblemError) else ""
+        await socket.send_denial_response(problems.render(kind, socket.state.request_id, detail))
+        return
+    await socket.accept()
+    sender = asyncio.create_task(_send(socket, source, in_envelope=frames == "envelope", legacy=legacy))
+    reader = asyncio.create_task(_read_to_the_end(socket))
+    try:
+        await asyncio.wait({sender, reader}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in (sender, reader):
+            task.cancel()
+        await asyncio.gather(sender, reader, return_exceptions=True)
+
+
+async def _open(socket: HTTPConnection, thread_id: str, run_id: str | None, offset: str | None) -> _Frames:
+    """Return what to send to whoever may have it.
+
+    Raises:
+        ProblemError: the client may not follow this.
+        SessionNotFoundError, RunNotFoundError: it is not there.
+    """
+    access = await access_of(socket)
+    access.require_session(thread_id)
+    access.require_run(run_id)
+    sessions: OpenSessionService = socket.app.state.sessions
+    owner = access.owner
+    session = await sessions.get_session(owner.app_name, owner.user_id, thread_id, num_recent_events=0)
+    if session is None:
+        raise SessionNotFoundError(f"there is no session {thread_id!r}")
+    if run_id is None:
+        return await _thread(socket, session, offset)
+    runs: RunService = socket.app.state.runs
+    run = await runs.get(owner.app_name, owner.user_id, run_id)
+    if run.thread_id != session.thread_id:
+        raise RunNotFoundError(f"session {thread_id!r} has no run {run_id!r}")
+    streams: RunStreams = socket.app.state.run_streams
+    cursor = cursor_of(offset, None)
+
+    async def frames() -> _Frames:
+        async with streams.follow(run, cursor) as follower:
+            while not follower.is_over:
+                yield [(frame.id, frame) for frame in await follower.take(socket.app.state.heartbeat_seconds)]
+            if follower.cut is not None:
+                raise StreamCutError(follower.cut)
+
+    return frames()
+
+
+async def _thread(socket: HTTPConnection, session: Session, offset: str | None) -> _Frames:
+    threads: ThreadStreams = socket.app.state.thread_streams
+    if offset in (None, "", "-1"):
+        place = await threads.start_of(session, from_newest=offset == "-1")
+    else:
+        place = ThreadCursor.parse(str(offset))
+    return threads.follow(session, place, heartbeat_seconds=socket.app.state.heartbeat_seconds)
+
+
+async def _send(socket: WebSocket, source: _Frames, *, in_envelope: bool, legacy: bool) -> None:
+    """Send frames until there are no more, and say by the closing code why."""
+    code = 1000
+    try:
+        async with aclosing(source) as batches:  # type: ignore[type-var]  # they are generators
+            async for batch in batches:
+                for name, frame in batch:
+                    body = frame.json(legacy=legacy).decode()
+                    place = f'"id":"{name}",' if frame.id else ""
+                    await socket.send_text(f'{{{place}"chunk":{body}}}' if in_envelope else body)
+    except StreamCutError as error:
+        code = _CODES[error.cut]
+    except InvalidInputError:
+        code = _BAD_OFFSET
+    except _FAULTS as error:
+        _log.warning("stream_cut", error=type(error).__name__)
+        code = _TRY_AGAIN
+    except WebSocketDisconnect:
+        return
+    except Exception:  # noqa: BLE001 - nobody foresaw it: it is logged whole, and the client told
+        if {socket.application_state, socket.client_state} != {WebSocketState.CONNECTED}:
+            return  # The client went away.
+        _log.exception("stream_failed")
+        code = _FAILED
+        await socket.send_text(farewell(Cut.FAILED).json().decode())
+    await socket.close(code)
+
+
+async def _read_to_the_end(socket: WebSocket) -> None:
+    """Pass over what a client says, until it goes."""
+    while (await socket.receive())["type"] != "websocket.disconnect":
+        pass

@@ -1,0 +1,108 @@
+"""Wakes stream listeners after the commit that they are to look at.
+
+A NOTIFY inside a transaction makes its commit take a lock that all databases of the server share, and hold it over the
+flush to disk: commits that would have shared one flush wait in a row. So the writer says 'look' in a transaction
+of its own, right afterwards: at once after a pause, and under load once for everything that was committed within a few
+milliseconds. A writer that dies in between leaves its listeners to their own poll.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import uuid
+from typing import TYPE_CHECKING, NamedTuple
+
+import asyncpg
+import structlog
+
+from pulse.events import Appended
+from pulse.postgres.statements import load_queries
+
+if TYPE_CHECKING:
+    from pulse.database import Pool
+
+#: Between two notifications; each is a commit, which would compete with those that it tells of.
+_PAUSE_SECONDS = 0.008
+_log = structlog.get_logger(__name__)
+
+
+class Look(NamedTuple):
+    """The newest event of a thread, by its ids."""
+
+    sequence_num: int | None
+    event_id: str
+    invocation_id: str
+    event_type: str
+
+
+class Notifier:
+    """Sends at most one notification per thread and few milliseconds, with the newest event's ids.
+
+    Not thread-safe: one per event loop, as its pool.
+    """
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._statement = load_queries("pulse")["notify"]
+        self._waiting: dict[uuid.UUID, Look] = {}
+        self._sending: asyncio.Task[None] | None = None
+        self._pause: asyncio.TimerHandle | None = None
+
+    def wake(self, outcome: Appended) -> None:
+        """Tell the listeners of a thread, soon, that there is something new. Returns at once."""
+        newest = max(outcome.events, key=lambda event: event.sequence_num or 0)
+        self.look(outcome.thread_id, Look(newest.sequence_num, newest.id, newest.invocation_id, newest.event_type))
+
+    def look(self, thread_id: uuid.UUID, newest: Look) -> None:
+        """Tell the listeners of a thread, soon, where to look. Returns at once."""
+        self._waiting[thread_id] = newest
+        if self._sending is None and self._pause is None:
+            self._start()
+
+    async def close(self) -> None:
+        """Send what waits and return. Idempotent."""
+        while self._waiting or self._sending is not None:
+            if self._sending is None:
+                self._start()
+            if self._sending is not None:
+                await asyncio.wait([self._sending])  # which goes on where this caller gives up
+        self._end_pause()
+
+    def _start(self) -> None:
+        self._end_pause()
+        if self._waiting:
+            self._sending = asyncio.create_task(self._send())
+            self._sending.add_done_callback(self._rest)
+
+    def _end_pause(self) -> None:
+        if self._pause is not None:
+            self._pause.cancel()
+            self._pause = None
+
+    async def _send(self) -> None:
+        waiting, self._waiting = self._waiting, {}
+        payloads = [_payload(*each) for each in waiting.items()]
+        try:
+            await self._pool.execute(self._statement, payloads)
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError) as error:
+            # What they point at is committed; a listener finds it by its own poll.
+            _log.warning("notify_failed", threads=len(payloads), error=type(error).__name__)
+
+    def _rest(self, sent: asyncio.Task[None]) -> None:
+        """Begin the pause; also after a task that was cancelled before it began."""
+        self._sending = None
+        self._pause = sent.get_loop().call_later(_PAUSE_SECONDS, self._start)
+
+
+def _payload(thread_id: uuid.UUID, newest: Look) -> str:
+    return json.dumps(
+        {
+            "thread_id": str(thread_id),
+            "sequence_num": newest.sequence_num,
+            "event_id": newest.event_id,
+            "run_id": newest.invocation_id,
+            "event_type": newest.event_type,
+        },
+        ensure_ascii=False,  # a payload holds 8,000 bytes, and an escape of a character is thrice its bytes
+    )

@@ -1,0 +1,1 @@
+"""PostgreSQL: pooled connections, named statements, JSON values, list cursors."""

@@ -1,0 +1,1 @@
+"""Live streams of runs and threads."""

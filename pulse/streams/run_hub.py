@@ -1,0 +1,321 @@
+"""One run that is followed: a hub that translates what is new once, and followers that are handed its frames."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import enum
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import structlog
+from ag_ui.core import RunErrorEvent
+
+from pulse.agui.cursor import Cursor
+from pulse.agui.frames import Frame
+from pulse.event_bridge import EventBridge
+from pulse.events import Event
+from pulse.live_text import DeltaCarrier, Kind, LiveMessage, RunKey
+from pulse.pg_notify_listener import PgNotifyListener, Subscription
+from pulse.runs.records import Run
+from pulse.streams.gone_threads import GoneThreads
+
+if TYPE_CHECKING:
+    from pulse.streams.run_streams import RunStreams
+
+_log = structlog.get_logger(__name__)
+
+
+class Cut(enum.Enum):
+    """Why a stream ends before its run does. Whoever is told to come back does so with its cursor."""
+
+    ENDING = "this process ends"  # come back
+    SLOW = "the client is too slow"  # come back
+    GONE = "the session was deleted, or its time is over"  # told by RUN_ERROR: there is nothing to come back to
+    FAILED = "the stream failed"  # told by RUN_ERROR: read the conversation again
+
+
+_FAREWELL_CODES = {Cut.GONE: "session_gone", Cut.FAILED: "stream_failed"}
+
+
+def farewell(cut: Cut) -> Frame:
+    """Return the last frame of a stream that nobody can go on with. It has no place: the run's own end may come yet."""
+    said = f"{cut.value}; read the conversation again" if cut is Cut.FAILED else cut.value
+    return Frame("", RunErrorEvent(message=said, code=_FAREWELL_CODES[cut]), is_terminal=True)
+
+
+@dataclass(slots=True)
+class _Text:
+    """The text so far of an open message."""
+
+    kind: Kind
+    after_sequence: int
+    pieces: list[str]
+    length: int
+
+    def message(self, run: RunKey, message_id: str) -> LiveMessage:
+        return LiveMessage(
+            run=run,
+            message_id=message_id,
+            kind=self.kind,
+            after_sequence=self.after_sequence,
+            offset=0,
+            text="".join(self.pieces),
+        )
+
+
+class Hub:
+    """One run: what is new of it, translated once. A `pulse.live_text.Watcher`."""
+
+    def __init__(self, run: RunKey, bridge: EventBridge, last_sequence: int) -> None:
+        self.run = run
+        self.bridge = bridge
+        self.last_sequence = last_sequence
+        self.followers: dict[RunFollower, None] = {}
+        self.closed = asyncio.Event()
+        self._texts: dict[str, _Text] = {}
+        self._held: dict[str, LiveMessage] = {}
+        self._subscription: Subscription | None = None
+        self._unwatch = contextlib.ExitStack()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it hears nothing more."""
+        return self.closed.is_set()
+
+    def open(self, listener: PgNotifyListener, carrier: DeltaCarrier, gone: GoneThreads) -> None:
+        """Begin to hear what is new."""
+        self._unwatch.callback(gone.watch(self.run.thread_id, lambda: self.end(Cut.GONE)))
+        self._subscription = listener.subscribe(self.run.thread_id, self._store, after_sequence=self.bridge.sequence)
+        self._unwatch.callback(carrier.watch(self))
+
+    def close(self) -> None:
+        """Hear nothing more. Idempotent."""
+        self.closed.set()
+        if self._subscription is not None:
+            self._subscription.close()
+        self._unwatch.close()
+
+    def end(self, cut: Cut) -> None:
+        """Let every follower go."""
+        self.close()
+        for follower in list(self.followers):
+            follower.end(cut)
+
+    def offsets(self) -> Mapping[str, int]:
+        """Return how much is known of each open message."""
+        return self.bridge.offsets()
+
+    def hear(self, messages: Sequence[LiveMessage]) -> None:
+        """Take what is new of open messages."""
+        with self._ending_on_fault():
+            for message in messages:
+                self._hear(message)
+
+    def texts(self) -> list[LiveMessage]:
+        """The open messages, whole as far as they go, in the order of their beginning."""
+        return [text.message(self.run, message_id) for message_id, text in self._texts.items()]
+
+    def remember(self, messages: Sequence[LiveMessage]) -> None:
+        """Keep what a run that is over had said and not stored."""
+        for message in messages:
+            if not self.bridge.has_said(message.message_id):
+                self._keep(message)
+
+    def _hear(self, message: LiveMessage) -> None:
+        if message.after_sequence > self.bridge.sequence:
+            self._held[message.message_id] = message
+            return
+        frames = self.bridge.live(message)
+        if frames:
+            self._keep(message)
+        for follower in list(self.followers):
+            follower.push(frames, message)
+
+    def _store(self, events: Sequence[Event]) -> None:
+        with self._ending_on_fault():
+            for event in events:
+                frames = self.bridge.store(event)
+                self.last_sequence = max(self.last_sequence, self.bridge.sequence)
+                for follower in list(self.followers):
+                    follower.push(frames, event)
+            self._texts = {key: text for key, text in self._texts.items() if not self.bridge.has_said(key)}
+            held, self._held = self._held, {}
+            # After a correction, what is open begins anew.
+            known = self.bridge.offsets()
+            dropped = [message for message in self.texts() if message.message_id not in known]
+            for message in [*held.values(), *dropped]:
+                self._hear(message)
+            if self.bridge.is_ended:
+                self.close()
+
+    def _keep(self, message: LiveMessage) -> None:
+        text = self._texts.get(message.message_id)
+        if text is None or message.offset == 0:
+            text = self._texts[message.message_id] = _Text(message.kind, message.after_sequence, [], 0)
+        piece = message.text[text.length - message.offset :]
+        text.pieces.append(piece)
+        text.length += len(piece)
+
+    @contextlib.contextmanager
+    def _ending_on_fault(self) -> Iterator[None]:
+        """A translation that fails must not leave followers waiting for ever: they are told."""
+        try:
+            yield
+        except Exception:  # noqa: BLE001 - logged whole, and no follower is left behind
+            _log.exception("stream_failed", run_id=self.run.run_id)
+            self.end(Cut.FAILED)
+
+
+class RunFollower:
+    """One reader of a run. Take frames from it until there are no more.
+
+    Attributes:
+        has_ended: a last frame was taken; a follower that is over without it was cut off.
+        cut: why it was let go before the run's end; None while it was not.
+    """
+
+    def __init__(
+        self,
+        streams: RunStreams,
+        hub: Hub,
+        run: Run,
+        cursor: Cursor | None,
+        *,
+        with_history: bool,
+        known_inputs: frozenset[str],
+    ) -> None:
+        self._streams = streams
+        self._hub = hub
+        self._run = run
+        self._known_inputs = frozenset() if with_history else known_inputs
+        self._until = cursor.sequence if cursor is not None else 0
+        self._bridge: EventBridge | None = EventBridge(
+            run.session_id,
+            run.run_id,
+            run.first_sequence_num,
+            state=hub.bridge.state,
+            state_sequence=max(hub.bridge.sequence, hub.last_sequence),
+            cursor=cursor,
+            with_history=with_history,
+        )
+        self._is_live = False
+        self._is_over = False
+        self.has_ended = False
+        self.cut: Cut | None = None
+        self._queue: deque[Frame] = deque()
+        self._ready = asyncio.Event()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it was let go, or has had the last frame."""
+        return self._is_over and not self._queue
+
+    def end(self, cut: Cut) -> None:
+        """Let the reader go: it gets nothing more, but for a last word where it has nothing to come back to."""
+        if not self._is_over:
+            self._is_over, self.cut = True, cut
+            if cut in _FAREWELL_CODES:
+                self._queue.append(farewell(cut))
+        self._ready.set()
+
+    async def take(self, timeout_seconds: float) -> list[Frame]:
+        """Return the next frames; none where none came in time, or there will be no more: see `is_over`."""
+        frames = await (self._take_live(timeout_seconds) if self._is_live else self._catch_up())
+        for frame in frames:
+            self.has_ended = self.has_ended or frame.is_terminal
+            if frame.history_until is not None:
+                await self._streams.fill(self._run.thread_id, self._run.run_id, self._run.first_sequence_num, frame)
+        return frames
+
+    def push(self, frames: Sequence[Frame], news: Event | LiveMessage) -> None:
+        """Take the hub's frames, or make its own of what is new, until it stands where the hub stands."""
+        if not self._is_live or self._is_over:
+            return
+        if self._bridge is not None:
+            frames = self._bridge.store(news) if isinstance(news, Event) else self._bridge.live(news)
+            self._join_hub()
+        self._add(frames)
+
+    def follows(self, session_id: str | None, run_id: str | None) -> bool:
+        """Whether this is a follower of a run, or of a run of a session."""
+        return run_id == self._run.run_id if run_id is not None else session_id == self._run.session_id
+
+    def interject(self, frame: Frame) -> None:
+        """Add a frame of no place to what is sent next, where the run has begun and goes on."""
+        if self._is_live and not self._is_over:
+            self._add([frame])
+
+    async def _catch_up(self) -> list[Frame]:
+        """Return the frames of the next page of events; at the hub's place, those of the open texts, and go live."""
+        bridge = self._bridge
+        assert bridge is not None  # noqa: S101 - until it is live
+        if self._is_over:
+            return self._drained()
+        while bridge.sequence < max(self._hub.bridge.sequence, self._until) and not bridge.is_ended:
+            events = await self._streams.read(self._run, bridge.sequence)
+            frames = [frame for event in events for frame in self._replay(bridge, event)]
+            if frames := self._unknown(frames):
+                self._is_over = self._is_over or bridge.is_ended
+                return frames
+            if not events:
+                self.end(Cut.GONE)
+                return self._drained()
+        if bridge.is_ended:
+            # Of a run that is over, the client had the last frame already.
+            self._is_over = self.has_ended = True
+            return []
+        self._is_live = True
+        frames = [frame for text in self._hub.texts() for frame in bridge.live(text)]
+        self._join_hub()
+        return frames
+
+    def _replay(self, bridge: EventBridge, event: Event) -> list[Frame]:
+        """Translate an event that was stored before, after what was begun before it and is not stored."""
+        begun = [frame for text in self._hub.texts() for frame in bridge.live(text)]
+        return begun + bridge.store(event)
+
+    def _join_hub(self) -> None:
+        if self._bridge is not None and self._bridge.cursor == self._hub.bridge.cursor:
+            self._bridge = None
+
+    async def _take_live(self, timeout_seconds: float) -> list[Frame]:
+        if not self._queue and not self._is_over:
+            self._ready.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(timeout_seconds):
+                    await self._ready.wait()
+        return self._drained()
+
+    def _drained(self) -> list[Frame]:
+        frames = list(self._queue)
+        self._queue.clear()
+        return frames
+
+    def _add(self, frames: Iterable[Frame]) -> None:
+        for frame in self._unknown(frames):
+            if len(self._queue) >= self._streams.queue_frames_max:
+                self._queue.clear()
+                self._streams.let_go += 1
+                self.end(Cut.SLOW)
+                return
+            self._queue.append(frame)
+            self._is_over = self._is_over or frame.is_terminal
+        if self._queue:
+            self._ready.set()
+
+    def _unknown(self, frames: Iterable[Frame]) -> list[Frame]:
+        """Leave out the user messages that this client sent itself, and the conversation before for who has it.
+
+        What is sent before such a message names the place after it: whoever comes back with it, by whatever route, is
+        not told the message that it has.
+        """
+        told: list[Frame] = []
+        for frame in frames:
+            if frame.for_input is None or frame.for_input not in self._known_inputs:
+                told.append(frame)
+            elif told:
+                told[-1] = replace(told[-1], id=frame.id)
+        return told

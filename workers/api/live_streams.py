@@ -1,0 +1,87 @@
+"""The live half of a writer: what listens, streams and runs agents, opened and closed in order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pulse.pg_notify_listener import PgNotifyListener
+from pulse.runs.agents import Agent, AgentRunner, echo
+from pulse.runs.intake import RunIntake
+from pulse.runs.service import RunService
+from pulse.session_service import OpenSessionService
+from pulse.streams.deltas import PgDeltaCarrier
+from pulse.streams.run_streams import RunStreams
+from pulse.streams.test_signal import StreamTests
+from pulse.streams.thread_streams import ThreadStreams
+from pulse.tickets import TicketService
+
+if TYPE_CHECKING:
+    from pulse.database import Pool
+    from workers.settings import Settings
+
+
+#: Of the time that a process has to end: for the last events of what it executes, and for its followers to hear them.
+_ENDING_SECONDS = 1.0
+_HEARING_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveStreams:
+    """What the routes of streams stand on."""
+
+    sessions: OpenSessionService
+    runs: RunService
+    listener: PgNotifyListener
+    carrier: PgDeltaCarrier
+    streams: RunStreams
+    threads: ThreadStreams
+    runner: AgentRunner
+    intake: RunIntake
+    tickets: TicketService
+    tests: StreamTests
+
+    async def end(self) -> None:
+        """End what runs here, let its followers hear of it, and let everybody go; in a moment, whatever happens."""
+        runs = self.runner.runs
+        # Not cancelled when its time is over: whoever closes this waits for it again.
+        await asyncio.wait({asyncio.ensure_future(self.runner.stop())}, timeout=_ENDING_SECONDS)
+        await self.streams.hear_the_ends(runs, _HEARING_SECONDS)
+        self.streams.begin_stop()
+
+
+@asynccontextmanager
+async def opened(settings: Settings, pool: Pool, agents: Mapping[str, Agent]) -> AsyncIterator[LiveStreams]:
+    """Start to listen, and stop in the order in which each still needs the next: agents, streams, listener."""
+    async with AsyncExitStack() as stack:
+        sessions, runs = OpenSessionService(pool), RunService(pool)
+        listener = PgNotifyListener(settings.dsn or "", pool, schema=settings.schema_name)
+        carrier = PgDeltaCarrier(pool, listener)
+        streams = RunStreams(pool, listener, carrier)
+        tests = StreamTests(pool, listener, streams)
+        known = {**({"echo": echo} if settings.echo_agent else {}), **agents}
+        runner = AgentRunner(runs, carrier, known)
+        for each in (sessions, runs):
+            stack.push_async_callback(each.close)
+        await listener.start()
+        stack.push_async_callback(listener.stop)
+        await carrier.start()
+        stack.push_async_callback(carrier.stop)
+        await streams.start()
+        stack.push_async_callback(streams.stop)
+        stack.push_async_callback(runner.stop)
+        yield LiveStreams(
+            sessions=sessions,
+            runs=runs,
+            listener=listener,
+            carrier=carrier,
+            streams=streams,
+            threads=ThreadStreams(pool, listener, streams),
+            runner=runner,
+            intake=RunIntake(pool, sessions, runs),
+            tickets=TicketService(pool, seconds=settings.ticket_seconds),
+            tests=tests,
+        )

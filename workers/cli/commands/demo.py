@@ -1,0 +1,204 @@
+"""`hippocampus demo [FILE]`: the whole path, once, with real processes."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from hippocampus.errors import HippocampusError
+from pulse.session_service import OpenSessionService
+from workers import settings
+from workers.cli import databases, demo_report, interrupts, output, progress, running
+from workers.cli.demo_report import Worked
+from workers.cli.owners import QUERIES, Owner
+from workers.cli.page import Page
+from workers.intake import conversations, samples
+from workers.intake.conversations import ConversationFile
+from workers.intake.ingest import Ingested, ingest
+from workers.process.roles import RoleFailedError
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from rich.progress import Progress, TaskID
+
+    from pulse.database import Pool
+    from workers.settings import Settings
+
+APP = "demo"
+POLL_SECONDS = 0.1
+#: So long may nothing at all move before the demo gives up waiting. A model's rate limit takes a minute or two.
+STALL_SECONDS = 240.0
+
+
+class DemoFailedError(HippocampusError):
+    """Jobs failed, or nothing moves any more. What was made until then is kept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Counts:
+    waiting: int
+    completed: int
+    failed: int
+    cancelled: int
+    error: str | None
+    trouble: str | None
+
+    @property
+    def ended(self) -> int:
+        return self.completed + self.failed + self.cancelled
+
+
+@click.command(epilog="Examples:  hippocampus demo;  hippocampus demo my-chats.jsonl")
+@click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+def command(file: Path | None) -> None:
+    """Show the whole path: append a conversation, consolidate it, search what is remembered.
+
+    Starts an embedded PostgreSQL (unless DATABASE_URL is set) and every role as a real process, on free ports, and
+    stops them at the end. What it made is kept. FILE is in any form that `hippocampus ingest` reads; by
+    default a sample is used.
+    """
+    config = settings.load()
+    path = file or samples.sample_path()
+    read = conversations.read(path)
+    page = Page(output.console())
+    demo_report.write_intro(page, config, path, read)
+    asked = interrupts.Interrupts()
+    try:
+        with databases.opened(config, create=True, keep_seconds=running.grace_of(config)) as ready:
+            look = asyncio.run(_demo(page, ready, read, asked, is_sample=file is None))
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
+    except RoleFailedError as error:
+        raise settings.SettingsError(str(error)) from error
+    demo_report.write_farewell(page, config, look)
+
+
+async def _demo(
+    page: Page, config: Settings, read: ConversationFile, asked: interrupts.Interrupts, *, is_sample: bool
+) -> demo_report.LookAgain:
+    with asked.cancelling():
+        await databases.migrated(config)
+        async with (
+            databases.pool_of(config) as pool,
+            running.running(
+                config,
+                pool,
+                free_port=True,
+                on_change=lambda role, change: page.note(f"{role}: {change}", style="yellow"),
+            ) as all_roles,
+        ):
+            asked.on_second = all_roles.supervisor.kill
+            page.field("roles", f"{', '.join(all_roles.supervisor.pids)}: all run")
+            worked = await _work(page.screen, pool, read)
+            demo_report.write_worked(page, worked)
+            owner = Owner(APP, read.sessions[0].user_id)
+            look = await demo_report.write(page, config, pool, read, owner, is_sample=is_sample)
+            demo_report.write_places(page, all_roles)
+            _raise_failures(worked)
+            return look
+
+
+async def _work(screen: Console, pool: Pool, read: ConversationFile) -> Worked:
+    """Append the file, and wait until everything in it is consolidated."""
+    since: datetime = await pool.fetchval(QUERIES["now"])
+    service = OpenSessionService(pool)
+    started = time.monotonic()
+    with progress.make(screen) as bars:
+        events, jobs = bars.add_task("events", total=read.event_count), bars.add_task("jobs", total=None)
+        watch = asyncio.create_task(_watch(pool, since, bars, jobs))
+        try:
+            done, append_seconds = await _append(service, read, lambda steps: bars.advance(events, steps), started)
+            watch.cancel()
+            await asyncio.gather(watch, return_exceptions=True)
+            counts = await _wait(pool, since, bars, jobs)
+        finally:
+            watch.cancel()
+            await service.close()
+    return Worked(
+        ingested=done,
+        append_seconds=append_seconds,
+        total_seconds=time.monotonic() - started,
+        jobs_completed=counts.completed,
+        jobs_failed=counts.failed,
+        error=counts.error,
+    )
+
+
+async def _append(
+    service: OpenSessionService, read: ConversationFile, advance: progress.Advance, started: float
+) -> tuple[Ingested, float]:
+    done = Ingested()
+    # Session by session, so that the first is consolidated while the others are appended.
+    for session in read.sessions:
+        one = replace(read, sessions=(session,))
+        done = done.plus(
+            await ingest(
+                service,
+                one.items(),
+                app_name=APP,
+                user_id=session.user_id,
+                file_format=read.file_format,
+                finalize=True,
+                on_progress=advance,
+            )
+        )
+    return done, time.monotonic() - started
+
+
+async def _watch(pool: Pool, since: datetime, bars: Progress, task: TaskID) -> None:
+    while True:
+        _show(bars, task, await _count(pool, since))
+        await asyncio.sleep(POLL_SECONDS)
+
+
+async def _wait(pool: Pool, since: datetime, bars: Progress, task: TaskID) -> _Counts:
+    """Wait until no job waits or runs; say once what a job waits for that was tried.
+
+    Raises:
+        DemoFailedError: nothing moves any more.
+    """
+    moved_at = time.monotonic()
+    before = await _count(pool, since)
+    is_told = False
+    while True:
+        counts = await _count(pool, since)
+        _show(bars, task, counts)
+        if counts.trouble and not is_told:
+            bars.console.print(Text(f"A job will be tried again. {counts.trouble}"), style="yellow", soft_wrap=True)
+            is_told = True
+        if counts.waiting == 0:
+            return counts
+        if (counts.waiting, counts.ended) != (before.waiting, before.ended):
+            before, moved_at = counts, time.monotonic()
+        elif time.monotonic() - moved_at > STALL_SECONDS:
+            why = f" {counts.trouble}" if counts.trouble else ""
+            raise DemoFailedError(
+                f"{counts.waiting} jobs wait, and none has ended for {STALL_SECONDS:.0f} s:"
+                f" see `hippocampus jobs`.{why}"
+            )
+        await asyncio.sleep(POLL_SECONDS)
+
+
+async def _count(pool: Pool, since: datetime) -> _Counts:
+    (row,) = await pool.fetch(QUERIES["job_counts"], APP, None, since)
+    return _Counts(**row)
+
+
+def _show(bars: Progress, task: TaskID, counts: _Counts) -> None:
+    bars.update(task, completed=counts.ended, total=counts.ended + counts.waiting)
+
+
+def _raise_failures(worked: Worked) -> None:
+    if worked.jobs_failed:
+        raise DemoFailedError(
+            f"{worked.jobs_failed} jobs failed: {worked.error}. See `hippocampus jobs --failed`; after mending the"
+            " cause, `hippocampus jobs retry ID`."
+        )

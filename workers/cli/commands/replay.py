@@ -1,0 +1,83 @@
+"""`hippocampus replay`: draw memories anew under the current prompts and provider; a diff first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from hippocampus.consolidation.replay import FactChange, MemoryReplay, ReplayReport
+from workers.cli import databases, output
+from workers.cli.owners import find_owner, json_option, owner_options
+from workers.cli.page import Item, clip, write_items
+from workers.models.embedders import make_embedder
+from workers.models.generators import make_generator
+
+if TYPE_CHECKING:
+    from pulse.database import Pool
+    from workers.settings import Settings
+
+CONTENT_CELLS_MAX = 400
+_SIGNS = {"added": "+", "dropped": "-", "kept": "="}
+
+
+@click.command(epilog="Examples:  hippocampus replay order-17;  hippocampus replay --app shop --user ann --apply")
+@click.argument("session", required=False)
+@owner_options
+@click.option("--apply", is_flag=True, help="Change it; otherwise it is only shown what would change.")
+@click.option("--kept", is_flag=True, help="List also what stays as it is.")
+@json_option
+def command(
+    session: str | None,
+    app: str | None,
+    user: str | None,
+    apply: bool,
+    kept: bool,
+    as_json: bool,
+) -> None:
+    """Draw the memories of a SESSION, or of all of a user's, anew from their events, and show what would change.
+
+    Interrupted, it goes on where it was when it is run again.
+    """
+    if session is None and user is None:
+        raise click.UsageError("Give a SESSION, or --user for all of a user's sessions.")
+
+    async def work(config: Settings, pool: Pool) -> ReplayReport:
+        owner = await find_owner(pool, app, user)
+        generator, embedder = make_generator(config), make_embedder(config)
+        try:
+            replay = MemoryReplay(pool, generator, embedder, slice_tokens=config.slice_tokens)
+            return await replay.replay(owner.app, owner.user, session, apply=apply)
+        finally:
+            await generator.close()
+            await embedder.close()
+
+    report = databases.run(work)
+    if as_json:
+        output.write_json({**output.plain(report), "counts": report.counts})
+        return
+    _write(report, with_kept=kept)
+
+
+def _write(report: ReplayReport, *, with_kept: bool) -> None:
+    shown = [each for each in report.changes if with_kept or each.change != "kept"]
+    items = [
+        Item(
+            (each.change, each.kind, each.content),
+            _SIGNS[each.change],
+            clip(" ".join(each.content.split()), CONTENT_CELLS_MAX),
+            (each.kind,),
+        )
+        for each in shown
+    ]
+    write_items(("change", "kind", "content"), items, empty="Nothing changes.")
+    for fact in report.facts:
+        click.echo(_told(fact))
+    counts = report.counts
+    done = "Changed" if report.applied else "Nothing was changed; with --apply it would be"
+    click.echo(f"{done}: {counts['added']} added, {counts['dropped']} dropped, {counts['kept']} kept.")
+
+
+def _told(fact: FactChange) -> str:
+    before, after = ("nothing" if value is None else output.show_fact(value) for value in (fact.before, fact.after))
+    return f"{fact.fact_type}, {fact.key}: {before} -> {after}"

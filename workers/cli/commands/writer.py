@@ -1,0 +1,27 @@
+"""`hippocampus writer`: the HTTP API as a process."""
+
+from __future__ import annotations
+
+import click
+
+from workers import settings
+from workers.process import logs, parent
+
+
+@click.command(epilog="Example:  DATABASE_URL=postgresql://me@db/app hippocampus writer")
+@click.option("--with-parent", is_flag=True, hidden=True)
+def command(with_parent: bool) -> int:
+    """Run the session writer: the HTTP API on HIPPOCAMPUS_API_HOST and HIPPOCAMPUS_API_PORT.
+
+    It needs DATABASE_URL and a migrated database, and stops at SIGTERM or Ctrl-C within
+    HIPPOCAMPUS_SHUTDOWN_GRACE_SECONDS.
+    """
+    if with_parent:
+        parent.end_with_parent()
+    config = settings.load()
+    logs.configure(config.log_level, config.log_format)
+    try:
+        from workers.writer import main_writer
+    except ModuleNotFoundError as error:
+        raise click.UsageError(f"The API needs {error.name}: pip install 'hippocampus[http]'.") from error
+    return main_writer(config)

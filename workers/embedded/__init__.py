@@ -1,0 +1,1 @@
+"""An embedded PostgreSQL with pgvector, for installations without one."""

@@ -1,0 +1,49 @@
+"""Stops the embedded server when its program is killed: `python -m workers.embedded.keeper HOME SECONDS`.
+
+The program holds the other end of this process's standard input. A byte says that all is well and nothing is to be
+waited for; an end without one says that the program is gone, and its roles are given SECONDS to stop before the server.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from workers import settings
+from workers.embedded.server import EmbeddedServer
+
+#: It has only to let go of a lock.
+END_SECONDS_MAX = 5.0
+
+
+@contextlib.contextmanager
+def kept(home: Path, *, grace_seconds: float) -> Iterator[None]:
+    """Have the embedded server of a home stopped, even if this process is killed within the block."""
+    keeper = subprocess.Popen(  # noqa: S603 - our own program
+        [sys.executable, "-P", "-m", "workers.embedded.keeper", str(home), str(grace_seconds)],
+        env=settings.child_environment(PYTHONPATH=settings.import_path()),
+        stdin=subprocess.PIPE,
+        # A Ctrl-C in the terminal is not for it.
+        start_new_session=True,
+    )
+    try:
+        yield
+    finally:
+        with contextlib.suppress(BrokenPipeError):
+            keeper.communicate(b"\n", timeout=END_SECONDS_MAX)
+
+
+def main(home: Path, grace_seconds: float) -> None:
+    """Hold the server with the program, and let go of it after the program."""
+    with EmbeddedServer(home):
+        if not os.read(0, 1):
+            time.sleep(grace_seconds)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), float(sys.argv[2]))

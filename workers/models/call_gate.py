@@ -1,0 +1,252 @@
+"""The gate before every call of a model: a limit that all processes share, and a breaker for each pool and model.
+
+    admit          one statement, then the wait for the place that it reserved
+    429            a penalty for everybody: nobody starts a call before the provider said
+    no answer      counted for the breaker; while it is open, one call at a time is let through, as a probe
+    postponed      whoever may not call goes back to the queue; `pause_seconds` keeps this process from fetching more
+
+Nothing is held during a call. What a call left is reported once it is over; a report that can't be written is only
+logged, since the reply that it tells of is worth more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import asyncpg
+import structlog
+
+from hippocampus.backoff import DAILY_QUOTA_SECONDS, RETRY_AFTER_SECONDS_MAX
+from hippocampus.errors import CallPostponedError, ProviderError, RateLimitedError, TransientProviderError
+from workers.failures import DATABASE_FAULTS
+from workers.queue.claims import QUERIES
+
+if TYPE_CHECKING:
+    from hippocampus.providers.calls import Sleep
+    from pulse.database import Pool
+    from workers.settings import Settings
+    from workers.telemetry.call_metrics import CallMetrics
+
+_log = structlog.get_logger("workers.models.call_gate")
+
+#: Failures that lie further apart are no outage.
+FAILURES_WINDOW_SECONDS = 60.0
+#: The probe is another process's: it will soon be known how it ended.
+PROBE_LOOK_SECONDS = 1.0
+#: Beyond the time limit of a call, until its probe counts as lost.
+PROBE_MARGIN_SECONDS = 5.0
+#: A 429 that names no time.
+PENALTY_SECONDS = 2.0
+#: How long a search waits for the vector of its words.
+SEARCH_WAIT_SECONDS_MAX = 0.5
+REPORT_SECONDS_MAX = 2.0
+STATEMENT_SECONDS_MAX = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateRule:
+    """What one gate holds its calls to."""
+
+    limit: str  # of a model: all processes share it
+    breaker: str  # of a pool and a model
+    calls_per_second: float = 0.0  # 0: no limit but the provider's penalties
+    burst: int = 1
+    wait_seconds_max: float = 5.0  # for longer ones the call is postponed
+    call_seconds_max: float = 60.0
+    failures_max: int = 5  # in a row, which open the breaker; 0: never
+    open_seconds: float = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Admission:
+    probe: int | None
+    failures: int  # of the breaker, as it was on entry
+
+    @property
+    def is_answer_news(self) -> bool:
+        return self.probe is not None or self.failures > 0
+
+
+class SharedCallGate:
+    """`hippocampus.providers.calls.CallGate` whose state all processes share in PostgreSQL."""
+
+    def __init__(self, pool: Pool, rule: GateRule, metrics: CallMetrics, *, sleep: Sleep = asyncio.sleep) -> None:
+        self._pool = pool
+        self._rule = rule
+        self._metrics = metrics
+        self._sleep = sleep
+        self._paused_until = 0.0
+
+    def pause_seconds(self) -> float:
+        """Return for how long this process knows that no call will be let through."""
+        return max(0.0, self._paused_until - time.monotonic())
+
+    def admit(self, operation: str) -> AbstractAsyncContextManager[None]:
+        """Surround one call; see `CallGate.admit`.
+
+        Raises:
+            CallPostponedError: as `CallGate.admit`.
+            asyncpg.PostgresError, OSError: the database failed on entry; nothing was sent.
+        """
+        return self._admit(operation)
+
+    @asynccontextmanager
+    async def _admit(self, operation: str) -> AsyncIterator[None]:
+        admission = await self._enter(operation)
+        try:
+            yield
+        except RateLimitedError as error:
+            await self._penalise(error)
+            await self._report_answer(admission)
+            raise
+        except TransientProviderError as error:
+            await self._report_failure(operation, admission, error)
+            raise
+        except ProviderError:
+            await self._report_answer(admission)
+            raise
+        except BaseException:
+            await self._release(admission)
+            raise
+        await self._report_answer(admission)
+
+    async def _enter(self, operation: str) -> _Admission:
+        rule = self._rule
+        row = await self._pool.fetchrow(
+            QUERIES["admit_call"],
+            rule.limit,
+            rule.breaker,
+            rule.calls_per_second,
+            rule.burst,
+            rule.wait_seconds_max,
+            rule.call_seconds_max + PROBE_MARGIN_SECONDS,
+            timeout=STATEMENT_SECONDS_MAX,
+        )
+        assert row is not None  # noqa: S101 - a function of one row
+        if row["refusal"] is not None:
+            raise self._postpone(operation, row["refusal"], row["wait_seconds"])
+        admission = _Admission(row["probe"], row["failures"])
+        await self._wait(operation, admission, row["wait_seconds"])
+        return admission
+
+    async def _wait(self, operation: str, admission: _Admission, seconds: float) -> None:
+        """Wait for the reserved place; a penalty that came meanwhile holds for it too."""
+        try:
+            if seconds > 0:
+                await self._sleep(seconds)
+                blocked = await self._pool.fetchval(
+                    QUERIES["blocked_seconds"], self._rule.limit, timeout=STATEMENT_SECONDS_MAX
+                )
+                if blocked > 0:
+                    raise self._postpone(operation, "limited", blocked)  # noqa: TRY301 - as if it came from entry
+            self._metrics.observe_wait(operation, seconds)
+        except BaseException:
+            await self._release(admission)
+            raise
+
+    def _postpone(self, operation: str, refusal: str, seconds: float) -> CallPostponedError:
+        if refusal == "limited":
+            # Whoever comes a little earlier can wait in its slot.
+            self._pause(seconds - self._rule.wait_seconds_max)
+            what = f"the limit of {self._rule.limit} is reached"
+        else:
+            seconds = min(seconds, PROBE_LOOK_SECONDS) if refusal == "breaker_half_open" else seconds
+            self._pause(seconds)
+            what = f"the breaker of {self._rule.breaker} is {refusal.removeprefix('breaker_').replace('_', ' ')}"
+        self._metrics.postponed.labels(operation, refusal).inc()
+        return CallPostponedError(f"no call now: {what}", code=refusal, retry_after_seconds=seconds)
+
+    async def _penalise(self, error: RateLimitedError) -> None:
+        wish = error.retry_after_seconds or PENALTY_SECONDS
+        seconds = min(max(wish, DAILY_QUOTA_SECONDS) if error.daily else wish, RETRY_AFTER_SECONDS_MAX)
+        self._pause(seconds - self._rule.wait_seconds_max)
+        reason = "the day's quota is used up" if error.daily else "429"
+        await self._report(self._pool.execute, "penalise_limit", self._rule.limit, seconds, reason)
+
+    async def _report_failure(self, operation: str, admission: _Admission, error: TransientProviderError) -> None:
+        """Count a failure.
+
+        Raises:
+            CallPostponedError: the provider is taken for down, by this failure or by others.
+        """
+        rule = self._rule
+        if rule.failures_max == 0:
+            return
+        seconds = await self._report(
+            self._pool.fetchval,
+            "report_failure",
+            rule.breaker,
+            admission.probe,
+            error.code,
+            rule.failures_max,
+            FAILURES_WINDOW_SECONDS,
+            rule.open_seconds,
+        )
+        if seconds is None:
+            return
+        self._pause(seconds)
+        self._metrics.postponed.labels(operation, "down").inc()
+        raise CallPostponedError(
+            f"{error}; the breaker of {rule.breaker} is open",
+            code=error.code,
+            retry_after_seconds=max(seconds, error.retry_after_seconds or 0.0),
+            was_sent=True,
+            raw_reply=error.raw_reply,
+        ) from None
+
+    async def _report_answer(self, admission: _Admission) -> None:
+        if admission.is_answer_news:
+            await self._report(self._pool.execute, "report_success", self._rule.breaker, admission.probe)
+
+    async def _release(self, admission: _Admission) -> None:
+        """The call ended without a word of the provider: another may be the probe."""
+        if admission.probe is not None:
+            await self._report(self._pool.execute, "release_probe", self._rule.breaker, admission.probe)
+
+    async def _report(self, run: Callable[..., Any], query: str, *arguments: Any) -> Any:
+        try:
+            return await run(QUERIES[query], *arguments, timeout=REPORT_SECONDS_MAX)
+        except (*DATABASE_FAULTS, asyncpg.PostgresError) as error:
+            _log.warning("a call's end was not reported", report=query, error_type=type(error).__name__)
+            return None
+
+    def _pause(self, seconds: float) -> None:
+        self._paused_until = max(self._paused_until, time.monotonic() + seconds)
+
+
+def generator_gate(settings: Settings, pool: Pool, metrics: CallMetrics, role: str) -> SharedCallGate:
+    """Return the gate before the calls for text that a role's processes make."""
+    rule = GateRule(
+        limit=settings.generation_model,
+        breaker=f"{role}/{settings.generation_model}",
+        calls_per_second=settings.generate_calls_per_second,
+        burst=settings.generate_calls_burst,
+        wait_seconds_max=settings.limit_wait_seconds_max,
+        call_seconds_max=settings.generate_timeout_seconds,
+        failures_max=settings.breaker_failures,
+        open_seconds=settings.breaker_open_seconds,
+    )
+    return SharedCallGate(pool, rule, metrics)
+
+
+def embedder_gate(settings: Settings, pool: Pool, metrics: CallMetrics, role: str) -> SharedCallGate:
+    """Return the gate before the calls for vectors that a role's processes make."""
+    # Somebody waits for a search's answer, which can be given by text alone; a job has time.
+    patience = SEARCH_WAIT_SECONDS_MAX if role in ("writer", "cli") else math.inf
+    rule = GateRule(
+        limit=settings.embedding_model,
+        breaker=f"{role}/{settings.embedding_model}",
+        calls_per_second=settings.embed_calls_per_second,
+        burst=settings.embed_calls_burst,
+        wait_seconds_max=min(settings.limit_wait_seconds_max, patience),
+        call_seconds_max=settings.embed_timeout_seconds,
+        failures_max=settings.breaker_failures,
+        open_seconds=settings.breaker_open_seconds,
+    )
+    return SharedCallGate(pool, rule, metrics)

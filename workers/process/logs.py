@@ -1,0 +1,100 @@
+"""Log lines: JSON, one object a line, with the job's ids bound. Never a word of a conversation, never a key.
+
+An exception's message may hold either (a driver quotes the value that it refuses), so a line names the exception's
+class and where it was raised, and not what it says. What a job failed of is kept whole in the job's row.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+import structlog
+from structlog.typing import EventDict, Processor
+
+FRAMES_MAX = 12
+
+# Libraries that write arguments, addresses or results at lower levels.
+_QUIET_LOGGERS = (
+    "procrastinate",
+    "httpx",
+    "httpcore",
+    "google_genai",
+    "psycopg",
+    "asyncio",
+    "uvicorn.access",
+    "uvicorn.error",
+)
+
+
+def configure(level: str = "info", log_format: str = "json") -> None:
+    """Send structlog's and every library's lines to standard error, in one form."""
+    shared: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_logger_name,
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        name_exception,
+    ]
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *shared,
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=False,
+    )
+    last = structlog.processors.JSONRenderer() if log_format == "json" else structlog.dev.ConsoleRenderer()
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[_take_exception, *shared],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, last],
+        )
+    )
+    handler.addFilter(_drop_arguments)
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(level.upper())
+    for name in _QUIET_LOGGERS:
+        logging.getLogger(name).setLevel(logging.WARNING)
+    # Every failed attempt is told by `workers.queue.fenced_jobs` already.
+    logging.getLogger("procrastinate.worker").addFilter(_is_no_outcome)
+
+
+def name_exception(_logger: Any, _method: str, event: EventDict) -> EventDict:
+    """Replace an exception by its class and the places that it came through."""
+    given = event.pop("exc_info", None)
+    if given is True:
+        given = sys.exc_info()
+    error = given[1] if isinstance(given, tuple) else given
+    if isinstance(error, BaseException):
+        frames = traceback.extract_tb(error.__traceback__)[-FRAMES_MAX:]
+        event["error_type"] = type(error).__name__
+        event["frames"] = [f"{Path(each.filename).name}:{each.lineno} {each.name}" for each in frames]
+    return event
+
+
+def _take_exception(_logger: Any, _method: str, event: EventDict) -> EventDict:
+    """Hand a library's exception on to `name_exception`."""
+    record = event.get("_record")
+    if isinstance(record, logging.LogRecord) and record.exc_info:
+        event["exc_info"] = record.exc_info
+        record.exc_info = None
+        record.exc_text = None
+    return event
+
+
+def _drop_arguments(record: logging.LogRecord) -> bool:
+    """Keep a library's own words, and not what it fills in."""
+    if isinstance(record.msg, str):
+        record.args = None
+    return True
+
+
+def _is_no_outcome(record: logging.LogRecord) -> bool:
+    return getattr(record, "action", None) not in ("job_error", "job_error_retry", "job_aborted", "job_aborted_retry")

@@ -1,0 +1,1 @@
+"""The queue: procrastinate's app and worker, tasks, fencing, liveness, upkeep."""

@@ -1,0 +1,102 @@
+"""procrastinate's app of one process: its connections, its job manager, its tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from procrastinate import App, PsycopgConnector
+from psycopg_pool import AsyncConnectionPool
+
+from pulse import database
+from workers.queue.fenced_jobs import FencedJobManager
+from workers.queue.retry import JobRetry
+from workers.queue.services import Services
+from workers.queue.tasks import register_tasks
+from workers.settings import Settings
+from workers.telemetry.metrics import Metrics
+
+if TYPE_CHECKING:
+    from pulse.database import Pool
+
+#: How long a fetch may wait for a connection before the worker is taken for cut off.
+CONNECTION_WAIT_SECONDS = 5.0
+#: A periodic task that was due while no keeper ran is caught up, once, within this time: a machine that sleeps at
+#: night still forgets.
+CATCH_UP_SECONDS = 86_400.0
+
+
+class JobApp(App):
+    """An app whose jobs end by fenced statements."""
+
+    job_manager: FencedJobManager
+
+    def __init__(
+        self, connector: PsycopgConnector, pool: Pool, metrics: Metrics, pause_seconds: Callable[[], float]
+    ) -> None:
+        super().__init__(connector=connector, periodic_defaults={"max_delay": CATCH_UP_SECONDS})
+        self.job_manager = FencedJobManager(connector, pool, metrics, pause_seconds)
+
+
+def make_app(settings: Settings, pool: Pool, metrics: Metrics, services: Services) -> JobApp:
+    """Return an app with every task, not yet open.
+
+    Raises:
+        ValueError: a setting of the schedule is wrong.
+    """
+    app = JobApp(make_connector(settings), pool, metrics, services.pause_seconds)
+    retry = JobRetry(
+        tries_max=settings.job_tries_max,
+        base_seconds=settings.retry_base_seconds,
+        cap_seconds=settings.retry_delay_seconds_max,
+    )
+    register_tasks(app, services, app.job_manager, retry, retention_cron=settings.retention_cron)
+    return app
+
+
+def make_connector(settings: Settings) -> PsycopgConnector:
+    """Return the queue's own connections: another driver than ours, so counted apart."""
+    # libpq splits options at spaces.
+    search_path = database.search_path(settings.schema_name).replace(", ", ",")
+    return PsycopgConnector(
+        pool_factory=_make_pool,
+        conninfo=settings.dsn,
+        kwargs={
+            "options": f"-c search_path={search_path}",
+            "application_name": "hippocampus queue",
+            "connect_timeout": 5,
+            # A connection that was cut without a word is noticed in half a minute, not in two hours.
+            "keepalives_idle": 10,
+            "keepalives_interval": 5,
+            "keepalives_count": 3,
+            "tcp_user_timeout": 20_000,
+        },
+        configure=_configure,
+        min_size=1,
+        max_size=settings.queue_pool_size,
+        timeout=CONNECTION_WAIT_SECONDS,
+    )
+
+
+class _Pool(AsyncConnectionPool):
+    """A pool that is soon back after a long absence of its server.
+
+    Attempts to connect double their distance, which after half a minute is half a minute. Here each gives up after
+    some seconds, and whoever wants a connection next begins anew.
+    """
+
+    async def open(self, wait: bool = False, timeout: float = CONNECTION_WAIT_SECONDS) -> None:  # noqa: ASYNC109 - its own
+        """Open the pool; see psycopg_pool. Procrastinate waits until it has its first connection."""
+        await super().open(wait, timeout=timeout)
+
+
+def _make_pool(**options: Any) -> AsyncConnectionPool:
+    # The check would be one more round trip for each statement. What meets a broken connection is run again instead.
+    options.pop("check")
+    return _Pool(reconnect_timeout=CONNECTION_WAIT_SECONDS, **options)
+
+
+async def _configure(connection: psycopg.AsyncConnection[Any]) -> None:
+    # Here, not among the connection's arguments: the listener gives autocommit a second time.
+    await connection.set_autocommit(True)

@@ -1,0 +1,139 @@
+"""procrastinate's worker, with what it lacks for ours: no lost wake-up, a guarded life, no job lost at its end."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import structlog
+from procrastinate import jobs, retry
+from procrastinate.exceptions import ConnectorException
+from procrastinate.job_context import JobContext, JobResult
+from procrastinate.worker import Worker
+
+from workers.failures import DATABASE_FAULTS
+from workers.pools import WorkerPool
+from workers.queue import cuts, liveness
+from workers.queue.app import JobApp
+from workers.queue.observer import JobObserver
+from workers.telemetry.metrics import Metrics
+
+_log = structlog.get_logger("workers.queue.queue_worker")
+
+#: The backstop of a wake-up that the network lost; also how late a job starts that waited for its retry.
+POLL_SECONDS = 0.5
+#: Cuts in a row for longer than this end the worker: the next one begins with connections of its own.
+CUT_SECONDS_MAX = 30.0
+
+
+class WakeUp(asyncio.Event):
+    """An event that is cleared before the queue is read, never after.
+
+    procrastinate clears it after each fetch: a notification that arrives during a fetch which finds nothing is
+    swallowed, and its job waits for the next poll.
+    """
+
+    def clear(self) -> None:
+        """Do nothing; see `rearm`."""
+
+    def rearm(self) -> None:
+        """Clear the event. Whatever is told from now on starts another fetch."""
+        super().clear()
+
+
+class QueueWorker(Worker):
+    """One run of a pool's worker, from its registration to its end.
+
+    A connection that is cut does not end it: procrastinate would fetch nothing more until the running jobs are over,
+    which for jobs that wait is as long as the grace time. What a cut fetch may have taken is given back by the guard,
+    as are jobs whose end could not be written: they run, in the database, and this worker does not know of them.
+    """
+
+    def __init__(
+        self,
+        app: JobApp,
+        pool: WorkerPool,
+        guard: liveness.Guard,
+        metrics: Metrics,
+        *,
+        concurrency: int,
+        grace_seconds: float,
+    ) -> None:
+        super().__init__(
+            app,
+            queues=list(pool.queues),
+            name=pool.name,
+            concurrency=concurrency,
+            fetch_job_polling_interval=POLL_SECONDS,
+            abort_job_polling_interval=1.0,
+            shutdown_graceful_timeout=grace_seconds,
+            install_signal_handlers=False,
+            update_heartbeat_interval=liveness.HEARTBEAT_SECONDS,
+            stalled_worker_timeout=liveness.STALLED_SECONDS,
+            worker_middleware=[JobObserver(app.job_manager, metrics)],
+        )
+        self._pool = pool
+        self._guard = guard
+        self._new_job_event = WakeUp()
+        self._cuts = 0  # fetches in a row
+        self._cut_at = 0.0
+
+    async def _run_loop(self) -> None:
+        # The lock is held before the first fetch and until the last job is over.
+        async with self._guard.hold(self._id):
+            _log.info("worker registered", worker_id=self._id)
+            await super()._run_loop()
+
+    def _start_side_tasks(self) -> list[asyncio.Task[Any]]:
+        watch = asyncio.create_task(self._guard.watch(self._id, self._running_ids), name="guard")
+        return [*super()._start_side_tasks(), watch]
+
+    async def _update_heartbeat(self) -> None:
+        await cuts.through_cuts("heartbeat", super()._update_heartbeat)
+
+    async def _periodic_deferrer(self) -> None:
+        if self._pool.is_keeper:
+            await cuts.through_cuts("deferrer", super()._periodic_deferrer)
+        # A side task that returned would end the watch over all side tasks.
+        await asyncio.Event().wait()
+
+    async def _fetch_and_process_jobs(self) -> None:
+        assert isinstance(self._new_job_event, WakeUp)  # noqa: S101 - set above
+        self._new_job_event.rearm()
+        try:
+            await super()._fetch_and_process_jobs()
+        except ConnectorException as error:
+            if not cuts.is_cut(error) or self._is_cut_off():
+                raise
+            await cuts.pause("fetch", self._cuts)
+            self._cuts += 1
+            self._new_job_event.set()
+        else:
+            self._cuts = 0
+
+    def _is_cut_off(self) -> bool:
+        if self._cuts == 0:
+            self._cut_at = time.monotonic()
+        return time.monotonic() - self._cut_at > CUT_SECONDS_MAX
+
+    async def _persist_job_status(
+        self,
+        job: jobs.Job,
+        status: jobs.Status,
+        retry_decision: retry.RetryDecision | None,
+        context: JobContext,
+        job_result: JobResult | None,
+    ) -> None:
+        try:
+            await super()._persist_job_status(job, status, retry_decision, context, job_result)
+        except DATABASE_FAULTS as error:
+            _log.error("the end of a job could not be written", error_type=type(error).__name__)
+
+    def _running_ids(self) -> list[int]:
+        return [context.job.id for context in self._running_jobs.values() if context.job.id is not None]
+
+    @property
+    def _id(self) -> int:
+        assert self.worker_id is not None  # noqa: S101 - registered before the loop starts
+        return self.worker_id

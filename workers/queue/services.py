@@ -1,0 +1,153 @@
+"""What the tasks do, put together from the rooms: one object per process, given to `workers.queue.tasks`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+import structlog
+
+from hippocampus.consolidation.backfill import Backfilled, backfill_embeddings, choose_model
+from hippocampus.consolidation.redraw import redraw_slices
+from hippocampus.consolidation_worker import MemoryConsolidationWorker
+from hippocampus.erasure.service import Forgetting
+from hippocampus.retention.archive import MemoryArchive
+from hippocampus.retention_manager import Batch, MemoryRetentionManager
+from workers.models.call_gate import embedder_gate, generator_gate
+from workers.models.embedders import make_embedder
+from workers.models.generators import make_generator
+from workers.queue.claims import JobClaim
+from workers.queue.upkeep import Upkeep
+from workers.settings import Settings
+from workers.telemetry.metrics import Metrics
+
+if TYPE_CHECKING:
+    from hippocampus.providers.protocols import Embedder
+    from pulse.database import Pool
+
+_log = structlog.get_logger("workers.queue.services")
+
+#: Texts in one call of the backfill.
+BACKFILL_ROWS = 100
+
+Work = Callable[[], Awaitable[None]]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """One coroutine function per kind of job.
+
+    `choose_model` says, at the start of a keeper, to which model vectors are moved. `pause_seconds` says for how long
+    no job can be done, because none could call its model.
+    """
+
+    choose_model: Work
+    consolidate: Callable[[UUID, JobClaim], Awaitable[object]]
+    backfill: Work
+    redraw: Work
+    enqueue_idle: Work
+    reconcile: Work
+    find_vectorless: Work
+    prune: Work
+    archive_jobs: Work
+    prune_artifacts: Work
+    expire_sessions: Work
+    reap_runs: Work
+    prune_snapshots: Work
+    prune_streams: Work
+    retention: Work
+    erase: Work
+    close: Work
+    pause_seconds: Callable[[], float]
+
+
+#: The settings, the process's pool and metrics, and its role: the name of its worker pool.
+BuildServices = Callable[[Settings, "Pool", Metrics, str], Services]
+
+
+def build(settings: Settings, pool: Pool, metrics: Metrics, role: str) -> Services:
+    """Return the services of this program, with the provider that the settings name."""
+    gate = generator_gate(settings, pool, metrics.model_calls, role)
+    generator = make_generator(settings, metrics.observe_call, gate)
+    embedder = make_embedder(settings, metrics.observe_call, embedder_gate(settings, pool, metrics.model_calls, role))
+    upkeep = Upkeep(pool, settings, metrics)
+
+    worker = MemoryConsolidationWorker(pool, generator, embedder, slice_tokens=settings.slice_tokens)
+
+    async def consolidate(job_id: UUID, claim: JobClaim) -> None:
+        job = await worker.run(job_id, claim)
+        if job is not None and (skipped := job.result.get("skipped")):
+            metrics.skipped.inc(len(skipped))
+            _log.warning("turns passed by that the model refuses", count=len(skipped))
+
+    async def choose() -> None:
+        await choose_model(pool, embedder.model)
+
+    async def find_vectorless() -> None:
+        await upkeep.find_vectorless(embedder.model)
+
+    async def backfill() -> None:
+        await make_vectors(pool, embedder, metrics)
+
+    async def redraw() -> None:
+        _log.info("slices drawn anew", count=await redraw_slices(pool, generator, embedder))
+
+    async def retention() -> None:
+        await clean_up(MemoryRetentionManager(pool), metrics)
+        _log.info("archive purged", count=await MemoryArchive(pool).purge())
+
+    async def erase() -> None:
+        if count := await Forgetting(pool).resume():
+            _log.info("users forgotten", count=count)
+
+    async def close() -> None:
+        await generator.close()
+        await embedder.close()
+
+    return Services(
+        choose_model=choose,
+        consolidate=consolidate,
+        backfill=backfill,
+        redraw=redraw,
+        enqueue_idle=upkeep.enqueue_idle,
+        reconcile=upkeep.reconcile,
+        find_vectorless=find_vectorless,
+        prune=upkeep.prune,
+        archive_jobs=upkeep.archive_jobs,
+        prune_artifacts=upkeep.prune_artifacts,
+        expire_sessions=upkeep.expire_sessions,
+        reap_runs=upkeep.reap_runs,
+        prune_snapshots=upkeep.prune_snapshots,
+        prune_streams=upkeep.prune_streams,
+        retention=retention,
+        erase=erase,
+        close=close,
+        # Without vectors a job is done as well: the backfill brings them.
+        pause_seconds=gate.pause_seconds,
+    )
+
+
+async def make_vectors(pool: Pool, embedder: Embedder, metrics: Metrics) -> None:
+    """Give a vector to every text that may have one and has none of this model, and count what got one."""
+    total = Backfilled()
+    while (batch := await backfill_embeddings(pool, embedder, limit=BACKFILL_ROWS)).settled:
+        total = Backfilled(total.given + batch.given, total.refused + batch.refused)
+        metrics.backfilled.labels("given").inc(batch.given)
+        metrics.backfilled.labels("refused").inc(batch.refused)
+    _log.info("vectors made later", given=total.given, refused=total.refused)
+
+
+async def clean_up(manager: MemoryRetentionManager, metrics: Metrics) -> None:
+    """Archive the memories that every app's policy calls weak, and count what went and what is left."""
+
+    def observe(batch: Batch) -> None:
+        metrics.deleted.inc(batch.archived)
+        metrics.batch_seconds.observe(batch.seconds)
+
+    stats = await manager.cleanup_low_value_memories(on_batch=observe)
+    metrics.strength.labels("high").set(stats.high_value_count)
+    metrics.strength.labels("medium").set(stats.medium_value_count)
+    metrics.strength.labels("low").set(stats.low_value_count)
+    _log.info("memories cleaned up", archived=stats.cleaned_count, left=stats.total_memories)

@@ -1,0 +1,93 @@
+"""Every task of the queue, and when the periodic ones run. What they do stands in `workers.queue.services`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+from uuid import UUID
+
+from croniter import croniter
+from procrastinate import App
+from procrastinate.job_context import JobContext
+
+from hippocampus.records import JobType
+from workers.queue.claims import JobClaim
+from workers.queue.fenced_jobs import FencedJobManager
+from workers.queue.retry import JobRetry
+from workers.queue.services import Services
+
+#: The queue of each kind of job, as the database's functions enqueue it.
+CONSOLIDATION_QUEUES = {
+    JobType.FAST_REPLAY: "fast_replay",
+    JobType.DEEP_REFLECTION: "deep_reflection",
+    JobType.FULL_CONSOLIDATION: "deep_reflection",
+}
+EMBEDDING_QUEUE = "embedding"
+MAINTENANCE_QUEUE = "maintenance"
+
+#: When each task of upkeep runs: cron, with seconds as a sixth field. `retention` is a setting.
+MAINTENANCE_CRONS = {
+    "enqueue_idle": "* * * * * */30",
+    "reconcile": "* * * * *",
+    "find_vectorless": "*/5 * * * *",
+    "prune": "*/10 * * * *",
+    "archive_jobs": "17 * * * *",
+    "prune_artifacts": "37 * * * *",
+    "expire_sessions": "* * * * *",
+    "erase": "* * * * *",
+    "reap_runs": "* * * * * */15",
+    "prune_snapshots": "37 * * * *",
+    "prune_streams": "*/2 * * * *",
+}
+
+Upkeep = Callable[[], Awaitable[None]]
+
+
+def register_tasks(
+    app: App, services: Services, manager: FencedJobManager, retry: JobRetry, *, retention_cron: str
+) -> None:
+    """Give an app every task.
+
+    Raises:
+        ValueError: `retention_cron` is no cron expression.
+    """
+    for job_type, queue in CONSOLIDATION_QUEUES.items():
+        _register_consolidation(app, services, manager, retry, job_type, queue)
+    app.task(name="embedding_backfill", queue=EMBEDDING_QUEUE, retry=retry)(_upkeep(services.backfill))
+    # It asks the same models as a reflection, and goes where they are known.
+    app.task(name="redraw_slices", queue=CONSOLIDATION_QUEUES[JobType.DEEP_REFLECTION], retry=retry)(
+        _upkeep(services.redraw)
+    )
+    for name, cron in {**MAINTENANCE_CRONS, "retention": _checked(retention_cron)}.items():
+        _register_periodic(app, retry, name, cron, getattr(services, name))
+
+
+def _register_consolidation(
+    app: App, services: Services, manager: FencedJobManager, retry: JobRetry, job_type: str, queue: str
+) -> None:
+    @app.task(name=str(job_type), queue=queue, retry=retry, pass_context=True)
+    async def consolidate(context: JobContext, job_id: str, tried: int = 0) -> None:
+        claim = JobClaim(context.job, is_last_try=retry.is_last_try(context.job))
+        await services.consolidate(UUID(job_id), claim)
+        if claim.is_finished:
+            manager.note_finished(context.job)
+
+
+def _register_periodic(app: App, retry: JobRetry, name: str, cron: str, work: Upkeep) -> None:
+    # The lock lets one run end before the next begins. A queueing lock would be wrong here: a job that is given
+    # back while the next one waits already would break it, and stay running for ever.
+    task = app.task(name=name, queue=MAINTENANCE_QUEUE, lock=name, retry=retry)(_upkeep(work))
+    app.periodic(cron=cron)(task)
+
+
+def _upkeep(work: Upkeep) -> Callable[..., Awaitable[None]]:
+    async def run(**_given: Any) -> None:
+        await work()
+
+    return run
+
+
+def _checked(cron: str) -> str:
+    if not croniter.is_valid(cron):
+        raise ValueError(f"{cron!r} is no cron expression; HIPPOCAMPUS_RETENTION_CRON takes one such as '0 2 * * *'")
+    return cron

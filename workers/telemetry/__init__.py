@@ -1,0 +1,1 @@
+"""Metrics of the processes, where they are served, and how they are discovered."""

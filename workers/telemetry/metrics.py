@@ -1,0 +1,156 @@
+"""What a worker process tells Prometheus. Base units; labels name queues and kinds, never a thread or a user.
+
+| metric | labels | tells |
+| --- | --- | --- |
+| worker_jobs_total | queue, task, outcome | ended attempts, by their outcome (see below) |
+| worker_job_duration_seconds | queue, task | how long attempts ran |
+| worker_job_queue_latency_seconds | queue | from a consolidation job's enqueue to its first start |
+| worker_jobs_in_progress | queue | attempts that run now |
+| worker_job_retries_total | task, reason | attempts that will be made again, by error code |
+| worker_jobs_rescued_total | | jobs of dead workers that this process gave back |
+| worker_fenced_total | queue | ends that came too late: another attempt owned the job |
+| worker_restarts_total | reason | times that this process took up its queues again |
+| gemini_requests_total | operation, code | calls of the model; timeout, connection, cancelled count as codes |
+| gemini_request_duration_seconds | operation | how long calls took |
+| gemini_tokens_total | operation, kind | tokens in (prompt) and out (output) |
+| gemini_rate_limit_wait_seconds | operation | how long calls waited for their turn |
+| gemini_calls_postponed_total | operation, reason | calls held back: limited, breaker_open, breaker_half_open, down |
+| consolidation_turns_skipped_total | | turns that the model refused, and that a later job passed by |
+| embedding_backfill_texts_total | outcome | texts that got their vector later (given), or were refused one (refused) |
+| retention_memories_deleted_total | | memories that the clean-up archived |
+| retention_batch_duration_seconds | | one transaction of the clean-up |
+| retention_memories | strength | memories left by this process's last clean-up: high, medium, low |
+| queue_jobs | queue, status | jobs that wait, run, or have failed (one process exports it) |
+| queue_oldest_job_age_seconds | queue | how long the oldest job waits that could run (one process exports it) |
+| embedding_refused_texts | model | texts that stay without a vector of this model (one process exports it) |
+| gemini_breaker_state | breaker, state | 1 for the state that each breaker has (one process exports it) |
+| gemini_limit_blocked_seconds | limit | how long nobody may call a model, by its own word (one process exports it) |
+
+Outcomes: succeeded, failed, retried, postponed (none of the job's tries), released, aborted, fenced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    GCCollector,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+)
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from workers.telemetry.call_metrics import CallMetrics
+
+if TYPE_CHECKING:
+    from hippocampus.providers.calls import CallRecord
+
+BREAKER_STATES = ("closed", "open", "half_open")
+
+_FAST = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60, 300)
+_SLOW = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
+
+
+class QueueGauges(Collector):
+    """The queue as a whole, as it was last read; nothing while another process exports it."""
+
+    def __init__(self) -> None:
+        self._depths: Mapping[tuple[str, str], int] = {}
+        self._ages: Mapping[str, float] = {}
+        self._breakers: Mapping[str, str] = {}
+        self._limits: Mapping[str, float] = {}
+        self._refused: Mapping[str, int] = {}
+        self._is_shown = False
+
+    def show(self, depths: Mapping[tuple[str, str], int], ages: Mapping[str, float]) -> None:
+        """Export these numbers: jobs by (queue, status), ages in seconds by queue."""
+        self._depths, self._ages, self._is_shown = depths, ages, True
+
+    def show_refused(self, refused: Mapping[str, int]) -> None:
+        """Export this too: texts that stay without a vector, by the model that refused them."""
+        self._refused = refused
+
+    def show_gates(self, breakers: Mapping[str, str], limits: Mapping[str, float]) -> None:
+        """Export these too: each breaker's state, the seconds for which each limit is blocked."""
+        self._breakers, self._limits = breakers, limits
+
+    def hide(self) -> None:
+        """Export nothing."""
+        self._is_shown = False
+
+    def collect(self) -> Iterable[Metric]:
+        """Yield every family."""
+        if not self._is_shown:
+            return
+        depths = GaugeMetricFamily("queue_jobs", "Jobs by queue and status.", labels=("queue", "status"))
+        for labels, count in self._depths.items():
+            depths.add_metric(labels, count)
+        yield depths
+        ages = GaugeMetricFamily(
+            "queue_oldest_job_age_seconds", "Age of the oldest job that could run.", labels=("queue",)
+        )
+        for queue, seconds in self._ages.items():
+            ages.add_metric((queue,), seconds)
+        yield ages
+        states = GaugeMetricFamily("gemini_breaker_state", "Breakers by state.", labels=("breaker", "state"))
+        for breaker, now in self._breakers.items():
+            for state in BREAKER_STATES:
+                states.add_metric((breaker, state), float(state == now))
+        yield states
+        blocked = GaugeMetricFamily("gemini_limit_blocked_seconds", "Seconds without calls.", labels=("limit",))
+        for limit, seconds in self._limits.items():
+            blocked.add_metric((limit,), seconds)
+        yield blocked
+        refused = GaugeMetricFamily("embedding_refused_texts", "Texts that a model refused.", labels=("model",))
+        for model, count in self._refused.items():
+            refused.add_metric((model,), count)
+        yield refused
+
+
+class Metrics:
+    """The metrics of one process, with a registry of their own."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        GCCollector(self.registry)
+        PlatformCollector(self.registry)
+        ProcessCollector(registry=self.registry)
+        own = self.registry
+        self.jobs = Counter("worker_jobs_total", "Attempts that ended.", ("queue", "task", "outcome"), registry=own)
+        self.job_seconds = Histogram(
+            "worker_job_duration_seconds", "How long attempts ran.", ("queue", "task"), buckets=_FAST, registry=own
+        )
+        self.queue_seconds = Histogram(
+            "worker_job_queue_latency_seconds", "From enqueue to start.", ("queue",), buckets=_FAST, registry=own
+        )
+        self.in_progress = Gauge("worker_jobs_in_progress", "Attempts that run now.", ("queue",), registry=own)
+        self.retries = Counter(
+            "worker_job_retries_total", "Attempts to be made again.", ("task", "reason"), registry=own
+        )
+        self.rescued = Counter("worker_jobs_rescued_total", "Jobs of dead workers given back.", registry=own)
+        self.fenced = Counter("worker_fenced_total", "Ends that came too late.", ("queue",), registry=own)
+        self.restarts = Counter("worker_restarts_total", "Queues taken up again.", ("reason",), registry=own)
+        self.model_calls = CallMetrics(own)
+        self.skipped = Counter("consolidation_turns_skipped_total", "Turns that were passed by.", registry=own)
+        self.backfilled = Counter(
+            "embedding_backfill_texts_total", "Texts whose vector was made later.", ("outcome",), registry=own
+        )
+        self.deleted = Counter("retention_memories_deleted_total", "Memories that the clean-up archived.", registry=own)
+        self.batch_seconds = Histogram(
+            "retention_batch_duration_seconds", "One transaction of the clean-up.", buckets=_SLOW, registry=own
+        )
+        self.strength = Gauge(
+            "retention_memories", "Memories by strength, after the last clean-up.", ("strength",), registry=own
+        )
+        self.queue = QueueGauges()
+        self.registry.register(self.queue)
+
+    def observe_call(self, record: CallRecord) -> None:
+        """Count one call of a model."""
+        self.model_calls.observe(record)

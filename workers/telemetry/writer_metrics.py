@@ -1,0 +1,118 @@
+"""What a session writer tells Prometheus. Base units; labels name routes and statuses, never a thread or a user.
+
+| metric | labels | tells |
+| --- | --- | --- |
+| writer_requests_total | method, route, status | requests answered; 499: the client went away first |
+| writer_request_duration_seconds | method, route | from the head of the request to the end of the answer |
+| events_appended_total | | new events, without those that were stored before |
+| version_conflicts_total | | appends refused because the session had moved on |
+| streams_open, streams_runs_followed | | clients that follow a run, and the runs |
+| streams_let_go_total | | clients that read too slowly and were let go |
+| streams_failures_total | | reads for streams that failed and were tried again, and followers that a fault cut off |
+| runs_executing | | runs whose agent this process executes |
+| listener_running, listener_connects_total | | whether notifications are heard, and how often it began to listen |
+| search_degraded_total | reason | searches by text alone, because the query could not be embedded |
+| gemini_* | | see `workers.telemetry.call_metrics`: queries are embedded here |
+
+`route` is a template such as /v1/apps/{app_name}/users/{user_id}/sessions, or ``unmatched``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    GCCollector,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+)
+from prometheus_client.core import CounterMetricFamily
+from prometheus_client.registry import Collector
+
+if TYPE_CHECKING:
+    from workers.api.live_streams import LiveStreams
+
+from workers.telemetry.call_metrics import CallMetrics
+
+_BUCKETS_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+
+
+class WriterMetrics:
+    """The metrics of one writer, with a registry of their own; a `pulse.http.edge.middleware.Telemetry`."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        GCCollector(self.registry)
+        PlatformCollector(self.registry)
+        ProcessCollector(registry=self.registry)
+        own = self.registry
+        self.calls = CallMetrics(own)
+        self._requests = Counter(
+            "writer_requests_total", "Requests answered.", ("method", "route", "status"), registry=own
+        )
+        self._seconds = Histogram(
+            "writer_request_duration_seconds",
+            "How long requests took.",
+            ("method", "route"),
+            buckets=_BUCKETS_SECONDS,
+            registry=own,
+        )
+        self._appended = Counter("events_appended_total", "New events stored.", registry=own)
+        self._conflicts = Counter(
+            "version_conflicts_total", "Appends refused because the session had moved on.", registry=own
+        )
+        self._degraded = Counter("search_degraded_total", "Searches by text alone.", ("reason",), registry=own)
+
+    def watch(self, live: LiveStreams) -> None:
+        """Tell of the streams from now on."""
+        gauges: tuple[tuple[str, str, Callable[[], float]], ...] = (
+            ("streams_open", "Clients that follow a run.", lambda: live.streams.followers),
+            ("streams_runs_followed", "Runs that are followed.", lambda: live.streams.hubs),
+            ("runs_executing", "Runs that this process executes.", lambda: live.runner.running),
+            ("listener_running", "Whether notifications are heard.", lambda: live.listener.is_running),
+        )
+        for name, tells, value in gauges:
+            Gauge(name, tells, registry=self.registry).set_function(value)
+        counters: tuple[tuple[str, str, Callable[[], float]], ...] = (
+            ("streams_let_go_total", "Clients that were too slow.", lambda: live.streams.let_go),
+            (
+                "streams_failures_total",
+                "Reads that failed, and followers that a fault cut off.",
+                lambda: live.listener.failures + live.carrier.failures + live.streams.gone.failures,
+            ),
+            ("listener_connects_total", "Times that it began to listen.", lambda: live.listener.connects),
+        )
+        for name, tells, value in counters:
+            self.registry.register(_Counted(name, tells, value))
+
+    def request(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Count one answered request."""
+        self._requests.labels(method, route, str(status)).inc()
+        self._seconds.labels(method, route).observe(seconds)
+
+    def appended(self, events: int) -> None:
+        """Count new events."""
+        self._appended.inc(events)
+
+    def conflict(self) -> None:
+        """Count a refused append."""
+        self._conflicts.inc()
+
+    def degraded(self, reason: str) -> None:
+        """Count a search whose query could not be embedded; `reason` is the error's class."""
+        self._degraded.labels(reason).inc()
+
+
+class _Counted(Collector):
+    """A count that somebody else keeps."""
+
+    def __init__(self, name: str, tells: str, value: Callable[[], float]) -> None:
+        self._name, self._tells, self._value = name, tells, value
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        yield CounterMetricFamily(self._name, self._tells, value=self._value())

@@ -1,0 +1,1 @@
+"""Sessions out of one database and into another."""
