@@ -26,7 +26,7 @@ HippocampusError
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import asyncpg
 
@@ -189,7 +189,9 @@ class MalformedReplyError(PermanentProviderError):
     """The reply breaks the schema, also after one repair try. `raw_reply` holds the last one whole."""
 
 
-_BY_SQLSTATE: dict[str, type[HippocampusError]] = {
+#: The error class of each SQLSTATE that the SQL functions of the memory or of the session engine raise.
+BY_SQLSTATE: Mapping[str, type[Exception]] = {
+    **pulse_errors.BY_SQLSTATE,
     "HP010": JobFencedError,
     "HP011": WatermarkMovedError,
     "HP012": UnknownJobTypeError,
@@ -206,6 +208,5 @@ _BY_SQLSTATE: dict[str, type[HippocampusError]] = {
 
 
 def from_postgres(error: asyncpg.PostgresError) -> Exception | None:
-    """Return this tree's error, or the session engine's, for a database error; None where it is neither's."""
-    kind = _BY_SQLSTATE.get(error.sqlstate or "")
-    return pulse_errors.from_postgres(error) if kind is None else kind(str(error))
+    """Return the memory's or the session engine's error for a database error; None where there is none."""
+    return pulse_errors.from_postgres(error, BY_SQLSTATE)

@@ -28,6 +28,8 @@ The database speaks in SQLSTATEs of class ``HP``; `from_postgres` maps each to o
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import asyncpg
 
 
@@ -119,7 +121,8 @@ class SchemaError(PulseError):
     """The database's schema is missing, older or newer than this program. The message names the command."""
 
 
-_BY_SQLSTATE: dict[str, type[PulseError]] = {
+#: The error class of each SQLSTATE that the session engine's SQL functions raise.
+BY_SQLSTATE: Mapping[str, type[PulseError]] = {
     "HP001": SessionNotFoundError,
     "HP002": ConcurrencyConflictError,
     "HP003": EventConflictError,
@@ -138,13 +141,15 @@ _BY_SQLSTATE: dict[str, type[PulseError]] = {
 }
 
 
-def from_postgres(error: asyncpg.PostgresError) -> PulseError | None:
-    """Return this tree's error for a database error, or None where it is not one of ours."""
+def from_postgres(
+    error: asyncpg.PostgresError, by_sqlstate: Mapping[str, type[Exception]] = BY_SQLSTATE
+) -> Exception | None:
+    """Return the error class for a database error, or None where `by_sqlstate` has none for its SQLSTATE."""
     if isinstance(error, asyncpg.ProgramLimitExceededError):
-        # Each name is within its own bounds; in scripts of four bytes a character they may still be too long together.
+        # Each name is within its own bound; with four bytes a character they may still be too long together.
         return InvalidInputError(
             "names and ids are too long for an index of PostgreSQL: keep app, user and id under 2,600 bytes of UTF-8"
             " together; nothing was changed"
         )
-    kind = _BY_SQLSTATE.get(error.sqlstate or "")
+    kind = by_sqlstate.get(error.sqlstate or "")
     return None if kind is None else kind(str(error))

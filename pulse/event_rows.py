@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import asyncpg
 
-from pulse.errors import InvalidInputError, from_postgres
+from pulse.errors import InvalidInputError
 from pulse.event_types import DELTA_EVENT_TYPES
 from pulse.events import Appended, Event, EventActions, Role
 from pulse.postgres.json_values import decode_body, encode_body, escape_state
@@ -155,17 +155,3 @@ def read_appended(thread_id: uuid.UUID, events: Sequence[Event], rows: Iterable[
         user_version=rows[0]["user_version"],
         app_version=rows[0]["app_version"],
     )
-
-
-def translate(error: asyncpg.PostgresError) -> Exception:
-    """Return this room's error for one of the database, or the error itself where it is none of ours."""
-    if isinstance(error, asyncpg.CheckViolationError | asyncpg.StringDataRightTruncationError):
-        # Not str(error): its DETAIL quotes the row.
-        return InvalidInputError(f"{error.args[0]}; nothing was changed")
-    if isinstance(error, asyncpg.DataError):
-        # Its text may quote the argument.
-        return InvalidInputError(
-            "an argument is nothing that PostgreSQL can hold: a text with U+0000 or a lone surrogate, or a number"
-            " out of range; nothing was changed"
-        )
-    return from_postgres(error) or error

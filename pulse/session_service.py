@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 
 from pulse.errors import InvalidInputError, SessionNotFoundError
-from pulse.event_rows import ID_LENGTH_MAX, event_input, read_appended, read_event, stored_keys, translate
+from pulse.event_rows import ID_LENGTH_MAX, event_input, read_appended, read_event, stored_keys
 from pulse.events import Appended, Event, Session, SessionPage
 from pulse.notify.notifier import Notifier
 from pulse.postgres.json_values import escape_state, unescape
-from pulse.postgres.statements import load_queries
+from pulse.postgres.statements import load_queries, translate
 from pulse.scopes import apply_delta, merge_state, split_delta
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 import asyncpg
 
 from pulse.errors import InvalidInputError
-from pulse.event_rows import translate
-from pulse.postgres.statements import load_queries
+from pulse.postgres.statements import load_queries, translate
 from pulse.runs.records import RunStatus
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import asyncpg
 
-from pulse.event_rows import translate
-from pulse.postgres.statements import load_queries
+from pulse.postgres.statements import load_queries, translate
 
 if TYPE_CHECKING:
     from pulse.database import Pool

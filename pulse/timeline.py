@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 
 from pulse.errors import InvalidInputError, SessionNotFoundError
-from pulse.event_rows import read_event, translate
+from pulse.event_rows import read_event
 from pulse.event_types import MESSAGE_EVENT_TYPES, PERSISTENT_EVENT_TYPES, TIMELINE_EVENT_TYPES
 from pulse.events import Event, message_text
 from pulse.postgres.json_values import clean_text
-from pulse.postgres.statements import load_queries
+from pulse.postgres.statements import load_queries, translate
 
 if TYPE_CHECKING:
     from pulse.database import Pool

@@ -27,11 +27,11 @@ from pulse.adk.markers import Marker
 from pulse.adk.ttl import Ttl, read_ttl
 from pulse.adk.turns import Turns
 from pulse.adk.usual_events import usual_input
-from pulse.event_rows import EventInput, event_input, translate
+from pulse.event_rows import EventInput, event_input
 from pulse.loop_pools import access
 from pulse.notify.notifier import Look, Notifier
 from pulse.postgres.json_values import escape_state
-from pulse.postgres.statements import load_queries
+from pulse.postgres.statements import load_queries, translate
 from pulse.scopes import merge_state, split_delta, without_deleted
 from pulse.session_service import PAGE_SIZE_MAX, OpenSessionService, check_names
 

@@ -17,6 +17,8 @@ from typing import Any, TypeVar, cast
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_json
 
+from pulse.errors import InvalidInputError
+
 #: The names of a fact's key may be long.
 CURSOR_LENGTH_MAX = 8000
 #: A change of what places mean gets another one: older cursors are then refused, not misread.
@@ -31,6 +33,17 @@ class CursorError(ValueError):
 
     def __init__(self, why: str) -> None:
         super().__init__(f"this cursor is of no use here: {why}. Begin again without one.")
+
+
+def check_limit(limit: int, limit_max: int, *, name: str = "limit") -> int:
+    """Return the length of a page.
+
+    Raises:
+        InvalidInputError: it is not between 1 and `limit_max`.
+    """
+    if not 1 <= limit <= limit_max:
+        raise InvalidInputError(f"{name} is 1 to {limit_max}, not {limit}")
+    return limit
 
 
 def scope_of(*asked: Any) -> bytes:

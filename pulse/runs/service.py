@@ -20,11 +20,11 @@ import asyncpg
 
 from pulse import event_types
 from pulse.errors import InvalidInputError, RunNotFoundError
-from pulse.event_rows import ID_LENGTH_MAX, event_input, read_appended, translate
+from pulse.event_rows import ID_LENGTH_MAX, event_input, read_appended
 from pulse.events import Event, EventActions
 from pulse.notify.notifier import Notifier
 from pulse.postgres.json_values import clean_text
-from pulse.postgres.statements import load_queries
+from pulse.postgres.statements import load_queries, translate
 from pulse.runs import events as run_events
 from pulse.runs.records import Run, RunStatus, RunWritten, read_run
 

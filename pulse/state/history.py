@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 
 from pulse.errors import InvalidInputError, SessionNotFoundError
-from pulse.event_rows import translate
 from pulse.postgres.json_values import unescape
-from pulse.postgres.statements import load_queries
+from pulse.postgres.statements import load_queries, translate
 from pulse.scopes import merge_deltas, without_deleted
 
 if TYPE_CHECKING:

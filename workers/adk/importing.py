@@ -17,10 +17,10 @@ import asyncpg
 
 from pulse.adk.events import to_engine
 from pulse.errors import EventConflictError, InvalidInputError
-from pulse.event_rows import event_input, translate
+from pulse.event_rows import event_input
 from pulse.events import Event, EventActions
 from pulse.postgres.json_values import escape_state, unescape
-from pulse.postgres.statements import load_queries
+from pulse.postgres.statements import load_queries, translate
 from pulse.scopes import split_delta
 from pulse.session_service import check_names
 from workers.adk.source import Source, SourceSession, SourceState

@@ -1,0 +1,63 @@
+"""The statement gateway: one place translates SQLSTATEs, reports durations, and runs statements by name."""
+
+from __future__ import annotations
+
+import asyncpg
+import pytest
+
+from pulse.errors import InvalidInputError, SessionNotFoundError
+from pulse.postgres.statements import Statements, load_queries, observe_statements
+
+
+@pytest.fixture
+def statements() -> Statements:
+    """The session engine's statements."""
+    return Statements("pulse")
+
+
+async def test_an_own_sqlstate_becomes_its_class(pool: asyncpg.Pool, statements: Statements) -> None:
+    """The message stays the function's, the cause stays the database's error."""
+    with pytest.raises(SessionNotFoundError) as caught:
+        await statements.fetch(pool, "finalize_session", "app", "ann", "nowhere")
+    assert isinstance(caught.value.__cause__, asyncpg.PostgresError)
+
+
+async def test_a_value_that_postgresql_cannot_hold_is_an_invalid_input(
+    pool: asyncpg.Pool, statements: Statements
+) -> None:
+    """The message does not quote the argument."""
+    with pytest.raises(InvalidInputError, match="cannot hold") as caught:
+        await statements.fetch(pool, "finalize_session", "app", "secret \0", "s")
+    assert "secret" not in str(caught.value)
+
+
+async def test_an_error_without_a_class_is_raised_unchanged(pool: asyncpg.Pool, statements: Statements) -> None:
+    """Such as a table that is missing: the schema's fault, not the caller's."""
+    await pool.execute("ALTER TABLE threads RENAME TO elsewhere")
+    with pytest.raises(asyncpg.UndefinedTableError):
+        await statements.fetchrow(pool, "get_session", "app", "ann", "s", 0, None, None)
+
+
+async def test_a_transaction_is_translated_too(conn: asyncpg.Connection, statements: Statements) -> None:
+    """A statement that is not of the query file runs inside `translating`."""
+    with pytest.raises(InvalidInputError), statements.translating():
+        await conn.fetchval("SELECT $1::text", "\ud800\0".encode("utf-8", "surrogatepass").decode("utf-8", "replace"))
+
+
+async def test_durations_are_reported_until_the_observer_is_removed(pool: asyncpg.Pool, statements: Statements) -> None:
+    """Of statements that failed too."""
+    reports: list[tuple[str, bool]] = []
+    remove = observe_statements(lambda name, seconds, ok: reports.append((name, ok and seconds > 0)))
+    with pytest.raises(SessionNotFoundError):
+        await statements.fetch(pool, "finalize_session", "app", "ann", "nowhere")
+    remove()
+    with pytest.raises(SessionNotFoundError):
+        await statements.fetch(pool, "finalize_session", "app", "ann", "nowhere")
+    assert reports == [("finalize_session", False)]
+
+
+def test_a_statement_that_is_missing_is_a_key_error(statements: Statements) -> None:
+    """A misspelt name fails at once."""
+    with pytest.raises(KeyError):
+        statements["no_such_statement"]
+    assert load_queries("pulse")["list_sessions"] == statements["list_sessions"]
