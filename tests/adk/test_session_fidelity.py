@@ -17,7 +17,7 @@ from google.adk.sessions.base_session_service import GetSessionConfig
 from google.adk.tools.tool_confirmation import ToolConfirmation
 from google.genai import types
 
-from tests.adk.services import Who, calling, changing, differs, said
+from tests.support.adk.services import Who, calling, changing, differs, said
 
 #: Texts that some databases refuse.
 NUL, SURROGATE = "a\0b", "a\ud800b"
