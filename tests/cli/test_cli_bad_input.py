@@ -20,7 +20,6 @@ import click
 import psycopg
 import pytest
 
-from tests.cli.test_cli import _own_logging  # noqa: F401 - a fixture
 from tests.conftest import cloned, dsn_of
 from tests.support import cli_process
 from workers.cli import main

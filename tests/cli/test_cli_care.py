@@ -14,16 +14,13 @@ import asyncpg
 import pytest
 
 from hippocampus.forgetting import Forgetting
-from tests.cli.test_cli import Run, _own_logging, cli, dsn, run, talked  # noqa: F401 - fixtures
-from tests.cli.test_cli_pages import pages
+from tests.support.cli_commands import Run, pages
 from tests.support.forgetting_scene import APP, SECRET, say, scan
 from tests.support.paths import ROOT
 from tests.support.worker_harness import until
 
-pytestmark = pytest.mark.usefixtures("_own_logging")
 
-
-def test_a_memory_is_traced_pinned_and_explained(cli: Run) -> None:  # noqa: F811 - a fixture
+def test_a_memory_is_traced_pinned_and_explained(cli: Run) -> None:
     facts = json.loads(cli("facts", "--json")[1])
     peanuts = next(each for each in facts if "peanuts" in json.dumps(each["value"]))
     code, out, _ = cli("memory", "origin", peanuts["id"])
@@ -48,7 +45,7 @@ def test_a_memory_is_traced_pinned_and_explained(cli: Run) -> None:  # noqa: F81
     assert (code, "there is no memory" in err) == (1, True)
 
 
-def test_policies_are_compared_and_the_archive_restored(cli: Run) -> None:  # noqa: F811
+def test_policies_are_compared_and_the_archive_restored(cli: Run) -> None:
     app = json.loads(cli("memories", "--json")[1])[0]["app_name"]
     code, out, _ = cli("retention", "compare", "--app", app, "--preset", "sensitive", "--days", "8")
     assert code == 0
@@ -74,7 +71,7 @@ def test_policies_are_compared_and_the_archive_restored(cli: Run) -> None:  # no
     assert cli("memory", "restore", str(uuid4()))[0] == 1
 
 
-def test_a_memory_goes_out_and_in(cli: Run, tmp_path: Path) -> None:  # noqa: F811
+def test_a_memory_goes_out_and_in(cli: Run, tmp_path: Path) -> None:
     path = tmp_path / "ada.jsonl"
     code, out, err = cli("memory", "export", "-o", str(path))
     assert (code, out) == (0, "")
@@ -89,7 +86,7 @@ def test_a_memory_goes_out_and_in(cli: Run, tmp_path: Path) -> None:  # noqa: F8
     assert "line " in err
 
 
-def test_forgetting_shows_asks_and_proves(cli: Run, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+def test_forgetting_shows_asks_and_proves(cli: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """A dry run changes nothing; without a yes nothing goes; afterwards nothing is found."""
     memories = json.loads(cli("memories", "--json")[1])
     app, user = memories[0]["app_name"], memories[0]["user_id"]
@@ -113,7 +110,7 @@ def test_forgetting_shows_asks_and_proves(cli: Run, monkeypatch: pytest.MonkeyPa
     assert cli("forget", "resume")[1] == "Finished 0 requests.\n"
 
 
-async def test_a_killed_erasure_is_finished_by_anybody(dsn: str, pool: asyncpg.Pool) -> None:  # noqa: F811
+async def test_a_killed_erasure_is_finished_by_anybody(dsn: str, pool: asyncpg.Pool) -> None:
     """SIGKILL in the middle: whole sessions are gone, whole sessions are left, and `resume` forgets the rest."""
     for number in range(12):
         await say(pool, "ana", f"s{number:02}", SECRET, SECRET)

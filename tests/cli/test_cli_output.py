@@ -12,11 +12,9 @@ from click.shell_completion import get_completion_class
 from rich.cells import cell_len
 from rich.console import Console
 
-from tests.cli.test_cli import Run, _own_logging, cli, dsn, run, talked  # noqa: F401 - fixtures
 from tests.support import cli_process
+from tests.support.cli_commands import Run
 from workers.cli import main, output, page
-
-pytestmark = pytest.mark.usefixtures("_own_logging")
 
 
 def test_people_get_tables_and_no_color_is_honoured(
@@ -62,7 +60,7 @@ def test_ages_are_shown_in_their_largest_unit(seconds: float | None, shown: str)
 
 
 @pytest.fixture
-def terminal(cli: Run, monkeypatch: pytest.MonkeyPatch) -> Run:  # noqa: F811 - a fixture
+def terminal(cli: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
     """The same command line in a terminal of 60 columns, without colours."""
     screen = Console(width=60, force_terminal=True, no_color=True, highlight=False, file=None)
     monkeypatch.setattr(output, "console", lambda: screen)

@@ -8,38 +8,19 @@ import json
 import os
 import pty
 import re
-import shlex
 import signal
 import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
-
-import pytest
 
 from pulse import database
 from pulse.run_service import RunService
-from tests.cli.test_cli import Run, _own_logging, cli, dsn, execute, run, talked  # noqa: F401 - fixtures
 from tests.support import cli_process
-
-pytestmark = pytest.mark.usefixtures("_own_logging")
-
-
-def pages(run_: Run, *words: str) -> list[Any]:
-    """Every page, each fetched with the command that the page before named."""
-    found = []
-    command: tuple[str, ...] = (*words, "--json")
-    while command:
-        code, out, err = run_(*command)
-        assert code == 0, err
-        found.append(json.loads(out))
-        following = re.search(r"^Next page:  hippocampus (.*)$", err, re.MULTILINE)
-        command = tuple(shlex.split(following[1])) if following else ()
-    return found
+from tests.support.cli_commands import Run, execute, pages
 
 
-def test_each_page_names_the_command_of_the_next(cli: Run, dsn: str) -> None:  # noqa: F811 - a fixture
+def test_each_page_names_the_command_of_the_next(cli: Run, dsn: str) -> None:
     """Followed to the end, the pages of every list are the list, in its order, nothing twice."""
     for number in range(2):
         cli("instructions", "put", f"k{number}", "x", "--app", "default")
@@ -72,7 +53,7 @@ def assert_paged(run_: Run, *words: str) -> None:
     assert listed == [{name: row[name] for name in row if name not in moving} for row in whole], words
 
 
-def test_a_cursor_is_good_for_its_own_list_alone(cli: Run) -> None:  # noqa: F811
+def test_a_cursor_is_good_for_its_own_list_alone(cli: Run) -> None:
     cursor = cli("facts", "--limit", "1")[2].split()[-1]
     assert cli("facts", "--cursor", cursor)[0] == 0
     for words in (("memories",), ("facts", "--type", "profile"), ("facts", "--app", "default", "--user", "bob")):
@@ -84,7 +65,7 @@ def test_a_cursor_is_good_for_its_own_list_alone(cli: Run) -> None:  # noqa: F81
     assert (code, out) == (0, "")
 
 
-def test_every_noun_shows_one(cli: Run) -> None:  # noqa: F811
+def test_every_noun_shows_one(cli: Run) -> None:
     memory = json.loads(cli("memories", "--type", "summary", "--json")[1])[0]
     shown = cli("memories", "show", memory["id"])[1]
     assert memory["content"].split("\n")[0] in shown
@@ -111,7 +92,7 @@ def test_every_noun_shows_one(cli: Run) -> None:  # noqa: F811
     assert cli("policies", "reset", "default")[1] == "It had none of its own.\n"
 
 
-def test_a_key_of_facts_gets_a_style(cli: Run) -> None:  # noqa: F811
+def test_a_key_of_facts_gets_a_style(cli: Run) -> None:
     made = json.loads(
         cli("facts", "set-style", "preference", "favourite food", "collection", "--app", "a", "--json")[1]
     )
@@ -123,7 +104,7 @@ def test_a_key_of_facts_gets_a_style(cli: Run) -> None:  # noqa: F811
     assert cli("facts", "reset-style", "preference", "favourite food", "--app", "a")[1] == "Nothing was said of it.\n"
 
 
-def test_a_session_is_finalized_enqueued_and_deleted(cli: Run, dsn: str) -> None:  # noqa: F811
+def test_a_session_is_finalized_enqueued_and_deleted(cli: Run, dsn: str) -> None:
     assert (
         cli("sessions", "finalize", "ada-session-1")[2].strip().startswith("Everything in it is consolidated already")
     )
@@ -138,7 +119,7 @@ def test_a_session_is_finalized_enqueued_and_deleted(cli: Run, dsn: str) -> None
     assert cli("memories")[1]
 
 
-def test_runs_are_listed_shown_and_asked_to_end(cli: Run, dsn: str) -> None:  # noqa: F811
+def test_runs_are_listed_shown_and_asked_to_end(cli: Run, dsn: str) -> None:
     asyncio.run(start_run(dsn))
     assert "run-1\trunning" in cli("runs", "list", "ada-session-1")[1]
     assert json.loads(cli("runs", "show", "run-1", "--json")[1])["cancel_requested_at"] is None
@@ -153,7 +134,7 @@ async def start_run(address: str) -> None:
         await service.close()
 
 
-def test_status_is_one_screen_with_lag_spend_and_failures(cli: Run, dsn: str) -> None:  # noqa: F811
+def test_status_is_one_screen_with_lag_spend_and_failures(cli: Run, dsn: str) -> None:
     """What waits to be consolidated, what it cost, what failed and with which codes."""
     out = cli("status")[1]
     assert "lag       none: everything is consolidated" in out
@@ -196,7 +177,7 @@ def read_until(terminal: int, enough: str, times: int) -> str:
     return said
 
 
-def test_a_terminal_is_redrawn_and_a_pipe_gets_block_after_block(cli: Run, dsn: str, home: Path) -> None:  # noqa: F811
+def test_a_terminal_is_redrawn_and_a_pipe_gets_block_after_block(cli: Run, dsn: str, home: Path) -> None:
     """Ctrl-C is the regular end of both, with exit code 0; NO_COLOR and pipes have no colour."""
     with in_terminal(home, "status", "--watch", "--every", "0.1", DATABASE_URL=dsn, NO_COLOR="1") as (process, screen):
         said = read_until(screen, "missing", 3)

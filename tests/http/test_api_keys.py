@@ -22,8 +22,6 @@ from tests.support import cli_process
 from tests.support.key_scene import bearer, made
 from tests.support.writer_process import KEY, WriterProcess, append, problem, say
 
-pytest_plugins = ["tests.support.writer_fixtures"]
-
 #: Each role's own, and what it lacks.
 BY_ROLE = {
     "read": ("GET", "sessions"),

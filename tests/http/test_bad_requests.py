@@ -21,8 +21,6 @@ from tests.support.generated_requests import ask_generated
 from tests.support.key_scene import bearer, made, row_counts
 from tests.support.writer_process import KEY, WriterProcess, problem, say
 
-pytest_plugins = ["tests.support.writer_fixtures"]
-
 PLANES = "é 奖 \U0001f600 \U0002070e \U000e0041 \U0010ffff"
 #: Within every bound on characters, and, four bytes each and all different, too long for an index.
 WIDE = "".join(chr(0x20000 + number * 7919 % 0xA000) for number in range(512))

@@ -32,8 +32,6 @@ from tests.support.key_scene import made
 from tests.support.memory_rows import add_fact, add_memory
 from tests.support.writer_process import KEY, WriterProcess, free_port
 
-pytest_plugins = ["tests.support.writer_fixtures"]
-
 
 async def test_the_life_of_a_session_through_the_client(writer: WriterProcess, writer_dsn: str, app: str) -> None:
     """Every method, with a key of the app and names that must be encoded."""

@@ -9,8 +9,6 @@ import httpx
 
 from tests.support.writer_process import WriterProcess, append, problem, say
 
-pytest_plugins = ["tests.support.writer_fixtures"]
-
 REFERENCE = re.compile(r'(?:src|href)="(page/[^"]+)"|from "\./([^"]+)"')
 
 

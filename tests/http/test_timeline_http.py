@@ -8,8 +8,6 @@ import httpx
 
 from tests.support.writer_process import append, problem, say
 
-pytest_plugins = ["tests.support.writer_fixtures"]
-
 TURN: list[dict[str, Any]] = [
     {"author": "user", "content": {"content": "Where is it?", "message_id": "m1"}},
     {"author": "model", "event_type": "thought", "content": {"content": "Look it up"}},

@@ -7,11 +7,9 @@ import uuid
 import asyncpg
 import httpx
 
-from tests.http.test_writer_memory import know, remember
+from tests.support.api_rows import know, remember
 from tests.support.forgetting_scene import scan
 from tests.support.writer_process import append, problem, say
-
-pytest_plugins = ["tests.support.writer_fixtures"]
 
 
 def refused(response: httpx.Response, slug: str, status: int) -> None:

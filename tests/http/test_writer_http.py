@@ -15,8 +15,6 @@ import pytest
 
 from tests.support.writer_process import BODY_BYTES_MAX, KEY, WriterProcess, append, problem, say
 
-pytest_plugins = ["tests.support.writer_fixtures"]
-
 NAN = {"$hippocampus": ["float", "nan"]}
 
 

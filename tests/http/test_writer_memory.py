@@ -13,32 +13,9 @@ import httpx
 import pytest
 
 from hippocampus.providers.local_embedding import LocalEmbedder
+from tests.support.api_rows import know, remember
 from tests.support.fake_gemini import FakeGemini
 from tests.support.writer_process import KEY, WriterProcess, append, problem, say
-
-pytest_plugins = ["tests.support.writer_fixtures"]
-
-
-async def remember(rows: asyncpg.Connection, app: str, content: str, *, days_old: int = 0) -> uuid.UUID:
-    """Store a memory as a worker would have."""
-    statement = """
-        INSERT INTO memories (app_name, user_id, memory_type, content, metadata, created_at, last_accessed_at)
-        VALUES ($1, 'ann', 'semantic', $2, '{"k": {"$hippocampus": ["float", "nan"]}}',
-                now() - make_interval(days => $3), now() - make_interval(days => $3)) RETURNING id"""
-    found: uuid.UUID = await rows.fetchval(statement, app, content, days_old)
-    return found
-
-
-async def know(rows: asyncpg.Connection, app: str, key: str, value: Any) -> None:
-    """Store a fact as a worker would have."""
-    await rows.execute(
-        "INSERT INTO facts (app_name, user_id, fact_type, key, value, content)"
-        " VALUES ($1, 'ann', 'profile', $2, $3, $4)",
-        app,
-        key,
-        value,
-        f"{key}: {value}",
-    )
 
 
 async def enqueue(client: httpx.AsyncClient, session: str, job_type: str = "deep_reflection") -> str:

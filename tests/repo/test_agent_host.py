@@ -9,8 +9,8 @@ import asyncpg
 
 from tests.support import worker_harness as harness
 from tests.support.paths import ROOT
+from tests.support.real_worker import PRODUCT
 from tests.support.worker_harness import Workers
-from tests.workers.test_worker_memory import PRODUCT
 
 AGENT = """
 import asyncio, sys

@@ -1,4 +1,4 @@
-"""Who may know what, beyond the import contracts: the environment, google.genai, package indexes."""
+"""What the import contracts do not cover: who reads the environment, who imports google.genai and google.adk."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import pytest
 
 from tests.support.paths import ROOT
 
-SOURCES = sorted(path for room in ("pulse", "hippocampus", "workers") for path in (ROOT / room).rglob("*.py"))
+PACKAGES = ("pulse", "hippocampus", "workers")
+SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 ENVIRONMENT = {"environ", "environb", "getenv", "getenvb", "putenv", "unsetenv"}
 
 
@@ -32,7 +33,7 @@ def imported(tree: ast.AST) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_each_file_keeps_to_its_room(source: Path) -> None:
+def test_each_module_imports_only_what_its_package_may(source: Path) -> None:
     """The environment is read in settings.py alone, google.genai in gemini.py, google.adk and its types in adk."""
     tree = ast.parse(source.read_text(encoding="utf-8"))
     name = str(source.relative_to(ROOT))
@@ -47,7 +48,7 @@ def test_each_file_keeps_to_its_room(source: Path) -> None:
 
 
 def test_the_lock_names_no_index_and_has_hashes_for_both_architectures() -> None:
-    """Whoever installs chooses the index; each of the packages is pinned to hashes."""
+    """The installation chooses the index; each package is pinned to hashes."""
     lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
     assert not re.search(r"(https?|file)://|^--| @ ", lock, re.MULTILINE)
     pins = re.split(r"\n(?=[a-z0-9])", lock)
@@ -56,10 +57,10 @@ def test_the_lock_names_no_index_and_has_hashes_for_both_architectures() -> None
         assert "--hash=sha256:" in pin, pin.splitlines()[0]
 
 
-@pytest.mark.parametrize("room", ["pulse", "hippocampus", "workers"])
-def test_every_statement_that_is_named_exists_and_every_one_that_exists_is_used(room: str) -> None:
-    """A query file that lost a statement, or keeps one that nobody runs, is found before a user finds it."""
-    folder = ROOT / room
+@pytest.mark.parametrize("package", PACKAGES)
+def test_named_statements_and_stored_statements_are_the_same(package: str) -> None:
+    """No query file lacks a statement that the code names, or keeps one that no code runs."""
+    folder = ROOT / package
     kept = {name for path in folder.rglob("*.sql") for name in re.findall(r"^-- name: (\w+)$", path.read_text(), re.M)}
     source = "\n".join(path.read_text() for path in folder.rglob("*.py"))
     named = set(re.findall(r"(?:QUERIES|queries)\[\s*\"(\w+)\"\s*\]", source))

@@ -12,6 +12,7 @@ import pytest
 
 from tests.conftest import dsn_of
 from tests.support.paths import AGUI
+from tests.support.writer_fixtures import writer, writer_dsn  # noqa: F401 - fixtures
 from workers.embedded import EmbeddedServer
 
 

@@ -7,7 +7,6 @@ import pytest
 from tests.support.generated_requests import ask_generated
 from tests.support.writer_process import WriterProcess
 
-pytest_plugins = ["tests.support.writer_fixtures"]
 pytestmark = pytest.mark.system
 
 

@@ -19,25 +19,16 @@ from pulse import database
 from pulse.events import Event
 from pulse.session_service import OpenSessionService
 from tests.support import worker_harness as harness
+from tests.support.queue_rows import fetch, in_process, scans
 from tests.support.worker_harness import Workers
-from workers import liveness, queue_worker, services
-from workers.app import make_app
+from workers import queue_worker
 from workers.claims import JobClaim
 from workers.metrics import Metrics
-from workers.pools import POOLS, WorkerPool
+from workers.pools import POOLS
 from workers.settings import Settings
 from workers.upkeep import Upkeep
 
-ATTEMPT = "SELECT id, worker_id, attempts FROM procrastinate_fetch_job_v2(NULL, $1)"
 MONTHS_AGO = "now() - interval '90 days'"
-
-
-async def fetch(pool: asyncpg.Pool) -> tuple[int, int, int]:
-    """Take the next job as a new worker; return its attempt."""
-    worker = await pool.fetchval("SELECT worker_id FROM procrastinate_register_worker_v1()")
-    row = await pool.fetchrow(ATTEMPT, worker)
-    assert row["id"] is not None
-    return tuple(row)
 
 
 @pytest.fixture
@@ -337,20 +328,6 @@ async def test_no_wake_up_is_lost_in_a_thousand_pairs(
     assert await harness.count(tables, "procrastinate_jobs") == 2000
 
 
-def in_process(dsn: str, pool: asyncpg.Pool, **replaced: Any) -> tuple[Any, queue_worker.QueueWorker]:
-    settings = Settings(DATABASE_URL=dsn)
-    metrics = Metrics()
-    nothing: dict[str, Any] = dict.fromkeys(services.Services.__dataclass_fields__, _nothing)
-    app = make_app(settings, pool, metrics, services.Services(**{**nothing, "pause_seconds": float, **replaced}))
-    guard = liveness.Guard(lambda: database.connect(dsn), metrics)
-    fast = WorkerPool("fast_replay", ("fast_replay",))
-    return app, queue_worker.QueueWorker(app, fast, guard, metrics, concurrency=4, grace_seconds=1)
-
-
-async def _nothing(*_given: object) -> None:
-    return None
-
-
 async def _insert(pool: asyncpg.Pool) -> None:
     await pool.execute(
         "INSERT INTO procrastinate_jobs (queue_name, task_name, args)"
@@ -540,17 +517,6 @@ async def test_pruning_reads_what_ended_by_its_indexes(pool: asyncpg.Pool) -> No
     assert after["seq_scan"] == before["seq_scan"]
     for index in ("procrastinate_jobs_ended_idx", "procrastinate_jobs_failed_idx"):
         assert after[index] > before[index]
-
-
-async def scans(pool: asyncpg.Pool) -> dict[str, int]:
-    """How often the queue's table was read whole, and each of its indexes."""
-    async with pool.acquire() as connection:
-        await connection.execute("SELECT pg_stat_force_next_flush()")
-        rows = await connection.fetch(
-            "SELECT indexrelname, idx_scan FROM pg_stat_user_indexes WHERE relname = 'procrastinate_jobs'"
-        )
-        whole = "SELECT seq_scan FROM pg_stat_user_tables WHERE relname = 'procrastinate_jobs'"
-        return {"seq_scan": await connection.fetchval(whole), **{row[0]: row[1] for row in rows}}
 
 
 async def test_ended_jobs_are_archived_in_batches(pool: asyncpg.Pool) -> None:

@@ -12,10 +12,10 @@ import pytest
 
 from tests.support import worker_harness as harness
 from tests.support.fake_gemini import FakeGemini
+from tests.support.real_worker import KEY, PRODUCT, SAID, gemini_settings
+from tests.support.real_worker import say as finalised_conversation
 from tests.support.worker_harness import Workers
 from tests.support.writer_process import WriterProcess, append, say
-from tests.workers.test_worker_memory import KEY, PRODUCT, SAID, gemini_settings
-from tests.workers.test_worker_memory import say as finalised_conversation
 
 SESSIONS = "/v1/apps/app/users/user/sessions"
 

@@ -18,9 +18,9 @@ from pulse.session_service import OpenSessionService
 from tests.support import worker_harness as harness
 from tests.support.fake_gemini import FakeGemini
 from tests.support.queue_claims import RowClaim, claim_next
+from tests.support.scraping import scrape, targets
 from tests.support.scripted_provider import ScriptedGenerator
 from tests.support.worker_harness import Workers
-from tests.workers.test_metrics import scrape, targets
 from workers.claims import QUERIES
 
 POISON = "arsenic"

@@ -11,8 +11,8 @@ import pytest
 
 from tests.support import worker_harness as harness
 from tests.support.fake_gemini import FakeGemini
+from tests.support.scraping import scrape, targets
 from tests.support.worker_harness import WorkerProcess, Workers
-from tests.workers.test_metrics import scrape, targets
 
 MODEL = "gemini-flash-lite-latest"
 

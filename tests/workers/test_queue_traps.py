@@ -10,7 +10,7 @@ import asyncpg
 from hippocampus.records import JobType
 from pulse import database
 from tests.support import worker_harness as harness
-from tests.workers.test_delivery import fetch, in_process, scans
+from tests.support.queue_rows import fetch, in_process, scans
 
 
 async def test_nothing_is_enqueued_with_a_queueing_lock(pool: asyncpg.Pool, dsn: str) -> None:
