@@ -38,7 +38,7 @@ class Gemini:
 @contextlib.contextmanager
 def gemini(latency_seconds: float) -> Iterator[Gemini]:
     """Run a fake Gemini."""
-    command = [sys.executable, "-m", "tests.fake_gemini", "--latency-seconds", str(latency_seconds)]
+    command = [sys.executable, "-m", "tests.support.fake_gemini", "--latency-seconds", str(latency_seconds)]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None

@@ -18,7 +18,7 @@ import psycopg
 import pytest
 
 from pulse import database
-from tests.worker_harness import tables, workers  # noqa: F401 - fixtures
+from tests.support.worker_harness import tables, workers  # noqa: F401 - fixtures
 from workers.embedded.server import EmbeddedServer
 from workers.migrate import migrate
 

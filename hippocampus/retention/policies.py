@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import asyncpg
 
 from hippocampus.retention.curves import Curve
-from pulse.errors import InvalidInputError, PulseError, from_postgres
+from pulse.errors import InvalidInputError, from_postgres
 from pulse.postgres.statements import load_queries
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ def _did_you_mean(name: str, known: tuple[str, ...]) -> str:
     return f": did you mean {close[0]!r}?" if close else f": there are {', '.join(known)}"
 
 
-def _plain(error: asyncpg.PostgresError) -> PulseError | asyncpg.PostgresError:
+def _plain(error: asyncpg.PostgresError) -> Exception:
     return from_postgres(error) or error
 
 

@@ -16,8 +16,8 @@ import pytest
 from google.adk.sessions import BaseSessionService, InMemorySessionService
 
 from pulse.adk import PostgresSessionService
-from tests.adk.services import DATABASE, MEMORY, OURS, Who, adk_database_service, make_adk_tables
 from tests.conftest import cloned, dsn_of
+from tests.support.adk.services import DATABASE, MEMORY, OURS, Who, adk_database_service, make_adk_tables
 from workers.embedded.server import EmbeddedServer
 
 _numbers = itertools.count(1)

@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests import cli_process
+from tests.support import cli_process
+from tests.support.paths import EXAMPLES, ROOT
 from workers import adk
 from workers.settings import Settings
 
-EXAMPLE = Path(__file__).parent.parent.parent / "examples" / "adk_agent"
+EXAMPLE = EXAMPLES / "adk_agent"
 README = (EXAMPLE / "README.md").read_text(encoding="utf-8")
 
 
@@ -38,7 +39,7 @@ def test_the_conversation_is_what_the_readme_shows(dsn: str, home: Path) -> None
 
 @pytest.mark.parametrize("page", ["adk.md", "adk-memory.md", "streams.md"])
 def test_what_the_code_of_the_pages_imports_exists(page: str) -> None:
-    text = (cli_process.ROOT / "docs" / page).read_text(encoding="utf-8")
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
     found = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     assert found
     for block in found:
@@ -54,7 +55,7 @@ def test_adks_server_takes_another_port_than_the_writer() -> None:
 
 
 def test_services_yaml_names_what_exists() -> None:
-    page = (cli_process.ROOT / "docs" / "adk-memory.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "adk-memory.md").read_text(encoding="utf-8")
     (shown,) = re.findall(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     assert (EXAMPLE / "services.yaml").read_text(encoding="utf-8").endswith(shown)
     services = yaml.safe_load((EXAMPLE / "services.yaml").read_text(encoding="utf-8"))["services"]

@@ -23,7 +23,7 @@ from pulse.adk import PostgresSessionService
 from pulse.postgres.json_values import escape_state
 from pulse.session_service import OpenSessionService
 from pulse.state.history import StateHistory
-from tests import cli_process
+from tests.support import cli_process
 from workers.adk import importing, source
 from workers.adk.source import SourceError
 

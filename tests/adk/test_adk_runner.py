@@ -30,11 +30,11 @@ from google.genai import types
 from hippocampus.adk import PostgresMemoryService
 from hippocampus.providers.gemini.provider import GeminiConnection, GeminiEmbedder
 from pulse.adk import PostgresArtifactService, PostgresSessionService
-from tests import cli_process
-from tests.adk.scripted import ScriptedLlm, agent, echo, last_text, user_says
-from tests.adk.services import Who
-from tests.fake_gemini import FakeGemini
-from tests.worker_harness import until
+from tests.support import cli_process
+from tests.support.adk.scripted import ScriptedLlm, agent, echo, last_text, user_says
+from tests.support.adk.services import Who
+from tests.support.fake_gemini import FakeGemini
+from tests.support.worker_harness import until
 
 # ADK says so of what it has not settled yet; one case may be the first to hear it.
 pytestmark = [

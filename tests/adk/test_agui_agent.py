@@ -6,7 +6,6 @@ import base64
 import json
 import runpy
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import asyncpg
@@ -23,13 +22,14 @@ from pydantic import Field
 
 from pulse.adk import PostgresSessionService
 from pulse.adk.agent import AdkAgent
-from tests.live_writer import LiveWriter, serving
-from tests.stream_client import OWNER, Page, asked, follow, run_agent
+from tests.support.live_writer import LiveWriter, serving
+from tests.support.paths import EXAMPLES
+from tests.support.stream_client import OWNER, Page, asked, follow, run_agent
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*EXPERIMENTAL:UserWarning")
 
 Part = types.Part
-EXAMPLE = Path(__file__).parent.parent.parent / "examples" / "adk_agent"
+EXAMPLE = EXAMPLES / "adk_agent"
 NAMES = {"app_name": "shop", "user_id": "mei"}
 CONFIRM = {
     "name": "confirm",

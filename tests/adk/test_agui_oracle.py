@@ -12,10 +12,10 @@ from ag_ui_adk import ADKAgent
 
 from pulse.adk import PostgresSessionService
 from pulse.adk.agent import AdkAgent
-from tests.adk.oracle_agent import scripted
-from tests.agui_rules import Reducer
-from tests.live_writer import serving
-from tests.stream_client import OWNER, asked, run_agent
+from tests.support.adk.oracle_agent import scripted
+from tests.support.agui_rules import Reducer
+from tests.support.live_writer import serving
+from tests.support.stream_client import OWNER, asked, run_agent
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*EXPERIMENTAL:UserWarning")
 

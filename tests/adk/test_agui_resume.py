@@ -20,9 +20,9 @@ from pulse.adk.agent import AdkAgent
 from pulse.errors import RunActiveError
 from pulse.http.edge import problems
 from pulse.session_service import OpenSessionService
-from tests.adk import scripted
-from tests.live_writer import LiveWriter, serving
-from tests.stream_client import OWNER, Page, asked, run_agent
+from tests.support.adk import scripted
+from tests.support.live_writer import LiveWriter, serving
+from tests.support.stream_client import OWNER, Page, asked, run_agent
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*EXPERIMENTAL:UserWarning")
 

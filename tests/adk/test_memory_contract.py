@@ -26,8 +26,8 @@ from pulse import events as pulse_events
 from pulse.adk import PostgresSessionService
 from pulse.errors import InvalidInputError
 from pulse.session_service import OpenSessionService
-from tests.adk.services import differs
-from tests.queue_claims import work_off
+from tests.support.adk.services import differs
+from tests.support.queue_claims import work_off
 
 WHO = {"app_name": "app", "user_id": "ann"}
 IN_MEMORY, SQLITE, OURS = "in_memory", "sqlite", "postgres"

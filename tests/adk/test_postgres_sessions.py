@@ -21,7 +21,7 @@ from pulse.adk import PostgresSessionService
 from pulse.events import Event as EngineEvent
 from pulse.events import EventActions
 from pulse.session_service import OpenSessionService
-from tests.adk.services import Who, calling, changing, said
+from tests.support.adk.services import Who, calling, changing, said
 from workers.migrate import migrate
 from workers.queue.upkeep import Upkeep
 from workers.settings import Settings

@@ -16,7 +16,7 @@ from google.adk.errors.session_not_found_error import SessionNotFoundError
 from google.adk.sessions import BaseSessionService, Session
 from google.adk.sessions.base_session_service import GetSessionConfig
 
-from tests.adk.services import Who, changing, differs, said
+from tests.support.adk.services import Who, changing, differs, said
 
 BLANKS_KEPT = "keeps the blanks of an id"
 NO_MARKER = "detects no stale writer"

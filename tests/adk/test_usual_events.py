@@ -18,8 +18,8 @@ from pulse.adk.usual_events import usual_input
 from pulse.errors import InvalidInputError
 from pulse.event_rows import EventInput, event_input
 from pulse.postgres.json_values import MARK
-from tests.adk.services import calling, changing, said
-from tests.adk.test_session_fidelity import EVENTS
+from tests.support.adk.events import EVENTS
+from tests.support.adk.services import calling, changing, said
 
 
 def nested(depth: int) -> Any:

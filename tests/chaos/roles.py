@@ -15,7 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent.parent
+from tests.support.paths import ROOT
+
 RESTART_SECONDS = 0.3
 KILL_SECONDS = 8.0
 #: linux/prctl.h

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.chaos import roles
+from tests.support.paths import ROOT
 from workers.embedded import keeper
 from workers.embedded.server import EmbeddedServer
 from workers.migrate import migrate
@@ -108,7 +109,7 @@ def _slots(dsn: str, gemini_url: str, folder: Path) -> tuple[tuple[roles.Slot, .
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith("HIPPOCAMPUS_")},
         **SETTINGS,
-        "PYTHONPATH": str(roles.ROOT),
+        "PYTHONPATH": str(ROOT),
         "DATABASE_URL": dsn,
         "HIPPOCAMPUS_GEMINI_BASE_URL": gemini_url,
         "HIPPOCAMPUS_API_PORT": str(port),
@@ -127,9 +128,9 @@ def _slots(dsn: str, gemini_url: str, folder: Path) -> tuple[tuple[roles.Slot, .
 async def _gemini(seed: int, folder: Path) -> AsyncIterator[str]:
     with (folder / "gemini.log").open("wb") as log:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "tests.fake_gemini", "--seed", str(seed), "--every-kind"),
+            *(sys.executable, "-m", "tests.support.fake_gemini", "--seed", str(seed), "--every-kind"),
             *("--faults", str(FAULT_RATE), "--latency-seconds", str(LATENCY_SECONDS)),
-            cwd=roles.ROOT,
+            cwd=ROOT,
             stdout=asyncio.subprocess.PIPE,
             stderr=log,
             preexec_fn=roles.die_with_parent,

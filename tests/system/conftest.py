@@ -11,14 +11,14 @@ import psycopg
 import pytest
 
 from tests.conftest import dsn_of
+from tests.support.paths import AGUI
+from tests.support.writer_fixtures import writer, writer_dsn  # noqa: F401 - fixtures
 from workers.embedded.server import EmbeddedServer
-
-AGUI = Path(__file__).parents[1] / "agui"
 
 
 @pytest.fixture(scope="session")
 def node_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the scripts of tests/agui and the packages that their lock file names."""
+    """A folder with the scripts of tests/support/agui and the packages that their lock file names."""
     folder = tmp_path_factory.mktemp("node")
     for file in AGUI.iterdir():
         if file.is_file():

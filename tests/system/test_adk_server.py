@@ -17,9 +17,10 @@ import asyncpg
 import httpx
 import pytest
 
-from tests import cli_process
+from tests.support import cli_process
+from tests.support.paths import EXAMPLES
 
-EXAMPLE = Path(__file__).parent.parent.parent / "examples" / "adk_agent"
+EXAMPLE = EXAMPLES / "adk_agent"
 READY_SECONDS_MAX = 60.0
 pytestmark = pytest.mark.system
 SESSIONS = "/apps/companion/users/ada/sessions"

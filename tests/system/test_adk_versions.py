@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.paths import ROOT
+
 CONTRACT = (
     "tests/adk/test_session_contract.py",
     "tests/adk/test_session_fidelity.py",

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.stream_client import OWNER
-from tests.writer_process import KEY, WriterProcess
+from tests.support.stream_client import OWNER
+from tests.support.writer_process import KEY, WriterProcess
 
 pytestmark = pytest.mark.system
 
@@ -21,7 +21,7 @@ SCENARIOS = 11
 @pytest.fixture(scope="module")
 def writer(agents_dsn: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WriterProcess]:
     log = tmp_path_factory.mktemp("clients") / "log"
-    with WriterProcess(agents_dsn, log, module="tests.stream_agents", api_key=KEY) as process:
+    with WriterProcess(agents_dsn, log, module="tests.support.stream_agents", api_key=KEY) as process:
         yield process
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.paths import ROOT
+
 PACKAGES = (
     "google-genai>=3,<4",
     "aiohttp>=3.11",  # with it installed the library has retries of its own, which must not act
@@ -22,7 +23,7 @@ PACKAGES = (
     "pytest-asyncio>=0.26",
     "pytest-timeout>=2.3",
 )
-SUITES = ("tests/test_gemini_provider.py", "tests/test_fake_gemini.py")
+SUITES = ("tests/hippocampus/test_gemini_provider.py", "tests/hippocampus/test_fake_gemini.py")
 
 
 @pytest.mark.system

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.generated_requests import ask_generated
-from tests.writer_process import WriterProcess
+from tests.support.generated_requests import ask_generated
+from tests.support.writer_process import WriterProcess
 
-pytest_plugins = ["tests.writer_fixtures"]
 pytestmark = pytest.mark.system
 
 

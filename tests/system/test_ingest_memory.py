@@ -10,7 +10,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from tests import cli_process
+from tests.support import cli_process
 
 pytestmark = pytest.mark.system
 

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests import cli_process
+from tests.support import cli_process
+from tests.support.paths import ROOT
 
 BESIDE = "*/data/locomo*.json"
-FILE = min(Path(__file__).resolve().parents[3].glob(BESIDE), default=None)
+FILE = min(ROOT.parent.glob(BESIDE), default=None)
 
 
 @pytest.mark.system

@@ -12,10 +12,10 @@ import httpx
 import pytest
 from playwright.async_api import Page, expect
 
-from tests.browser import NARROW, WIDE, audit, opened
-from tests.page_agents import WORDS
-from tests.stream_client import OWNER, asked, run_agent
-from tests.writer_process import KEY, WriterProcess
+from tests.support.browser import NARROW, WIDE, audit, opened
+from tests.support.page_agents import WORDS
+from tests.support.stream_client import OWNER, asked, run_agent
+from tests.support.writer_process import KEY, WriterProcess
 
 pytestmark = pytest.mark.system
 
@@ -27,14 +27,16 @@ SHOPS = "/v1/apps/shop/users/mei/sessions"
 @pytest.fixture(scope="module")
 def writer(agents_dsn: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WriterProcess]:
     """An open writer on loopback."""
-    with WriterProcess(agents_dsn, tmp_path_factory.mktemp("page") / "log", module="tests.page_agents") as process:
+    with WriterProcess(
+        agents_dsn, tmp_path_factory.mktemp("page") / "log", module="tests.support.page_agents"
+    ) as process:
         yield process
 
 
 @pytest.fixture
 def locked(agents_dsn: str, tmp_path: Path) -> WriterProcess:
     """A writer with a key, for the test to start."""
-    return WriterProcess(agents_dsn, tmp_path / "log", module="tests.page_agents", api_key=KEY)
+    return WriterProcess(agents_dsn, tmp_path / "log", module="tests.support.page_agents", api_key=KEY)
 
 
 def client_of(writer: WriterProcess, **headers: str) -> httpx.AsyncClient:
@@ -165,7 +167,7 @@ async def test_key_is_asked_for_told_apart_and_kept_in_memory(locked: WriterProc
 
 async def test_server_that_goes_away_is_said_and_comes_back(agents_dsn: str, tmp_path: Path) -> None:
     """The page says that the server does not answer, and goes on by itself once it does."""
-    writer = WriterProcess(agents_dsn, tmp_path / "log", module="tests.page_agents")
+    writer = WriterProcess(agents_dsn, tmp_path / "log", module="tests.support.page_agents")
     async with opened() as watched:
         page = watched.page
         with writer:

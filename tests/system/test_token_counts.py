@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-COUNTED = Path(__file__).parent.parent / "data" / "token_counts.json"
+from tests.support.paths import DATA
+
+COUNTED = DATA / "token_counts.json"
 PACKAGE = "gpt-tokenizer@3"
 SCRIPT = """
 const { countTokens } = require('gpt-tokenizer/encoding/o200k_base');

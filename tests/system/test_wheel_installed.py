@@ -15,9 +15,9 @@ import psycopg
 import pytest
 
 from tests.conftest import cloned, dsn_of
+from tests.support.paths import ROOT
 from workers.embedded.server import EmbeddedServer
 
-ROOT = Path(__file__).resolve().parents[2]
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
 TYPED = """
 from hippocampus.memory_service import OpenMemoryService

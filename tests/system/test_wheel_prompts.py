@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from hippocampus import prompts
+from tests.support.paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 SHOW = """
 import sys
 sys.path.insert(0, sys.argv[1])

@@ -1,0 +1,324 @@
+"""Bad input to every command: which exit code, one sentence of error, nothing changed.
+
+The cases are made of the parameters that each command declares, so that a new command has them from its first day.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+import asyncpg
+import click
+import psycopg
+import pytest
+
+from tests.conftest import cloned, dsn_of
+from tests.support import cli_process
+from workers.cli import main
+from workers.cli.commands.facts import MOMENT
+from workers.embedded.server import EmbeddedServer
+
+Words = tuple[str, ...]
+
+pytestmark = pytest.mark.usefixtures("_own_logging")
+
+LONG = "x" * 10_000
+NUL = "a\0b"
+#: What Python makes of an argument that is no UTF-8.
+NOT_UTF8 = "caf\udce9"
+#: They run until somebody ends them: only what is refused before they begin is tried here.
+ROLES = {("demo",), ("up",), ("writer",), ("worker",)}
+#: They ask no database, or say themselves what is wrong with it.
+WITHOUT_A_DATABASE = ROLES | {("completion",), ("doctor",)}
+#: They bring an empty database to this program's schema.
+MIGRATING = {("ingest",), ("import",), ("import-adk",), ("migrate",)}
+#: What names something that there is not, and is no id that is made here.
+UNKNOWN: dict[Words, Words] = {
+    ("import-adk",): ("sqlite+aiosqlite:////nowhere/at/all.db",),
+    ("memories", "list"): ("--session", "nowhere"),
+    ("memory", "from-event"): ("nowhere", "1"),
+    ("memory", "restore"): (str(uuid4()),),
+    ("facts", "show"): ("nothing",),
+    ("instructions", "show"): ("nothing", "--app", "a"),
+    ("instructions", "history"): ("nothing", "--app", "a"),
+    ("instructions", "rollback"): ("nothing", "1", "--app", "a"),
+    ("replay",): ("nowhere",),
+    ("users", "show"): ("nobody",),
+    ("sessions", "list"): ("--user", "nobody"),
+    ("sessions", "show"): ("nowhere",),
+    ("sessions", "finalize"): ("nowhere",),
+    ("sessions", "delete"): ("nowhere", "--yes"),
+    ("runs", "list"): ("nowhere",),
+    ("runs", "show"): ("nothing",),
+    ("runs", "cancel"): ("nothing",),
+    ("jobs", "list"): ("--session", "nowhere"),
+    ("jobs", "enqueue"): ("nowhere",),
+    ("jobs", "retry"): (str(uuid4()),),
+    ("jobs", "cancel"): (str(uuid4()),),
+    ("policies", "set"): ("shop", "fast_evnets=3"),
+    ("retention", "compare"): ("--app", "a", "--decay-rate", "-1"),
+    ("search",): ("tea", "--session", "nowhere"),
+    ("context",): ("tea", "--session", "nowhere"),
+    ("export",): ("--session", "nowhere"),
+    ("forget", "session"): ("nowhere", "--yes"),
+    ("forget", "events"): ("nowhere", "1", "--yes"),
+    ("keys", "show"): ("nothing",),
+    ("keys", "revoke"): ("nothing",),
+}
+
+
+@dataclass
+class Scene:
+    """A database with one user's session, and files that are wrong in every way."""
+
+    dsn: str
+    folder: Path
+    good_file: Path
+    bad_files: list[Path]
+    held: dict[str, object]
+
+
+def leaves(command: click.Command = main.root, words: Words = ()) -> Iterator[tuple[Words, click.Command]]:
+    if not isinstance(command, click.Group):
+        yield words, command
+        return
+    context = click.Context(command)
+    for name in command.list_commands(context):
+        inner = command.get_command(context, name)
+        assert inner is not None
+        yield from leaves(inner, (*words, name))
+
+
+LEAVES = dict(leaves())
+
+
+@pytest.fixture(scope="module")
+def scene(
+    server: EmbeddedServer, admin: psycopg.Connection, template: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Scene]:
+    folder = tmp_path_factory.mktemp("bad")
+    good = folder / "good.txt"
+    good.write_text("Ada: I live in Oslo.\nBob: Noted.\n", encoding="utf-8")
+    bad = {
+        "empty": b"",
+        "binary": bytes(range(256)) * 20,
+        "cut.gz": gzip.compress(json.dumps({"messages": ["x" * 5000]}).encode())[:40],
+        "utf16.txt": "Ada: hello\n".encode("utf-16"),
+        "no.json": b'{"messages": [',
+    }
+    for name, content in bad.items():
+        (folder / name).write_bytes(content)
+    with cloned(admin, template) as name:
+        dsn = dsn_of(server, name)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("DATABASE_URL", dsn)
+            assert main.run(("ingest", str(good), "--app", "a", "--user", "ada")) == 0
+        yield Scene(dsn, folder, good, [folder / name for name in (*bad, "missing")], fingerprint(dsn))
+
+
+@pytest.fixture
+def here(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
+    """The scene, which must hold afterwards what it held before."""
+    monkeypatch.setenv("DATABASE_URL", scene.dsn)
+    monkeypatch.chdir(scene.folder)
+    yield scene
+    held, scene.held = scene.held, fingerprint(scene.dsn)
+    assert scene.held == held
+
+
+def value_of(param: click.Parameter, scene: Scene) -> str:
+    """A value that the parameter takes, of something that there is not."""
+    match param.type:
+        case click.Path():
+            return str(scene.good_file)
+        case click.Choice() as choice:
+            return str(choice.choices[0])
+        case click.IntRange() | click.FloatRange():
+            return "1"
+        case _ if param.type is click.UUID:
+            return str(uuid4())
+    return "nothing"
+
+
+def wrong_values(param: click.Parameter, scene: Scene) -> list[str]:
+    """Values that the parameter must refuse."""
+    match param.type:
+        case click.Path(exists=True):
+            return [str(path) for path in scene.bad_files]
+        case click.Path():
+            return [str(scene.folder), str(scene.folder / "no" / "such")]
+        case click.Choice():
+            return ["nonsense", "", LONG, NUL]
+        case click.IntRange():
+            return ["-1", "1.5", "many", "9" * 40, NUL]
+        case click.FloatRange() | click.types.FloatParamType():
+            return ["-1", "many", "nan", NUL]
+        case _ if param.type is click.UUID:
+            return ["not-an-id", LONG, NUL, "' OR 1=1 --"]
+        case _ if param.type is MOMENT:
+            return ["yesterday", "31/31/2024", "2024-02-30", NUL]
+    return [NUL, LONG, NOT_UTF8]
+
+
+def spelled(words: Words, values: dict[str, list[str]], command: click.Command) -> list[str]:
+    """The command line that gives these values to these parameters."""
+    line = list(words)
+    for param in command.params:
+        for value in values.get(str(param.name), ()):
+            line += [param.opts[-1], value] if isinstance(param, click.Option) else []
+    line += ["--yes"] if any(param.name == "yes" for param in command.params) else []
+    rest = [value for param in command.params if isinstance(param, click.Argument)
+            for value in values.get(str(param.name), ())]  # fmt: skip
+    return [*line, "--", *rest] if rest else line
+
+
+def takes_an_id(words: Words) -> bool:
+    return any(param.type is click.UUID and param.required for param in LEAVES[words].params)
+
+
+def unknown(words: Words, scene: Scene) -> list[str]:
+    """The command line that asks for something that there is not."""
+    command = LEAVES[words]
+    return [*words, *UNKNOWN[words]] if words in UNKNOWN else spelled(words, base_of(command, scene), command)
+
+
+def base_of(command: click.Command, scene: Scene) -> dict[str, list[str]]:
+    return {str(each.name): [value_of(each, scene)] for each in command.params if each.required}
+
+
+def fingerprint(dsn: str) -> dict[str, object]:
+    """What every table holds."""
+
+    async def read() -> dict[str, object]:
+        connection = await asyncpg.connect(dsn)
+        names = await connection.fetch("SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace"
+                                       " AND relkind = 'r' ORDER BY 1")  # fmt: skip
+        each = "SELECT '{0}', md5(coalesce(string_agg(t::text, '' ORDER BY t::text), '')) FROM {0} AS t"
+        rows = await connection.fetch(" UNION ALL ".join(each.format(name) for (name,) in names))
+        await connection.close()
+        return dict(map(tuple, rows))
+
+    return asyncio.run(read())
+
+
+def complaint(capsys: pytest.CaptureFixture[str], line: list[str], code: int) -> str:
+    """What was said on standard error: one sentence, where the command failed."""
+    err = capsys.readouterr().err
+    shown = [word[:60] for word in line]
+    assert "Traceback" not in err, shown
+    if code:
+        told = [each for each in err.splitlines() if each.startswith("hippocampus: ")]
+        # Beside it, an import names the lines that are wrong.
+        others = [each for each in err.splitlines() if each not in told and not each.startswith("  line ")]
+        assert (len(told), others) == (1, []), (shown, err)
+        assert len(err) < 3000, shown
+    return err
+
+
+@pytest.mark.parametrize("words", LEAVES, ids=" ".join)
+def test_bad_values_are_refused_and_change_nothing(
+    words: Words, here: Scene, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each parameter in turn: malformed ids, negative and huge numbers, NUL, no UTF-8, 10,000 characters, bad files."""
+    command = LEAVES[words]
+    lines = [[*words, "--no-such-option"]]
+    for param in command.params:
+        wrong = [] if isinstance(param, click.Option) and param.is_flag else wrong_values(param, here)
+        if words in ROLES and param.type is click.STRING:
+            wrong = [NUL]
+        if (words, param.name) == (("instructions", "put"), "content"):
+            wrong = [NUL, NOT_UTF8]  # it may be long
+        for value in wrong:
+            lines.append(spelled(words, {**base_of(command, here), str(param.name): [value]}, command))
+    for line in lines:
+        code = main.run(line)
+        assert code in (1, 2) or LONG in line, line
+        if {NUL, NOT_UTF8, "--no-such-option"} & set(line):
+            assert code == 2, line
+        complaint(capsys, line, code)
+
+
+@pytest.mark.parametrize("words", [each for each in LEAVES if each in UNKNOWN or takes_an_id(each)], ids=" ".join)
+def test_what_there_is_not_is_said_and_changes_nothing(
+    words: Words, here: Scene, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Unknown ids, sessions, users and keys: exit code 1, one sentence."""
+    line = unknown(words, here)
+    code = main.run(line)
+    assert (code, bool(complaint(capsys, line, code))) == (1, True), line
+
+
+def test_a_database_that_cannot_be_used_is_said_by_every_command(
+    here: Scene,
+    server: EmbeddedServer,
+    admin: psycopg.Connection,
+    template: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """No server, a wrong password, no such database, no schema, a newer schema: exit code 2 and the mend."""
+    password = (server.home / f"password-{18 if (server.home / 'password-18').exists() else 16}").read_text()
+    with cloned(admin, "template1") as empty, cloned(admin, template) as newer:
+        with psycopg.connect(dsn_of(server, newer), autocommit=True) as connection:
+            connection.execute("INSERT INTO hippocampus_migrations (name, sha256) VALUES ('9999_later.sql', 'x')")
+        wrong = {
+            "postgresql://nobody@127.0.0.1:9/none": "can't be used",
+            here.dsn.replace(password, "wrong-one"): "password authentication failed",
+            dsn_of(server, empty): "hippocampus migrate",
+            dsn_of(server, newer): "9999_later.sql",
+        }
+        before = fingerprint(dsn_of(server, newer))
+        for dsn, mend in wrong.items():
+            monkeypatch.setenv("DATABASE_URL", dsn)
+            for words in LEAVES:
+                if words in WITHOUT_A_DATABASE or (words in MIGRATING and dsn == dsn_of(server, empty)):
+                    continue
+                line = unknown(words, here)
+                line += ["--every-app"] if words == ("keys", "create") else []
+                code = main.run(line)
+                said = complaint(capsys, line, code)
+                assert (code, mend in said) == (2, True), (line, said)
+        assert fingerprint(dsn_of(server, newer)) == before
+        # The rest is met by all commands at one place.
+        for dsn, mend in ((dsn_of(server, "no-such-one"), "does not exist"), ("nonsense", "DATABASE_URL is wrong")):
+            monkeypatch.setenv("DATABASE_URL", dsn)
+            assert (main.run(("status",)), mend in complaint(capsys, ["status"], 2)) == (2, True)
+        monkeypatch.setenv("DATABASE_URL", dsn_of(server, newer))
+        assert main.run(("doctor",)) == 1
+
+
+def test_a_user_without_rights_is_told_where_the_grant_stands(
+    here: Scene, admin: psycopg.Connection, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    admin.execute("CREATE ROLE poor LOGIN PASSWORD 'poor'")
+    try:
+        parts = urlsplit(here.dsn)
+        monkeypatch.setenv(
+            "DATABASE_URL", parts._replace(netloc=f"poor:poor@{parts.netloc.rpartition('@')[2]}").geturl()
+        )
+        assert main.run(("sessions",)) == 2
+        assert "permission denied" in (said := complaint(capsys, ["sessions"], 2))
+        assert "`hippocampus doctor`" in said
+    finally:
+        admin.execute("DROP ROLE poor")
+
+
+def test_a_server_that_goes_away_in_the_middle_is_said(here: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit code 1, one sentence."""
+    waiting = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    with psycopg.connect(here.dsn) as holder, psycopg.connect(here.dsn, autocommit=True) as other:
+        holder.execute("LOCK TABLE threads")
+        with ThreadPoolExecutor(1) as thread:
+            running = thread.submit(main.run, ("sessions",))
+            cli_process.until(lambda: other.execute(waiting).fetchone() is not None)
+            other.execute(f"SELECT pg_terminate_backend(pid) FROM ({waiting}) AS w")
+            assert running.result(timeout=60) == 1
+    assert "see that PostgreSQL runs" in complaint(capsys, ["sessions"], 1)

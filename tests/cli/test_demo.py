@@ -1,0 +1,157 @@
+"""`hippocampus demo`: the whole path with real processes, and nothing left running after it."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import asyncpg
+import pytest
+from rich.console import Console
+
+from tests.support import cli_process
+from tests.support import worker_harness as harness
+from workers.cli import progress
+from workers.cli.commands import demo
+from workers.intake import conversations, samples
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks for processes in /proc")
+
+
+@pytest.fixture(scope="module")
+def demo_home(home_root: Path) -> Path:
+    return home_root / "demo"
+
+
+@pytest.fixture(scope="module")
+def first(demo_home: Path) -> Iterator[tuple[subprocess.CompletedProcess[str], float]]:
+    """The first run of all, as a newcomer makes it."""
+    started = time.monotonic()
+    done = cli_process.run(demo_home, "demo")
+    yield done, time.monotonic() - started
+    assert cli_process.processes_of(demo_home) == []
+
+
+def test_the_first_run_shows_everything_in_time(first: tuple[subprocess.CompletedProcess[str], float]) -> None:
+    """Events, jobs, summaries, facts with turns, three searches with reasons, a window, a dry run, addresses."""
+    done, seconds = first
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert seconds < 90
+    text = done.stdout
+    count = conversations.read(samples.sample_path()).event_count
+    assert f"{count} appended to 8 sessions in" in text
+    assert int(re.search(r"jobs +(\d+) done in", text)[1]) >= 16
+    assert "Summaries (8)" in text
+    assert int(re.search(r"Facts \((\d+)\)", text)[1]) >= 10
+    assert re.search(r"0\.9\d  .*\n +mei-session-\d #\d+: “", text)
+    searches = re.split(r"\nSearch: ", text)[1:]
+    assert [each.splitlines()[0] for each in searches] == list(samples.SAMPLE_QUERIES)
+    assert all("why: words" in each for each in searches)
+    used, budget = map(int, re.search(r"tokens +(\d+) of (\d+)", text).groups())
+    assert 0 < used <= budget
+    assert "## Conversation history" in text
+    assert re.search(r"archives, if nothing is used: now 0 of \d+", text)
+    assert re.search(r"metrics +http://127\.0\.0\.1:\d+/metrics", text)
+    assert re.search(r"API +http://127\.0\.0\.1:\d+", text)
+    assert "\x1b[" not in text
+
+
+def test_it_leaves_no_process_behind(first: tuple[subprocess.CompletedProcess[str], float], demo_home: Path) -> None:
+    assert first[0].returncode == 0
+    assert cli_process.processes_of(demo_home) == []
+
+
+def test_what_it_made_can_be_looked_at_again(
+    first: tuple[subprocess.CompletedProcess[str], float], demo_home: Path, tmp_path: Path
+) -> None:
+    """The server is started for each look and stopped after it, from whatever folder."""
+    assert f"export HIPPOCAMPUS_HOME={demo_home}" in first[0].stdout
+    facts = cli_process.run(demo_home, "facts", "--json", cwd=tmp_path)
+    assert facts.returncode == 0, facts.stderr
+    assert any("buckwheat" in str(fact["value"]) and fact["said"] for fact in json.loads(facts.stdout))
+    found = cli_process.run(demo_home, "search", "外婆的膝盖", cwd=tmp_path)
+    assert "膝盖" in found.stdout
+    assert cli_process.processes_of(demo_home) == []
+
+
+def test_a_second_run_doubles_nothing_and_shows_the_same(
+    first: tuple[subprocess.CompletedProcess[str], float], demo_home: Path
+) -> None:
+    again = cli_process.run(demo_home, "demo")
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert "are there already, from an earlier run: nothing is doubled" in again.stdout
+    for line in ("Summaries (8)", re.search(r"Facts \(\d+\)", first[0].stdout)[0]):
+        assert line in again.stdout
+    assert cli_process.processes_of(demo_home) == []
+
+
+@pytest.mark.usefixtures("first")
+def test_ctrl_c_stops_it_and_everything_it_started(demo_home: Path) -> None:
+    with cli_process.Running(demo_home, "demo") as demo:
+        cli_process.until(lambda: len(demo.children()) == 4)
+        demo.process.send_signal(signal.SIGINT)
+        code, said = demo.end(10)
+    assert code == 130, said
+    assert "interrupted" in said
+    assert "Traceback" not in said
+    assert cli_process.processes_of(demo_home) == []
+
+
+@pytest.mark.usefixtures("first")
+def test_a_killed_program_leaves_neither_roles_nor_server(demo_home: Path) -> None:
+    with cli_process.Running(demo_home, "up", HIPPOCAMPUS_API_PORT="0") as up:
+        up.read_until("Everything runs")
+        assert len(cli_process.processes_of(demo_home)) > 5
+        up.process.kill()
+        cli_process.until(lambda: cli_process.processes_of(demo_home) == [])
+
+
+@pytest.mark.usefixtures("first")
+def test_a_role_that_cannot_start_ends_the_demo_with_its_reason(demo_home: Path) -> None:
+    failed = cli_process.run(demo_home, "demo", HIPPOCAMPUS_RETENTION_CRON="whenever")
+    assert failed.returncode == 2
+    assert "could not start" in failed.stderr
+    assert "HIPPOCAMPUS_RETENTION_CRON" in failed.stderr
+    assert "Traceback" not in failed.stderr
+    assert cli_process.processes_of(demo_home) == []
+
+
+async def test_a_demo_that_waits_for_a_model_says_why(pool: asyncpg.Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At once, and again when it gives up: a wrong network or proxy is otherwise minutes of silence."""
+    monkeypatch.setattr(demo, "STALL_SECONDS", 0.3)
+    monkeypatch.setattr(demo, "APP", "app")
+    since = await pool.fetchval("SELECT engine_now()")
+    await harness.enqueue(pool, await harness.make_thread(pool))
+    worker = await pool.fetchval("SELECT worker_id FROM procrastinate_register_worker_v1()")
+    queued = await pool.fetchval("SELECT id FROM procrastinate_fetch_job_v2(NULL, $1)", worker)
+    away = "Gemini: the connection failed"
+    await pool.execute(
+        "SELECT retry_job_at($1, $2, 0, now() + interval '1 h', $3, 'connection', NULL)", queued, worker, away
+    )
+    screen = Console(file=io.StringIO())
+    with progress.make(screen) as bars, pytest.raises(demo.DemoFailedError, match=away):
+        await demo._wait(pool, since, bars, bars.add_task("jobs"))
+    assert screen.file.getvalue() == f"A job will be tried again. {away}\n"  # type: ignore[attr-defined]
+
+
+def test_a_server_that_is_too_far_away_is_named(home: Path) -> None:
+    """With DATABASE_URL no embedded server is started, and its password is not printed."""
+    done = cli_process.run(home, "demo", DATABASE_URL="postgresql://me:hush@127.0.0.1:1/none")
+    assert done.returncode == 2
+    assert "127.0.0.1:1/none can't be used" in done.stderr
+    assert "hush" not in done.stdout + done.stderr
+    assert not home.exists()
+
+
+def test_the_processes_are_found_by_what_they_hold(home: Path) -> None:
+    """The look for leftovers is not blind."""
+    with subprocess.Popen(["sleep", "30"], env={**os.environ, "HIPPOCAMPUS_HOME": str(home)}) as left:
+        cli_process.until(lambda: cli_process.processes_of(home) != [])
+        left.kill()

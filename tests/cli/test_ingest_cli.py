@@ -1,0 +1,114 @@
+"""`hippocampus ingest` as a program: files and folders, what is rejected, what is interrupted, what it would do."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from tests.support import cli_process
+from tests.support import worker_harness as harness
+
+GOOD = {"role": "user", "content": "Hi"}
+CUT_ALL_OTHERS = """SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+                    WHERE datname = current_database() AND pid <> pg_backend_pid()"""
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "home"
+
+
+def chats(path: Path, count: int, *, turns: int) -> Path:
+    rows = ({"id": f"{path.stem}-{place}", "user": "ann", "messages": [GOOD] * turns} for place in range(count))
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+async def test_rejects_are_told_and_kept_and_the_rest_goes_in(
+    dsn: str, pool: asyncpg.Pool, tmp_path: Path, home: Path
+) -> None:
+    """Two good files and two bad ones in a folder: exit code 1, and each record that did not go in with its reason."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "a.jsonl").write_text(json.dumps(GOOD) + '\n{"role": "user"\n' + json.dumps(GOOD) + "\n")
+    (folder / "b.txt").write_text("Ann: Hello.\nBen: Hi.\n")
+    (folder / "c.json").write_text('{"unknown": 1}')
+    (folder / "d.json").write_bytes(b"")
+    done = cli_process.run(home, "ingest", str(folder), cwd=tmp_path, DATABASE_URL=dsn)
+    assert done.returncode == 1
+    assert "Appended 4 events to 2 sessions." in done.stdout
+    assert f"{folder / 'a.jsonl'}, line 2: no JSON" in done.stderr
+    assert "Rejected 1 records: they are in a.rejects.jsonl, each with its reason." in done.stderr
+    assert "in no form that is known here" in done.stderr
+    assert "Left out 2 files." in done.stderr
+    (row,) = map(json.loads, (tmp_path / "a.rejects.jsonl").read_text().splitlines())
+    assert (row["file"], row["line"], row["record"]) == (str(folder / "a.jsonl"), 2, '{"role": "user"')
+    assert await pool.fetchval("SELECT count(*) FROM events") == 4
+    again = cli_process.run(
+        home, "ingest", str(folder), "--json", "--rejects", "r.jsonl", cwd=tmp_path, DATABASE_URL=dsn
+    )
+    shown = json.loads(again.stdout)
+    assert (again.returncode, shown["events_new"], shown["events_known"], shown["rejected"]) == (1, 0, 4, 1)
+    assert len(shown["unread"]) == 2
+    assert (tmp_path / "r.jsonl").exists()
+
+
+def test_a_dry_run_touches_no_database(tmp_path: Path, home: Path) -> None:
+    """It says what would go in, and needs none."""
+    path = chats(tmp_path / "chats.jsonl", 30, turns=2)
+    done = cli_process.run(home, "ingest", str(path), "--dry-run", DATABASE_URL="postgresql://nobody@127.0.0.1:1/none")
+    assert done.returncode == 0, done.stderr
+    assert "60 events of 30 sessions would go in." in done.stdout
+    assert not home.exists()
+
+
+async def test_a_killed_run_is_completed_by_the_next(dsn: str, pool: asyncpg.Pool, tmp_path: Path, home: Path) -> None:
+    """kill -9 in the middle: nothing twice, nothing missing, the order as in the file."""
+    path = tmp_path / "long.jsonl"
+    rows = [{"role": "user", "content": f"turn {place}", "session_id": f"s{place % 7}"} for place in range(20_000)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with cli_process.Running(home, "ingest", str(path), DATABASE_URL=dsn) as running:
+
+        async def is_under_way() -> bool:
+            return await pool.fetchval("SELECT count(*) FROM events") > 1_000
+
+        await harness.until(is_under_way, 30)
+        os.kill(running.process.pid, signal.SIGKILL)
+    stored = await pool.fetchval("SELECT count(*) FROM events")
+    assert 1_000 < stored < 20_000
+    done = cli_process.run(home, "ingest", str(path), DATABASE_URL=dsn)
+    assert done.returncode == 0, done.stderr
+    assert "were there already." in done.stdout
+    rows_stored = await pool.fetch(
+        "SELECT t.session_id, array_agg(m.content ORDER BY m.sequence_num) AS texts"
+        " FROM messages m JOIN threads t ON t.id = m.thread_id GROUP BY 1"
+    )
+    expected = {f"s{n}": [row["content"] for row in rows if row["session_id"] == f"s{n}"] for n in range(7)}
+    assert {row["session_id"]: row["texts"] for row in rows_stored} == expected
+
+
+async def test_a_database_that_goes_away_is_told_with_what_went_in(
+    dsn: str, pool: asyncpg.Pool, tmp_path: Path, home: Path
+) -> None:
+    path = tmp_path / "long.jsonl"
+    path.write_text("".join(json.dumps({**GOOD, "content": str(place)}) + "\n" for place in range(60_000)))
+    with cli_process.Running(home, "ingest", str(path), DATABASE_URL=dsn) as running:
+
+        async def is_under_way() -> bool:
+            return await pool.fetchval("SELECT count(*) FROM events") > 1_000
+
+        await harness.until(is_under_way, 30)
+        async with pool.acquire() as connection:
+            await connection.execute(CUT_ALL_OTHERS)
+        code, text = running.end(30)
+    assert code == 1, text
+    assert "The database went away" in text
+    assert "run the same command again, it goes on from there" in text
+    assert "Traceback" not in text
+    told = int(text.split(") after ")[1].split()[0])
+    assert 0 < told <= await pool.fetchval("SELECT count(*) FROM events") < 60_000

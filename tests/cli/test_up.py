@@ -1,0 +1,153 @@
+"""`hippocampus up`: every role, supervised, and gone within seconds of a Ctrl-C."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pty
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import psycopg
+import pytest
+
+from tests.support import cli_process
+from tests.support.cli_process import Running
+from tests.support.paths import ROOT
+
+ROLES = {"writer", "fast_replay", "deep_reflection", "retention"}
+pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
+
+
+@pytest.fixture
+def up(dsn: str, home: Path) -> Iterator[Running]:
+    with Running(home, "up", DATABASE_URL=dsn, HIPPOCAMPUS_API_PORT="0") as running:
+        yield running
+
+
+def ready(up: Running) -> str:
+    """Wait until everything runs; the API's address."""
+    up.read_until("Everything runs")
+    address = up.read_until("API").split()[-1]
+    up.read_until("database")
+    return address
+
+
+@pytest.mark.timing
+def test_every_role_runs_and_ctrl_c_ends_all_within_five_seconds(up: Running) -> None:
+    address = ready(up)
+    assert httpx.get(f"{address}/health").json()["status"] == "ok"
+    children = up.children()
+    assert set(children) == ROLES
+    asked = time.monotonic()
+    up.process.send_signal(signal.SIGINT)
+    code, said = up.end(5)
+    assert time.monotonic() - asked < 5
+    assert code == 0, said
+    assert "Traceback" not in said
+    assert not any(cli_process.is_alive(pid) for pid in children.values())
+
+
+def test_a_role_that_is_killed_is_started_again(up: Running) -> None:
+    """The others go on as they are."""
+    ready(up)
+    before = up.children()
+    os.kill(before["fast_replay"], signal.SIGKILL)
+    assert "killed by SIGKILL; it is started again" in up.read_until("fast_replay     | --")
+    cli_process.until(lambda: set(up.children()) == ROLES)
+    after = up.children()
+    assert after["fast_replay"] != before["fast_replay"]
+    assert {**after, "fast_replay": 0} == {**before, "fast_replay": 0}
+    up.process.send_signal(signal.SIGTERM)
+    assert up.end(5)[0] == 0
+
+
+def test_no_role_outlives_a_killed_parent(up: Running) -> None:
+    ready(up)
+    children = up.children()
+    up.process.kill()
+    up.process.wait()
+    cli_process.until(lambda: not any(cli_process.is_alive(pid) for pid in children.values()))
+
+
+def test_a_port_in_use_is_an_error_that_says_what_to_do(dsn: str, home: Path) -> None:
+    """Nothing is left running."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        done = cli_process.run(home, "up", DATABASE_URL=dsn, HIPPOCAMPUS_API_PORT=str(port))
+    assert done.returncode == 2
+    assert f"Port {port}" in done.stderr
+    assert "HIPPOCAMPUS_API_PORT" in done.stderr
+    assert cli_process.processes_of(home) == []
+
+
+@pytest.mark.parametrize("role", [("writer",), ("worker", "retention")])
+def test_a_role_alone_without_a_database_refuses_and_says_how(home: Path, role: tuple[str, ...]) -> None:
+    done = cli_process.run(home, *role, HIPPOCAMPUS_API_PORT="0")
+    assert done.returncode == 2
+    assert "DATABASE_URL" in done.stderr
+    assert "hippocampus up" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not home.exists()
+
+
+def test_a_role_of_the_procfile_ends_with_its_runner(dsn: str, home: Path) -> None:
+    """Started without a supervisor, a role does not look at its standard input."""
+    with subprocess.Popen(
+        cli_process.command("worker", "retention"),
+        env=cli_process.environment(home, DATABASE_URL=dsn),
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as worker:
+        assert worker.stderr is not None
+        assert any("worker registered" in line for line in worker.stderr)
+        worker.terminate()
+        assert worker.wait(10) == 0
+
+
+def test_a_terminal_is_shown_the_address_of_the_embedded_database(home: Path) -> None:
+    """With it psql and programs of one's own reach the database for as long as it runs; a pipe is not told."""
+    reader, writer = pty.openpty()
+    shown = ""
+    with subprocess.Popen(
+        cli_process.command("up"),
+        env=cli_process.environment(home, HIPPOCAMPUS_API_PORT="0", COLUMNS="200", NO_COLOR="1"),
+        stdin=subprocess.DEVNULL,
+        stdout=writer,
+        stderr=writer,
+    ) as process:
+        os.close(writer)
+        try:
+            while not (found := re.search(r"DATABASE_URL='([^']+)'", shown)):
+                shown += os.read(reader, 65536).decode()
+            with psycopg.connect(found[1]) as connection:
+                assert connection.execute("SELECT count(*) FROM threads").fetchone() == (0,)
+        finally:
+            process.send_signal(signal.SIGTERM)
+            with contextlib.suppress(OSError):  # The end of a terminal is an error.
+                while os.read(reader, 65536):
+                    pass
+            os.close(reader)
+    assert process.returncode == 0, shown
+
+
+def test_a_closed_terminal_stops_it(up: Running) -> None:
+    ready(up)
+    up.process.send_signal(signal.SIGHUP)
+    assert up.end(20)[0] == 0
+
+
+def test_under_nohup_a_closed_terminal_is_not_heeded() -> None:
+    script = "from workers.cli import interrupts; print(*(each.name for each in interrupts._heeded()))"
+    done = subprocess.run(["nohup", sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "SIGINT SIGTERM\n"

@@ -1,0 +1,271 @@
+"""Backfill: each text that lacks a vector gets one, once, and nothing else is touched."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import asyncpg
+import pytest
+
+from hippocampus.consolidation.backfill import Backfilled, backfill_embeddings, choose_model
+from hippocampus.consolidation_worker import MemoryConsolidationWorker
+from hippocampus.errors import EmbeddingDimensionError, PermanentProviderError, TransientProviderError
+from hippocampus.providers.local.provider import LocalGenerator
+from hippocampus.providers.protocols import EmbeddingTask
+from hippocampus.records import Vector
+from pulse import database
+from pulse.events import Event
+from pulse.session_service import OpenSessionService
+from tests.support.queue_claims import work_off
+from tests.support.scripted_provider import Gate, ScriptedEmbedder
+from workers.queue.upkeep import Upkeep
+from workers.settings import Settings
+from workers.telemetry.metrics import Metrics
+
+VECTORLESS = """
+SELECT (SELECT count(*) FROM memories WHERE embedding IS NULL) AS memories,
+       (SELECT count(*) FROM facts WHERE embedding IS NULL) AS facts,
+       (SELECT count(*) FROM messages WHERE embedding IS NULL) AS messages
+"""
+
+
+async def talk_without_vectors(pool: asyncpg.Pool, said: int = 3) -> None:
+    """A consolidated conversation whose embedding failed; then one more turn, and a blank one within."""
+    await pool.execute("UPDATE app_policies SET consolidate = false")
+    sessions = OpenSessionService(pool)
+    session = await sessions.create_session("app", "mei")
+    texts = [*(f"My name is Mei and I like tea {n}." for n in range(said)), "blank"]
+    await sessions.append("app", "mei", session.id, [Event(author="user", content={"text": text}) for text in texts])
+    # Whoever appends by plain SQL may append this.
+    await pool.execute("UPDATE messages SET content = E' \n' WHERE content = 'blank'")
+    broken = ScriptedEmbedder(failure=TransientProviderError("down"))
+    worker = MemoryConsolidationWorker(pool, LocalGenerator(), broken)
+    await worker.consolidate(session.thread_id, wait=False)
+    await work_off(pool, worker)
+    await sessions.append("app", "mei", session.id, [Event(author="user", content={"text": "not yet consolidated"})])
+
+
+async def vectorless(pool: asyncpg.Pool) -> tuple[int, int, int]:
+    row = await pool.fetchrow(VECTORLESS)
+    assert row is not None
+    return row["memories"], row["facts"], row["messages"]
+
+
+async def test_everything_that_may_have_a_vector_gets_one_and_then_nothing_is_left(pool: asyncpg.Pool) -> None:
+    """Unconsolidated and blank messages keep none: the first are for fast_replay, the second say nothing."""
+    await talk_without_vectors(pool)
+    memories, facts, messages = await vectorless(pool)
+    assert memories >= 2
+    assert facts >= 1
+    assert messages == 5
+    embedder = ScriptedEmbedder()
+    assert await backfill_embeddings(pool, embedder) == Backfilled(given=memories + facts + 3)
+    assert await vectorless(pool) == (0, 0, 2)
+    assert await pool.fetchval("SELECT array_agg(DISTINCT embedding_model) FROM memories") == ["scripted-embedding"]
+    (batch,) = embedder.batches
+    assert "not yet consolidated" not in batch
+    assert await backfill_embeddings(pool, embedder) == Backfilled()
+    assert len(embedder.batches) == 1
+
+
+async def test_each_vector_is_that_of_its_own_text(pool: asyncpg.Pool) -> None:
+    await talk_without_vectors(pool)
+    await backfill_embeddings(pool, ScriptedEmbedder())
+    rows = await pool.fetch(
+        "SELECT content, embedding FROM memories UNION ALL SELECT content, embedding FROM facts"
+        " UNION ALL SELECT content, embedding FROM messages WHERE embedding IS NOT NULL"
+    )
+    for row in rows:
+        (expected,) = await ScriptedEmbedder().embed([row["content"]], "document")
+        assert row["embedding"].to_list() == pytest.approx(expected, abs=1e-6)
+
+
+async def test_batches_are_bounded_and_come_to_an_end(pool: asyncpg.Pool) -> None:
+    await talk_without_vectors(pool, said=20)
+    embedder = ScriptedEmbedder()
+    total = sum(await vectorless(pool)) - 2
+    done = []
+    while count := (await backfill_embeddings(pool, embedder, limit=7)).settled:
+        done.append(count)
+    assert sum(done) == total
+    assert max(done) == 7
+    assert await vectorless(pool) == (0, 0, 2)
+    texts = [text for batch in embedder.batches for text in batch]
+    assert len(texts) == total
+
+
+async def test_what_changed_during_the_call_is_left_alone_and_no_connection_is_held(dsn: str) -> None:
+    """A pool of one connection serves the rival; its text and its vector stand."""
+    async with await database.create_pool(dsn, min_size=1, max_size=1) as pool:
+        await talk_without_vectors(pool)
+        gate = Gate()
+        running = asyncio.create_task(backfill_embeddings(pool, ScriptedEmbedder(during=gate)))
+        await gate.reached.wait()
+        changed = await pool.fetchval(
+            "UPDATE memories SET content = 'changed' WHERE memory_type = 'summary' RETURNING id"
+        )
+        (other,) = await ScriptedEmbedder().embed(["other"], "document")
+        given = await pool.fetchval(
+            "UPDATE memories SET embedding = $1, embedding_model = 'other' WHERE memory_type = 'episodic' RETURNING id",
+            other,
+        )
+        gate.open.set()
+        await running
+        assert await pool.fetchval("SELECT embedding IS NULL FROM memories WHERE id = $1", changed)
+        assert await pool.fetchval("SELECT embedding_model FROM memories WHERE id = $1", given) == "other"
+
+
+async def test_a_failed_or_misfit_embedding_is_an_error_and_writes_nothing(pool: asyncpg.Pool) -> None:
+    await talk_without_vectors(pool)
+    before = await vectorless(pool)
+    with pytest.raises(TransientProviderError):
+        await backfill_embeddings(pool, ScriptedEmbedder(failure=TransientProviderError("down")))
+    with pytest.raises(EmbeddingDimensionError, match=r"768.*1536"):
+        await backfill_embeddings(pool, ScriptedEmbedder(dimensions=768))
+    with pytest.raises(ValueError, match="limit"):
+        await backfill_embeddings(pool, ScriptedEmbedder(), limit=0)
+    assert await vectorless(pool) == before
+
+
+async def test_two_runs_at_once_agree(pool: asyncpg.Pool) -> None:
+    await talk_without_vectors(pool)
+    await asyncio.gather(*(backfill_embeddings(pool, ScriptedEmbedder()) for _ in range(2)))
+    assert await vectorless(pool) == (0, 0, 2)
+
+
+async def test_a_row_that_somebody_holds_is_not_waited_for(pool: asyncpg.Pool, conn: asyncpg.Connection) -> None:
+    """A job that holds a fact and wants a memory can't meet a backfill that waits for that fact."""
+    await talk_without_vectors(pool)
+    async with conn.transaction():
+        await conn.execute("SELECT FROM facts FOR UPDATE")
+        await asyncio.wait_for(backfill_embeddings(pool, ScriptedEmbedder()), timeout=10)
+        memories, facts, messages = await vectorless(pool)
+        assert (memories, messages) == (0, 2)
+        assert facts > 0
+    assert (await backfill_embeddings(pool, ScriptedEmbedder())).given == facts
+    assert await vectorless(pool) == (0, 0, 2)
+
+
+BACKFILLS = "SELECT count(*) FROM procrastinate_jobs WHERE task_name = 'embedding_backfill' AND status = 'todo'"
+
+
+class Picky(ScriptedEmbedder):
+    """Refuses every batch that holds a word."""
+
+    word = "tea 1"
+
+    async def embed(self, texts: Sequence[str], task: EmbeddingTask) -> list[Vector]:
+        if any(self.word in text for text in texts):
+            self.batches.append(list(texts))
+            raise PermanentProviderError("no", code="400")
+        return await super().embed(texts, task)
+
+
+async def test_a_refused_text_keeps_no_other_without_a_vector_and_is_asked_for_once(pool: asyncpg.Pool) -> None:
+    """The others get theirs in one run; the refused ones are noted, and tried again once they say another thing."""
+    await talk_without_vectors(pool, said=8)
+    total = sum(await vectorless(pool)) - 2
+    embedder = Picky()
+    done = await backfill_embeddings(pool, embedder)
+    refused = await pool.fetch("SELECT source, id, model, error_code FROM embedding_refusals")
+    # The turn, and what was drawn from it: the whole slice, its summary, the fact.
+    assert 1 <= len(refused) == done.refused <= 4
+    assert {(row["model"], row["error_code"]) for row in refused} == {(embedder.model, "400")}
+    assert done.given == total - done.refused
+    assert len(embedder.batches) <= 2 + 10 * done.refused
+    calls = len(embedder.batches)
+    assert await backfill_embeddings(pool, embedder) == Backfilled()
+    assert len(embedder.batches) == calls
+    await pool.execute("UPDATE memories SET content = 'harmless' WHERE embedding IS NULL AND memory_type = 'episodic'")
+    assert await backfill_embeddings(pool, embedder) == Backfilled(given=1)
+    assert await pool.fetchval("SELECT count(*) FROM embedding_refusals") == done.refused - 1
+    # Another model may think otherwise.
+    assert (await backfill_embeddings(pool, ScriptedEmbedder(model="other"))).given >= done.refused - 1
+
+
+class Stumbling(ScriptedEmbedder):
+    """Gives each text a bad answer, once."""
+
+    async def embed(self, texts: Sequence[str], task: EmbeddingTask) -> list[Vector]:
+        vectors = await super().embed(texts, task)
+        return vectors if self.batches.count(list(texts)) > 1 else [[0.0] * len(vectors[0])] * len(vectors)
+
+
+async def test_one_bad_answer_is_no_refusal(pool: asyncpg.Pool) -> None:
+    """A text that stands alone from the start, too, is asked for again before it passes for refused."""
+    await talk_without_vectors(pool)
+    embedder = Stumbling()
+    await embedder.embed(["hello"], "document")
+    total = sum(await vectorless(pool))
+    assert await backfill_embeddings(pool, embedder, limit=1) == Backfilled(given=1)
+    assert await pool.fetchval("SELECT count(*) FROM embedding_refusals") == 0
+    assert sum(await vectorless(pool)) == total - 1
+
+
+async def test_a_key_that_is_refused_refuses_no_text(pool: asyncpg.Pool) -> None:
+    await talk_without_vectors(pool)
+    before = await vectorless(pool)
+    embedder = ScriptedEmbedder(failure=PermanentProviderError("the key is not valid", code="400"))
+    with pytest.raises(PermanentProviderError, match="key"):
+        await backfill_embeddings(pool, embedder)
+    assert len(embedder.batches) == 2
+    assert await pool.fetchval("SELECT count(*) FROM embedding_refusals") == 0
+    assert await vectorless(pool) == before
+
+
+async def test_vectors_move_to_another_model_and_not_back(pool: asyncpg.Pool) -> None:
+    """In batches, after what has none, each once; a process that was started before the change leaves them alone."""
+    await talk_without_vectors(pool, said=20)
+    old, new = ScriptedEmbedder(model="old"), ScriptedEmbedder(model="new")
+    await choose_model(pool, "old")
+    total = (await backfill_embeddings(pool, old)).given
+    await pool.execute("UPDATE procrastinate_jobs SET status = 'succeeded'")
+    upkeep = Upkeep(pool, Settings(), Metrics())
+    await upkeep.find_vectorless("new")
+    assert await pool.fetchval(BACKFILLS) == 0
+    assert await backfill_embeddings(pool, new) == Backfilled()
+    await choose_model(pool, "new")
+    await upkeep.find_vectorless("old")
+    assert await pool.fetchval(BACKFILLS) == 0
+    await upkeep.find_vectorless("new")
+    assert await pool.fetchval(BACKFILLS) == 1
+    first = await pool.fetchval(
+        "UPDATE facts SET embedding = NULL, embedding_model = NULL"
+        " WHERE id = (SELECT id FROM facts LIMIT 1) RETURNING content"
+    )
+    assert await backfill_embeddings(pool, new, limit=7) == Backfilled(given=1)
+    assert new.batches == [[first]]
+    while (batch := await backfill_embeddings(pool, new, limit=7)).settled:
+        assert batch.settled <= 7
+    assert sum(len(texts) for texts in new.batches) == total
+    for table in ("memories", "facts", "messages"):
+        assert await pool.fetchval(f"SELECT array_agg(DISTINCT embedding_model) FROM {table} "
+                                   "WHERE embedding IS NOT NULL") == ["new"]  # fmt: skip
+    assert await backfill_embeddings(pool, old) == Backfilled()
+
+
+async def test_looking_for_vectors_reads_no_table(pool: asyncpg.Pool) -> None:
+    """Where all have a vector of the present model, ten thousand memories cost no more than ten."""
+    await pool.execute(
+        """INSERT INTO memories (app_name, user_id, content, embedding, embedding_model)
+           SELECT 'app', 'mei', n::text, array_fill(1, ARRAY[1536])::vector, 'new'
+           FROM generate_series(1, 300) AS n"""
+    )
+    await pool.execute("ANALYZE memories")
+    before = await scans(pool, "memories")
+    assert await backfill_embeddings(pool, ScriptedEmbedder(model="new")) == Backfilled()
+    after = await scans(pool, "memories")
+    assert after["seq_scan"] == before["seq_scan"]
+    assert after["idx_tup_fetch"] - before["idx_tup_fetch"] < 10
+
+
+async def scans(pool: asyncpg.Pool, table: str) -> asyncpg.Record:
+    """How often a table was read whole, and rows of it by an index."""
+    async with pool.acquire() as connection:
+        await connection.execute("SELECT pg_stat_force_next_flush()")
+        row = await connection.fetchrow(
+            "SELECT seq_scan, idx_scan, idx_tup_fetch FROM pg_stat_user_tables WHERE relname = $1", table
+        )
+    assert row is not None
+    return row

@@ -1,0 +1,130 @@
+"""Two clocks: what was true when, as it was known when, against a plain model of it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+
+import hypothesis
+import psycopg
+from hypothesis import strategies as st
+
+from tests.support.bitemporal_model import BitemporalFact
+
+DAY = timedelta(days=1)
+EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+DAYS = 8
+
+#: (value, confidence, when it was said, how long until it was heard after the one before): days.
+HEARD = st.lists(
+    st.tuples(
+        st.sampled_from("abcd"),
+        st.sampled_from([0.3, 0.55, 0.75, 0.8, 0.9, 1.0]),
+        st.integers(0, DAYS),
+        st.integers(0, 2),
+    ),
+    min_size=1,
+    max_size=7,
+)
+RECORD = """
+SELECT r.outcome
+FROM (SELECT (jsonb_populate_record(NULL::threads,
+          jsonb_build_object('app_name', 'app', 'user_id', %(user)s::text))).*) AS t
+CROSS JOIN LATERAL record_fact(
+    ROW(t.*)::threads, ROW(NULL, 1, 1, NULL, NULL, NULL)::slice_origin,
+    ROW('profile', 'k', to_jsonb(%(value)s::text), 'k', NULL, %(confidence)s, ARRAY[%(seq)s::bigint],
+        %(said)s::timestamptz, 'k', NULL, '')::fact_input) AS r
+"""
+HELD = """
+SELECT a.as_of, k.known_at, f.value #>> '{}', f.confidence
+FROM unnest(%(days)s::timestamptz[]) AS a (as_of) CROSS JOIN unnest(%(days)s::timestamptz[]) AS k (known_at)
+CROSS JOIN LATERAL facts_as_of('app', %(user)s, a.as_of, k.known_at) AS f
+"""
+_users = itertools.count()
+
+
+def day(number: int) -> datetime:
+    return EPOCH + number * DAY
+
+
+@contextmanager
+def at(conn: psycopg.Connection, number: int) -> Iterator[None]:
+    """Let the engine's clock stand at a day."""
+    with conn.transaction():
+        conn.execute("SELECT set_config('hippocampus.fake_time', %s, true)", [day(number).isoformat()])
+        yield
+
+
+def test_what_holds_is_what_a_plain_model_says_at_every_pair_of_times(dsn: str) -> None:
+    """Statements in any order, sure and unsure, late and again: every as_of and known_at agrees, also afterwards."""
+    with psycopg.connect(dsn, autocommit=True) as conn:
+        conn.execute("INSERT INTO engine_settings VALUES ('test_clock', 'true')")
+
+        @hypothesis.settings(max_examples=60, deadline=None, database=None, derandomize=True)
+        @hypothesis.given(HEARD)
+        def agrees(heard: list[tuple[str, float, int, int]]) -> None:
+            user, model, now = f"u{next(_users)}", BitemporalFact(), 0
+            for seq, (value, confidence, said, pause) in enumerate(heard, 1):
+                now += pause
+                with at(conn, now):
+                    conn.execute(
+                        RECORD,
+                        {"user": user, "value": value, "confidence": confidence, "said": day(said), "seq": seq},
+                    )
+                model.hear(value, confidence, said, now)
+            days = range(max(DAYS, now) + 2)
+            rows = conn.execute(HELD, {"user": user, "days": [day(n) for n in days]}).fetchall()
+            held = {(row[0], row[1]): (row[2], row[3]) for row in rows}
+            for as_of, known_at in itertools.product(days, days):
+                assert held.get((day(as_of), day(known_at))) == model.holds(as_of, known_at), (as_of, known_at)
+            current = conn.execute("SELECT value #>> '{}', confidence FROM facts WHERE user_id = %s", [user]).fetchone()
+            assert current == model.holds(now, now)
+
+        agrees()
+
+
+def test_what_was_known_is_never_rewritten(dsn: str) -> None:
+    """A backdated confirmation makes a fact true for longer from now on; what was known before it stays as it was."""
+    with psycopg.connect(dsn, autocommit=True) as conn:
+        conn.execute("INSERT INTO engine_settings VALUES ('test_clock', 'true')")
+        for now, said, confidence in ((5, 5, 0.6), (7, 2, 0.9)):
+            with at(conn, now):
+                conn.execute(
+                    RECORD, {"user": "u", "value": "Porto", "confidence": confidence, "said": day(said), "seq": now}
+                )
+
+        def held(as_of: int, known_at: int) -> object:
+            query = "SELECT value #>> '{}', confidence FROM facts_as_of('app', 'u', %s, %s)"
+            return conn.execute(query, [day(as_of), day(known_at)]).fetchone()
+
+        assert held(3, 6) is None
+        assert held(3, 7) == ("Porto", 0.9)
+        assert held(6, 6) == ("Porto", 0.6)
+
+
+def test_an_unsure_statement_that_arrives_late_counts_at_no_time(dsn: str) -> None:
+    """Neither between two sure ones, nor before the first; said often enough, it does from when it was said."""
+    with psycopg.connect(dsn, autocommit=True) as conn:
+        conn.execute("INSERT INTO engine_settings VALUES ('test_clock', 'true')")
+
+        def hear(value: str, confidence: float, said: int, now: int) -> str:
+            with at(conn, now):
+                values = {"user": "u", "value": value, "confidence": confidence, "said": day(said), "seq": now}
+                row = conn.execute(RECORD, values).fetchone()
+            assert row is not None
+            return str(row[0])
+
+        def held(as_of: int) -> list[str]:
+            query = "SELECT value #>> '{}' FROM facts_as_of('app', 'u', %s, 'infinity')"
+            return [row[0] for row in conn.execute(query, [day(as_of)]).fetchall()]
+
+        assert hear("Lisbon", 0.9, 2, 10) == "created"
+        assert hear("Faro", 0.9, 6, 11) == "updated"
+        assert hear("Mars", 0.5, 3, 12) == "candidate"
+        assert hear("Mars", 0.5, 1, 13) == "candidate"
+        assert [held(n) for n in (1, 3, 7)] == [[], ["Lisbon"], ["Faro"]]
+        assert hear("Mars", 0.5, 4, 14) == "candidate"
+        assert hear("Mars", 0.5, 5, 15) == "promoted"
+        assert [held(n) for n in (1, 2, 3, 5, 7)] == [[], ["Lisbon"], ["Mars"], ["Mars"], ["Faro"]]

@@ -1,0 +1,79 @@
+"""The prompts: packaged, hashed, and in agreement with the code that reads the replies."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from importlib import resources
+from typing import get_args
+
+import pytest
+
+from hippocampus import prompts
+from hippocampus.providers import extraction, transcript
+from hippocampus.records import ConversationSlice, Turn
+from tests.support.provider_conformance import START
+
+NAMES = get_args(prompts.PromptName)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_is_a_file_of_the_package(name: prompts.PromptName) -> None:
+    """Each prompt is found where the package is installed, and is not blank."""
+    assert prompts.load(name).text
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_hash_is_the_files(name: prompts.PromptName) -> None:
+    """Whoever has the file can tell which memories it made."""
+    content = resources.files("hippocampus.prompts").joinpath(f"{name}.md").read_bytes()
+    assert prompts.load(name).sha256 == hashlib.sha256(content).hexdigest()
+    assert prompts.load(name) == prompts.load(name)
+
+
+def test_every_prompt_file_has_a_name() -> None:
+    """No prompt lies in the package unused."""
+    files = {entry.name for entry in resources.files("hippocampus.prompts").iterdir()}
+    assert {name for name in files if name.endswith(".md")} == {f"{name}.md" for name in NAMES}
+
+
+def test_a_missing_prompt_is_an_error() -> None:
+    """A prompt that is not there is never an empty text."""
+    with pytest.raises(FileNotFoundError):
+        prompts.load("no_such_prompt")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["fast_replay", "deep_reflection"])
+def test_it_names_the_delimiters_and_labels(name: prompts.PromptName) -> None:
+    """The prompt explains the transcript as it is really written."""
+    text = prompts.load(name).text
+    for word in (transcript.BEGIN, transcript.END, *map(transcript.label, ("user", "model", "tool"))):
+        assert word in text
+
+
+def test_the_example_of_the_reflection_is_valid() -> None:
+    """The reply that the prompt shows would be accepted."""
+    example = re.search(r'\{"facts".*\Z', prompts.load("deep_reflection").text, re.DOTALL)
+    assert example
+    turns = tuple(
+        Turn(sequence_num=seq, author="user", role="user", text="x", occurred_at=START) for seq in range(1, 9)
+    )
+    facts, insights, proposals = extraction.parse_reflection(example.group(), ConversationSlice(turns=turns))
+    assert facts
+    assert insights
+    assert proposals
+
+
+def test_the_example_of_the_summary_is_valid() -> None:
+    """The reply that the prompt shows would be accepted, and its limit is the one that is checked."""
+    text = prompts.load("fast_replay").text
+    assert json.loads(text[text.rindex("{") :]) == {"summary": "the text"}
+    assert f"At most {extraction.SUMMARY_CHARACTERS_MAX} characters" in text
+
+
+def test_it_speaks_of_the_types_that_are_accepted() -> None:
+    """Each type and importance that the checks accept is explained to the model."""
+    text = prompts.load("deep_reflection").text
+    for word in (*extraction.MODEL_FACT_TYPES, *extraction.IMPORTANCES):
+        assert f"`{word}`" in text

@@ -1,0 +1,450 @@
+"""Search: what is found, in which order, why, and what it says when it cannot do all."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+import asyncpg
+import pytest
+
+from hippocampus.errors import EmbeddingDimensionError
+from hippocampus.records import EMBEDDING_DIMENSIONS
+from hippocampus.search import MemorySearch, SearchFilter, SearchMemoryResponse, SearchWeights
+from pulse.errors import InvalidInputError, SessionNotFoundError
+from tests.support.memory_rows import (
+    APP,
+    NOW,
+    ExhaustedEmbedder,
+    SilentEmbedder,
+    WordEmbedder,
+    add_fact,
+    add_memory,
+    consolidate_fast,
+    days_ago,
+    say,
+)
+
+MEI = "mei"
+
+
+@pytest.fixture
+def search(pool: asyncpg.Pool) -> MemorySearch:
+    return MemorySearch(pool, WordEmbedder())
+
+
+async def find(search: MemorySearch, query: str, *, limit: int = 10, **narrow: object) -> SearchMemoryResponse:
+    return await search.search(
+        app_name=APP,
+        user_id=MEI,
+        query=query,
+        limit=limit,
+        narrow=SearchFilter(**narrow),  # type: ignore[arg-type]
+        record_access=False,
+    )
+
+
+def contents(response: SearchMemoryResponse) -> list[str]:
+    return [result.content for result in response.memories]
+
+
+async def test_the_rare_word_outweighs_the_common_one(search: MemorySearch, conn: asyncpg.Connection) -> None:
+    """Document frequencies count: rank by BM25, not by the number of words that match."""
+    for place in range(20):
+        await add_memory(conn, MEI, f"coffee coffee coffee in the office number {place}", embedded=False)
+    rare = await add_memory(conn, MEI, "a violin stands in the attic", embedded=False)
+    found = await find(search, "coffee violin")
+    assert found.memories[0].memory_id == rare
+    assert found.total_count == 21
+
+
+async def test_bm25_is_exact_over_the_scope(search: MemorySearch, conn: asyncpg.Connection) -> None:
+    """The score equals Okapi BM25 (k1 0.6, b 0.6) computed by hand over the same rows."""
+    from math import log
+
+    documents = {"red apple": (1, 2), "apple apple pear": (2, 2), "green pear tree": (0, 3)}
+    for content in documents:
+        await add_memory(conn, MEI, content, embedded=False)
+    found = {r.content: r.why.bm25 for r in (await find(search, "apple")).memories}
+    idf = log(1 + (3 - 2 + 0.5) / (2 + 0.5))
+    mean = 7 / 3
+    for content in ("red apple", "apple apple pear"):
+        tf, length = documents[content]
+        assert found[content] == pytest.approx(idf * tf * 1.6 / (tf + 0.6 * (0.4 + 0.6 * length / mean)), rel=1e-6)
+    assert "green pear tree" not in found
+
+
+async def test_a_term_frequency_is_the_number_of_places(conn: asyncpg.Connection) -> None:
+    """Reading it from the rank loses nothing up to 64."""
+    wrong = await conn.fetch(
+        """SELECT n FROM generate_series(1, 64) AS n
+           WHERE term_frequency(search_document('other ' || repeat('word more ', n)), 'word') <> n"""
+    )
+    assert wrong == []
+
+
+async def test_meaning_is_found_without_a_shared_word(search: MemorySearch, conn: asyncpg.Connection) -> None:
+    """A row whose vector is near is found although no word of the query stands in it."""
+    near = await add_memory(conn, MEI, "something else entirely", embedded=False)
+    await conn.execute(
+        "UPDATE memories SET embedding = $2, embedding_model = 'words-1' WHERE id = $1",
+        near,
+        (await WordEmbedder().embed(["pets at home"], "document"))[0],
+    )
+    found = await find(search, "pets home")
+    assert [r.memory_id for r in found.memories] == [near]
+    assert found.memories[0].why.bm25 == 0
+    assert found.memories[0].relevance_score == pytest.approx(found.memories[0].why.similarity)
+
+
+async def test_what_was_just_said_is_found_by_the_next_statement(search: MemorySearch, pool: asyncpg.Pool) -> None:
+    await say(pool, MEI, "s-1", "My flight leaves at seven", "Pack the blue umbrella, please")
+    (first, *_) = (await find(search, "where is the umbrella?")).memories
+    assert (first.source, first.memory_type, first.session_id, first.source_seqs) == ("message", "user", "s-1", (2,))
+    assert first.why.similarity is None
+
+
+async def test_turns_behind_the_watermark_are_searched_on_request_only(
+    search: MemorySearch, pool: asyncpg.Pool, conn: asyncpg.Connection
+) -> None:
+    await say(pool, MEI, "s-1", "The umbrella is blue")
+    await consolidate_fast(conn, "s-1")
+    await say(pool, MEI, "s-1", "Now the umbrella is lost")
+    assert contents(await find(search, "umbrella")) == ["Now the umbrella is lost"]
+    assert len(contents(await find(search, "umbrella", messages="all"))) == 2
+    assert contents(await find(search, "umbrella", messages="none")) == []
+
+
+async def test_a_turn_is_found_by_the_words_of_the_turns_around_it(search: MemorySearch, pool: asyncpg.Pool) -> None:
+    """The answer shares no word with the question: the turn before it does. Other sessions do not lend words."""
+    await say(pool, MEI, "s-1", "Hello there", "Which instrument does your sister play?", "The cello, since school")
+    await say(pool, MEI, "s-2", "The bassoon, since spring")
+    found = {r.content: r for r in (await find(search, "instrument sister")).memories}
+    assert found["The cello, since school"].why.context_bm25 > 0
+    assert found["The cello, since school"].why.bm25 == 0
+    assert "The bassoon, since spring" not in found
+
+
+async def test_neighbours_are_turns_whatever_events_stood_between(
+    search: MemorySearch, pool: asyncpg.Pool, conn: asyncpg.Connection
+) -> None:
+    """Events without a text take numbers of the sequence; they do not part a question from its answer."""
+    await say(pool, MEI, "s-1", "Which instrument does your sister play?", *[""] * 8, "The cello, since school")
+    await conn.execute("DELETE FROM messages WHERE content = ''")
+    assert "The cello, since school" in contents(await find(search, "instrument sister"))
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("我喜欢吃什么", "我最喜欢吃四川火锅"),
+        ("火锅", "我最喜欢吃四川火锅"),
+        ("Where does Wang 明 work?", "王明 works at the harbour office"),
+        ("hot pot recipes", "She cooked hot pots for us"),
+        ("在哪里上班", "我在上海的港口上班"),
+        ("ラーメン", "昨日ラーメンを食べた"),
+    ],
+)
+async def test_chinese_english_and_mixed_questions_find_their_row(
+    search: MemorySearch, conn: asyncpg.Connection, query: str, expected: str
+) -> None:
+    for content in (
+        "我最喜欢吃四川火锅",
+        "我在上海的港口上班",
+        "王明 works at the harbour office",
+        "She cooked hot pots for us",
+        "昨日ラーメンを食べた",
+        "今天天气很好",
+        "The weather is fine",
+    ):
+        await add_memory(conn, MEI, content, embedded=False)
+    assert contents(await find(search, query))[0] == expected
+
+
+async def test_each_result_says_why(search: MemorySearch, pool: asyncpg.Pool, conn: asyncpg.Connection) -> None:
+    await say(pool, MEI, "s-1", "hello")
+    thread = await conn.fetchval("SELECT id FROM threads")
+    await add_memory(
+        conn,
+        MEI,
+        "plays the violin every Sunday",
+        thread_id=thread,
+        from_seq=1,
+        upto_seq=4,
+        source_seqs=[1, 3],
+        metadata={"topic": "music"},
+    )
+    await add_memory(conn, MEI, "bought a violin case", embedded=False)
+    (first, second) = (await find(search, "violin on Sunday", sources=["memory"])).memories
+    assert first.why.matched_terms == ("sunday", "violin")
+    assert (first.why.text_rank, second.why.text_rank) == (1, 2)
+    assert (first.why.vector_rank, second.why.vector_rank) == (1, None)
+    assert first.why.similarity is not None
+    assert 0 < first.why.similarity < 1
+    assert 0 < second.score < first.score <= 1
+    assert (first.session_id, first.from_seq, first.upto_seq, first.source_seqs) == ("s-1", 1, 4, (1, 3))
+    assert first.metadata == {"topic": "music"}
+    assert second.session_id is None
+
+
+async def test_facts_are_found_while_they_are_valid(search: MemorySearch, conn: asyncpg.Connection) -> None:
+    await add_fact(conn, MEI, "favourite_tea", "oolong", confidence=0.9)
+    await add_fact(conn, MEI, "old_tea", "mint", valid_from=days_ago(9), valid_until=days_ago(2))
+    (fact,) = (await find(search, "tea")).memories
+    assert (fact.source, fact.memory_type, fact.content) == ("fact", "preference", "favourite_tea: oolong")
+    assert fact.metadata == {"key": "favourite_tea", "value": "oolong", "confidence": 0.9}
+
+
+async def test_the_speakers_name_counts_as_a_match(search: MemorySearch, pool: asyncpg.Pool) -> None:
+    await say(pool, MEI, "s-1", "I went to the lake", author="Tom")
+    await say(pool, MEI, "s-2", "I went to the lake", author="Ann")
+    found = (await find(search, "When was Ann's trip to the lake?")).memories
+    assert [r.why.author_match for r in found] == [True, False]
+
+
+async def test_filters_narrow_by_source_type_session_time_and_metadata(
+    search: MemorySearch, pool: asyncpg.Pool, conn: asyncpg.Connection
+) -> None:
+    await say(pool, MEI, "s-1", "tea in the morning")
+    thread = await conn.fetchval("SELECT id FROM threads")
+    await add_memory(conn, MEI, "tea old", memory_type="summary", occurred_at=NOW, thread_id=thread)
+    await add_memory(conn, MEI, "tea tagged", metadata={"tags": ["hot", "cup"], "n": 1})
+    await add_fact(conn, MEI, "tea", "green")
+    for narrow, expected in [
+        ({"sources": ["fact"]}, {"tea: green"}),
+        ({"sources": ["memory"]}, {"tea old", "tea tagged"}),
+        ({"memory_types": ["summary"]}, {"tea old"}),
+        ({"session_id": "s-1"}, {"tea old", "tea in the morning"}),
+        ({"until": NOW + timedelta(seconds=1)}, {"tea old"}),
+        ({"until": NOW}, set()),
+        ({"since": NOW, "sources": ["memory"]}, {"tea old", "tea tagged"}),
+        ({"metadata": {"tags": ["cup"]}}, {"tea tagged"}),
+        ({"metadata": {"n": 2}}, set()),
+    ]:
+        assert set(contents(await find(search, "tea", **narrow))) == expected, narrow
+
+
+async def test_the_least_relevance_is_absolute(search: MemorySearch, conn: asyncpg.Connection) -> None:
+    """relevance_score of a row stays the same whatever else matches, and bounds the results."""
+    await add_memory(conn, MEI, "green tea")
+    alone = (await find(search, "green tea ceremony in Kyoto")).memories[0].relevance_score
+    await add_memory(conn, MEI, "green tea ceremony in Kyoto")
+    found = (await find(search, "green tea ceremony in Kyoto")).memories
+    assert found[0].relevance_score == pytest.approx(1)
+    assert found[1].why.similarity == pytest.approx(alone)
+    assert contents(await find(search, "green tea ceremony in Kyoto", min_relevance=0.9)) == [found[0].content]
+
+
+async def test_strong_and_recent_memories_win_among_equals(search: MemorySearch, conn: asyncpg.Connection) -> None:
+    for name, score, age in (("weak", 0.4, 0), ("strong", 1.0, 0), ("forgotten", 1.0, 300)):
+        await add_memory(
+            conn,
+            MEI,
+            "likes tea",
+            metadata={"name": name},
+            initial_score=score,
+            last_accessed_at=days_ago(age),
+            occurred_at=days_ago(age),
+        )
+    found = (await find(search, "tea")).memories
+    assert [r.metadata["name"] for r in found] == ["strong", "weak", "forgotten"]
+
+
+async def test_a_query_that_cannot_be_embedded_is_answered_by_text_and_says_so(
+    pool: asyncpg.Pool, conn: asyncpg.Connection
+) -> None:
+    reasons: list[str] = []
+    search = MemorySearch(pool, ExhaustedEmbedder(), on_degraded=reasons.append)
+    await add_memory(conn, MEI, "likes green tea")
+    found = await find(search, "tea")
+    assert contents(found) == ["likes green tea"]
+    assert found.degraded is not None
+    assert "RateLimitedError" in found.degraded
+    assert reasons == ["RateLimitedError"]
+    assert (await find(MemorySearch(pool), "tea")).degraded is None
+
+
+async def test_a_query_of_which_the_embedder_makes_nothing_is_answered_by_text_and_says_so(
+    pool: asyncpg.Pool, conn: asyncpg.Connection
+) -> None:
+    """Zeros are the embedder's fault, and not the caller's."""
+    reasons: list[str] = []
+    search = MemorySearch(pool, SilentEmbedder(), on_degraded=reasons.append)
+    await add_memory(conn, MEI, "likes green tea")
+    found = await find(search, "tea")
+    assert contents(found) == ["likes green tea"]
+    assert "VectorWithoutDirection" in (found.degraded or "")
+    assert reasons == ["VectorWithoutDirection"]
+
+
+async def test_vectors_of_two_models_are_never_compared(search: MemorySearch, conn: asyncpg.Connection) -> None:
+    await add_memory(conn, MEI, "alpha beta", embedding_model="words-0")
+    await add_memory(conn, MEI, "alpha gamma")
+    found = {r.content: r.why.similarity for r in (await find(search, "alpha")).memories}
+    assert found["alpha beta"] is None
+    assert found["alpha gamma"] is not None
+
+
+async def test_facts_and_turns_of_another_model_have_no_similarity(
+    search: MemorySearch, pool: asyncpg.Pool, conn: asyncpg.Connection
+) -> None:
+    """They are judged by their words, like rows without a vector."""
+    await add_fact(conn, MEI, "drink", "tea", embedding_model="words-0")
+    await say(pool, MEI, "s", "tea please")
+    vector = (await WordEmbedder().embed(["tea please"], "document"))[0]
+    await conn.execute("UPDATE messages SET embedding = $1, embedding_model = 'words-0'", vector)
+    found = await find(search, "tea")
+    assert {result.source: result.why.similarity for result in found.memories} == {"fact": None, "message": None}
+
+
+async def test_a_given_vector_needs_its_model_and_its_dimensions(search: MemorySearch, pool: asyncpg.Pool) -> None:
+    for size in (768, EMBEDDING_DIMENSIONS + 1):
+        with pytest.raises(EmbeddingDimensionError, match=str(size)):
+            await search.search(app_name=APP, user_id=MEI, query="tea", query_embedding=[0.1] * size)
+    with pytest.raises(InvalidInputError, match="embedding_model"):
+        await MemorySearch(pool).search(
+            app_name=APP, user_id=MEI, query="tea", query_embedding=[0.1] * EMBEDDING_DIMENSIONS
+        )
+
+
+@pytest.mark.parametrize("value", [0.0, float("nan"), float("inf")])
+async def test_a_vector_without_a_direction_is_refused(
+    search: MemorySearch, conn: asyncpg.Connection, value: float
+) -> None:
+    """A cosine to it is no number: nothing could be ordered by it."""
+    await add_memory(conn, MEI, "likes green tea")
+    vector = [value] * EMBEDDING_DIMENSIONS
+    with pytest.raises(InvalidInputError, match="direction"):
+        await search.search(app_name=APP, user_id=MEI, query="tea", query_embedding=vector)
+
+
+@pytest.mark.parametrize("length", [1e308, 5e-324])
+async def test_a_given_vector_is_taken_by_its_direction(
+    search: MemorySearch, conn: asyncpg.Connection, length: float
+) -> None:
+    """However long it is, even out of the range of the column's own numbers."""
+    await add_memory(conn, MEI, "likes green tea")
+    (unit,) = await WordEmbedder().embed(["likes green tea"], "query")
+    given = [length if component else 0.0 for component in unit]
+    found = await search.search(app_name=APP, user_id=MEI, query="tea", query_embedding=given)
+    assert found.memories[0].why.similarity == pytest.approx(1.0, abs=1e-5)
+
+
+@pytest.mark.parametrize("query", ["", "   ", "\0", "\n\t"])
+async def test_a_blank_query_is_refused(search: MemorySearch, query: str) -> None:
+    with pytest.raises(InvalidInputError, match="blank"):
+        await find(search, query)
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["tea\0", "tea' | 'x", "tea & !tea <-> :*", "\\ ' \" tea", "🍵 tea", "\ud800 tea", "tea " * 5000, "%s $1 {tea}"],
+)
+async def test_odd_text_is_only_text(search: MemorySearch, conn: asyncpg.Connection, query: str) -> None:
+    await add_memory(conn, MEI, "likes green tea", embedded=False)
+    assert contents(await find(search, query)) == ["likes green tea"]
+
+
+async def test_nothing_matches_nothing(search: MemorySearch, conn: asyncpg.Connection) -> None:
+    await add_memory(conn, MEI, "likes green tea", embedded=False)
+    for query in ("zebra", "the of and", "?!"):
+        found = await find(search, query)
+        assert (found.memories, found.total_count) == ((), 0)
+
+
+async def test_the_limit_holds_and_the_total_counts_all(search: MemorySearch, conn: asyncpg.Connection) -> None:
+    for place in range(15):
+        await add_memory(conn, MEI, f"tea number {place}", embedded=False)
+    for limit in (1, 10, 15, 1000):
+        found = await find(search, "tea", limit=limit)
+        assert (len(found.memories), found.total_count) == (min(limit, 15), 15)
+    for limit in (0, -1, 1001):
+        with pytest.raises(InvalidInputError, match="limit"):
+            await find(search, "tea", limit=limit)
+
+
+async def test_access_is_counted_once_for_what_was_relevant(search: MemorySearch, conn: asyncpg.Connection) -> None:
+    used = await add_memory(conn, MEI, "green tea")
+    await add_memory(conn, MEI, " ".join(["tea", *(f"word{n}" for n in range(60))]))
+    await search.search(app_name=APP, user_id=MEI, query="green tea with lots of other things")
+    counts = await conn.fetch("SELECT id, access_count, last_accessed_at > created_at AS later FROM memories")
+    assert {row["id"]: row["access_count"] for row in counts if row["access_count"]} == {used: 1}
+    assert await search.record_access([used, used]) == 1
+    assert await search.record_access([]) == 0
+    assert await conn.fetchval("SELECT access_count FROM memories WHERE id = $1", used) == 2
+
+
+async def test_accesses_of_the_same_memories_in_any_order_do_not_deadlock(
+    search: MemorySearch, conn: asyncpg.Connection
+) -> None:
+    ids = [await add_memory(conn, MEI, f"memory {n}", embedded=False) for n in range(20)]
+    await asyncio.gather(*(search.record_access(ids[::step]) for step in (1, -1) for _ in range(10)))
+    assert await conn.fetchval("SELECT min(access_count) FROM memories") == 20
+
+
+async def test_an_unknown_session_is_an_error_not_an_empty_answer(search: MemorySearch) -> None:
+    with pytest.raises(SessionNotFoundError):
+        await find(search, "tea", session_id="nowhere")
+
+
+@pytest.mark.parametrize(
+    "narrow",
+    [
+        {"sources": []},
+        {"sources": ["memories"]},
+        {"sources": "memory"},
+        {"messages": "some"},
+        {"memory_types": ["fact"]},
+        {"min_relevance": 1.5},
+        {"since": NOW.replace(tzinfo=None)},
+    ],
+)
+def test_a_filter_that_means_nothing_is_refused(narrow: dict[str, object]) -> None:
+    with pytest.raises(InvalidInputError):
+        SearchFilter(**narrow)  # type: ignore[arg-type]
+
+
+async def test_the_weights_of_python_and_sql_are_one_configuration(conn: asyncpg.Connection) -> None:
+    row = await conn.fetchrow("SELECT (default_search_weights()).*")
+    assert row is not None
+    assert SearchWeights(**dict(row)) == SearchWeights()
+    for wrong in ({"bm25": -1.0}, dict.fromkeys(dict(row), 0.0), {"recency": float("nan")}):
+        with pytest.raises(InvalidInputError):
+            SearchWeights(**wrong)
+
+
+async def test_retention_is_scored_by_the_apps_policy(search: MemorySearch, conn: asyncpg.Connection) -> None:
+    await add_memory(conn, MEI, "likes tea", initial_score=1.0)
+    assert (await find(search, "tea")).memories[0].why.retention == pytest.approx(1.0, abs=1e-4)
+    await conn.execute("INSERT INTO app_policies (app_name, retention_curve) VALUES ($1, 'classic')", APP)
+    assert (await find(search, "tea")).memories[0].why.retention == pytest.approx(0.2, abs=1e-4)
+
+
+async def test_facts_are_searched_as_they_were_true_and_known(search: MemorySearch, conn: asyncpg.Connection) -> None:
+    """as_of is the clock of the world, known_at that of the record; an old version is found by its own words."""
+    moved, heard = days_ago(10), days_ago(9)
+    fact_id = await add_fact(conn, MEI, "city", "Porto", valid_from=moved, recorded_at=heard)
+    await conn.execute(
+        """INSERT INTO fact_versions (fact_id, user_id, app_name, fact_type, key, normal_key, value, content,
+                                      confidence, valid_from, recorded_at, accepted_at, source_seqs)
+           SELECT id, user_id, app_name, fact_type, key, normal_key, '"Lisbon"', 'city: Lisbon', 0.7, $2, $2, $2,
+                  '{3,5}'
+           FROM facts WHERE id = $1""",
+        fact_id,
+        days_ago(30),
+    )
+    (now,) = (await find(search, "city Lisbon Porto")).memories
+    (then,) = (await find(search, "city Lisbon Porto", as_of=days_ago(20))).memories
+    (unaware,) = (await find(search, "city Lisbon Porto", as_of=days_ago(9.5), known_at=days_ago(9.5))).memories
+    assert (now.content, then.content, unaware.content) == ("city: Porto", "city: Lisbon", "city: Lisbon")
+    assert (then.metadata["value"], then.why.retention, then.source_seqs) == ("Lisbon", 0.7, (3, 5))
+    assert then.why.matched_terms == ("citi", "lisbon")
+    assert (then.why.similarity, now.why.similarity is None) == (None, False)
+    assert (await find(search, "city Lisbon Porto", as_of=days_ago(40))).memories == ()
+
+
+async def test_a_turn_that_asks_is_ranked_below_one_that_tells(search: MemorySearch, pool: asyncpg.Pool) -> None:
+    await say(pool, MEI, "s-1", "Does the blue kayak leak?")
+    await say(pool, MEI, "s-2", "The blue kayak does leak.")
+    await say(pool, MEI, "s-3", "蓝色的皮划艇漏水吗？")
+    assert contents(await find(search, "blue kayak leak"))[0] == "The blue kayak does leak."

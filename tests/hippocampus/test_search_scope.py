@@ -1,0 +1,292 @@
+"""Search stays within one user of one app, finds all of it, and uses its indexes when a scope is giant."""
+
+from __future__ import annotations
+
+import re
+
+import asyncpg
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hippocampus.search import MemorySearch, SearchFilter
+from tests.support.memory_rows import WordEmbedder, add_fact, add_memory, say, vector_of
+
+SCOPES = [(app, user) for app in ("app", "App", "app2") for user in ("mei", "mei ", "Mei", "tom%", "' OR true --")]
+
+GIANT = 5600
+
+
+@pytest.fixture
+def search(pool: asyncpg.Pool) -> MemorySearch:
+    return MemorySearch(pool, WordEmbedder())
+
+
+async def test_a_user_with_one_percent_of_the_rows_gets_ten_of_ten(
+    search: MemorySearch, conn: asyncpg.Connection
+) -> None:
+    """Rows of another user that are nearer do not push this user's out of the answer."""
+    rows = [("big", f"tea tea tea {n}", vector_of(f"tea tea tea {n}")) for n in range(990)]
+    rows += [("small", f"tea and biscuits {n}", vector_of(f"tea and biscuits {n}")) for n in range(10)]
+    await conn.copy_records_to_table(
+        "memories",
+        records=[("app", user, text, vector, "words-1") for user, text, vector in rows],
+        columns=["app_name", "user_id", "content", "embedding", "embedding_model"],
+    )
+    await conn.execute("ANALYZE memories")
+    found = await search.search(app_name="app", user_id="small", query="tea", record_access=False)
+    assert len(found.memories) == 10
+    assert found.total_count == 10
+    near = await conn.fetch("SELECT id FROM nearest_memories('app', 'small', $1, 'words-1', 10)", vector_of("tea"))
+    assert len(near) == 10
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    scope=st.sampled_from([*SCOPES, ("app", "nobody"), ("%", "%"), ("app", "")]),
+    query=st.one_of(st.sampled_from(["tea", "secret tea", "茶", "mei"]), st.text(min_size=1).filter(str.strip)),
+    messages=st.sampled_from(["recent", "all"]),
+    embedded=st.booleans(),
+)
+async def test_no_query_ever_returns_another_scopes_row(
+    filled: None, pool: asyncpg.Pool, scope: tuple[str, str], query: str, messages: str, embedded: bool
+) -> None:
+    """Whatever is asked, each returned row belongs to the asking app and user."""
+    app, user = scope
+    search = MemorySearch(pool, WordEmbedder() if embedded else None)
+    if not query.replace("\0", " ").strip():
+        return
+    found = await search.search(
+        app_name=app,
+        user_id=user,
+        query=query,
+        limit=100,
+        narrow=SearchFilter(messages=messages),  # type: ignore[arg-type]
+        record_access=False,
+    )
+    owner = f"owned by {SCOPES.index(scope)}." if scope in SCOPES else "nobody"
+    assert all(owner in result.content for result in found.memories)
+    if scope in SCOPES and query == "secret tea":
+        assert {result.source for result in found.memories} == {"memory", "fact", "message"}
+
+
+@pytest.fixture
+async def filled(pool: asyncpg.Pool, conn: asyncpg.Connection) -> None:
+    for place, (app, user) in enumerate(SCOPES):
+        text = f"secret tea 茶 owned by {place}."
+        await add_memory(conn, user, text, app=app)
+        await add_fact(conn, user, "secret", f"tea 茶 owned by {place}.", app=app)
+        await say(pool, user, "s", text, "and milk, owned by " + f"{place}.", app=app)
+
+
+@pytest.fixture
+async def giant(conn: asyncpg.Connection) -> None:
+    """A scope over the bound of exact scoring, beside a few rows of others."""
+    await conn.execute(
+        """INSERT INTO memories (app_name, user_id, content, metadata, occurred_at, created_at)
+           SELECT 'app', 'giant',
+                  'common words about number' || n % 40 || CASE WHEN n % 1000 = 7 THEN ' zanzibar' ELSE '' END,
+                  jsonb_build_object('n', n), now() - n * interval '1 minute', now() - n * interval '1 minute'
+           FROM generate_series(1, $1) AS n""",
+        GIANT,
+    )
+    await conn.execute(
+        """UPDATE memories SET embedding = $1, embedding_model = 'words-1'
+           WHERE (metadata ->> 'n')::integer % 500 = 3""",
+        vector_of("near to this"),
+    )
+    await add_memory(conn, "other", "zanzibar near to this")
+    await conn.execute("VACUUM ANALYZE memories")
+
+
+async def test_a_giant_scope_finds_its_rare_words_and_its_nearest_vectors(giant: None, search: MemorySearch) -> None:
+    found = await search.search(app_name="app", user_id="giant", query="zanzibar common words", record_access=False)
+    top = [result for result in found.memories if "zanzibar" in result.content]
+    assert found.memories[: len(top)] == tuple(top)
+    assert len(top) == 6
+    near = await search.search(app_name="app", user_id="giant", query="near to this", record_access=False)
+    assert {result.metadata["n"] % 500 for result in near.memories} == {3}
+
+
+async def test_a_giant_scope_is_filtered_before_it_is_bounded(giant: None, search: MemorySearch) -> None:
+    """The one row that passes a filter is found, however many others there are."""
+    found = await search.search(
+        app_name="app",
+        user_id="giant",
+        query="common words",
+        narrow=SearchFilter(metadata={"n": 4321}),
+        record_access=False,
+    )
+    assert [result.metadata["n"] for result in found.memories] == [4321]
+
+
+async def test_common_words_alone_are_answered_in_a_giant_scope(giant: None, search: MemorySearch) -> None:
+    found = await search.search(app_name="app", user_id="giant", query="common words", record_access=False)
+    assert len(found.memories) == 10
+
+
+async def test_document_frequencies_of_a_giant_scope_are_those_of_the_scope(
+    giant: None, search: MemorySearch, conn: asyncpg.Connection
+) -> None:
+    seen = await conn.fetchval(
+        """SELECT (memory_candidates('app', 'giant', '{zanzibar,common}', NULL, NULL, NULL, NULL, NULL, NULL)).seen"""
+    )
+    assert seen == [6, GIANT]
+
+
+async def test_a_giant_scope_is_searched_by_its_indexes(giant: None, conn: asyncpg.Connection) -> None:
+    """Words come from the GIN index, nearest vectors from the vectors' index."""
+    scans = await scans_of(
+        conn, "SELECT id FROM search_memory('app', 'giant', 'zanzibar near', $1, 'words-1')", vector_of("zanzibar near")
+    )
+    assert scans["memories_search_idx"] > 0
+    assert scans["memories_embedding_idx"] > 0
+
+
+async def test_a_small_scope_in_a_big_table_is_found_by_its_scope(giant: None, conn: asyncpg.Connection) -> None:
+    """A user with one row pays for one row: nothing is scanned from end to end."""
+    scans = await scans_of(conn, "SELECT id FROM search_memory('app', 'other', 'zanzibar')")
+    assert scans["memories"] == 0
+    assert scans["memories_scope_idx"] > 0
+
+
+async def test_turns_are_reached_by_their_session(pool: asyncpg.Pool, conn: asyncpg.Connection) -> None:
+    """Among thousands of turns of others, a user's few are found without scanning the rest."""
+    await say(pool, "other", "s", "hello")
+    await conn.execute("SET hippocampus.notify = 'off'")
+    await conn.execute(
+        """WITH said AS (
+               INSERT INTO events (thread_id, sequence_num, id, author, event_type, content, occurred_at)
+               SELECT t.id, n, 'e' || n, 'user', 'user_message', '{}', now()
+               FROM threads AS t, generate_series(2, 6000) AS n RETURNING *)
+           INSERT INTO messages (thread_id, sequence_num, event_id, app_name, user_id, role, author, content,
+                                 token_estimate, occurred_at)
+           SELECT s.thread_id, s.sequence_num, s.id, 'app', 'other', 'user', 'user', 'word ' || s.sequence_num, 2, now()
+           FROM said AS s"""
+    )
+    await say(pool, "mei", "s", "tea with milk", "and sugar")
+    await conn.execute("VACUUM ANALYZE messages, threads")
+    for messages in ("recent", "all"):
+        scans = await scans_of(
+            conn, "SELECT id FROM search_memory('app', 'mei', 'tea', p_messages => $1)", messages, table="messages"
+        )
+        assert scans["messages"] == 0
+        assert scans["messages_thread_id_sequence_num_key"] > 0
+
+
+async def test_a_giant_scope_never_compares_two_models(
+    giant: None, search: MemorySearch, conn: asyncpg.Connection
+) -> None:
+    """The index holds vectors of both; those of the other model are nearer, and none of them is returned for it."""
+    await conn.execute(
+        """UPDATE memories SET embedding = $1, embedding_model = 'words-0'
+           WHERE user_id = 'giant' AND (metadata ->> 'n')::integer % 20 = 11""",
+        vector_of("near this"),
+    )
+    await conn.execute("VACUUM ANALYZE memories")
+    near = await conn.fetch(
+        """SELECT m.embedding_model, m.user_id FROM nearest_memories('app', 'giant', $1, 'words-1', 10) AS n
+           JOIN memories AS m USING (id)""",
+        vector_of("near this"),
+    )
+    assert [tuple(row) for row in near] == [("words-1", "giant")] * 10
+    found = await search.search(app_name="app", user_id="giant", query="near this", record_access=False)
+    assert {result.metadata["n"] % 500 for result in found.memories} == {3}
+    assert all(result.why.similarity is not None for result in found.memories)
+
+
+async def say_much(conn: asyncpg.Connection, user: str, turns: int) -> None:
+    """Turns of one session by the thousand; every 700th speaks of zanzibar, every 500th has a vector."""
+    await conn.execute("SELECT create_session('app', $1, 'long')", user)
+    await conn.execute("SET hippocampus.notify = 'off'")
+    await conn.execute(
+        """WITH said AS (
+               INSERT INTO events (thread_id, sequence_num, id, author, event_type, content, occurred_at)
+               SELECT t.id, n, 'e' || n, 'user', 'user_message', '{}', now() - (7000 - n) * interval '1 minute'
+               FROM threads AS t, generate_series(1, $2) AS n WHERE t.user_id = $1 RETURNING *)
+           INSERT INTO messages (thread_id, sequence_num, event_id, app_name, user_id, role, author, content,
+                                 token_estimate, occurred_at, embedding, embedding_model)
+           SELECT s.thread_id, s.sequence_num, s.id, 'app', $1, 'user', 'user',
+                  'common words about number' || s.sequence_num % 40
+                      || CASE WHEN s.sequence_num % 700 = 9 THEN ' zanzibar' ELSE '' END, 2, s.occurred_at,
+                  CASE WHEN s.sequence_num % 500 = 3 THEN $3::vector END,
+                  CASE WHEN s.sequence_num % 500 = 3 THEN 'words-1' END
+           FROM said AS s""",
+        user,
+        turns,
+        vector_of("near to this"),
+    )
+    await conn.execute("UPDATE threads SET last_seq = $2, last_event_at = now() WHERE user_id = $1", user, turns)
+    await conn.execute("VACUUM ANALYZE messages, threads")
+
+
+async def test_a_giant_scope_of_turns_finds_rare_words_near_vectors_and_neighbours(
+    pool: asyncpg.Pool, search: MemorySearch, conn: asyncpg.Connection
+) -> None:
+    """Exact and bounded scoring meet at the bound; nearest vectors come from the turns' own index."""
+    await say(pool, "other", "s", "zanzibar near to this")
+    await say_much(conn, "giant", GIANT)
+    everything = SearchFilter(sources=("message",), messages="all")
+    ask = {"app_name": "app", "user_id": "giant", "record_access": False}
+    rare = await search.search(query="zanzibar common words", narrow=everything, **ask)  # type: ignore[arg-type]
+    assert {result.source_seqs[0] % 700 for result in rare.memories[:8]} == {9}
+    assert any(result.source_seqs[0] % 700 in (8, 10) for result in rare.memories[8:])
+    near = await search.search(query="near to this", narrow=everything, **ask)  # type: ignore[arg-type]
+    assert {result.source_seqs[0] % 500 for result in near.memories} == {3}
+    assert all(result.why.vector_rank for result in near.memories)
+    scans = await scans_of(
+        conn,
+        "SELECT id FROM search_memory('app', 'giant', 'near', $1, 'words-1', p_messages => 'all')",
+        vector_of("near"),
+        table="messages",
+    )
+    assert scans["messages_embedding_idx"] > 0
+    recent = await search.search(query="zanzibar common words", **ask)  # type: ignore[arg-type]
+    assert recent.total_count == 5000
+    assert min(result.source_seqs[0] for result in recent.memories) > GIANT - 5000
+
+
+async def plan_of(conn: asyncpg.Connection, *arguments: object) -> str:
+    """The plan of the statement inside search_memory, as it is made for these arguments."""
+    source = await conn.fetchval("SELECT pg_get_functiondef(oid) FROM pg_proc WHERE proname = 'search_memory'")
+    source = re.sub(r"FUNCTION \S*search_memory\(", "FUNCTION pg_temp.search_memory_plan(", source, count=1)
+    source = re.sub(r"RETURNS TABLE\(.*?\)\n", "RETURNS TABLE(plan text)\n", source, count=1, flags=re.DOTALL)
+    source = re.sub(r"\bSTABLE\b", "VOLATILE", source, count=1).replace("RETURN QUERY", "RETURN QUERY EXPLAIN", 1)
+    await conn.execute(source)
+    places = ", ".join(f"${place}" for place in range(1, len(arguments) + 1))
+    return "\n".join(
+        row["plan"] for row in await conn.fetch(f"SELECT * FROM pg_temp.search_memory_plan({places})", *arguments)
+    )
+
+
+async def test_the_plan_reaches_every_table_by_an_index(
+    giant: None, pool: asyncpg.Pool, conn: asyncpg.Connection
+) -> None:
+    """Inside the function, for a small scope and a giant one: memories by scope or id, turns by thread."""
+    await say_much(conn, "tom", 6000)
+    await say(pool, "mei", "s", "tea with milk")
+    await conn.execute(
+        """INSERT INTO facts (app_name, user_id, key, value, content)
+           SELECT 'app', 'user' || n % 50, 'key' || n, '1', 'key' FROM generate_series(1, 5000) AS n"""
+    )
+    await conn.execute("VACUUM ANALYZE")
+    vector = vector_of("zanzibar near")
+    small = await plan_of(conn, "app", "other", "zanzibar", vector, "words-1")
+    giant_plan = await plan_of(conn, "app", "giant", "zanzibar", vector, "words-1")
+    for plan in (small, giant_plan):
+        assert not re.search(r"Seq Scan on (memories|messages|facts)", plan), plan
+        assert "messages_thread_id_sequence_num_key" in plan
+        assert "facts_" in plan
+    assert "memories_scope_idx" in small
+    assert re.search(r"memories_(pkey|scope_idx)", giant_plan)
+
+
+async def scans_of(conn: asyncpg.Connection, query: str, *arguments: object, table: str = "memories") -> dict[str, int]:
+    """How often a query scans a table from end to end, and each of its indexes."""
+    counts = """SELECT relname, pg_stat_get_xact_numscans(oid) AS scans FROM pg_class
+                WHERE relname LIKE $1 || '%' AND relkind IN ('r', 'i')"""
+    async with conn.transaction():
+        before = dict(await conn.fetch(counts, table))
+        assert await conn.fetch(query, *arguments)
+        after = dict(await conn.fetch(counts, table))
+    return {name: after[name] - before[name] for name in after}

@@ -1,0 +1,35 @@
+"""The default counter of tokens against a real vocabulary; `tests/system/test_token_counts.py` counts it anew."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from hippocampus.text.tokens import count_tokens
+from tests.support.paths import DATA
+
+COUNTED = json.loads((DATA / "token_counts.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("sample", COUNTED, ids=[sample["name"] for sample in COUNTED])
+def test_the_counter_never_counts_over_five_percent_too_little(sample: dict[str, object]) -> None:
+    """English, Chinese, code, tables, numbers, emoji and other scripts, as o200k_base counts them."""
+    text, tokens = sample["text"], sample["tokens"]
+    assert isinstance(text, str)
+    assert isinstance(tokens, int)
+    assert 0.95 * tokens <= count_tokens(text) <= 3 * tokens
+
+
+def test_prose_code_and_chinese_are_not_counted_much_too_high() -> None:
+    """A budget is for using: at most 30 % of it is lost to caution."""
+    for sample in COUNTED:
+        if sample["name"] in ("english prose", "english chat", "chinese dialogue", "python", "sql", "json"):
+            assert count_tokens(sample["text"]) <= 1.3 * sample["tokens"], sample["name"]
+
+
+def test_a_longer_text_never_counts_less() -> None:
+    text = COUNTED[0]["text"][:300] + COUNTED[-1]["text"] + "🍵 tea"
+    counts = [count_tokens(text[:end]) for end in range(len(text) + 1)]
+    assert counts == sorted(counts)
+    assert counts[0] == 0

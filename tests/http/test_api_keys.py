@@ -1,0 +1,340 @@
+"""Keys of the API: what each may do, where, and for how long."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import asyncpg
+import httpx
+import pytest
+
+from pulse.api_keys import ApiKeyService
+from pulse.errors import ApiKeyNotFoundError, InvalidInputError
+from pulse.http.edge.bodies import ExactRoute
+from pulse.http.edge.roles import role_of
+from pulse.http.routes.runs import router as runs_router
+from tests.support import cli_process
+from tests.support.key_scene import bearer, made
+from tests.support.writer_process import KEY, WriterProcess, append, problem, say
+
+#: Each role's own, and what it lacks.
+BY_ROLE = {
+    "read": ("GET", "sessions"),
+    "append": ("POST", "sessions"),
+    "admin": ("DELETE", "sessions/nobody"),
+}
+
+
+async def test_each_role_opens_its_own_routes_and_admin_all(writer: WriterProcess, writer_dsn: str, user: str) -> None:
+    """What a key's roles lack is 403 role-missing, and says which role is needed."""
+    app = user.split("/")[3]
+    for role in ("read", "append", "admin"):
+        key = await made(writer_dsn, app, role)
+        async with bearer(writer, key.text) as client:
+            for needed, (method, path) in BY_ROLE.items():
+                response = await client.request(method, f"{user}/{path}", json={} if method == "POST" else None)
+                if role in (needed, "admin"):
+                    assert response.status_code in (200, 201, 404), response.text
+                else:
+                    assert (response.status_code, problem(response)["type"]) == (403, "/problems/role-missing")
+                    assert needed in problem(response)["detail"]
+
+
+async def test_a_key_of_another_app_learns_nothing(
+    writer: WriterProcess, writer_dsn: str, client: httpx.AsyncClient, user: str, session: str, app: str
+) -> None:
+    """In the path, the query and the header: 403 wrong-app, the same whether the session exists or not."""
+    stranger = await made(writer_dsn, "other-app", "admin")
+    async with bearer(writer, stranger.text) as other:
+        answers = []
+        for path in (session, f"{user}/sessions/nobody"):
+            for method in ("GET", "DELETE"):
+                response = await other.request(method, path, headers={"X-Request-Id": "same"})
+                assert response.status_code == 403
+                answers.append(response.json())
+        assert [each["type"] for each in answers] == ["/problems/wrong-app"] * 4
+        assert answers[0] == answers[2]
+        asserted = "/api/threads/s1/state"
+        for query, headers in (
+            ({"app_name": app, "user_id": "ann"}, {}),
+            ({"user_id": "ann"}, {"X-App-Name": app}),
+            ({"app_name": "other-app", "user_id": "ann"}, {"X-App-Name": app}),
+            ([("app_name", app), ("app_name", "other-app"), ("user_id", "ann")], {}),
+            ({"user_id": "ann"}, {}),
+        ):
+            refused = await other.get(asserted, params=query, headers=headers)
+            assert (refused.status_code, problem(refused)["type"]) == (403, "/problems/wrong-app")
+        # What names no app is for a key of every app.
+        assert (await other.get("/metrics/targets")).status_code == 403
+        for body in ({"thread_id": "s1"},):
+            refused = await other.post("/api/tickets", json=body, params={"app_name": app, "user_id": "ann"})
+            assert refused.status_code == 403
+    assert (await client.get(session)).status_code == 200
+    everywhere = await made(writer_dsn, None, "read")
+    async with bearer(writer, everywhere.text) as collector:
+        assert (await collector.get("/metrics/targets")).status_code == 200
+        assert (await collector.get(session)).status_code == 200
+        assert (await collector.delete(session)).status_code == 403
+
+
+async def test_a_revoked_or_expired_key_is_refused_within_two_seconds(
+    writer: WriterProcess, writer_dsn: str, user: str, app: str, pool_of_writer: asyncpg.Pool
+) -> None:
+    """A writer believes what it has seen for a second; then a key that ended is 401 like any unknown one."""
+    lasting = await made(writer_dsn, app, "read")
+    brief = await made(writer_dsn, app, "read", lifetime=timedelta(seconds=1.5))
+    async with bearer(writer, lasting.text) as client, bearer(writer, brief.text) as hasty:
+        assert (await hasty.get(f"{user}/sessions")).status_code == 200
+        assert (await client.get(f"{user}/sessions")).status_code == 200
+        await ApiKeyService(pool_of_writer).revoke(lasting.key.id)
+        revoked_at = time.monotonic()
+        while (await client.get(f"{user}/sessions")).status_code == 200:
+            assert time.monotonic() - revoked_at < 5, "the bound is 1 s; the rest is a busy machine's"
+            await asyncio.sleep(0.05)
+        refused = await client.get(f"{user}/sessions")
+        assert (refused.status_code, problem(refused)["type"]) == (401, "/problems/wrong-key")
+        deadline = time.monotonic() + 6
+        while (await hasty.get(f"{user}/sessions")).status_code == 200:
+            assert time.monotonic() < deadline
+            await asyncio.sleep(0.1)
+    for text in (lasting.text[:-1], f"hip_{'0' * 12}_{'x' * 43}", lasting.text + "\n", "hip_", f"{lasting.text} x"):
+        async with bearer(writer, text.strip()) as guesser:
+            assert (await guesser.get(f"{user}/sessions")).status_code == 401
+
+
+@pytest.fixture
+async def pool_of_writer(writer_dsn: str):
+    from pulse import database
+
+    async with await database.create_pool(writer_dsn, max_size=2) as pool:
+        yield pool
+
+
+async def test_the_database_holds_no_secret_and_notes_each_use_to_the_minute(
+    writer: WriterProcess, writer_dsn: str, user: str, app: str, rows: asyncpg.Connection
+) -> None:
+    """The row has the SHA-256 of 256 random bits; last_used_at moves once a minute at most; the log has no key."""
+    key = await made(writer_dsn, app, "read", "append")
+    secret = key.text.split("_", 2)[2]
+    row = await rows.fetchrow("SELECT * FROM api_keys WHERE id = $1", key.key.id)
+    assert row["secret_hash"] == hashlib.sha256(secret.encode()).digest()
+    assert secret not in repr(dict(row))
+    assert row["last_used_at"] is None
+    assert len(secret) == 43
+    async with bearer(writer, key.text) as client:
+        await client.get(f"{user}/sessions")
+        first = await rows.fetchval("SELECT last_used_at FROM api_keys WHERE id = $1", key.key.id)
+        assert first is not None
+        await asyncio.sleep(1.1)
+        await client.get(f"{user}/sessions")
+        assert await rows.fetchval("SELECT last_used_at FROM api_keys WHERE id = $1", key.key.id) == first
+        await rows.execute("UPDATE api_keys SET last_used_at = now() - interval '2 minutes' WHERE id = $1", key.key.id)
+        await asyncio.sleep(1.1)
+        await client.get(f"{user}/sessions")
+        assert await rows.fetchval("SELECT last_used_at FROM api_keys WHERE id = $1", key.key.id) > first
+    assert secret not in writer.log_path.read_text()
+    assert secret not in repr(key)
+
+
+async def test_wrong_keys_are_not_made(pool: asyncpg.Pool) -> None:
+    """No role, an unknown one, an empty app, a lifetime out of bounds: refused, and nothing is made."""
+    keys = ApiKeyService(pool)
+    for app, roles, name, lifetime in (
+        ("", ["read"], "", None),
+        ("a\0", ["read"], "", None),
+        ("a" * 256, ["read"], "", None),
+        ("a", [], "", None),
+        ("a", ["root"], "", None),
+        ("a", ["read"], "n" * 256, None),
+        ("a", ["read"], "", timedelta(0)),
+        ("a", ["read"], "", timedelta(days=4000)),
+    ):
+        with pytest.raises(InvalidInputError):
+            await keys.create(app, roles, name=name, lifetime=lifetime)
+    assert await keys.list() == []
+    with pytest.raises(ApiKeyNotFoundError):
+        await keys.revoke("nobody")
+
+
+async def test_every_route_says_which_role_it_needs(client: httpx.AsyncClient) -> None:
+    """The document names the role of every operation but health; a program with a route without one does not start."""
+    document = (await client.get("/openapi.json")).json()
+    for path, item in document["paths"].items():
+        for operation in item.values():
+            assert ("Needs a key with the role" in operation["description"]) is (path != "/health"), path
+    assert {role_of(route) for route in runs_router.routes} == {"read", "append"}
+    with pytest.raises(LookupError, match="says no role"):
+        ExactRoute("/forgotten", lambda: None)
+
+
+def test_keys_are_made_listed_and_revoked_at_the_command_line(dsn: str, home: Path) -> None:
+    """The text is printed once; the list never has it; a second revocation changes nothing."""
+    made_now = cli_process.run(
+        home, "keys", "create", "--app", "shop", "--role", "append", "--role", "read", "--expires", "90d", "--json",
+        DATABASE_URL=dsn,
+    )  # fmt: skip
+    assert made_now.returncode == 0, made_now.stderr
+    key = json.loads(made_now.stdout)
+    assert (key["app_name"], key["roles"], key["status"]) == ("shop", ["append", "read"], "good")
+    listed = cli_process.run(home, "keys", "list", DATABASE_URL=dsn)
+    assert key["id"] in listed.stdout
+    assert key["key"].split("_")[2] not in listed.stdout
+    ended = json.loads(cli_process.run(home, "keys", "revoke", key["id"], "--json", DATABASE_URL=dsn).stdout)
+    again = json.loads(cli_process.run(home, "keys", "revoke", key["id"], "--json", DATABASE_URL=dsn).stdout)
+    assert ended["status"] == "revoked"
+    assert again == ended
+    for arguments in (("revoke", "nobody"), ("create", "--role", "read"), ("create", "--app", "a")):
+        refused = cli_process.run(home, "keys", *arguments, DATABASE_URL=dsn)
+        assert refused.returncode in (1, 2)
+        assert refused.stderr
+    bad = cli_process.run(home, "keys", "create", "--app", "a", "--role", "read", "--expires", "soon", DATABASE_URL=dsn)
+    assert "90d" in bad.stderr
+
+
+async def test_a_browser_of_another_site_gets_in_where_a_setting_says_so(
+    dsn: str, tmp_path: Path, rows_of_dsn: asyncpg.Connection
+) -> None:
+    """CORS: exact origins, no cookies; a key's rate: 429 with Retry-After; malformed HTTP: a problem."""
+    settings = {
+        "api_key": KEY,
+        "cors_origins": "https://one.example",
+        "requests_per_second": "0.5",
+        "requests_burst": "3",
+    }
+    with WriterProcess(dsn, tmp_path / "log", **settings) as writer:
+        asked = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization"}
+        async with bearer(writer, KEY) as client:
+            path = "/v1/apps/a/users/u/sessions"
+            good = await client.options(path, headers={"Origin": "https://one.example", **asked})
+            assert good.status_code == 200
+            assert good.headers["access-control-allow-origin"] == "https://one.example"
+            assert "access-control-allow-credentials" not in good.headers
+            bad = await client.options(path, headers={"Origin": "https://two.example", **asked})
+            assert bad.status_code == 400
+            assert "access-control-allow-origin" not in bad.headers
+            statuses = [(await client.get(path, headers={"Origin": "https://one.example"})) for _ in range(8)]
+            assert {200, 429} == {each.status_code for each in statuses}
+            limited = next(each for each in statuses if each.status_code == 429)
+            assert problem(limited)["type"] == "/problems/too-many-requests"
+            assert 1 <= int(limited.headers["retry-after"]) <= 2
+            # Also a refusal can be read by the page.
+            assert limited.headers["access-control-allow-origin"] == "https://one.example"
+            assert (await client.get("/health")).status_code == 200
+            # Another key has a bucket of its own.
+            own = await made(dsn, "a", "read")
+            async with bearer(writer, own.text) as other:
+                assert (await other.get(path)).status_code == 200
+        reader, out = await asyncio.open_connection("127.0.0.1", writer.port)
+        out.write(b"NO HTTP\r\n\r\n")
+        raw = await asyncio.wait_for(reader.read(), 10)
+        head, body = raw.split(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 400")
+        assert b"application/problem+json" in head
+        assert json.loads(body)["type"] == "/problems/bad-request"
+        out.close()
+
+
+@pytest.fixture
+async def rows_of_dsn(conn: asyncpg.Connection) -> asyncpg.Connection:
+    return conn
+
+
+async def test_changes_are_made_only_at_the_version_that_was_seen(client: httpx.AsyncClient, session: str) -> None:
+    """ETag, If-None-Match and If-Match of RFC 9110: strong and weak tags, lists, the star, and nonsense."""
+    first = await client.get(session)
+    tag = first.headers["etag"]
+    assert tag.startswith('"0-')
+    for known in (tag, f"W/{tag}", f'"x", {tag}', "*"):
+        same = await client.get(session, headers={"If-None-Match": known})
+        assert (same.status_code, same.content, same.headers["etag"]) == (304, b"", tag)
+    assert (await client.get(session, headers={"If-None-Match": '"0"'})).status_code == 200
+
+    body = {"events": [say("one", id="e1")]}
+    for stale in ('"7"', f"W/{tag}", '"nonsense"', '"7-ab", "8"', '"99999999999"'):
+        for method, path in (("POST", f"{session}/events"), ("POST", f"{session}/finalize"), ("DELETE", session)):
+            refused = await client.request(
+                method, path, headers={"If-Match": stale}, json=body if path.endswith("events") else None
+            )
+            assert (refused.status_code, problem(refused)["type"]) == (412, "/problems/precondition-failed"), stale
+    for nonsense in ("0", "nonsense", '"0" x', '"0', ",", ""):
+        refused = await client.post(f"{session}/events", headers={"If-Match": nonsense}, json=body)
+        assert refused.status_code == 422, nonsense
+    differ = await client.post(f"{session}/events", headers={"If-Match": '"0"'}, json={**body, "expected_version": 3})
+    assert differ.status_code == 422
+    assert (await client.get(session)).json()["version"] == 0
+
+    appended = await client.post(f"{session}/events", headers={"If-Match": tag}, json=body)
+    assert appended.status_code == 201
+    # The same again is what it was, not a failed precondition.
+    assert (await client.post(f"{session}/events", headers={"If-Match": tag}, json=body)).status_code == 200
+    changed = await client.get(session, headers={"If-None-Match": tag})
+    assert changed.status_code == 200
+    assert changed.headers["etag"].startswith('"1-')
+    listed = await client.post(
+        f"{session}/events", headers={"If-Match": '"0", "1"'}, json={"events": [say("two", id="e2")]}
+    )
+    assert listed.status_code == 201
+    # A shared state that another session changed shows, though the version stands.
+    before = (await client.get(session)).headers["etag"]
+    other = await client.post(session.rpartition("/")[0], json={"session_id": "s2", "state": {"user:x": 1}})
+    assert other.status_code == 201
+    after = await client.get(session, headers={"If-None-Match": before})
+    assert (after.status_code, after.json()["version"]) == (200, 2)
+
+    nobody = session.replace("/s1", "/nobody")
+    for any_tag in ("*", '"0"', '"0", "1"'):
+        assert (await client.delete(nobody, headers={"If-Match": any_tag})).status_code == 404
+    assert (await client.post(f"{session}/finalize", headers={"If-Match": '"2"'})).status_code == 200
+    assert (await client.delete(session, headers={"If-Match": "*"})).status_code == 204
+
+
+async def test_a_cursor_goes_on_in_its_own_list_alone(client: httpx.AsyncClient, user: str, app: str) -> None:
+    """With another user, list or filter, cut, changed or empty, a cursor is 422 and says so; inserts move no page."""
+    for number in range(4):
+        await client.post(f"{user}/sessions", json={"session_id": f"s{number}"})
+    await append(client, f"{user}/sessions/s0", *(say(str(n)) for n in range(4)))
+    page = (await client.get(f"{user}/sessions", params={"limit": 2})).json()
+    cursor = page["next_cursor"]
+    await client.post(f"{user}/sessions", json={"session_id": "late"})
+    following = (await client.get(f"{user}/sessions", params={"limit": 3, "cursor": cursor})).json()
+    assert [each["id"] for each in following["sessions"]] == ["s1", "s0"]
+    events = (await client.get(f"{user}/sessions/s0/events", params={"limit": 1})).json()["next_cursor"]
+    for path, wrong in (
+        (f"/v1/apps/{app}/users/bob/sessions", cursor),
+        (f"/v1/apps/{app}x/users/ann/sessions", cursor),
+        (f"{user}/jobs", cursor),
+        (f"{user}/sessions", events),
+        (f"{user}/sessions/s1/events", events),
+        (f"{user}/sessions/s0/events?after_sequence=1", events),
+        (f"{user}/sessions", cursor[:-1]),
+        (f"{user}/sessions", cursor[:-4]),
+        (f"{user}/sessions", cursor[:20] + ("A" if cursor[20] != "A" else "B") + cursor[21:]),
+        (f"{user}/sessions", ""),
+        (f"{user}/sessions", "é"),
+        (f"{user}/sessions", "x" * 10_000),
+    ):
+        joiner = "&" if "?" in path else "?"
+        refused = await client.get(f"{path}{joiner}{httpx.QueryParams({'cursor': wrong})}")
+        assert (refused.status_code, problem(refused)["type"]) == (422, "/problems/invalid-request"), (path, wrong)
+        assert "cursor" in problem(refused)["detail"]
+
+
+async def test_a_key_twice_and_a_compressed_body_are_refused(client: httpx.AsyncClient, session: str) -> None:
+    """What two programs would read differently is not stored; what is compressed is not guessed at."""
+    headers = {"Content-Type": "application/json"}
+    twice = b'{"events": [{"author": "user", "content": {"text": "a", "text": "b"}}]}'
+    refused = await client.post(f"{session}/events", content=twice, headers=headers)
+    assert (refused.status_code, problem(refused)["type"]) == (422, "/problems/invalid-request")
+    assert "'text' twice" in problem(refused)["detail"]
+    for encoding in ("gzip", "br", "x"):
+        packed = await client.post(
+            f"{session}/events", content=b"\x1f\x8b\x08\x00", headers={**headers, "Content-Encoding": encoding}
+        )
+        assert (packed.status_code, problem(packed)["type"]) == (415, "/problems/encoded-body")
+        assert packed.headers["accept-encoding"] == "identity"
+    assert (await client.get(session)).json()["version"] == 0

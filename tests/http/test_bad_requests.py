@@ -1,0 +1,257 @@
+"""Every route of the document against everything that callers get wrong: a documented problem, and nothing changed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import statistics
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from typing import Any
+from urllib.parse import quote
+
+import asyncpg
+import httpx
+
+from hippocampus.records import EMBEDDING_DIMENSIONS
+from pulse.events import Event
+from pulse.session_service import OpenSessionService
+from tests.support.documented_routes import asked_operations, body_schema, document, filled, operations, routine
+from tests.support.generated_requests import ask_generated
+from tests.support.key_scene import bearer, made, row_counts
+from tests.support.writer_process import KEY, WriterProcess, problem, say
+
+PLANES = "é 奖 \U0001f600 \U0002070e \U000e0041 \U0010ffff"
+#: Within every bound on characters, and, four bytes each and all different, too long for an index.
+WIDE = "".join(chr(0x20000 + number * 7919 % 0xA000) for number in range(512))
+REFUSED_NAMES = ("a\0b", "x" * 10_000)
+ODD_NAMES = ("'; DROP TABLE threads; --", "'\"\\\u202e" + PLANES)
+WRONG_NUMBERS = ("-1", "99999999999999999999999", "1e3", "NaN", "")
+WRONG_DATES = (
+    "nonsense",
+    "01/02/2026",
+    "1.5.2026",
+    "2026-05-01",
+    "2026-02-30T00:00:00Z",
+    "2026-05-01T00:00:00",
+    "1777593600",
+    "0001-01-01T00:00:00+14:00",
+    "9999-12-31T23:59:59-14:00",
+)
+WRONG_VALUES: tuple[Any, ...] = ([1e308] * EMBEDDING_DIMENSIONS, "a\0b", "\ud800", WIDE, None, True, [None], 2**70)
+WRONG_BODIES: tuple[tuple[bytes, dict[str, str]], ...] = (
+    *((json.dumps(each).encode(), {}) for each in (None, True, 7, "text", [], [[]], {"no such field": 1})),
+    (b'{"a": 1, "a": 2}', {}),
+    (b"", {}),
+    (b"{", {}),
+    (b"\xff\xfe{\x00}\x00", {}),
+    ('{"x": "é"}'.encode("latin-1"), {}),
+    (b"\x1f\x8b\x08\x00\x00", {"Content-Encoding": "gzip"}),
+    (b"{}", {"Content-Type": "text/plain"}),
+    (b"[" * 100_000, {}),
+)
+#: Method, path, request, and the statuses that the document names for the operation.
+Asked = tuple[str, str, dict[str, Any], Set[str]]
+
+
+def wrong_parameters(page: Mapping[str, Any], app: str) -> Iterator[Asked]:
+    """One mistake each: in a name, a number, a date, a cursor. Odd names are names, but of nobody."""
+    for method, path, operation in asked_operations(page):
+        request, plain = routine(page, path, operation, app), filled(path, operation, app, {})
+        if "json" in request:
+            request["json"] = {}
+        names = [each["name"] for each in operation.get("parameters", ()) if each["in"] == "path"]
+        for text in REFUSED_NAMES:
+            for name in names:
+                yield method, filled(path, operation, app, {name: text}), request, operation["responses"].keys()
+        for text in (*ODD_NAMES, WIDE[:255], WIDE) if names else ():
+            yield (
+                method,
+                filled(path, operation, app, dict.fromkeys(names, text)),
+                request,
+                operation["responses"].keys(),
+            )
+        for each in operation.get("parameters", ()):
+            parts = (each["schema"], *each["schema"].get("anyOf", ()))
+            if each["in"] == "query":
+                values: tuple[str, ...] = (*REFUSED_NAMES, *ODD_NAMES, "nonsense")
+                if {part.get("type") for part in parts} & {"integer", "number"}:
+                    values = WRONG_NUMBERS
+                elif "date-time" in {part.get("format") for part in parts}:
+                    values = WRONG_DATES
+                for value in values:
+                    params = {**request.get("params", {}), each["name"]: value}
+                    yield method, plain, {**request, "params": params}, operation["responses"].keys()
+
+
+def wrong_bodies(page: Mapping[str, Any], app: str) -> Iterator[Asked]:
+    for method, path, operation in asked_operations(page):
+        if "requestBody" in operation:
+            request, plain = routine(page, path, operation, app), filled(path, operation, app, {})
+            del request["json"]
+            for content, headers in WRONG_BODIES:
+                sent = {"Content-Type": "application/json", **request["headers"], **headers}
+                yield method, plain, {**request, "content": content, "headers": sent}, operation["responses"].keys()
+
+
+def wrong_values(page: Mapping[str, Any], app: str) -> Iterator[Asked]:
+    """The examples of the document, each with one wrong value in one place. Some are taken: any JSON is a state."""
+    for method, path, operation in asked_operations(page):
+        if "requestBody" not in operation:
+            continue
+        request, plain = routine(page, path, operation, app), filled(path, operation, app, {})
+        example = request.pop("json")
+        request["headers"]["Content-Type"] = "application/json"
+        properties = body_schema(page, operation).get("properties", {})
+        places = {*leaves(example), *((name,) for name in properties)}
+        for place in sorted(places, key=repr):
+            is_date = "date-time" in json.dumps(properties.get(place[0], {}))
+            for value in WRONG_DATES if is_date else WRONG_VALUES:
+                yield (
+                    method,
+                    plain,
+                    {**request, "content": json.dumps(put(example, place, value))},
+                    operation["responses"].keys(),
+                )
+
+
+def leaves(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Where a JSON value has its scalars."""
+    if isinstance(value, Mapping | list):
+        for key, inner in value.items() if isinstance(value, Mapping) else enumerate(value):
+            yield from leaves(inner, (*place, key))
+    elif place:
+        yield place
+
+
+def put(example: Any, place: Sequence[Any], value: Any) -> Any:
+    """A copy of a JSON value with another value at a place."""
+    if not place:
+        return value
+    copied = dict(example) if isinstance(example, Mapping) else list(example)
+    copied[place[0]] = put(example[place[0]], place[1:], value) if len(place) > 1 else value
+    return copied
+
+
+async def refused(client: httpx.AsyncClient, requests: Iterable[Asked]) -> list[Asked]:
+    """Ask them all, and return those that were refused, each with a documented problem."""
+    wrong: list[str] = []
+    found: list[Asked] = []
+    slots = asyncio.Semaphore(16)
+
+    async def ask(method: str, path: str, request: dict[str, Any], documented: Set[str]) -> None:
+        async with slots:
+            response = await client.request(method, path, **request)
+        if response.status_code >= 500 or str(response.status_code) not in documented:
+            wrong.append(f"{method} {path[:150]} {str(request)[:200]} {response.status_code} {response.text[:200]}")
+        elif response.status_code >= 400:
+            problem(response)
+            found.append((method, path, request, documented))
+
+    await asyncio.gather(*(ask(*each) for each in requests))
+    assert wrong == []
+    return found
+
+
+async def test_every_route_answers_every_mistake_with_a_documented_problem_and_changes_nothing(
+    client: httpx.AsyncClient, app: str, rows: asyncpg.Connection
+) -> None:
+    """Generated from the document: a new route is covered when it is there."""
+    page = await document(client)
+    # What of the values is taken, is taken now; what was refused is refused again below.
+    again = await refused(client, wrong_values(page, app))
+    before = await row_counts(rows)
+    requests = [*wrong_parameters(page, app), *wrong_bodies(page, app)]
+    assert len(again) > 300
+    assert len(requests) > 600
+    await refused(client, [*requests, *again])
+    after = await row_counts(rows)
+    changed = {name for name in after if after[name] != before[name]}
+    # Odd names are names: what is created with them is what was asked for.
+    assert changed <= {"threads", "initial_states"}, changed
+
+
+async def test_names_too_wide_for_an_index_are_refused_in_words(client: httpx.AsyncClient) -> None:
+    """Each within its bounds; together more bytes than an index of PostgreSQL holds."""
+    sessions = f"/v1/apps/{quote(WIDE[9:264])}/users/{quote(WIDE[:255])}/sessions"
+    response = await client.post(sessions, json={"session_id": WIDE})
+    assert problem(response)["type"] == "/problems/invalid-request"
+    assert "2,600 bytes" in response.json()["detail"]
+    assert (await client.get(sessions)).json()["sessions"] == []
+
+
+async def test_a_revoked_key_is_refused_on_every_route(
+    writer: WriterProcess, client: httpx.AsyncClient, writer_dsn: str, app: str, rows: asyncpg.Connection
+) -> None:
+    """401 before anything is read, on each route but health; a key of another app gets 403 on each."""
+    revoked = await made(writer_dsn, app, "admin")
+    other = await made(writer_dsn, "somebody-else", "admin")
+    await rows.execute("UPDATE api_keys SET revoked_at = now() WHERE id = $1", revoked.key.id)
+    before = await row_counts(rows)
+    page = await document(client)
+    for text, status in ((revoked.text, 401), (other.text, 403)):
+        async with bearer(writer, text) as refused:
+            for method, path, operation in operations(page):
+                if path == "/health":
+                    continue
+                body = {} if "requestBody" not in operation else {"json": {}}
+                if status == 403 and path.startswith("/agui"):
+                    continue  # AG-UI's own body is checked first, and is wrong here.
+                response = await refused.request(method, filled(path, operation, app, {}), **body)
+                assert response.status_code == status, (method, path, response.text)
+                problem(response)
+    assert await row_counts(rows) == before
+
+
+async def test_a_hundred_and_fifty_callers_share_ten_connections_fairly(
+    writer: WriterProcess, client: httpx.AsyncClient, user: str, rows: asyncpg.Connection, pool: asyncpg.Pool
+) -> None:
+    """All are served, none waits for more than a few times the median; over HTTP and in the library."""
+    for number in range(10):
+        await client.post(f"{user}/sessions", json={"session_id": f"s{number}"})
+    limits = httpx.Limits(max_connections=150)
+    headers = {"Authorization": f"Bearer {KEY}"}
+    async with httpx.AsyncClient(base_url=writer.url, headers=headers, limits=limits, timeout=60) as crowd:
+
+        async def over_http(number: int) -> float:
+            began = time.perf_counter()
+            for turn in range(3):
+                body = {"events": [say("hi", id=f"{number}-{turn}")]}
+                response = await crowd.post(f"{user}/sessions/s{number % 10}/events", json=body)
+                assert response.status_code == 201, response.text
+            return time.perf_counter() - began
+
+        seconds = await asyncio.gather(*(over_http(number) for number in range(150)))
+    assert max(seconds) < 6 * statistics.median(seconds) + 1
+    used = await rows.fetchval("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()")
+    assert used < 20
+
+    service = OpenSessionService(pool)
+    await service.create_session("app", "u", session_id="s")
+
+    async def in_library(number: int) -> float:
+        began = time.perf_counter()
+        for turn in range(3):
+            await service.append("app", "u", "s", [Event(author="user", content={"text": "hi"}, id=f"{number}-{turn}")])
+        return time.perf_counter() - began
+
+    seconds = await asyncio.gather(*(in_library(number) for number in range(150)))
+    assert max(seconds) < 6 * statistics.median(seconds) + 1
+    assert pool.get_size() <= 10
+    session = await service.get_session("app", "u", "s")
+    assert session is not None
+    assert session.version == 450
+    await service.close()
+
+
+def test_generated_requests_find_no_crash_and_no_undocumented_status(writer: WriterProcess) -> None:
+    """schemathesis over every operation of the document, with a small budget and a fixed seed; system tests go on."""
+    ask_generated(writer, examples=3, seed_number=1)
+
+
+def test_the_document_has_an_example_for_every_body(writer: WriterProcess) -> None:
+    """A reader copies before writing: each request body shows one."""
+    page = httpx.get(f"{writer.url}/openapi.json").json()
+    for method, path, operation in operations(page):
+        if "requestBody" in operation and not path.startswith("/agui"):
+            assert body_schema(page, operation).get("examples"), (method, path)

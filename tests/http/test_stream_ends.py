@@ -1,0 +1,368 @@
+"""How streams end: each once and clearly, whatever becomes of the run, the session or the process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import asyncpg
+import httpx
+import pytest
+import websockets
+
+from pulse.runs.agents import RUNS_AT_ONCE_MAX, RunContext
+from pulse.runs.service import RunService
+from pulse.session_service import OpenSessionService
+from pulse.streams.deltas import PgDeltaCarrier
+from tests.support.listener_drill import until
+from tests.support.live_writer import LiveWriter, serving
+from tests.support.stream_agents import ask, echo, wait
+from tests.support.stream_client import OWNER, Page, asked, follow, frames_of, run_agent
+from tests.support.writer_process import problem
+
+TERMINAL = {"RUN_FINISHED", "RUN_ERROR"}
+LISTENING = """
+SELECT count(*) FROM pg_stat_activity
+WHERE datname = current_database() AND pid <> pg_backend_pid() AND query ~ '^LISTEN|pg_listening_channels'
+"""
+
+
+async def two_notes(run: RunContext) -> None:
+    """Says two things; between them it waits until somebody cancels it, or for a moment."""
+    async with run.text() as text:
+        await text.push("one ")
+        await asyncio.sleep(0.1)
+        await text.push("two")
+    await run.set_state({"done": True})
+
+
+AGENTS = {"default": two_notes, "echo": echo, "wait": wait, "ask": ask}
+
+
+@pytest.fixture
+async def writer(dsn: str) -> AsyncIterator[LiveWriter]:
+    async with serving(dsn, AGENTS) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def client(writer: LiveWriter) -> AsyncIterator[httpx.AsyncClient]:
+    async with httpx.AsyncClient(base_url=writer.url, headers=OWNER, timeout=30) as opened:
+        yield opened
+
+
+async def begin(client: httpx.AsyncClient, thread: str, run: str, agent: str = "default", frames: int = 1) -> Page:
+    """Post a run, and go away after so many frames."""
+    page = Page()
+    body = asked(thread, run)
+    page.reducer.messages = json.loads(json.dumps(body["messages"]))
+    async with client.stream("POST", f"/agui/{agent}", json=body) as response:
+        assert response.status_code == 200, await response.aread()
+        async for frame in frames_of(response):
+            page.take(frame)
+            if len(page.frames) >= frames:
+                break
+    return page
+
+
+async def over_socket(writer: LiveWriter, thread: str, **query: str) -> tuple[list[dict[str, Any]], int | None]:
+    """Follow a thread over a WebSocket to its end; what it told, and the closing code."""
+    url = f"{writer.url.replace('http', 'ws')}/ws/events/{thread}?{httpx.QueryParams(query)}"
+    told = []
+    async with websockets.connect(url, additional_headers=OWNER) as opened:
+        try:
+            async for message in opened:
+                told.append(json.loads(message))
+        except websockets.ConnectionClosedError:
+            pass
+        return told, opened.close_code
+
+
+async def over_get(client: httpx.AsyncClient, run: str) -> list[dict[str, Any]]:
+    """Follow a run over SSE to its end, and check nothing."""
+    told = []
+    async with client.stream("GET", f"/api/runs/{run}/events") as response:
+        async for frame in frames_of(response):
+            told.append(json.loads(frame.split(b"data: ", 1)[1]))
+    return told
+
+
+async def test_a_post_that_is_cut_goes_on_over_get_and_doubles_nothing(client: httpx.AsyncClient) -> None:
+    """Cut after each of its frames in turn and resumed by GET, a posted run ends as one that was never cut."""
+    whole = await run_agent(client, asked("t", "whole"))
+    for cut in range(1, len(whole.frames)):
+        page = await begin(client, f"t-{cut}", f"cut-{cut}", frames=cut)
+        while not page.is_over:
+            await follow(client, f"cut-{cut}", page)
+        page.rules.end()
+        texts = [message["content"] for message in page.reducer.messages]
+        assert texts == ["hi", "one two"], f"after {cut} frames"
+        assert page.reducer.state == whole.reducer.state
+
+
+async def test_whoever_follows_gets_the_last_event_once(writer: LiveWriter, client: httpx.AsyncClient) -> None:
+    """POST, GETs, a socket of the run and one of the thread, fed by one connection that listens: each sees one end, of
+    a run that is cancelled, failed and reaped at the same moment; afterwards there is no more."""
+    posting = asyncio.create_task(run_agent(client, asked("t", "r"), "wait"))
+    await until(lambda: writer.live.runner.running == 1)
+    gets = [asyncio.create_task(over_get(client, "r")) for _ in range(3)]
+    socket = asyncio.create_task(over_socket(writer, "t", run_id="r"))
+    thread = asyncio.create_task(over_socket(writer, "t"))
+    await until(lambda: writer.live.streams.followers == 6)
+    assert await writer.pool.fetchval(LISTENING) == 1
+    await writer.pool.execute("UPDATE runs SET lease_until = engine_now() - interval '1 s'")
+    (run,) = await writer.live.runs.list_runs("shop", "mei", "t")
+    ends = [client.post("/api/runs/r/cancel"), writer.live.runs.reap(), writer.live.runs.fail(run, "lost")]
+    await asyncio.gather(*ends, return_exceptions=True)
+    (ended,) = (await posting).reducer.ends
+    told_by_socket, code = await socket
+    assert code == 1000
+    for told in (*await asyncio.gather(*gets), told_by_socket):
+        assert [each["type"] for each in told if each["type"] in TERMINAL] == [ended["type"]]
+        assert told[-1]["type"] == ended["type"]
+    stored = "SELECT count(*) FROM events WHERE event_type IN ('complete', 'error', 'cancelled')"
+    assert await writer.pool.fetchval(stored) == 1
+    page = Page()
+    await follow(client, "r", page)
+    assert len(page.reducer.ends) == 1
+    again = await client.get("/api/runs/r/events", headers={"Last-Event-ID": page.last_id or ""})
+    assert again.status_code == 204
+    await client.delete("/v1/apps/shop/users/mei/sessions/t")
+    told_of_thread, code = await thread
+    assert code == 4404
+    assert [each["type"] for each in told_of_thread if each["type"] in TERMINAL] == [ended["type"]]
+
+
+@pytest.mark.parametrize("way", ["deleted", "expired", "unheard"])
+async def test_streams_of_a_session_that_goes_end_and_say_so(
+    writer: LiveWriter, client: httpx.AsyncClient, way: str
+) -> None:
+    """Deleted, or at the end of its time to live: sockets close with 4404, SSE ends with RUN_ERROR; nothing is left.
+
+    Where the word of the deletion is lost, or nobody says it, the next look finds out."""
+    posting = asyncio.create_task(run_agent(client, asked("t", "r"), "wait"))
+    await client.post("/v1/apps/shop/users/mei/sessions", json={"session_id": "idle"})
+    await until(lambda: writer.live.streams.followers == 1)
+    getting = asyncio.create_task(over_get(client, "r"))
+    sockets = [over_socket(writer, "t"), over_socket(writer, "idle"), over_socket(writer, "t", run_id="r")]
+    opened = [asyncio.create_task(each) for each in sockets]
+    gone = writer.live.streams.gone
+    await until(lambda: writer.live.streams.followers == 4 and gone.watchers == 3)
+    if way == "deleted":
+        for session in ("t", "idle"):
+            assert (await client.delete(f"/v1/apps/shop/users/mei/sessions/{session}")).status_code == 204
+    elif way == "expired":
+        await writer.pool.execute(
+            "UPDATE threads SET ttl = '1 s', updated_at = now() - interval '1 h', expires_at = now()"
+        )
+        gone._name_all()
+    else:
+        async with writer.pool.acquire() as connection, connection.transaction():
+            await connection.execute("SET LOCAL session_replication_role = replica")
+            await connection.execute("DELETE FROM threads")
+        gone._name_all()
+    told = [*(await asyncio.gather(*opened)), (await getting, 4404)]
+    for events, code in told:
+        assert code == 4404
+        ends = [each.get("code") for each in events if each["type"] in TERMINAL]
+        assert ends == (["session_gone"] if events else [])
+    assert (await posting).reducer.ends[0]["code"] == "session_gone"
+    assert (await client.get("/api/runs/r/events")).status_code == 404
+    await until(lambda: (gone.watchers, writer.live.streams.hubs, writer.live.listener.subscriptions) == (0, 0, 0))
+
+
+async def test_who_was_there_comes_back_to_a_full_process(dsn: str) -> None:
+    """A process that executes as many runs as it may refuses a new one, and still lets clients go on with theirs."""
+    async with (
+        serving(dsn, AGENTS) as writer,
+        httpx.AsyncClient(base_url=writer.url, headers=OWNER, timeout=30) as client,
+    ):
+        assert (writer.live.runner._runs_at_once_max, RUNS_AT_ONCE_MAX) == (500, 500)
+        writer.live.runner._runs_at_once_max = 1
+        page = await begin(client, "t", "r", "wait")
+        refused = await client.post("/agui/wait", json=asked("t2", "r2"))
+        assert problem(refused)["type"] == "/problems/overloaded"
+        assert await writer.pool.fetchval("SELECT count(*) FROM runs") == 1
+        headers = {"Last-Event-ID": page.last_id or ""}
+        async with client.stream("POST", "/agui/wait", json=asked("t", "r"), headers=headers) as response:
+            assert response.status_code == 200
+            await client.post("/api/runs/r/cancel")
+            async for frame in frames_of(response):
+                page.take(frame)
+        assert page.reducer.ends[0]["outcome"] == {"type": "cancelled"}
+
+
+async def test_an_error_that_nobody_foresaw_costs_a_look_and_no_stream(
+    writer: LiveWriter, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reading pieces, reading events and looking for lost sessions each fail once with something new: it is counted,
+    what runs goes on, and the run's stream has its end."""
+    live = writer.live
+
+    def failing_once(owner: Any, name: str) -> None:
+        whole, faults = getattr(owner, name), [ZeroDivisionError("nobody foresaw it")]
+
+        async def fail(*arguments: Any) -> Any:
+            if faults:
+                raise faults.pop()
+            return await whole(*arguments)
+
+        monkeypatch.setattr(owner, name, fail)
+
+    for owner, name in ((live.carrier, "_tell"), (live.listener, "_deliver"), (live.streams.gone, "_look")):
+        failing_once(owner, name)
+    live.streams.gone._name_all()
+    page = await run_agent(client, asked("t", "r"))
+    assert [message["content"] for message in page.reducer.messages] == ["hi", "one two"]
+    await until(lambda: (live.carrier.failures, live.listener.failures, live.streams.gone.failures) == (1, 1, 1))
+    assert live.listener.is_running
+    assert not any(task is None or task.done() for task in (live.carrier._task, live.streams.gone._task))
+
+
+async def test_a_heartbeat_that_fails_is_followed_by_the_next(
+    writer: LiveWriter, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Something new in the heartbeat of the runs costs one beat: a wish to cancel that only it hears still arrives."""
+    faults, renew = [ZeroDivisionError("nobody foresaw it")], writer.live.runs.renew
+    writer.live.runner._heartbeat._interval_seconds = 0.05
+
+    async def fail(runs: Any) -> Any:
+        if faults:
+            raise faults.pop()
+        return await renew(runs)
+
+    monkeypatch.setattr(writer.live.runs, "renew", fail)
+    posting = asyncio.create_task(run_agent(client, asked("t", "r"), "wait"))
+    await until(lambda: writer.live.streams.followers == 1 and not faults)
+    await writer.pool.execute("UPDATE runs SET cancel_requested_at = now()")
+    assert (await posting).reducer.ends[0]["outcome"] == {"type": "cancelled"}
+
+
+async def test_a_translation_that_fails_ends_its_streams_with_an_error(
+    writer: LiveWriter, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fault of the bridge is told by RUN_ERROR over SSE and by 1011 over a socket; other runs go on."""
+    posting = asyncio.create_task(run_agent(client, asked("t", "r"), "wait"))
+    await until(lambda: writer.live.streams.followers == 1)
+    socket = asyncio.create_task(over_socket(writer, "t", run_id="r"))
+    other = asyncio.create_task(run_agent(client, asked("t2", "r2"), "wait"))
+    await until(lambda: writer.live.streams.followers == 3)
+    (hub,) = (each for key, each in writer.live.streams._hubs.items() if key.run_id == "r")
+
+    def fail(_: Any) -> Any:
+        raise KeyError("nobody foresaw it")
+
+    monkeypatch.setattr(hub.bridge, "store", fail)
+    for run in ("r", "r2"):
+        await client.post(f"/api/runs/{run}/cancel")
+    assert (await posting).reducer.ends[0]["code"] == "stream_failed"
+    told, code = await socket
+    assert (told[-1]["code"], code) == ("stream_failed", 1011)
+    assert (await other).reducer.ends[0]["outcome"] == {"type": "cancelled"}
+    page = Page()
+    await follow(client, "r", page)
+    assert page.reducer.ends[0]["outcome"] == {"type": "cancelled"}
+
+
+async def test_what_is_said_to_run_is_true_after_an_orphan(dsn: str, pool: asyncpg.Pool) -> None:
+    """A run whose process lost its lease is ended by another one; then nobody says that it runs, the process that
+    executed it stops its agent and goes on to listen, and whoever follows has the end."""
+    async with (
+        serving(dsn, AGENTS) as writer,
+        httpx.AsyncClient(base_url=writer.url, headers=OWNER, timeout=30) as client,
+    ):
+        live = writer.live
+        live.runner._heartbeat._interval_seconds = 0.05
+        posting = asyncio.create_task(run_agent(client, asked("t", "r"), "wait"))
+        await until(lambda: live.runner.running == 1)
+        await until(lambda: live.streams.followers == 1)
+        listed = (await client.get("/api/threads")).json()["threads"]
+        assert listed[0]["newest_run"]["status"] == "running"
+        reaper = RunService(pool)
+        while await reaper.reap() == 0:
+            await pool.execute("UPDATE runs SET lease_until = engine_now() - interval '1 s' WHERE status = 'running'")
+        await reaper.close()
+        assert (await posting).reducer.ends[0]["code"] == "orphaned"
+        await until(lambda: live.runner.running == 0)
+        listed = (await client.get("/api/threads")).json()["threads"]
+        assert listed[0]["newest_run"]["status"] == "failed"
+        assert live.listener.is_running
+        assert (await client.get("/health")).json()["listener_running"] is True
+        assert await pool.fetchval("SELECT count(*) FROM runs WHERE status = 'running'") == 0
+
+
+async def test_an_abandoned_watcher_does_not_silence_the_others(pool: asyncpg.Pool) -> None:
+    """A watcher of pieces that raises is cut off and counted; the next one of the same run hears them."""
+    from pulse.live_text import LiveMessage, RunKey
+
+    class Reader:
+        def __init__(self, run: RunKey, error: Exception | None) -> None:
+            self.run, self.error, self.heard = run, error, ""
+
+        def offsets(self) -> dict[str, int]:
+            return {"m": len(self.heard)} if self.heard else {}
+
+        def hear(self, messages: list[LiveMessage]) -> None:
+            if self.error is not None:
+                raise self.error
+            self.heard += "".join(each.text for each in messages)
+
+    session = await OpenSessionService(pool).create_session("app", "ann")
+    run = RunKey(session.thread_id, "r")
+    carrier = PgDeltaCarrier(pool)
+    await carrier.start()
+    broken, whole = Reader(run, ValueError("a fault of the watcher's")), Reader(run, None)
+    await carrier.push(run, "m", "text", 0, "said")
+    carrier.watch(broken)  # type: ignore[arg-type]  # a list is a sequence
+    carrier.watch(whole)  # type: ignore[arg-type]  # as above
+    await until(lambda: whole.heard == "said")
+    assert (carrier.watchers, carrier.failures) == (1, 1)
+    await carrier.stop()
+
+
+async def test_a_deleted_key_leaves_every_page(writer: LiveWriter, client: httpx.AsyncClient) -> None:
+    """Over HTTP a key is deleted by its escape: pages that were there and pages that come later have it no more."""
+    await client.post(
+        "/v1/apps/shop/users/mei/sessions", json={"session_id": "t", "state": {"gone": {"a": 1}, "null": 1}}
+    )
+    posting = asyncio.create_task(run_agent(client, asked("t", "r"), "wait"))
+    await until(lambda: writer.live.streams.followers == 1)
+    delta = {"gone": {"$hippocampus": ["deleted"]}, "null": None}
+    event = {"author": "system", "event_type": "state_update", "actions": {"state_delta": delta}}
+    appended = await client.post("/v1/apps/shop/users/mei/sessions/t/events", json={"events": [event]})
+    assert appended.status_code == 201, appended.text
+    stored = (await client.get("/v1/apps/shop/users/mei/sessions/t/events")).json()["events"]
+    assert stored[-1]["actions"]["state_delta"] == delta
+    nested = {**event, "actions": {"state_delta": {"a": {"within": delta["gone"]}}}}
+    refused = await client.post("/v1/apps/shop/users/mei/sessions/t/events", json={"events": [nested]})
+    assert problem(refused)["type"] == "/problems/invalid-request"
+    await client.post("/api/runs/r/cancel")
+    page, late = await posting, Page()
+    await follow(client, "r", late)
+    assert page.reducer.state == late.reducer.state == {"null": None}
+    assert (await client.get("/api/threads/t/state")).json()["session"] == {"null": None}
+    changes = (await client.get("/v1/apps/shop/users/mei/sessions/t/state/changes", params={"since_version": 1})).json()
+    assert changes["state"] == delta
+    (change,) = (await client.get("/api/threads/t/state/history")).json()["changes"]
+    assert change["delta"] == delta
+
+
+async def test_a_run_is_another_users_in_no_way(writer: LiveWriter, client: httpx.AsyncClient) -> None:
+    """Its id and a place in it open nothing to another user: neither by POST, nor by GET, nor over a socket; and the
+    routes that send notifications are there only where a setting asks for them."""
+    page = await run_agent(client, asked("t", "r"))
+    eve = {"X-User-Id": "eve"}
+    place = {"Last-Event-ID": page.last_id or "", **eve}
+    taken = await client.post("/agui/echo", json=asked("t", "r"), headers=place)
+    assert problem(taken)["type"] == "/problems/run-conflict"
+    assert "two" not in taken.text
+    assert (await client.get("/api/runs/r/events", headers=place)).status_code == 404
+    assert (await client.get("/api/threads/t/state", headers=eve)).status_code == 404
+    url = f"{writer.url.replace('http', 'ws')}/ws/events/t?offset={page.last_id}"
+    with pytest.raises(websockets.InvalidStatus):
+        async with websockets.connect(url, additional_headers={**OWNER, **eve}):
+            pass
+    for path in ("/api/test-notify", "/api/test-sse-notify/r"):
+        assert problem(await client.get(path))["type"] == "/problems/no-such-route"

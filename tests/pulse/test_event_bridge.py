@@ -1,0 +1,290 @@
+"""The bridge, alone: whatever is stored and said, its streams keep the protocol's rules, cut anywhere or not at all."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from dataclasses import dataclass, field
+from typing import Any
+
+import jsonpatch
+import pytest
+from ag_ui.core import MessagesSnapshotEvent
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pulse.agui.cursor import Cursor
+from pulse.agui.frames import Frame
+from pulse.agui.messages import messages_of
+from pulse.agui.patches import patch_of
+from pulse.errors import InvalidInputError
+from pulse.event_bridge import EventBridge
+from pulse.events import Event, EventActions
+from pulse.live_text import LiveMessage, RunKey
+from pulse.postgres.json_values import DELETED, escape_state
+from pulse.scopes import without_deleted
+from tests.support.agui_rules import Reducer, StreamRules
+
+RUN = RunKey(uuid.uuid4(), "run-1")
+FIRST = 3
+
+
+@dataclass
+class World:
+    """What is stored and said, as it grows: the events of a thread, the texts that are open."""
+
+    events: list[Event] = field(default_factory=list)
+    texts: dict[str, LiveMessage] = field(default_factory=dict)
+    news: list[Event | LiveMessage] = field(default_factory=list)
+
+    def store(
+        self, kind: str, content: Any = None, *, author: str = "model", run: str = RUN.run_id, **fields: Any
+    ) -> None:
+        number = len(self.events) + 1
+        event = Event(
+            author=author,
+            event_type=kind,
+            content=content,
+            invocation_id=run,
+            sequence_num=number,
+            timestamp=1_700_000_000.5 + number,
+            **{"id": f"e{number}", **fields},
+        )
+        self.events.append(event)
+        self.news.append(event)
+
+    def push(self, name: str, text: str, kind: Any = "text") -> None:
+        known = self.texts.get(name)
+        offset = len(known.text) if known else 0
+        after = known.after_sequence if known else len(self.events)
+        message = LiveMessage(run=RUN, message_id=name, kind=kind, after_sequence=after, offset=offset, text=text)
+        whole = (known.text if known else "") + text
+        self.texts[name] = LiveMessage(run=RUN, message_id=name, kind=kind, after_sequence=after, offset=0, text=whole)
+        self.news.append(message)
+
+    def state(self, until: int) -> dict[str, Any]:
+        state: dict[str, Any] = {}
+        for event in self.events[:until]:
+            state.update(escape_state(event.actions.state_delta))
+        return state
+
+    def fill(self, frames: list[Frame]) -> list[Frame]:
+        for frame in frames:
+            if isinstance(frame.event, MessagesSnapshotEvent) and frame.history_until is not None:
+                until = self.events[: frame.history_until]
+                frame.event.messages = messages_of(
+                    event for place, event in enumerate(until, 1) if place < FIRST or event.invocation_id == RUN.run_id
+                )
+        return frames
+
+
+def translate(bridge: EventBridge, news: Event | LiveMessage) -> list[Frame]:
+    return bridge.store(news) if isinstance(news, Event) else bridge.live(news)
+
+
+def bridge_at(world: World, known: int, cursor: Cursor | None = None) -> EventBridge:
+    """A bridge of a process that comes in when so many events are stored."""
+    return EventBridge("T", RUN.run_id, FIRST, state=world.state(known), state_sequence=known, cursor=cursor)
+
+
+def uncut(world: World) -> list[Frame]:
+    bridge = bridge_at(world, FIRST - 1)
+    return [frame for news in world.news for frame in world.fill(translate(bridge, news))]
+
+
+def resumed(world: World, cut_after: int, away: int) -> list[Frame]:
+    """The frames of a client that is cut after so many frames, and comes back when so many further things happened."""
+    bridge = bridge_at(world, FIRST - 1)
+    got: list[Frame] = []
+    for place, news in enumerate(world.news):
+        got += world.fill(translate(bridge, news))
+        if len(got) >= cut_after:
+            return got[:cut_after] + come_back(world, got[cut_after - 1].id, place + 1 + away)
+    return got
+
+
+def come_back(world: World, last_id: str, place: int) -> list[Frame]:
+    """Everything after a frame, by a new bridge that starts when `place` things have happened."""
+    before, after = world.news[:place], world.news[place:]
+    known = [news for news in before if isinstance(news, Event)]
+    texts: dict[str, LiveMessage] = {}
+    for news in before:
+        if isinstance(news, LiveMessage):
+            so_far = texts[news.message_id].text if news.message_id in texts else ""
+            texts[news.message_id] = LiveMessage(
+                run=RUN,
+                message_id=news.message_id,
+                kind=news.kind,
+                after_sequence=news.after_sequence,
+                offset=0,
+                text=so_far + news.text,
+            )
+    bridge = bridge_at(world, len(known), Cursor.parse(last_id))
+    frames: list[Frame] = []
+    for event in known:
+        frames += [frame for text in texts.values() for frame in bridge.live(text)]
+        frames += bridge.store(event)
+    frames += [frame for text in texts.values() for frame in bridge.live(text)]
+    return world.fill(frames + [frame for news in after for frame in translate(bridge, news)])
+
+
+def check(frames: list[Frame]) -> Reducer:
+    rules, reducer = StreamRules(), Reducer()
+    for frame in frames:
+        reducer.event(rules.frame(frame.sse()))
+    rules.end()
+    return reducer
+
+
+TEXTS = st.text(st.sampled_from('ab 你好\n\u2028\u2029\x85\0\ud800🦊\r"\\~/'), min_size=1, max_size=12)
+NAMES = st.sampled_from(["m1", "m2", "m 3 with blanks~:", "长" * 70])
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.floats() | TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+    max_leaves=6,
+)
+KEYS = st.sampled_from(["a", "b/c~d", "user:lang", "app:model", ""])
+DELTAS = st.dictionaries(KEYS, VALUES | st.just(DELETED), max_size=3)
+ACTS = st.one_of(
+    st.tuples(st.just("say"), NAMES, st.lists(TEXTS, max_size=4), st.sampled_from(["stored", "changed", "dropped"])),
+    st.tuples(st.just("think"), NAMES, st.lists(TEXTS, max_size=3), st.sampled_from(["stored", "changed", "dropped"])),
+    st.tuples(st.just("state"), DELTAS, st.sampled_from([RUN.run_id, "another", ""])),
+    st.tuples(st.just("tool"), st.sampled_from(["look", "find"]), VALUES, st.booleans()),
+    st.tuples(st.just("step"), st.sampled_from(["step_start", "step_end"]), st.sampled_from(["plan", "do"])),
+    st.tuples(st.just("other"), st.sampled_from(["work_plan", "run_started", "anything"]), VALUES),
+    st.tuples(st.just("stranger"), TEXTS),
+    st.tuples(st.just("user"), TEXTS),
+)
+ENDS = st.sampled_from(
+    [
+        ("complete", {}),
+        ("complete", {"result": {"interrupts": [{"id": "i1", "reason": "ask"}]}}),
+        ("complete", {"result": {"interrupts": [{"wrong": 1}]}}),
+        ("complete", None),
+        ("error", {"message": "no", "code": "x"}),
+        ("cancelled", {}),
+    ]
+)
+
+
+def play(world: World, acts: list[Any], end: tuple[str, Any]) -> None:
+    """Make a run of drawn acts, one message at a time, changes of state in between."""
+    world.store("user_message", "before", author="user", run="")
+    world.store("state_update", actions=EventActions(state_delta={"a": {"n": [1, 2]}, "kept": 1}), run="")
+    world.store("user_message", {"content": "hi", "message_id": "u1"}, author="user")
+    for place, act in enumerate(acts, 1):
+        match act:
+            case ("say" | "think" as verb, name, pieces, fate):
+                # Whoever leaves a message unfinished ends the run.
+                fate = fate if place == len(acts) or fate == "changed" else "stored"
+                stream(world, verb, f"{name}{len(world.events)}", pieces, fate)
+            case ("state", delta, run):
+                world.store("state_update", actions=EventActions(state_delta=delta), run=run)
+            case ("tool", name, value, answered):
+                world.store("act", {"tool_name": name, "tool_input": value, "tool_call_id": f"c{len(world.events)}"})
+                if answered:
+                    world.store("observe", {"tool_name": name, "observation": value}, author="tool")
+            case ("step", kind, name):
+                world.store(kind, {"name": name})
+            case ("other", kind, value):
+                world.store(kind, value)
+            case ("stranger", text):
+                world.store("assistant_message", text, run="another")
+            case ("user", text):
+                world.store("user_message", text, author="user")
+    world.store(end[0], end[1], author="system")
+
+
+def stream(world: World, verb: str, name: str, pieces: list[str], fate: str) -> None:
+    kind = "thought" if verb == "think" else "text"
+    for place, piece in enumerate(pieces):
+        world.push(name, piece.replace("\0", "\ufffd").replace("\ud800", "\ufffd"), kind)
+        if place == 1:
+            world.store("state_update", actions=EventActions(state_delta={"n": len(world.events)}))
+    if fate != "dropped":
+        text = "".join(pieces) + (" and more" if fate == "stored" else "")
+        text = text if fate == "stored" else f"not {text}"
+        event_type = "thought" if verb == "think" else "assistant_message"
+        world.store(event_type, {"content": text, "message_id": name}, id=f"{name}-event")
+
+
+@given(st.lists(ACTS, max_size=8), ENDS)
+@settings(max_examples=150, deadline=None)
+def test_every_stream_keeps_the_rules(acts: list[Any], end: tuple[str, Any]) -> None:
+    """Any run, streamed whole, satisfies a checker of the protocol's rules and ends with the state that is stored."""
+    world = World()
+    play(world, acts, end)
+    reducer = check(uncut(world))
+    joined = check(come_back_from_nothing(world))
+    assert json.dumps(joined.state, sort_keys=True) == json.dumps(reducer.state, sort_keys=True)
+    assert joined.messages == reducer.messages
+
+
+def come_back_from_nothing(world: World) -> list[Frame]:
+    """A new client that joins when everything is over."""
+    bridge = bridge_at(world, len(world.events))
+    frames: list[Frame] = []
+    for event in world.events:
+        frames += [frame for text in world.texts.values() for frame in bridge.live(text)]
+        frames += bridge.store(event)
+    return world.fill(frames)
+
+
+@given(st.lists(ACTS, max_size=6), ENDS, st.data())
+@settings(max_examples=200, deadline=None)
+def test_a_cut_client_ends_as_an_uncut_one(acts: list[Any], end: tuple[str, Any], data: st.DataObject) -> None:
+    """Cut after any frame, back after any time: the rules hold over the seam; messages and state come out the same."""
+    world = World()
+    play(world, acts, end)
+    whole = uncut(world)
+    expected = check(whole)
+    cut_after = data.draw(st.integers(1, len(whole)), label="cut after")
+    away = data.draw(st.integers(0, len(world.news)), label="away for")
+    got = check(resumed(world, cut_after, away))
+    assert got.messages == expected.messages
+    assert json.dumps(got.state, sort_keys=True) == json.dumps(expected.state, sort_keys=True)
+
+
+@given(DELTAS, DELTAS)
+@settings(max_examples=200, deadline=None)
+def test_a_patch_makes_the_state_that_is_stored(before: dict[str, Any], delta: dict[str, Any]) -> None:
+    """With the state known or not, applying the patch gives the merge, to the type of each value."""
+    before, merged = without_deleted(before), without_deleted({**before, **delta})
+    before, delta, merged = escape_state(before), escape_state(delta), json.dumps(escape_state(merged), sort_keys=True)
+    for known in (before, None):
+        patched = jsonpatch.apply_patch(before, patch_of(delta, known))
+        assert json.dumps(patched, sort_keys=True) == merged
+
+
+def test_one_changed_key_of_a_large_value_travels_alone() -> None:
+    """A change deep in a large value of the session is a small patch; keys with ~ and / are escaped."""
+    table = {"a/b~c": {f"row{n}": n for n in range(1000)}}
+    changed = {"a/b~c": {**table["a/b~c"], "row7": -1}}
+    assert patch_of(changed, table) == [{"op": "replace", "path": "/a~1b~0c/row7", "value": -1}]
+
+
+@pytest.mark.parametrize("text", ["", "-1", "x", "1..2", "1~m", "1~m:1:zz", "99999999999999999999", "1\n", "１"])
+def test_what_is_no_cursor_is_refused(text: str) -> None:
+    with pytest.raises(InvalidInputError, match="cursor"):
+        Cursor.parse(text)
+
+
+def test_a_text_that_was_rewritten_is_set_right() -> None:
+    """Where the stored message does not go on as it was streamed, the client ends with what is stored."""
+    world = World()
+    play(world, [("say", "m1", ["The capital is ", "Sydney"], "dropped")], ("complete", {}))
+    world.events.pop(), world.news.pop()
+    name = next(iter(world.texts))
+    world.store("assistant_message", {"content": "The capital is Canberra", "message_id": name})
+    world.store("complete", {})
+    reducer = check(uncut(world))
+    assert [each["content"] for each in reducer.messages] == ["before", "hi", "The capital is Canberra"]
+
+
+def test_old_clients_hear_of_a_cancelled_run_by_an_error() -> None:
+    """Clients before 1.0 take no outcome `cancelled`."""
+    world = World()
+    play(world, [], ("cancelled", {}))
+    last = uncut(world)[-1]
+    assert json.loads(last.json())["outcome"] == {"type": "cancelled"}
+    assert json.loads(last.json(legacy=True))["code"] == "cancelled"

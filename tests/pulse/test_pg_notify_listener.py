@@ -1,0 +1,198 @@
+"""The listener on a real server: in sequence, each once, whatever becomes of its connection; and it says when deaf."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import asyncpg
+import pytest
+
+from pulse.events import Event
+from pulse.notify.connection import ListenerTiming
+from pulse.pg_notify_listener import PgNotifyListener
+from pulse.session_service import OpenSessionService
+from tests.support.listener_drill import Watch, drill, kill_listener, until
+
+QUICK = ListenerTiming(heartbeat_seconds=0.2, answer_seconds=2.0, poll_seconds=30.0, retry_seconds_max=0.1)
+
+
+@pytest.fixture
+async def listener(dsn: str, pool: asyncpg.Pool) -> AsyncIterator[PgNotifyListener]:
+    opened = PgNotifyListener(dsn, pool, timing=QUICK)
+    await opened.start()
+    await until(lambda: opened.is_running)
+    yield opened
+    await opened.stop()
+
+
+@pytest.fixture
+async def sessions(pool: asyncpg.Pool) -> AsyncIterator[OpenSessionService]:
+    service = OpenSessionService(pool)
+    yield service
+    await service.close()
+
+
+async def test_every_watcher_gets_each_event_once_in_sequence(
+    listener: PgNotifyListener, sessions: OpenSessionService
+) -> None:
+    """Three threads, ten writers, watchers from the start and from the middle: each gets its own thread, in order."""
+    threads = [await sessions.create_session("app", "ann", session_id=f"s{n}") for n in range(3)]
+    early = [Watch(listener, each) for each in threads]
+
+    async def write(writer: int) -> None:
+        for n in range(12):
+            await sessions.append(
+                "app", "ann", f"s{(writer + n) % 3}", [Event(author="user", content={"text": f"{n}"})]
+            )
+
+    await asyncio.gather(*(write(n) for n in range(10)))
+    late = [Watch(listener, each, after=17) for each in threads]
+    await until(lambda: all(watch.last == 40 for watch in early + late))
+    assert [watch.numbers for watch in early] == [list(range(1, 41))] * 3
+    assert [watch.numbers for watch in late] == [list(range(18, 41))] * 3
+    for watch in early + late:
+        watch.close()
+    assert listener.subscriptions == 0
+
+
+async def test_plain_sql_wakes_it_too_and_a_rollback_does_not(
+    listener: PgNotifyListener, sessions: OpenSessionService, pool: asyncpg.Pool
+) -> None:
+    """The trigger speaks for whoever inserts by SQL; an event of 1 MB arrives whole."""
+    session = await sessions.create_session("app", "ann", session_id="s")
+    watch = Watch(listener, session)
+    text = "x" * 1_000_000
+    call = "SELECT append_event('app', 'ann', 's', NULL, $1, 'user', 'user_message', $2)"
+    async with pool.acquire() as connection:
+        transaction = connection.transaction()
+        await transaction.start()
+        await connection.execute(call, "gone", '{"text": "gone"}')
+        await transaction.rollback()
+        await connection.execute(call, "kept", f'{{"text": "{text}"}}')
+    await until(lambda: watch.last == 1)
+    assert [event.id for event in watch.events] == ["kept"]
+    assert watch.events[0].content["text"] == text
+
+
+async def test_what_others_notify_is_passed_over(
+    listener: PgNotifyListener, sessions: OpenSessionService, pool: asyncpg.Pool
+) -> None:
+    """Anybody may notify: what is no payload of ours changes nothing."""
+    session = await sessions.create_session("app", "ann", session_id="s")
+    watch = Watch(listener, session)
+    for payload in (
+        "",
+        "x",
+        "[]",
+        "{}",
+        '{"thread_id": 7}',
+        '{"thread_id": "test-thread", "sequence_num": "x"}',
+        "null",
+    ):
+        await pool.execute("SELECT pg_notify('agent_events', $1), pg_notify('agent_deltas', $1)", payload)
+    await sessions.append("app", "ann", "s", [Event(author="user", content="hi")])
+    await until(lambda: watch.last == 1)
+    assert listener.is_running
+
+
+async def test_a_failing_watcher_makes_nobody_else_deaf(
+    listener: PgNotifyListener, sessions: OpenSessionService
+) -> None:
+    session = await sessions.create_session("app", "ann", session_id="s")
+
+    def fail(events: Sequence[Event]) -> None:
+        raise RuntimeError("a fault of the watcher's")
+
+    listener.subscribe(session.thread_id, fail, after_sequence=0)
+    watch = Watch(listener, session)
+    await sessions.append("app", "ann", "s", [Event(author="user", content="hi")])
+    await until(lambda: watch.last == 1)
+    assert listener.subscriptions == 1
+
+
+async def test_killed_again_and_again_it_loses_and_doubles_nothing(
+    dsn: str, listener: PgNotifyListener, sessions: OpenSessionService
+) -> None:
+    """Its backend is killed five times while 100 events a second come: each watcher gets each once, in order."""
+    await drill(listener, sessions, lambda: kill_listener(dsn), seconds=2.5, every_seconds=0.5)
+    assert listener.connects >= 5
+
+
+async def test_a_session_that_forgot_its_channels_is_found_out(
+    dsn: str, listener: PgNotifyListener, sessions: OpenSessionService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A connection that lives and hears nothing is replaced, and its time of deafness costs no event."""
+    session = await sessions.create_session("app", "ann", session_id="s")
+    watch = Watch(listener, session)
+    connects = listener.connects
+    # The server answers, as it would behind a pooler that gave the session to somebody else.
+    monkeypatch.setitem(
+        listener._connection.__dict__,
+        "_queries",
+        {**listener._connection._queries, "listening_channels": "SELECT 'x' AS channel"},
+    )
+    await until(lambda: listener.connects > connects)
+    await sessions.append("app", "ann", "s", [Event(author="user", content="hi")])
+    await until(lambda: watch.last == 1)
+
+
+async def test_no_error_of_the_driver_makes_it_deaf_for_good(
+    dsn: str, listener: PgNotifyListener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A connection cut between two messages of the protocol raises what is none of the driver's other errors."""
+    faults = [asyncpg.InternalClientError("cut"), ZeroDivisionError("nobody foresaw it")]
+    watch = listener._connection._watch
+
+    async def failing(*arguments: Any) -> None:
+        if faults:
+            raise faults.pop()
+        await watch(*arguments)
+
+    monkeypatch.setattr(listener._connection, "_watch", failing)
+    connects = listener.connects
+    await kill_listener(dsn)
+    await until(lambda: listener.connects >= connects + 3 and listener.is_running)
+
+
+async def test_it_says_when_it_is_deaf_and_the_poll_still_delivers(
+    dsn: str, pool: asyncpg.Pool, sessions: OpenSessionService
+) -> None:
+    """While nothing can be heard `is_running` is false, and events come by the poll alone."""
+    nowhere = "postgresql://nobody@127.0.0.1:1/none"
+    timing = ListenerTiming(heartbeat_seconds=0.2, answer_seconds=1.0, poll_seconds=0.2, retry_seconds_max=0.1)
+    deaf = PgNotifyListener(nowhere, pool, timing=timing)
+    session = await sessions.create_session("app", "ann", session_id="s")
+    await deaf.start()
+    watch = Watch(deaf, session)
+    await sessions.append("app", "ann", "s", [Event(author="user", content="hi")])
+    await until(lambda: watch.last == 1)
+    assert not deaf.is_running
+    await deaf.stop()
+
+
+async def test_one_statement_reads_all_threads_that_were_named(
+    dsn: str, listener: PgNotifyListener, sessions: OpenSessionService, pool: asyncpg.Pool
+) -> None:
+    """Fifty threads that are written to at once are read in a few statements, not in fifty."""
+    threads = [await sessions.create_session("app", "ann", session_id=f"s{n}") for n in range(50)]
+    watches = [Watch(listener, each) for each in threads]
+    await until(lambda: not listener._marked)
+    reads: list[int] = []
+    deliver = listener._deliver
+
+    async def counted(batch: Sequence[uuid.UUID]) -> None:
+        reads.append(len(batch))
+        await deliver(batch)
+
+    listener._deliver = counted  # type: ignore[method-assign]  # counts, and does what it did
+    rows = [(f"s{n}",) for n in range(50)]
+    async with pool.acquire() as connection, connection.transaction():
+        for (name,) in rows:
+            await connection.execute(
+                "SELECT append_event('app', 'ann', $1, NULL, 'e', 'user', 'user_message', '{}')", name
+            )
+    await until(lambda: all(watch.last == 1 for watch in watches))
+    assert len(reads) <= 5

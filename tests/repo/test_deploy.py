@@ -1,0 +1,179 @@
+"""What is deployed is what exists: the same roles in Procfile and compose, commands that the program has."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.support.paths import ROOT
+from workers.settings import Settings, variables_of
+from workers.telemetry.metrics import Metrics, QueueGauges
+from workers.telemetry.writer_metrics import WriterMetrics
+
+DEPLOY = ROOT / "deploy"
+
+
+def procfile() -> dict[str, list[str]]:
+    lines = (ROOT / "Procfile").read_text().splitlines()
+    return {role: shlex.split(command) for role, _, command in (line.partition(": ") for line in lines)}
+
+
+@pytest.fixture(scope="module")
+def compose() -> dict[str, Any]:
+    return dict(yaml.safe_load((DEPLOY / "compose.yaml").read_text()))
+
+
+def test_the_procfile_has_one_process_per_role() -> None:
+    assert procfile() == {
+        "writer": ["hippocampus", "writer"],
+        "fast_replay": ["hippocampus", "worker", "fast_replay"],
+        "deep_reflection": ["hippocampus", "worker", "deep_reflection"],
+        "retention": ["hippocampus", "worker", "retention"],
+    }
+
+
+def test_compose_runs_every_role_of_the_procfile(compose: dict[str, Any]) -> None:
+    """Each role is a service with the same command, and waits until the migration is through."""
+    for role, command in procfile().items():
+        service = compose["services"][role]
+        assert ["hippocampus", *service["command"]] == command
+        assert service["depends_on"] == {"migrate": {"condition": "service_completed_successfully"}}
+    assert compose["services"]["migrate"]["command"] == ["migrate"]
+    assert compose["services"]["migrate"]["restart"] == "no"
+
+
+def test_compose_sets_only_settings_that_exist(compose: dict[str, Any]) -> None:
+    """Every variable that a container gets is one that the program reads."""
+    known = {name for field in Settings.model_fields for name in variables_of(field)}
+    for role in procfile():
+        assert set(compose["services"][role]["environment"]) <= known
+
+
+def test_compose_publishes_on_loopback_only(compose: dict[str, Any]) -> None:
+    """Nothing is open to the network without a decision of the operator."""
+    for service in compose["services"].values():
+        assert all(port.startswith("127.0.0.1:") for port in service.get("ports", []))
+
+
+def test_every_mounted_file_and_secret_exists(compose: dict[str, Any]) -> None:
+    prometheus = compose["services"]["prometheus"]
+    files = [each.split(":")[0] for each in prometheus["volumes"] if each.startswith("./")]
+    assert files
+    assert all((DEPLOY / each).is_file() for each in files)
+    assert set(prometheus["secrets"]) <= set(compose["secrets"])
+
+
+def test_prometheus_asks_the_writer_for_targets(compose: dict[str, Any]) -> None:
+    """Service discovery points at the writer's service and port, and the rule file is the one beside it."""
+    config = yaml.safe_load((DEPLOY / "prometheus.yml").read_text())
+    (job,) = config["scrape_configs"]
+    (discovery,) = job["http_sd_configs"]
+    assert discovery["url"] == f"http://writer:{Settings.model_fields['api_port'].default}/metrics/targets"
+    assert (
+        discovery["authorization"]["credentials_file"]
+        == "/run/secrets/" + compose["services"]["prometheus"]["secrets"][0]
+    )
+    assert all((DEPLOY / name).is_file() for name in config["rule_files"])
+
+
+def test_every_alert_says_what_happened() -> None:
+    """Each rule has a duration, a severity and a sentence; latency and backlog are among them."""
+    (group,) = yaml.safe_load((DEPLOY / "alerts.yml").read_text())["groups"]
+    for rule in group["rules"]:
+        assert rule["expr"].count("(") == rule["expr"].count(")")
+        assert rule["for"]
+        assert rule["labels"]["severity"] in {"warning", "critical"}
+        assert rule["annotations"]["summary"].endswith((".", "--failed"))
+    names = {rule["alert"] for rule in group["rules"]}
+    assert {
+        "HippocampusJobsStartLate",
+        "HippocampusBacklogOld",
+        "HippocampusBreakerOpen",
+        "HippocampusJobsFailed",
+        "HippocampusRefused",
+    } <= names
+
+
+def test_every_alert_names_metrics_that_there_are() -> None:
+    """A rule over a metric that nobody exports would never fire."""
+    exported = {
+        family.name for registry in (Metrics().registry, WriterMetrics().registry) for family in registry.collect()
+    }
+    gauges = QueueGauges()
+    gauges.show({}, {})
+    exported |= {family.name for family in gauges.collect()}
+    (group,) = yaml.safe_load((DEPLOY / "alerts.yml").read_text())["groups"]
+    for rule in group["rules"]:
+        named = set(re.findall(r"\b(?:worker|queue|gemini|writer|embedding|consolidation)_\w+", rule["expr"]))
+        assert {re.sub("_(total|bucket)$", "", name) for name in named} <= exported, rule["alert"]
+
+
+def test_the_image_is_built_from_files_that_exist() -> None:
+    """Every file that the Dockerfile copies is in the repository."""
+    for line in (DEPLOY / "Dockerfile").read_text().splitlines():
+        if line.startswith("COPY ") and "--from" not in line:
+            assert all((ROOT / name).exists() for name in line.split()[1:-1]), line
+
+
+@pytest.mark.skipif(importlib.util.find_spec("workers.__main__") is None, reason="there is no command line yet")
+@pytest.mark.parametrize("command", [*(each[1:] for each in procfile().values()), ["migrate"]], ids=" ".join)
+def test_every_command_exists(command: list[str]) -> None:
+    """The program knows each command that is deployed, and explains it."""
+    done = subprocess.run(
+        [sys.executable, "-m", "workers", *command, "--help"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.system
+def test_the_wheel_carries_the_migrations(tmp_path: Path) -> None:
+    """A wheel built here has every migration, statement file and the sample, and finds them once installed."""
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path), str(ROOT)]
+    done = subprocess.run(build, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (wheel,) = tmp_path.glob("*.whl")
+    installed = tmp_path / "installed"
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--target",
+        str(installed),
+        str(wheel),
+    ]
+    subprocess.run(pip, check=True, capture_output=True)
+    script = (
+        "from importlib import resources\n"
+        "from workers.migrate import default_folder, read_migrations\n"
+        "from workers.intake.samples import sample_path\n"
+        "assert (resources.files('workers') / 'catalogue.sql').is_file()\n"
+        "assert (resources.files('workers.cli') / 'queries.sql').is_file()\n"
+        "assert sample_path().parent.name == '_examples', sample_path()\n"
+        "print(default_folder(), *(each.name for each in read_migrations(default_folder())))"
+    )
+    ask = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(installed)!r})\n{script}"]
+    folder, *names = subprocess.run(ask, check=True, capture_output=True, text=True, cwd="/").stdout.split()
+    assert folder == str(installed / "hippocampus" / "_schema" / "migrations")
+    assert names == sorted(path.name for path in (ROOT / "schema" / "migrations").glob("*.sql"))
+
+
+def test_ci_runs_what_the_makefile_has() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
+    called = re.findall(r"^make ([a-z-]+)$", (ROOT / ".ci" / "run").read_text(), re.M)
+    assert called == ["check", "test", "test-system"]
+    assert {"demo", "run", "bench", *called} <= targets

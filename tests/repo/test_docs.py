@@ -1,0 +1,200 @@
+"""The documentation is true: its code runs and prints what it says, its commands exist, its pages are current."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import psycopg
+import pytest
+
+from tests.conftest import dsn_of
+from tests.support import cli_process
+from tests.support.paths import ROOT
+from tests.support.writer_process import WriterProcess
+from workers.cli import main
+from workers.cli.groups import Listing
+from workers.embedded.server import EmbeddedServer
+
+PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md", ROOT / "schema" / "README.md"]
+_spec = importlib.util.spec_from_file_location("reference", ROOT / "docs" / "reference.py")
+assert _spec is not None
+assert _spec.loader is not None
+reference = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(reference)
+
+
+def blocks(page: str, language: str) -> list[str]:
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+def commands(page: Path) -> Iterator[str]:
+    """Every `hippocampus …` that a page has, in a block or in a sentence."""
+    text = page.read_text(encoding="utf-8")
+    yield from re.findall(r"^(?: {4}|\$ )?hippocampus ([a-z][^#\n|>]*)", text, re.MULTILINE)
+    yield from re.findall(r"`hippocampus ([a-z][^`|>]*)`", text)
+
+
+def test_the_settings_page_is_current() -> None:
+    assert (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8") == reference.configuration(), "make docs"
+
+
+async def test_the_schema_page_is_current(dsn: str) -> None:
+    assert (ROOT / "docs" / "schema.md").read_text(encoding="utf-8") == await reference.schema(dsn), "make docs"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for link in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text(encoding="utf-8")):
+        assert "://" in link or (page.parent / link).exists(), link
+
+
+def test_the_readme_leads_to_every_page() -> None:
+    linked = set(re.findall(r"\]\(([^)#\s]+)", (ROOT / "README.md").read_text(encoding="utf-8")))
+    assert {f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")} <= linked
+
+
+def test_every_page_installs_a_checkout_with_extras_that_exist() -> None:
+    """Never by the bare name: what an index has under it is another project."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    found = 0
+    for page in (*PAGES, ROOT / "examples" / "adk_agent" / "README.md"):
+        for what in re.findall(r"pip install ([^`\n]+)", page.read_text(encoding="utf-8")):
+            assert not what.strip("'\"").startswith("hippocampus"), (page.name, what)
+            for names in re.findall(r"(?:/|\.)[\w/]*\[([\w,]+)\]", what):
+                found += 1
+                assert set(names.split(",")) <= extras.keys(), (page.name, what)
+    assert found >= 4
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_command_and_option_exists(page: Path) -> None:
+    for line in commands(page):
+        words = [word for word in shlex.split(line) if not word.startswith(("…", "ID", "FILE"))]
+        command: click.Command = main.root
+        options = set()
+        for word in words:
+            context = click.Context(command)
+            options |= {option for each in command.get_params(context) for option in each.opts}
+            inner = command.get_command(context, word) if isinstance(command, click.Group) else None
+            if inner is not None:
+                command = inner
+        if isinstance(command, Listing):
+            command = command.commands[command.listing]
+        options |= {option for each in command.get_params(click.Context(command)) for option in each.opts}
+        assert command is not main.root, line
+        given = {word.partition("=")[0] for word in words if word.startswith("-")}
+        assert given <= options | {"--help"}, line
+
+
+def test_the_library_quick_start_prints_what_it_says(dsn: str, home: Path, tmp_path: Path) -> None:
+    (code,) = blocks("quickstart.md", "python")
+    script = tmp_path / "quickstart.py"
+    script.write_text(code, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        env=cli_process.environment(home, DATABASE_URL=dsn),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.stderr, [done.stdout]) == ("", blocks("quickstart.md", "text"))
+
+
+@pytest.fixture(scope="module")
+def api(
+    server: EmbeddedServer, admin: psycopg.Connection, template: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, str]]:
+    """A writer for the pages; its address and its database, as variables."""
+    admin.execute(f'CREATE DATABASE "test-docs" TEMPLATE "{template}" STRATEGY FILE_COPY')
+    dsn = dsn_of(server, "test-docs")
+    with WriterProcess(dsn, tmp_path_factory.mktemp("docs") / "log") as writer:
+        yield {"API": writer.url, "DATABASE_URL": dsn}
+    admin.execute('DROP DATABASE "test-docs" WITH (FORCE)')
+
+
+def in_shell(script: str, api: dict[str, str]) -> str:
+    done = subprocess.run(
+        ["/bin/sh", "-e", "-c", script],
+        env={"PATH": "/usr/bin:/bin", **api},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl here")
+def test_the_http_quick_start_runs(api: dict[str, str]) -> None:
+    said = in_shell(blocks("quickstart.md", "sh")[0].replace("curl -s", "curl -sS --fail"), api)
+    assert "without sugar" in said.split("}{")[-2]
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl here")
+def test_the_conditional_requests_of_the_api_page_are_answered_as_it_says(api: dict[str, str]) -> None:
+    _, script = blocks("http.md", "sh")
+    _, first, second, third = in_shell(script.replace("curl -s", "curl -sS"), api).replace("}{", "}\n{").splitlines()
+    assert ('"appended":true' in first, '"appended":false' in second) == (True, True)
+    assert '"/problems/precondition-failed"' in third
+
+
+def test_the_keys_of_the_api_page_are_made_listed_and_revoked(api: dict[str, str], home: Path) -> None:
+    create, listing, revoke = (line.split()[1:] for line in blocks("http.md", "sh")[0].splitlines())
+    made = cli_process.run(home, *create, DATABASE_URL=api["DATABASE_URL"])
+    (key_id,) = re.findall(r"hip_([a-z0-9]{12})_", made.stdout)
+    assert key_id in cli_process.run(home, *listing, DATABASE_URL=api["DATABASE_URL"]).stdout
+    assert cli_process.run(home, *revoke[:-1], key_id, DATABASE_URL=api["DATABASE_URL"]).returncode == 0
+
+
+def test_the_client_of_the_api_page_prints_what_it_says(api: dict[str, str], home: Path, tmp_path: Path) -> None:
+    (code,) = blocks("http.md", "python")
+    script = tmp_path / "client.py"
+    script.write_text(code, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        env=cli_process.environment(home, API=api["API"]),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.stderr, [done.stdout]) == ("", blocks("http.md", "text"))
+
+
+def test_the_two_machines_run(dsn: str, home: Path) -> None:
+    """Two of each worker on one database, as on two machines; status and doctor see them all."""
+    machine, keeper, look = (block.splitlines() for block in blocks("quickstart.md", "sh")[1:])
+    migrate, *workers = [line.removeprefix("hippocampus ").split() for line in machine]
+    assert cli_process.run(home, *migrate, DATABASE_URL=dsn).returncode == 0
+    started = [*workers, *workers, keeper[0].removeprefix("hippocampus ").split()]
+    running = [cli_process.Running(home, *words, DATABASE_URL=dsn) for words in started]
+    try:
+        for process in running:
+            process.read_until("worker registered")
+        status, doctor = (cli_process.run(home, *line.split()[1:], DATABASE_URL=dsn) for line in look)
+        assert status.stdout.count("fast_replay\t") >= 2
+        assert status.stdout.count("deep_reflection\t") >= 2
+        assert "pools" in doctor.stdout
+    finally:
+        for process in running:
+            process.process.terminate()
+        for process in running:
+            process.end(15)
+            process.__exit__()
+
+
+@pytest.mark.parametrize("line", [line for block in blocks("operations.md", "sh") for line in block.splitlines()])
+def test_the_commands_of_operations_run(line: str, dsn: str, home: Path) -> None:
+    done = cli_process.run(home, *line.removeprefix("hippocampus ").split(), DATABASE_URL=dsn)
+    assert "Traceback" not in done.stderr
+    # The suite's server is set to be fast and not safe, which doctor says.
+    assert done.returncode == (1 if "doctor" in line else 0), done.stderr

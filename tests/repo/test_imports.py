@@ -1,0 +1,68 @@
+"""What the import contracts do not cover: who reads the environment, who imports google.genai and google.adk."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.paths import ROOT
+
+PACKAGES = ("pulse", "hippocampus", "workers")
+SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+ENVIRONMENT = {"environ", "environb", "getenv", "getenvb", "putenv", "unsetenv"}
+
+
+def uses_of_environment(tree: ast.AST) -> Iterator[int]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr in ENVIRONMENT:
+            yield node.lineno
+        if isinstance(node, ast.ImportFrom) and node.module == "os":
+            yield from (node.lineno for each in node.names if each.name in ENVIRONMENT)
+
+
+def imported(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (each.name for each in node.names)
+        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield from (f"{node.module}.{each.name}" for each in node.names)
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_each_module_imports_only_what_its_package_may(source: Path) -> None:
+    """The environment is read in settings.py alone, google.genai in gemini.py, google.adk and its types in adk."""
+    tree = ast.parse(source.read_text(encoding="utf-8"))
+    name = str(source.relative_to(ROOT))
+    if name != "workers/settings.py":
+        assert list(uses_of_environment(tree)) == []
+    is_adapter = source.name == "adk.py" or source.parent.name == "adk"
+    for module in imported(tree):
+        if module.startswith("google.genai"):
+            assert name == "hippocampus/providers/gemini/provider.py" or (is_adapter and module == "google.genai.types")
+        if module.startswith("google.adk"):
+            assert is_adapter
+
+
+def test_the_lock_names_no_index_and_has_hashes_for_both_architectures() -> None:
+    """The installation chooses the index; each package is pinned to hashes."""
+    lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    assert not re.search(r"(https?|file)://|^--| @ ", lock, re.MULTILINE)
+    pins = re.split(r"\n(?=[a-z0-9])", lock)
+    assert len(pins) > 50
+    for pin in pins:
+        assert "--hash=sha256:" in pin, pin.splitlines()[0]
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_named_statements_and_stored_statements_are_the_same(package: str) -> None:
+    """No query file lacks a statement that the code names, or keeps one that no code runs."""
+    folder = ROOT / package
+    kept = {name for path in folder.rglob("*.sql") for name in re.findall(r"^-- name: (\w+)$", path.read_text(), re.M)}
+    source = "\n".join(path.read_text() for path in folder.rglob("*.py"))
+    named = set(re.findall(r"(?:QUERIES|queries)\[\s*\"(\w+)\"\s*\]", source))
+    assert named <= kept
+    assert {name for name in kept if f'"{name}"' not in source} == set()

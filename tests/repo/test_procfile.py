@@ -1,0 +1,68 @@
+"""Any runner of Procfiles starts every role, given DATABASE_URL."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from tests.support import worker_harness as harness
+from tests.support.paths import ROOT
+
+BIN = Path(sys.executable).parent
+ROLES = {"writer", "fast_replay", "deep_reflection", "retention"}
+
+
+def runs(pid: int) -> bool:
+    """Whether a process is there and not only waits to be reaped by whoever inherited it."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.timing
+@pytest.mark.skipif(not (BIN / "hippocampus").exists(), reason="the package is not installed beside this Python")
+async def test_honcho_runs_every_role_and_all_of_them_end(dsn: str, pool: asyncpg.Pool, tmp_path: Path) -> None:
+    environment = {
+        **os.environ,
+        "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
+        "DATABASE_URL": dsn,
+        "HIPPOCAMPUS_API_PORT": "0",
+    }
+    log = tmp_path / "log"
+    with log.open("wb") as sink:
+        honcho = subprocess.Popen(
+            [sys.executable, "-m", "honcho", "start"], cwd=ROOT, env=environment, stdout=sink, stderr=sink
+        )
+    pids: list[int] = []
+    try:
+
+        async def all_registered() -> bool:
+            rows = await pool.fetch("SELECT role, pid FROM metrics_targets")
+            pids[:] = [row["pid"] for row in rows]
+            assert honcho.poll() is None, log.read_text()
+            return {row["role"] for row in rows} == ROLES
+
+        await harness.until(all_registered, 30.0)
+        stopped_at = time.monotonic()
+        honcho.send_signal(signal.SIGTERM)
+        await asyncio.to_thread(honcho.wait, 20)
+        # It kills what takes longer.
+        assert time.monotonic() - stopped_at < 5
+        assert [pid for pid in pids if runs(pid)] == []
+        assert await pool.fetchval("SELECT count(*) FROM metrics_targets") == 0, "each role said goodbye"
+    finally:
+        if honcho.poll() is None:
+            honcho.kill()
+            honcho.wait()
+        for pid in pids:
+            if runs(pid):
+                os.kill(pid, signal.SIGKILL)

@@ -1,0 +1,66 @@
+"""The README is true: its code runs and prints what it says, its commands and links exist."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.support import cli_process
+from tests.support.paths import ROOT
+from workers.cli import main
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def block(language: str) -> str:
+    (found,) = re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+    return str(found)
+
+
+def test_the_first_lines_of_code_print_what_the_readme_says(dsn: str, home: Path, tmp_path: Path) -> None:
+    """In a process of its own, on a database that was migrated, with no worker."""
+    script = tmp_path / "first.py"
+    script.write_text(block("python"), encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        env=cli_process.environment(home, DATABASE_URL=dsn),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stderr == ""
+    assert done.stdout == block("text")
+
+
+def test_every_command_stands_in_the_readme_and_exists() -> None:
+    table = README.partition("## At the command line")[2].partition("## ")[0]
+    named = set(re.findall(r"`(?:hippocampus )?([a-z][a-z-]*)[^`]*`", table))
+    assert named == set(main.COMMANDS)
+
+
+def test_the_make_targets_of_the_readme_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for target in re.findall(r"make ([a-z-]+)", README):
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+
+
+def test_make_hands_on_a_file_of_any_name(tmp_path: Path) -> None:
+    """Blanks, quotes and dollars in it mean nothing to the shell."""
+    program = tmp_path / "bin" / "hippocampus"
+    program.parent.mkdir()
+    program.write_text('#!/bin/sh\nfor each; do echo "<$each>"; done\n')
+    program.chmod(0o755)
+    (tmp_path / ".installed").touch()
+    command = ["make", "--no-print-directory", f"VENV={tmp_path}", "demo"]
+    for given, handed in ((["FILE=Ann's $$HOME; talk.json"], "<demo>\n<Ann's $HOME; talk.json>\n"), ([], "<demo>\n")):
+        done = subprocess.run([*command, *given], cwd=ROOT, capture_output=True, text=True, check=True)
+        assert done.stdout == handed
+
+
+def test_the_links_of_the_readme_lead_somewhere() -> None:
+    links = [link for link in re.findall(r"\]\(([^)]+)\)", README) if "://" not in link]
+    assert links
+    for link in links:
+        assert (ROOT / link).exists(), link

@@ -1,0 +1,66 @@
+"""The routes as the API's own document has them, and a request to each that is right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+
+from tests.support.stream_client import asked
+
+#: A name that is accepted, but of nobody.
+NOBODY = "nobody"
+
+
+async def document(client: httpx.AsyncClient) -> dict[str, Any]:
+    found: dict[str, Any] = (await client.get("/openapi.json")).json()
+    return found
+
+
+def operations(page: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+    for path, item in page["paths"].items():
+        for method, operation in item.items():
+            yield method.upper(), path, operation
+
+
+def filled(path: str, operation: Mapping[str, Any], app: str, wrong: Mapping[str, str]) -> str:
+    """A path with its parameters: those that are wrong, and names of nobody."""
+    for each in operation.get("parameters", ()):
+        if each["in"] == "path":
+            schema = each["schema"]
+            right = {"app_name": app, "user_id": NOBODY}.get(each["name"], NOBODY)
+            if schema.get("format") == "uuid":
+                right = "0197f6a2-c1d0-7d0b-8a7f-2d5b7c9e1f00"
+            if schema.get("type") == "integer":
+                right = "1"
+            if "enum" in schema:
+                right = schema["enum"][0]
+            path = path.replace(f"{{{each['name']}}}", quote(wrong.get(each["name"], right), safe=""))
+    return path
+
+
+def body_schema(page: Mapping[str, Any], operation: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The schema of an operation's body."""
+    schema: Mapping[str, Any] = operation["requestBody"]["content"]["application/json"]["schema"]
+    name = schema.get("$ref", "").rpartition("/")[2]
+    return page["components"]["schemas"][name] if name else schema
+
+
+def routine(page: Mapping[str, Any], path: str, operation: Mapping[str, Any], app: str) -> dict[str, Any]:
+    """A request that is right: the asserted owner, and the document's own example of a body."""
+    named = {each["name"] for each in operation.get("parameters", ()) if each["in"] == "query"}
+    request: dict[str, Any] = {"headers": {"X-App-Name": app, "X-User-Id": NOBODY}}
+    if named >= {"app_name", "user_id"}:
+        request["params"] = {"app_name": app, "user_id": NOBODY}
+    if "requestBody" in operation:
+        examples = body_schema(page, operation).get("examples", ())
+        request["json"] = examples[0] if examples else asked(NOBODY, NOBODY)
+    return request
+
+
+def asked_operations(page: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+    for method, path, operation in operations(page):
+        if path != "/health" and not path.startswith("/api/test-"):
+            yield method, path, operation

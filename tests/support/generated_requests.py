@@ -1,0 +1,41 @@
+"""Requests that schemathesis makes from the API's own document."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import httpx
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, seed, settings
+
+from tests.support.writer_process import KEY, WriterProcess
+
+HEADERS = {"Authorization": f"Bearer {KEY}"}
+
+
+def ask_generated(writer: WriterProcess, *, examples: int, seed_number: int) -> None:
+    """Ask each operation so often: no answer is a crash, and each has a status that the document names for it."""
+    page = httpx.get(f"{writer.url}/openapi.json").json()
+    for result in schemathesis.openapi.from_dict(page).get_all_operations():
+        operation = result.ok()
+        ask = given(case=operation.as_strategy())(_asker(writer, operation.definition.raw["responses"]))
+        settings(
+            max_examples=examples,
+            deadline=None,
+            database=None,
+            phases=[Phase.generate],
+            suppress_health_check=list(HealthCheck),
+        )(seed(seed_number)(ask))()
+
+
+def _asker(writer: WriterProcess, known: Mapping[str, Any]) -> Callable[[schemathesis.Case], None]:
+    def ask(case: schemathesis.Case) -> None:
+        response = case.call(base_url=writer.url, headers=HEADERS, timeout=30)
+        said = (case.method, case.path, case.path_parameters, case.query, case.body, response.text)
+        if response.status_code >= 500:
+            crashes = [line for line in writer.log() if line.get("event") == "request_crashed"]
+            raise AssertionError((*said, crashes[-1:]))
+        assert str(response.status_code) in known, said
+
+    return ask

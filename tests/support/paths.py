@@ -1,0 +1,8 @@
+"""Where the files are that tests read."""
+
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples"
+DATA = ROOT / "tests" / "support" / "data"
+AGUI = ROOT / "tests" / "support" / "agui"

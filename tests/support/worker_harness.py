@@ -1,0 +1,169 @@
+"""Starting, stopping and watching real worker processes in tests."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+import pytest
+
+from tests.support.paths import ROOT
+from tests.support.worker_process import TABLES
+
+DEADLINE_SECONDS = 15.0
+
+
+class WorkerProcess:
+    """One worker process with its log in a file."""
+
+    def __init__(self, popen: subprocess.Popen[bytes], log: Path) -> None:
+        self.popen = popen
+        self.log = log
+
+    @property
+    def pid(self) -> int:
+        return self.popen.pid
+
+    def send(self, number: signal.Signals) -> None:
+        self.popen.send_signal(number)
+
+    def lines(self) -> str:
+        return self.log.read_text()
+
+    async def ended(self, seconds: float = DEADLINE_SECONDS) -> int:
+        await until(lambda: self.popen.poll() is not None, seconds)
+        return int(self.popen.returncode)
+
+
+class Workers:
+    """Starts workers on one database, and leaves none."""
+
+    def __init__(self, dsn: str, folder: Path) -> None:
+        self.dsn = dsn
+        self.folder = folder
+        self.started: list[WorkerProcess] = []
+
+    async def start(self, pool: str, *, module: str = "tests.support.worker_process", **settings: str) -> WorkerProcess:
+        """Start a process and wait until it listens to its queues."""
+        worker = self.spawn(pool, module=module, **settings)
+        await until(lambda: '"worker registered"' in worker.lines() or worker.popen.poll() is not None)
+        assert worker.popen.poll() is None, worker.lines()
+        return worker
+
+    def spawn(self, pool: str, *, module: str = "tests.support.worker_process", **settings: str) -> WorkerProcess:
+        environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith("HIPPOCAMPUS_")},
+            "DATABASE_URL": self.dsn,
+            "HIPPOCAMPUS_RETRY_BASE_SECONDS": "0.05",
+            "HIPPOCAMPUS_RETRY_DELAY_SECONDS_MAX": "1",
+            "HIPPOCAMPUS_DATABASE_POOL_SIZE": "12",
+            **{"HIPPOCAMPUS_" + name.upper(): value for name, value in settings.items()},
+        }
+        log = self.folder / f"worker-{len(self.started)}.log"
+        with log.open("wb") as sink:
+            popen = subprocess.Popen(
+                [sys.executable, "-m", module, pool], cwd=ROOT, env=environment, stdout=sink, stderr=sink
+            )
+        worker = WorkerProcess(popen, log)
+        self.started.append(worker)
+        return worker
+
+    def end(self) -> None:
+        for worker in self.started:
+            if worker.popen.poll() is None:
+                worker.send(signal.SIGCONT)
+                worker.popen.kill()
+            worker.popen.wait()
+
+
+@contextlib.contextmanager
+def running_workers(dsn: str, folder: Path) -> Iterator[Workers]:
+    workers = Workers(dsn, folder)
+    try:
+        yield workers
+    finally:
+        workers.end()
+
+
+async def until(condition: Callable[[], Any] | Callable[[], Awaitable[Any]], seconds: float = DEADLINE_SECONDS) -> Any:
+    """Wait until a condition holds, and return what it gave."""
+    deadline = time.monotonic() + seconds
+    while True:
+        found = condition()
+        if asyncio.iscoroutine(found):
+            found = await found
+        if found:
+            return found
+        assert time.monotonic() < deadline, f"not within {seconds} s: {condition}"
+        await asyncio.sleep(0.01)
+
+
+async def make_thread(pool: asyncpg.Pool, session_id: str = "s1") -> UUID:
+    """A session with one event, which by itself enqueues nothing."""
+    await pool.execute("SELECT create_session('app', 'user', $1)", session_id)
+    await pool.execute(
+        "SELECT append_event('app', 'user', $1, NULL, 'e1', 'user', 'message', '{}', 'user', 'hello')", session_id
+    )
+    thread: UUID = await pool.fetchval("SELECT id FROM threads WHERE session_id = $1", session_id)
+    return thread
+
+
+async def enqueue(pool: asyncpg.Pool, thread: UUID, job_type: str = "fast_replay") -> UUID:
+    job: UUID = await pool.fetchval("SELECT job_id FROM enqueue_consolidation($1, $2)", thread, job_type)
+    return job
+
+
+async def status_of(pool: asyncpg.Pool, job: UUID) -> str:
+    status: str = await pool.fetchval("SELECT status FROM consolidation_jobs WHERE id = $1", job)
+    return status
+
+
+async def wait_for_status(pool: asyncpg.Pool, job: UUID, status: str, seconds: float = DEADLINE_SECONDS) -> None:
+    async def reached() -> bool:
+        return await status_of(pool, job) == status
+
+    await until(reached, seconds)
+
+
+async def count(pool: asyncpg.Pool, table: str) -> int:
+    number: int = await pool.fetchval(f"SELECT count(*) FROM {table}")
+    return number
+
+
+@contextlib.asynccontextmanager
+async def gate(pool: asyncpg.Pool) -> AsyncIterator[Callable[[], Awaitable[None]]]:
+    """While it is closed, attempts of the stand-in wait before their effects. Yields how to open it early."""
+    async with pool.acquire() as connection:
+        await connection.execute("SELECT pg_advisory_lock(77, 1)")
+
+        async def open_gate() -> None:
+            await connection.execute("SELECT pg_advisory_unlock(77, 1)")
+
+        try:
+            yield open_gate
+        finally:
+            await connection.execute("SELECT pg_advisory_unlock_all()")
+
+
+@pytest.fixture
+async def tables(pool: asyncpg.Pool) -> asyncpg.Pool:
+    """The test's pool, with the tables of the stand-in."""
+    await pool.execute(TABLES)
+    return pool
+
+
+@pytest.fixture
+def workers(dsn: str, tmp_path: Path) -> Iterator[Workers]:
+    """Starts worker processes on the test's database; none is left at its end."""
+    with running_workers(dsn, tmp_path) as running:
+        yield running

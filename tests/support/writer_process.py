@@ -1,0 +1,123 @@
+"""A real session writer for tests: its own process, a free port, a log that can be read afterwards."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+
+from tests.support.paths import ROOT
+
+START_SECONDS = 20.0
+BODY_BYTES_MAX = 9_000_000
+KEY = "test-key-0123456789abcdef"
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class WriterProcess:
+    """A writer that serves when the block is entered and has ended when it is left."""
+
+    def __init__(self, dsn: str | None, log: Path, *, module: str = "workers.writer", **settings: str) -> None:
+        self._module = module
+        self.port = free_port()
+        self.log_path = log
+        self._environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith("HIPPOCAMPUS_")},
+            **({} if dsn is None else {"DATABASE_URL": dsn}),
+            "HIPPOCAMPUS_API_PORT": str(self.port),
+            **{f"HIPPOCAMPUS_{name.upper()}": value for name, value in settings.items()},
+        }
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> subprocess.Popen[bytes]:
+        with self.log_path.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", self._module],
+                env=self._environment,
+                cwd=ROOT,
+                stdout=log,
+                stderr=log,
+            )
+        return self.process
+
+    def refusal(self) -> tuple[int, str]:
+        """Run a writer that must not start; its exit code and what it said."""
+        code = self.start().wait(START_SECONDS)
+        return code, self.log_path.read_text()
+
+    def wait_until_serving(self) -> None:
+        assert self.process is not None
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline:
+            assert self.process.poll() is None, self.log_path.read_text()
+            try:
+                httpx.get(f"{self.url}/health", timeout=2)
+            except httpx.TransportError:
+                time.sleep(0.02)
+            else:
+                return
+        raise AssertionError(f"no answer within {START_SECONDS} s: {self.log_path.read_text()}")
+
+    def log(self) -> list[dict[str, Any]]:
+        lines = self.log_path.read_text().splitlines()
+        return [json.loads(line) for line in lines if line.startswith("{")]
+
+    def stop(self) -> int:
+        assert self.process is not None
+        if self.process.poll() is None:
+            self.process.terminate()
+        try:
+            return self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            raise
+
+    def __enter__(self) -> Self:
+        self.start()
+        self.wait_until_serving()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def problem(response: httpx.Response) -> Mapping[str, Any]:
+    """The problem in a response, checked for what every problem has."""
+    assert response.headers["content-type"] == "application/problem+json", response.text
+    body = response.json()
+    assert body["status"] == response.status_code
+    assert body["type"].startswith("/problems/")
+    assert body["title"]
+    assert body["detail"]
+    assert body["request_id"] == response.headers["x-request-id"]
+    assert "Traceback" not in response.text
+    return dict(body)
+
+
+def say(text: str, **fields: Any) -> dict[str, Any]:
+    return {"author": "user", "content": {"text": text}, **fields}
+
+
+async def append(client: httpx.AsyncClient, session: str, *events: Any, **fields: Any) -> httpx.Response:
+    body = json.dumps({"events": list(events), **fields})
+    return await client.post(f"{session}/events", content=body, headers={"Content-Type": "application/json"})

@@ -1,0 +1,352 @@
+"""The limit that all processes share and the breaker of a pool, as SQL and as the gate before each call."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import asyncpg
+import pytest
+from prometheus_client import CollectorRegistry
+
+from hippocampus.errors import (
+    CallPostponedError,
+    PermanentProviderError,
+    ProviderError,
+    RateLimitedError,
+    TransientProviderError,
+)
+from tests.support.paths import ROOT
+from workers.models.call_gate import GateRule, SharedCallGate
+from workers.telemetry.call_metrics import CallMetrics
+
+RATE, BURST = 50, 5
+# Where each call that was let through starts, as the row's lock orders them.
+STARTS = f"""
+CREATE TABLE starts (at timestamptz);
+CREATE FUNCTION note_start() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO starts
+    VALUES (greatest(NEW.full_at - make_interval(secs => {BURST}::float / {RATE}), clock_timestamp()));
+    RETURN NULL;
+END $$;
+CREATE TRIGGER note_start AFTER UPDATE OF full_at ON call_limits FOR EACH ROW EXECUTE FUNCTION note_start();
+"""
+WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+OTHER_PROCESS = """
+import asyncio, json, sys
+from tests.workers.test_call_limits import try_calls
+print(json.dumps(asyncio.run(try_calls(sys.argv[1], int(sys.argv[2])))))
+"""
+
+MakeGate = Callable[..., SharedCallGate]
+
+
+class Sleeps(list[float]):
+    """A sleep that only writes down how long it was asked for."""
+
+    async def __call__(self, seconds: float) -> None:
+        self.append(seconds)
+
+
+@pytest.fixture
+def registry() -> CollectorRegistry:
+    return CollectorRegistry()
+
+
+@pytest.fixture
+def make_gate(pool: asyncpg.Pool, registry: CollectorRegistry) -> MakeGate:
+    metrics = CallMetrics(registry)
+
+    def make(sleep: Any = asyncio.sleep, **rule: Any) -> SharedCallGate:
+        return SharedCallGate(pool, GateRule(**{"limit": "m", "breaker": "p/m", **rule}), metrics, sleep=sleep)
+
+    return make
+
+
+async def try_calls(dsn: str, count: int) -> list[str]:
+    """In another process: make calls that are answered well, all at once; tell what became of each."""
+    from pulse import database
+
+    async with await database.create_pool(dsn, min_size=1, max_size=count) as pool:
+        gate = SharedCallGate(pool, GateRule(limit="m", breaker="p/m"), CallMetrics(CollectorRegistry()))
+        return list(await asyncio.gather(*(outcome(gate) for _ in range(count))))
+
+
+async def outcome(gate: SharedCallGate, error: ProviderError | None = None) -> str:
+    """Make one call through a gate, which fails if there is an error; return the code of what came out."""
+    try:
+        async with gate.admit("summarize"):
+            await asyncio.sleep(0.05)
+            if error is not None:
+                raise error
+    except ProviderError as raised:
+        return f"{type(raised).__name__} {raised.code}"
+    return "ok"
+
+
+async def in_another_process(dsn: str, count: int = 1) -> list[str]:
+    done = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-c", OTHER_PROCESS, dsn, str(count)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return list(json.loads(done.stdout))
+
+
+async def breaker(pool: asyncpg.Pool) -> str | None:
+    state: str | None = await pool.fetchval("SELECT state FROM call_breakers WHERE name = 'p/m'")
+    return state
+
+
+async def let_time_pass(pool: asyncpg.Pool) -> None:
+    """The open breaker's time is over."""
+    await pool.execute("UPDATE call_breakers SET next_probe_at = clock_timestamp()")
+
+
+DOWN = TransientProviderError("no answer", code="503")
+
+
+# -- the limit
+
+
+async def test_no_second_has_more_calls_than_rate_and_burst(pool: asyncpg.Pool, make_gate: MakeGate) -> None:
+    """40 callers at once for 2 s: at most 50 + 5 calls start in any second, and at least 50 a second do."""
+    await pool.execute(STARTS)
+    gate = make_gate(calls_per_second=RATE, burst=BURST)
+    done = 0
+
+    async def call_on_and_on() -> None:
+        nonlocal done
+        while True:
+            async with gate.admit("summarize"):
+                done += 1
+
+    callers = [asyncio.create_task(call_on_and_on()) for _ in range(40)]
+    await asyncio.sleep(2)
+    for caller in callers:
+        caller.cancel()
+    await asyncio.gather(*callers, return_exceptions=True)
+    # Those that were reserved for later than the end count as well: the last 40 callers each hold one.
+    worst, total, seconds = await pool.fetchrow(
+        "SELECT max(n), count(*), extract(epoch FROM max(at) - min(at))::float FROM"
+        " (SELECT at, count(*) OVER (ORDER BY at RANGE BETWEEN CURRENT ROW AND interval '999999 us' FOLLOWING) AS n"
+        " FROM starts) AS windows"
+    )
+    assert worst <= RATE + BURST
+    assert total == pytest.approx(RATE * seconds + BURST, abs=2)
+    assert done >= 2 * RATE - 5
+
+
+async def test_a_wait_that_is_too_long_is_not_slept(pool: asyncpg.Pool, make_gate: MakeGate) -> None:
+    """The call is postponed with the time to come back, and takes no place from those who wait."""
+    sleeps = Sleeps()
+    gate = make_gate(sleeps, calls_per_second=0.5, burst=1, wait_seconds_max=3)
+    assert [await outcome(gate) for _ in range(2)] == ["ok", "ok"]
+    assert sleeps == [pytest.approx(2, abs=0.3)]
+    full_at = await pool.fetchval("SELECT full_at FROM call_limits")
+    with pytest.raises(RateLimitedError) as caught:
+        async with gate.admit("summarize"):
+            raise AssertionError("it was sent")
+    assert isinstance(caught.value, CallPostponedError)
+    assert caught.value.retry_after_seconds == pytest.approx(4, abs=0.5)
+    assert await pool.fetchval("SELECT full_at FROM call_limits") == full_at
+    assert gate.pause_seconds() == pytest.approx(1, abs=0.5)
+
+
+async def test_a_rate_of_zero_reserves_nothing(pool: asyncpg.Pool, make_gate: MakeGate) -> None:
+    assert set(await asyncio.gather(*(outcome(make_gate()) for _ in range(50)))) == {"ok"}
+    assert await pool.fetchval("SELECT count(*) FROM call_limits") == 0
+
+
+@pytest.mark.parametrize("rate", [0, 1000])
+async def test_a_429_holds_back_every_process(dsn: str, pool: asyncpg.Pool, make_gate: MakeGate, rate: int) -> None:
+    """After the provider's word no process calls before the time it named, limit or not."""
+    refused = RateLimitedError("slow down", retry_after_seconds=300)
+    gate = make_gate(calls_per_second=rate, burst=10)
+    assert await outcome(gate, refused) == "RateLimitedError 429"
+    assert await in_another_process(dsn) == ["CallPostponedError limited"]
+    assert await outcome(gate) == "CallPostponedError limited"
+    assert 200 < gate.pause_seconds() <= 295
+    # A shorter one does not end it.
+    await pool.execute("SELECT penalise_limit('m', 1)")
+    assert await pool.fetchval("SELECT blocked_seconds('m')") > 200
+
+
+async def test_a_penalty_reaches_those_who_wait_already(pool: asyncpg.Pool, make_gate: MakeGate) -> None:
+    """A place that was reserved before the 429 is not taken during the penalty."""
+
+    async def penalised_meanwhile(_seconds: float) -> None:
+        await pool.execute("SELECT penalise_limit('m', 60)")
+
+    gate = make_gate(penalised_meanwhile, calls_per_second=1, burst=1)
+    assert [await outcome(gate) for _ in range(2)] == ["ok", "CallPostponedError limited"]
+
+
+async def test_after_a_penalty_there_is_no_burst(pool: asyncpg.Pool) -> None:
+    """Whoever was held back starts one by one."""
+    now = "extract(epoch FROM clock_timestamp())::double precision"
+    penalised_at = await pool.fetchval(f"SELECT {now}")
+    await pool.execute("SELECT penalise_limit('m', 2)")
+    starts = [await pool.fetchval(f"SELECT {now} + wait_seconds FROM reserve_call('m', 10, 4)") for _ in range(4)]
+    assert starts[0] - penalised_at > 2.09
+    assert [later - sooner for sooner, later in itertools.pairwise(starts)] == pytest.approx([0.1] * 3, abs=0.03)
+
+
+@pytest.mark.parametrize("daily", [True, False])
+async def test_a_quota_of_the_day_is_a_long_penalty(pool: asyncpg.Pool, make_gate: MakeGate, daily: bool) -> None:
+    """An hour without calls, whatever RetryInfo says; without RetryInfo a minute's 429 is some seconds."""
+    await outcome(make_gate(), RateLimitedError("x", daily=daily, retry_after_seconds=20 if daily else None))
+    blocked = await pool.fetchval("SELECT blocked_seconds('m')")
+    assert (3500 < blocked <= 3600) if daily else (0 < blocked <= 2)
+
+
+@pytest.mark.parametrize("arguments", ["'m', -1", "'m', 1, 0", "'m', 1, 1, 0"])
+async def test_a_senseless_rate_is_an_error(pool: asyncpg.Pool, arguments: str) -> None:
+    with pytest.raises(asyncpg.PostgresError) as caught:
+        await pool.fetch(f"SELECT reserve_call({arguments})")
+    assert caught.value.sqlstate == "HP007"
+
+
+async def test_waits_and_refusals_are_measured(make_gate: MakeGate, registry: CollectorRegistry) -> None:
+    gate = make_gate(Sleeps(), calls_per_second=1, burst=1, wait_seconds_max=1.5)
+    assert [await outcome(gate) for _ in range(3)] == ["ok", "ok", "CallPostponedError limited"]
+    labels = {"operation": "summarize"}
+    assert registry.get_sample_value("gemini_rate_limit_wait_seconds_count", labels) == 2
+    assert registry.get_sample_value("gemini_rate_limit_wait_seconds_sum", labels) == pytest.approx(1, abs=0.2)
+    labels["reason"] = "limited"
+    assert registry.get_sample_value("gemini_calls_postponed_total", labels) == 1
+
+
+# -- the breaker
+
+
+async def test_the_breaker_opens_lets_one_probe_through_and_closes(
+    dsn: str, pool: asyncpg.Pool, make_gate: MakeGate
+) -> None:
+    """closed -> open -> half open, one probe among 20 callers of two processes -> closed."""
+    gate = make_gate(open_seconds=30)
+    outcomes = [await outcome(gate, DOWN) for _ in range(5)]
+    assert outcomes == ["TransientProviderError 503"] * 4 + ["CallPostponedError 503"]
+    assert await breaker(pool) == "open"
+    assert await in_another_process(dsn) == ["CallPostponedError breaker_open"]
+    await let_time_pass(pool)
+    async with gate.admit("summarize"):
+        here = await asyncio.gather(*(outcome(gate) for _ in range(7)))
+        there = await in_another_process(dsn, 12)
+    assert here + there == ["CallPostponedError breaker_half_open"] * 19
+    assert await breaker(pool) == "closed"
+    assert await pool.fetchval("SELECT probes FROM call_breakers") == 1
+    assert await in_another_process(dsn) == ["ok"]
+    assert await outcome(gate) == "ok"
+
+
+async def test_exactly_one_probe_over_two_processes(dsn: str, pool: asyncpg.Pool, make_gate: MakeGate) -> None:
+    """While a probe runs in one process, none of another's calls is let through."""
+    gate = make_gate(failures_max=1)
+    await outcome(gate, DOWN)
+    await let_time_pass(pool)
+    async with gate.admit("summarize"):
+        assert await breaker(pool) == "half_open"
+        assert await in_another_process(dsn, 10) == ["CallPostponedError breaker_half_open"] * 10
+        assert await outcome(gate) == "CallPostponedError breaker_half_open"
+    assert await breaker(pool) == "closed"
+    assert await in_another_process(dsn, 2) == ["ok", "ok"]
+
+
+async def test_two_who_ask_in_the_same_moment_are_one_probe(pool: asyncpg.Pool, make_gate: MakeGate) -> None:
+    """Both saw that the breaker's time was over; the row's lock decides, and the other is refused."""
+    gate = make_gate(failures_max=1)
+    await outcome(gate, DOWN)
+    await let_time_pass(pool)
+    async with pool.acquire() as holder, holder.transaction():
+        await holder.execute("SELECT FROM call_breakers FOR UPDATE")
+        rivals = [asyncio.create_task(outcome(gate)) for _ in range(2)]
+        async with asyncio.timeout(10):
+            while await pool.fetchval(WAITING) < 2:
+                await asyncio.sleep(0.005)
+    assert sorted(await asyncio.gather(*rivals)) == ["CallPostponedError breaker_half_open", "ok"]
+    assert await pool.fetchval("SELECT probes FROM call_breakers") == 1
+
+
+async def test_a_probe_that_fails_opens_for_twice_as_long(pool: asyncpg.Pool, make_gate: MakeGate) -> None:
+    """Up to 16 times; the job that was the probe is not to blame."""
+    gate = make_gate(failures_max=1, open_seconds=10)
+    waits = []
+    for _ in range(6):
+        assert await outcome(gate, DOWN) == "CallPostponedError 503"
+        waits.append(await pool.fetchval("SELECT probe_seconds FROM call_breaker_states()"))
+        await let_time_pass(pool)
+    assert waits == pytest.approx([10, 20, 40, 80, 160, 160], abs=0.5)
+
+
+async def test_a_probe_that_was_cancelled_or_lost_makes_room_for_another(
+    pool: asyncpg.Pool, make_gate: MakeGate
+) -> None:
+    """A stopping worker, a killed one: the breaker does not stay half open for ever."""
+    gate = make_gate(failures_max=2)
+    await outcome(gate, DOWN)
+    await outcome(gate, DOWN)
+    await let_time_pass(pool)
+    probe = asyncio.create_task(outcome(gate))
+    while await breaker(pool) != "half_open":
+        await asyncio.sleep(0.001)
+    probe.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await probe
+    lost = gate.admit("summarize")
+    await lost.__aenter__()
+    assert await outcome(gate) == "CallPostponedError breaker_half_open"
+    await let_time_pass(pool)
+    assert await outcome(gate) == "ok"
+    assert await breaker(pool) == "closed"
+    # The lost one's end, when it comes at last, is one failure like another's.
+    await lost.__aexit__(TransientProviderError, DOWN, None)
+    assert (await breaker(pool), await pool.fetchval("SELECT failures FROM call_breakers")) == ("closed", 1)
+
+
+@pytest.mark.parametrize(
+    "error", [PermanentProviderError("x", code="400"), RateLimitedError("x", retry_after_seconds=0.001)], ids=str
+)
+async def test_answers_of_any_kind_never_open_it(pool: asyncpg.Pool, make_gate: MakeGate, error: ProviderError) -> None:
+    """A refusal is an answer, too: it breaks a row of failures, and as a probe it closes the breaker."""
+    gate = make_gate(failures_max=2)
+    for each in (DOWN, error, DOWN, error, error, error):
+        await outcome(gate, each)
+    assert await breaker(pool) == "closed"
+    await outcome(gate, DOWN)
+    await outcome(gate, DOWN)
+    await let_time_pass(pool)
+    await outcome(gate, error)
+    assert await breaker(pool) == "closed"
+
+
+async def test_failures_far_apart_are_no_outage(pool: asyncpg.Pool, make_gate: MakeGate) -> None:
+    gate = make_gate(failures_max=2)
+    await outcome(gate, DOWN)
+    await pool.execute("UPDATE call_breakers SET first_failure_at = clock_timestamp() - interval '2 minutes'")
+    await outcome(gate, DOWN)
+    assert await breaker(pool) == "closed"
+
+
+async def test_zero_failures_is_no_breaker(pool: asyncpg.Pool, make_gate: MakeGate) -> None:
+    gate = make_gate(failures_max=0)
+    assert {await outcome(gate, DOWN) for _ in range(20)} == {"TransientProviderError 503"}
+    assert await breaker(pool) is None
+
+
+async def test_a_report_that_fails_costs_no_reply(pool: asyncpg.Pool, make_gate: MakeGate) -> None:
+    """The database goes away during a call: its answer is still handed on."""
+    gate = make_gate(failures_max=3)
+    await outcome(gate, DOWN)
+    async with gate.admit("summarize"):
+        await pool.execute("DROP FUNCTION report_success")

@@ -1,0 +1,137 @@
+"""kill -9 of each role in the middle of its work: nothing is lost, nothing is there twice."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from pathlib import Path
+
+import asyncpg
+import httpx
+import pytest
+
+from tests.support import worker_harness as harness
+from tests.support.fake_gemini import FakeGemini
+from tests.support.real_worker import KEY, PRODUCT, SAID, gemini_settings
+from tests.support.real_worker import say as finalised_conversation
+from tests.support.worker_harness import Workers
+from tests.support.writer_process import WriterProcess, append, say
+
+SESSIONS = "/v1/apps/app/users/user/sessions"
+
+
+async def test_a_killed_writers_clients_send_again_and_every_event_is_there_once(
+    dsn: str, pool: asyncpg.Pool, tmp_path: Path
+) -> None:
+    """One append hangs inside its transaction, others were answered or never arrived: the same ids settle all."""
+    events = [say(f"turn {number}", id=f"e{number}") for number in range(60)]
+    async with pool.acquire() as gate:
+        with WriterProcess(dsn, tmp_path / "first.log") as first:
+            async with httpx.AsyncClient(base_url=first.url, timeout=30) as client:
+                assert (await client.post(SESSIONS, json={"session_id": "s"})).status_code == 201
+                for event in events[:20]:
+                    assert (await append(client, f"{SESSIONS}/s", event)).is_success
+                held = gate.transaction()
+                await held.start()
+                await gate.execute("SELECT FROM threads FOR UPDATE")
+                hanging = asyncio.create_task(append(client, f"{SESSIONS}/s", *events[20:40]))
+                await harness.until(lambda: waits_for_a_lock(pool))
+                assert first.process is not None
+                first.process.kill()
+                with pytest.raises(httpx.TransportError):
+                    await hanging
+        await held.rollback()
+    with WriterProcess(dsn, tmp_path / "second.log") as second:
+        async with httpx.AsyncClient(base_url=second.url, timeout=30) as client:
+            for start in range(0, 60, 20):
+                assert (await append(client, f"{SESSIONS}/s", *events[start : start + 20])).is_success
+    stored = await pool.fetch("SELECT id, sequence_num FROM events ORDER BY sequence_num")
+    assert [tuple(row) for row in stored] == [(f"e{number}", number + 1) for number in range(60)]
+    assert await harness.count(pool, "messages") == 60
+    assert await pool.fetchval("SELECT max(upto_seq) FROM consolidation_jobs") == 60
+    assert await pool.fetchval("SELECT count(*) FROM consolidation_jobs WHERE procrastinate_job_id IS NULL") == 0
+
+
+@pytest.mark.parametrize("role", ["fast_replay", "deep_reflection"])
+async def test_a_killed_worker_leaves_its_job_to_be_done_once(pool: asyncpg.Pool, workers: Workers, role: str) -> None:
+    async with FakeGemini() as gemini:
+        gemini.script("hang", operation="generateContent")
+        victim = await workers.start(role, module=PRODUCT, **gemini_settings(gemini))
+        thread = await finalised_conversation(pool)
+        await harness.until(lambda: gemini.stats()["calls"].get("generateContent"))
+        victim.send(signal.SIGKILL)
+        await workers.start(role, module=PRODUCT, **gemini_settings(gemini))
+
+        async def done() -> bool:
+            return bool(
+                await pool.fetchval(
+                    "SELECT status = 'completed' AND attempts = 2 FROM consolidation_jobs WHERE job_type = $1", role
+                )
+            )
+
+        await harness.until(done)
+        learned = await pool.fetch("SELECT memory_type, from_seq, upto_seq FROM memories ORDER BY 1")
+        facts = await pool.fetchval("SELECT count(*) FROM facts")
+        if role == "fast_replay":
+            assert [tuple(row) for row in learned] == [("episodic", 1, len(SAID)), ("summary", 1, len(SAID))]
+        else:
+            assert facts == await pool.fetchval("SELECT count(DISTINCT (fact_type, key)) FROM facts") > 0
+            assert await harness.count(pool, "fact_versions") == facts
+            assert len(learned) == len({tuple(row) for row in learned})
+        watermark = "fast_upto_seq" if role == "fast_replay" else "deep_upto_seq"
+        assert await pool.fetchval(f"SELECT {watermark} = last_seq FROM threads WHERE id = $1", thread)
+        assert KEY not in victim.lines()
+
+
+async def test_a_killed_cleanup_leaves_each_memory_where_it_was_or_archived(
+    pool: asyncpg.Pool, workers: Workers
+) -> None:
+    """Killed while a batch waits for the archive; the next run goes on: each weak one archived once, no strong one."""
+    await pool.execute(
+        """INSERT INTO memories (app_name, user_id, content, initial_score, last_accessed_at, created_at)
+           SELECT 'app', 'user', n::text, CASE WHEN n <= 1500 THEN 0.5 ELSE 1 END,
+                  now() - make_interval(days => CASE WHEN n <= 1500 THEN 90 ELSE 1 END), now() - interval '90 days'
+           FROM generate_series(1, 2000) AS n"""
+    )
+    victim = await workers.start("retention", module=PRODUCT)
+    async with pool.acquire() as gate:
+        held = gate.transaction()
+        await held.start()
+        await gate.execute("LOCK TABLE memories_archive IN SHARE MODE")
+        await run_retention(pool)
+        await harness.until(lambda: waits_for_a_lock(pool))
+        victim.send(signal.SIGKILL)
+        await victim.ended()
+        await held.rollback()
+    await workers.start("retention", module=PRODUCT)
+
+    async def cleaned() -> bool:
+        """What another task holds is left to the next run, as it would be next night."""
+        live = "SELECT count(*) FROM procrastinate_jobs WHERE task_name = 'retention' AND status IN ('todo', 'doing')"
+        if not await pool.fetchval(live):
+            await run_retention(pool)
+        return bool(await pool.fetchval("SELECT count(*) = 500 FROM memories"))
+
+    await harness.until(cleaned, 30.0)
+    archived = await pool.fetchrow(
+        """SELECT count(*) AS rows, count(DISTINCT content) AS contents, max(content::int) AS last
+           FROM memories_archive"""
+    )
+    assert archived is not None
+    assert tuple(archived) == (1500, 1500, 1500)
+
+
+async def run_retention(pool: asyncpg.Pool) -> None:
+    await pool.execute(
+        """SELECT procrastinate_defer_jobs_v1(ARRAY[ROW('maintenance', 'retention', 0, 'retention', NULL,
+                                              '{}'::jsonb, NULL)::procrastinate_job_to_defer_v1])"""
+    )
+
+
+async def waits_for_a_lock(pool: asyncpg.Pool) -> bool:
+    return bool(
+        await pool.fetchval(
+            """SELECT count(*) FROM pg_stat_activity
+               WHERE datname = current_database() AND wait_event_type = 'Lock' AND pid <> pg_backend_pid()"""
+        )
+    )

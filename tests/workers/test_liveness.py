@@ -1,0 +1,231 @@
+"""Workers that die or stop: their jobs are given back soon, and done once."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import json
+import signal
+import time
+
+import asyncpg
+import pytest
+
+from hippocampus.providers.local.provider import LocalEmbedder
+from tests.support import worker_harness as harness
+from tests.support.worker_harness import Workers
+from workers.queue import liveness
+from workers.queue.claims import QUERIES
+from workers.queue.tasks import MAINTENANCE_CRONS
+
+RECOVERY_SECONDS_MAX = 2.0
+
+
+@pytest.mark.timing
+async def test_a_killed_workers_job_is_done_once_within_two_seconds(tables: asyncpg.Pool, workers: Workers) -> None:
+    """kill -9 between the model's call and the commit: another worker does the job, and there is one effect."""
+    victim = await workers.start("fast_replay")
+    heir = await workers.start("fast_replay")
+    async with harness.gate(tables):
+        jobs = [await harness.enqueue(tables, await harness.make_thread(tables, f"s{n}")) for n in range(8)]
+        for job in jobs:
+            await harness.wait_for_status(tables, job, "running")
+        for worker in (victim, heir):
+            await harness.until(lambda pid=worker.pid: _has_made(tables, pid, 4))
+        victim.send(signal.SIGKILL)
+        killed_at = time.monotonic()
+    for job in jobs:
+        await harness.wait_for_status(tables, job, "completed")
+    assert time.monotonic() - killed_at < RECOVERY_SECONDS_MAX
+    assert await harness.count(tables, "effects") == 8
+    assert await tables.fetchval("SELECT count(DISTINCT job_id) FROM effects") == 8
+    rows = await tables.fetch("SELECT pid, attempts FROM effects JOIN consolidation_jobs ON id = job_id")
+    assert sorted((row["pid"], row["attempts"]) for row in rows) == [(heir.pid, 1)] * 4 + [(heir.pid, 2)] * 4
+
+
+async def test_a_worker_of_another_pool_gives_back_a_dead_ones_jobs(tables: asyncpg.Pool, workers: Workers) -> None:
+    """Every process looks: the last worker of a pool may die, and its jobs wait for the next one, pending."""
+    victim = await workers.start("fast_replay")
+    await workers.start("deep_reflection")
+    async with harness.gate(tables):
+        job = await harness.enqueue(tables, await harness.make_thread(tables))
+        await harness.wait_for_status(tables, job, "running")
+        victim.send(signal.SIGKILL)
+        await harness.wait_for_status(tables, job, "pending", RECOVERY_SECONDS_MAX)
+
+
+async def test_a_stopped_worker_that_wakes_up_neither_finishes_nor_requeues(
+    tables: asyncpg.Pool, workers: Workers
+) -> None:
+    """SIGSTOP, its job given to another worker, SIGCONT: the late end is fenced out, and counted."""
+    stopped = await workers.start("fast_replay")
+    async with harness.gate(tables) as open_gate:
+        job = await harness.enqueue(tables, await harness.make_thread(tables))
+        await harness.wait_for_status(tables, job, "running")
+        stopped.send(signal.SIGSTOP)
+        # As if half a minute had passed without a heartbeat.
+        await tables.execute("UPDATE procrastinate_workers SET last_heartbeat = now() - interval '31 seconds'")
+        heir = await workers.start("fast_replay")
+        await harness.until(lambda: _attempts_of(tables, heir.pid))
+        await open_gate()
+        await harness.wait_for_status(tables, job, "completed")
+    stopped.send(signal.SIGCONT)
+    await harness.until(lambda: "job fenced" in stopped.lines())
+    assert await tables.fetch("SELECT pid FROM effects") == [(heir.pid,)]
+    row = await tables.fetchrow("SELECT status, attempts, result FROM consolidation_jobs WHERE id = $1", job)
+    assert (row["status"], row["attempts"], row["result"]) == ("completed", 2, {"said": "done"})
+    # And it goes on working.
+    heir.send(signal.SIGTERM)
+    assert await heir.ended() == 0
+    again = await harness.enqueue(tables, await harness.make_thread(tables, "again"))
+    await harness.wait_for_status(tables, again, "completed")
+
+
+async def _has_made(pool: asyncpg.Pool, pid: int, attempts: int) -> bool:
+    return await _attempts_of(pool, pid) == attempts
+
+
+async def _attempts_of(pool: asyncpg.Pool, pid: int) -> int:
+    count: int = await pool.fetchval("SELECT count(*) FROM attempts_made WHERE pid = $1", pid)
+    return count
+
+
+async def test_a_living_workers_job_is_never_given_back(tables: asyncpg.Pool, workers: Workers) -> None:
+    """A long job of a worker that lives is left alone by all that look."""
+    await workers.start("fast_replay")
+    await workers.start("deep_reflection")
+    async with harness.gate(tables):
+        job = await harness.enqueue(tables, await harness.make_thread(tables))
+        await harness.wait_for_status(tables, job, "running")
+        await asyncio.sleep(1.5)  # three looks
+    await harness.wait_for_status(tables, job, "completed")
+    assert await harness.count(tables, "attempts_made") == 1
+
+
+async def test_a_worker_whose_guard_was_cut_takes_its_lock_again(tables: asyncpg.Pool, workers: Workers) -> None:
+    """The connection that speaks for a worker's life is ended: its job goes on, and nobody else gets it."""
+    await workers.start("fast_replay")
+    await workers.start("deep_reflection")
+    async with harness.gate(tables):
+        job = await harness.enqueue(tables, await harness.make_thread(tables))
+        await harness.wait_for_status(tables, job, "running")
+        for _ in range(3):
+            cut = await _guards(tables)
+            assert len(cut) == 2
+            await tables.execute("SELECT pg_terminate_backend(pid) FROM unnest($1::integer[]) AS pid", list(cut))
+            await harness.until(lambda cut=cut: _are_replaced(tables, cut))
+        await asyncio.sleep(1.1)  # two looks
+    await harness.wait_for_status(tables, job, "completed")
+    assert await harness.count(tables, "attempts_made") == 1
+
+
+async def _guards(pool: asyncpg.Pool) -> set[int]:
+    """The server's processes that hold a worker's lock."""
+    rows = await pool.fetch(
+        "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 2"
+        " AND classid::bigint = worker_lock_class()::bigint & 4294967295"
+        " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+    )
+    return {row["pid"] for row in rows}
+
+
+async def _are_replaced(pool: asyncpg.Pool, former: set[int]) -> bool:
+    held = await _guards(pool)
+    return len(held) == 2 and not held & former
+
+
+async def test_a_job_is_given_back_at_the_second_look_only(tables: asyncpg.Pool) -> None:
+    """A worker whose connection was cut has one look's time to take its lock again."""
+    await harness.enqueue(tables, await harness.make_thread(tables))
+    worker = await tables.fetchval("SELECT worker_id FROM procrastinate_register_worker_v1()")
+    await tables.fetchval("SELECT id FROM procrastinate_fetch_job_v2(NULL, $1)", worker)
+    async with tables.acquire() as looker, tables.acquire() as life:
+        suspects, rescued = await liveness.look(looker, frozenset())
+        assert (len(suspects), rescued) == (1, 0)
+        assert await life.fetchval(QUERIES["hold_worker"], worker)
+        assert await liveness.look(looker, suspects) == (frozenset(), 0)
+        await life.execute("SELECT pg_advisory_unlock_all()")
+        assert await liveness.look(looker, suspects) == (suspects, 1)
+    assert await tables.fetchval("SELECT status FROM consolidation_jobs") == "pending"
+
+
+async def test_a_job_that_a_living_worker_does_not_know_of_is_given_back(
+    tables: asyncpg.Pool, workers: Workers
+) -> None:
+    """The answer of a fetch was lost with its connection: the database says that the worker runs the job."""
+    worker = await workers.start("fast_replay")
+    await workers.start("retention")
+    worker_id = json.loads(next(line for line in worker.lines().splitlines() if "worker registered" in line))[
+        "worker_id"
+    ]
+    thread = await harness.make_thread(tables)
+    async with harness.gate(tables):
+        running = await harness.enqueue(tables, thread)
+        await harness.wait_for_status(tables, running, "running")
+        # No pool that is here listens to its queue: nobody takes it up again.
+        lost = await harness.enqueue(tables, thread, "deep_reflection")
+        fetched = await tables.fetchval(
+            "SELECT id FROM procrastinate_fetch_job_v2(ARRAY['deep_reflection'], $1)", worker_id
+        )
+        assert fetched is not None
+        assert await harness.status_of(tables, lost) == "running"
+        await harness.wait_for_status(tables, lost, "pending", 10.0)
+        assert await harness.status_of(tables, running) == "running"
+    await harness.wait_for_status(tables, running, "completed")
+    assert await harness.count(tables, "attempts_made") == 1
+
+
+async def test_a_job_that_kills_its_workers_is_given_up(tables: asyncpg.Pool) -> None:
+    """After so many deaths a job is failed, with what happened; a person may run it again."""
+    job = await harness.enqueue(tables, await harness.make_thread(tables))
+    for death in range(3):
+        worker = await tables.fetchval("SELECT worker_id FROM procrastinate_register_worker_v1()")
+        await tables.fetchval("SELECT id FROM procrastinate_fetch_job_v2(NULL, $1)", worker)
+        async with tables.acquire() as looker:
+            suspects, _ = await liveness.look(looker, frozenset(), rescues_max=3)
+            await liveness.look(looker, suspects, rescues_max=3)
+        assert await harness.status_of(tables, job) == ("pending" if death < 2 else "failed")
+    assert await tables.fetchval("SELECT error_code FROM consolidation_jobs") == "worker_died"
+    await tables.execute("SELECT retry_failed_job($1)", job)
+    assert await harness.status_of(tables, job) == "pending"
+
+
+async def test_a_periodic_task_runs_once_although_several_keepers_run(tables: asyncpg.Pool, workers: Workers) -> None:
+    """Two retention processes, one run of each moment."""
+    for _ in range(2):
+        await workers.start("retention", retention_cron="* * * * * */2")
+
+    async def three_runs() -> bool:
+        return await harness.count(tables, "upkeep_runs") >= 3
+
+    await harness.until(three_runs)
+    deferred = await tables.fetch(
+        "SELECT args ->> 'timestamp' AS at, count(*) FROM procrastinate_jobs WHERE task_name = 'retention' GROUP BY 1"
+    )
+    assert {row["count"] for row in deferred} == {1}
+
+
+async def test_the_keeper_does_all_upkeep_and_catches_up_what_was_due(tables: asyncpg.Pool, workers: Workers) -> None:
+    """At its start: what is idle or forgotten is enqueued, each task of upkeep runs, and last night's clean-up too."""
+    idle = await harness.make_thread(tables, "idle")
+    await tables.execute(
+        "UPDATE threads SET fast_due_at = now() - interval '1 s', last_event_at = now() - interval '1 hour'"
+    )
+    forgotten = await harness.make_thread(tables, "forgotten")
+    await tables.execute("UPDATE threads SET deep_queued_seq = last_seq WHERE id = $1", forgotten)
+    hours_ago = datetime.datetime.now(datetime.UTC) - datetime.timedelta(hours=3)
+    await workers.start("retention", retention_cron=f"0 {hours_ago.hour} * * *")
+    tasks = {*MAINTENANCE_CRONS, "retention"}
+
+    async def all_ran() -> bool:
+        rows = await tables.fetch("SELECT DISTINCT task_name FROM procrastinate_jobs WHERE status = 'succeeded'")
+        return {row["task_name"] for row in rows} == tasks
+
+    await harness.until(all_ran)
+    rows = await tables.fetch("SELECT thread_id, job_type, status FROM consolidation_jobs")
+    assert {tuple(row) for row in rows} == {
+        (idle, "fast_replay", "pending"),
+        (forgotten, "deep_reflection", "pending"),
+    }
+    assert await tables.fetchval("SELECT count(*) FROM upkeep_runs WHERE name = 'retention'") == 1
+    assert await tables.fetchval("SELECT model FROM embedding_target") == LocalEmbedder().model

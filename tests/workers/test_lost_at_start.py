@@ -1,0 +1,96 @@
+"""A process that is cut or told to end while it starts: it says so and ends in good order, or starts all the same."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from tests.support import worker_harness as harness
+from tests.support.worker_harness import Workers
+from tests.support.writer_process import WriterProcess
+
+WAITERS = """SELECT pid FROM pg_stat_activity
+             WHERE datname = current_database() AND wait_event_type = 'Lock' AND pid <> pg_backend_pid()"""
+
+
+async def waiter(pool: asyncpg.Pool) -> int:
+    """The backend that waits for a lock."""
+    return int(await harness.until(lambda: pool.fetchval(WAITERS)))
+
+
+async def cut_waiter(pool: asyncpg.Pool) -> None:
+    """Cut the connection of whoever waits for a lock."""
+    assert await pool.fetchval("SELECT pg_terminate_backend($1)", await waiter(pool))
+
+
+def spawn(role: str, dsn: str, workers: Workers, tmp_path: Path) -> tuple[subprocess.Popen[bytes], Path]:
+    """Start a role as it is in production, and name its log."""
+    if role == "writer":
+        writer = WriterProcess(dsn, tmp_path / "writer.log")
+        return writer.start(), writer.log_path
+    worker = workers.spawn(role, module="workers.worker")
+    return worker.popen, worker.log
+
+
+@pytest.mark.parametrize("role", ["fast_replay", "writer"])
+async def test_a_connection_cut_at_the_first_look_is_refused_in_words(
+    dsn: str, pool: asyncpg.Pool, workers: Workers, tmp_path: Path, role: str
+) -> None:
+    """Exit code 2 and a sentence, as when the database is away: whoever started it starts it again."""
+    async with pool.acquire() as gate:
+        held = gate.transaction()
+        await held.start()
+        await gate.execute("LOCK TABLE hippocampus_migrations")
+        process, log = spawn(role, dsn, workers, tmp_path)
+        await cut_waiter(pool)
+        await harness.until(lambda: process.poll() is not None)
+        await held.rollback()
+    assert process.returncode == 2
+    said = log.read_text()
+    assert "lost the database while it started" in said
+    assert "Traceback" not in said
+
+
+async def test_a_worker_starts_without_telling_where_its_metrics_are(pool: asyncpg.Pool, workers: Workers) -> None:
+    """The statement that tells of its metrics is cut: it works, and says that it could not tell."""
+    async with pool.acquire() as gate:
+        held = gate.transaction()
+        await held.start()
+        await gate.execute("LOCK TABLE metrics_targets IN SHARE MODE")
+        worker = workers.spawn("fast_replay", module="workers.worker")
+        await cut_waiter(pool)
+        await harness.until(lambda: '"worker registered"' in worker.lines())
+        await held.rollback()
+    events = [json.loads(line)["event"] for line in worker.lines().splitlines() if line.startswith("{")]
+    assert "metrics target not refreshed" in events
+
+
+@pytest.mark.parametrize("role", ["fast_replay", "writer"])
+@pytest.mark.parametrize(
+    ("gate", "mode"), [("hippocampus_migrations", "ACCESS EXCLUSIVE"), ("metrics_targets", "SHARE")]
+)
+async def test_sigterm_while_it_starts_ends_it_in_good_order(
+    dsn: str, pool: asyncpg.Pool, workers: Workers, tmp_path: Path, role: str, gate: str, mode: str
+) -> None:
+    """Before the schema is checked, and while it tells where its metrics are: exit code 0, and no row stays behind."""
+    async with pool.acquire() as holder:
+        held = holder.transaction()
+        await held.start()
+        # Nobody reads the one, nobody writes the other.
+        await holder.execute(f"LOCK TABLE {gate} IN {mode} MODE")
+        process, log = spawn(role, dsn, workers, tmp_path)
+        await waiter(pool)
+        process.send_signal(signal.SIGTERM)
+        if gate == "metrics_targets":
+            await held.rollback()
+        await harness.until(lambda: process.poll() is not None)
+        if gate != "metrics_targets":
+            await held.rollback()
+    assert process.returncode == 0, log.read_text()
+    assert "Traceback" not in log.read_text()
+    assert await pool.fetchval("SELECT count(*) FROM metrics_targets") == 0

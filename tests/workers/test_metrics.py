@@ -1,0 +1,83 @@
+"""What a scraper sees: every process on a port of its own, found by service discovery, numbers that move."""
+
+from __future__ import annotations
+
+import signal
+import socket
+
+import asyncpg
+
+from tests.support import worker_harness as harness
+from tests.support.scraping import scrape, targets
+from tests.support.worker_harness import Workers
+
+
+async def test_a_worker_counts_what_it_does(tables: asyncpg.Pool, workers: Workers) -> None:
+    """Outcomes, durations, latency, retries by reason: each moves with what happened."""
+    await workers.start("fast_replay")
+    await tables.execute("INSERT INTO scripted (fault) VALUES ('503'), ('400')")
+    first = await harness.enqueue(tables, await harness.make_thread(tables, "a"))
+    await harness.wait_for_status(tables, first, "failed")
+    second = await harness.enqueue(tables, await harness.make_thread(tables, "b"))
+    await harness.wait_for_status(tables, second, "completed")
+    [address] = (await targets(tables))["fast_replay"]
+
+    async def all_counted() -> dict[tuple[str, ...], float]:
+        seen = await scrape(address)
+        return seen if ("worker_jobs_total", "succeeded", "fast_replay", "fast_replay") in seen else {}
+
+    seen = await harness.until(all_counted)
+    for outcome in ("retried", "failed", "succeeded"):
+        assert seen["worker_jobs_total", outcome, "fast_replay", "fast_replay"] == 1
+    assert seen["worker_job_retries_total", "503", "fast_replay"] == 1
+    assert seen["worker_job_duration_seconds_count", "fast_replay", "fast_replay"] == 3
+    assert seen["worker_job_queue_latency_seconds_count", "fast_replay"] == 2
+    assert seen["worker_jobs_in_progress", "fast_replay"] == 0
+    assert not any("user" in label or "thread" in label for name in seen for label in name[1:])
+
+
+async def test_each_process_takes_a_free_port_and_is_found_until_it_ends(
+    tables: asyncpg.Pool, workers: Workers
+) -> None:
+    """Two workers of a pool share a base port; a port that somebody holds is passed over."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        base = taken.getsockname()[1]
+        first = await workers.start("fast_replay", fast_replay_metrics_port=str(base))
+        await workers.start("fast_replay", fast_replay_metrics_port=str(base))
+        found = (await targets(tables))["fast_replay"]
+        assert len(set(found)) == 2
+        assert f"127.0.0.1:{base}" not in found
+        assert all(base < int(address.rpartition(":")[2]) < base + 100 for address in found)
+    first.send(signal.SIGTERM)
+    assert await first.ended() == 0
+    assert len((await targets(tables))["fast_replay"]) == 1
+    await tables.execute("UPDATE metrics_targets SET seen_at = now() - interval '61 seconds'")
+    assert await targets(tables) == {}
+
+
+async def test_the_queues_gauges_come_from_exactly_one_process(tables: asyncpg.Pool, workers: Workers) -> None:
+    """Of two keepers one exports depth and age; when it is killed, the other does."""
+    keepers = [await workers.start("retention"), await workers.start("retention")]
+    await harness.enqueue(tables, await harness.make_thread(tables, "a"))
+    await harness.enqueue(tables, await harness.make_thread(tables, "b"), "deep_reflection")
+    depth = ("queue_jobs", "fast_replay", "todo")
+
+    async def exporters() -> list[dict[tuple[str, ...], float]]:
+        seen = [await scrape(address) for address in (await targets(tables))["retention"]]
+        return [each for each in seen if each.get(depth) == 1]
+
+    [seen] = await harness.until(exporters)
+    assert seen["queue_jobs", "deep_reflection", "todo"] == 1
+    assert seen["queue_jobs", "fast_replay", "failed"] == 0
+    assert seen["queue_oldest_job_age_seconds", "fast_replay"] > 0
+    rows = await tables.fetch("SELECT pid, port FROM metrics_targets WHERE role = 'retention'")
+    ports = {row["pid"]: row["port"] for row in rows}
+    shown = {pid: depth in await scrape(f"127.0.0.1:{port}") for pid, port in ports.items()}
+    [exporter] = [keeper for keeper in keepers if shown[keeper.pid]]
+    [other] = [keeper for keeper in keepers if not shown[keeper.pid]]
+    exporter.send(signal.SIGKILL)
+
+    async def other_exports() -> bool:
+        return depth in await scrape(f"127.0.0.1:{ports[other.pid]}")
+
+    await harness.until(other_exports)

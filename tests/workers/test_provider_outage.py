@@ -1,0 +1,142 @@
+"""Real workers and a model that is down, refuses or hangs: no try of a job is wasted, all is done at last."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import AsyncIterator
+from uuid import UUID
+
+import asyncpg
+import pytest
+
+from tests.support import worker_harness as harness
+from tests.support.fake_gemini import FakeGemini
+from tests.support.scraping import scrape, targets
+from tests.support.worker_harness import WorkerProcess, Workers
+
+MODEL = "gemini-flash-lite-latest"
+
+
+@pytest.fixture
+async def fake() -> AsyncIterator[FakeGemini]:
+    async with FakeGemini() as running:
+        yield running
+
+
+async def start(workers: Workers, fake: FakeGemini, **settings: str) -> WorkerProcess:
+    """A fast_replay worker of the product's own, which calls the fake."""
+    return await workers.start(
+        "fast_replay",
+        module="workers.worker",
+        provider="gemini",
+        google_api_key="AIza-test-key-0123456789",
+        gemini_base_url=fake.base_url,
+        provider_tries_max="1",
+        **settings,
+    )
+
+
+async def enqueue(pool: asyncpg.Pool, *names: str) -> list[UUID]:
+    return [await harness.enqueue(pool, await harness.make_thread(pool, name)) for name in names]
+
+
+async def error_code(pool: asyncpg.Pool, job: UUID) -> str | None:
+    code: str | None = await pool.fetchval("SELECT error_code FROM consolidation_jobs WHERE id = $1", job)
+    return code
+
+
+async def test_an_outage_burns_no_tries(pool: asyncpg.Pool, workers: Workers, fake: FakeGemini) -> None:
+    """The provider is away for many calls' time: no job fails although each has two tries; then all are done."""
+    port = int(fake.base_url.rpartition(":")[2])
+    await fake.stop()
+    await start(workers, fake, breaker_failures="3", breaker_open_seconds="0.05", job_tries_max="2")
+    jobs = await enqueue(pool, *"abcdef")
+
+    async def probed_often() -> bool:
+        return (await pool.fetchval("SELECT max(probes) FROM call_breakers") or 0) >= 4
+
+    await harness.until(probed_often, 30)
+    state = await pool.fetchrow("SELECT name, state FROM call_breakers")
+    assert state["name"] == f"fast_replay/{MODEL}"
+    assert state["state"] != "closed"
+    assert await pool.fetchval("SELECT count(*) FROM consolidation_jobs WHERE status = 'failed'") == 0
+    await fake.start(port)
+    for job in jobs:
+        await harness.wait_for_status(pool, job, "completed", 30)
+    assert await pool.fetchval("SELECT state FROM call_breakers") == "closed"
+    assert fake.stats()["calls"]["generateContent"] == len(jobs)
+
+
+async def test_a_quota_of_the_day_stops_every_process_for_long(
+    pool: asyncpg.Pool, workers: Workers, fake: FakeGemini
+) -> None:
+    """One call learns of it. Its job comes back after an hour or more; another process's job does so without a call."""
+    fake.script("rate_limit", retry_delay_seconds=1, daily=True, times=100)
+    await start(workers, fake)
+    [first] = await enqueue(pool, "a")
+    await harness.until(lambda: error_code(pool, first))
+    await start(workers, fake)
+    [second] = await enqueue(pool, "b")
+    await harness.until(lambda: error_code(pool, second))
+    assert [await error_code(pool, job) for job in (first, second)] == ["429", "limited"]
+    assert fake.stats()["calls"] == {"generateContent": 1}
+    rows = await pool.fetch(
+        "SELECT status, attempts - (args ->> 'tried')::int AS tries, scheduled_at - now() AS due"
+        " FROM procrastinate_jobs"
+    )
+    assert {(row["status"], row["tries"]) for row in rows} == {("todo", 0)}
+    assert min(row["due"] for row in rows) > datetime.timedelta(minutes=59)
+
+
+async def test_a_paused_worker_leaves_jobs_where_they_are(
+    pool: asyncpg.Pool, workers: Workers, fake: FakeGemini
+) -> None:
+    """While a process knows that nobody may call, it fetches nothing: a long queue is not turned over in vain."""
+    fake.script("rate_limit", retry_delay_seconds=3)
+    await start(workers, fake, fast_replay_concurrency="1", limit_wait_seconds_max="0.5")
+    [first] = await enqueue(pool, "a")
+    await harness.until(lambda: error_code(pool, first))
+    others = await enqueue(pool, *"bcd")
+    for job in (first, *others):
+        await harness.wait_for_status(pool, job, "completed", 30)
+    attempts = await pool.fetch("SELECT attempts FROM consolidation_jobs WHERE id = ANY ($1)", others)
+    assert [row["attempts"] for row in attempts] == [1, 1, 1]
+
+
+async def test_a_cancelled_call_is_counted(pool: asyncpg.Pool, workers: Workers, fake: FakeGemini) -> None:
+    """A job that is cancelled cuts its call at once, and the metrics say so."""
+    fake.script("hang")
+    await start(workers, fake)
+    [job] = await enqueue(pool, "a")
+    await harness.until(lambda: fake.requests)
+    assert await pool.fetchval("SELECT cancel_job($1)", job)
+    await harness.wait_for_status(pool, job, "cancelled")
+    [address] = (await targets(pool))["fast_replay"]
+
+    async def counted() -> bool:
+        return (await scrape(address)).get(("gemini_requests_total", "cancelled", "summarize")) == 1
+
+    await harness.until(counted)
+    await harness.until(lambda: fake.stats()["aborted"] == 1)
+
+
+async def test_the_gauges_show_breakers_and_penalties(pool: asyncpg.Pool, workers: Workers) -> None:
+    """One process exports what all share; also how many texts a model refused a vector."""
+    await pool.execute("INSERT INTO embedding_refusals VALUES ('facts', gen_random_uuid(), 'm', md5('x'), '400')")
+    await pool.execute("SELECT report_failure('fast_replay/m', NULL, '503', 1, 60, 600)")
+    await pool.execute("SELECT penalise_limit('m', 600, '429')")
+    await workers.start("retention")
+    [address] = (await targets(pool))["retention"]
+
+    async def exported() -> dict[tuple[str, ...], float]:
+        seen = await scrape(address)
+        return seen if ("gemini_breaker_state", "fast_replay/m", "open") in seen else {}
+
+    seen = await harness.until(exported)
+    assert [seen["gemini_breaker_state", "fast_replay/m", state] for state in ("closed", "open", "half_open")] == [
+        0,
+        1,
+        0,
+    ]
+    assert seen["embedding_refused_texts", "m"] == 1
+    assert 500 < seen["gemini_limit_blocked_seconds", "m"] <= 600

@@ -1,0 +1,282 @@
+"""The session writer as a process: how it starts, refuses to start, reports, and ends."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import asyncpg
+import httpx
+import pytest
+
+from pulse import database
+from pulse.http.edge.bodies import Admission
+from pulse.http.edge.problems import OVERLOADED, ProblemError, kind_of
+from tests.support.paths import ROOT
+from tests.support.writer_process import KEY, WriterProcess, problem
+from workers import writer as writer_role
+from workers.settings import Settings
+
+PATH = "/v1/apps/shop/users/ann/sessions"
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return tmp_path / "log"
+
+
+@pytest.mark.timing
+async def test_without_a_key_loopback_is_open_but_for_other_names(dsn: str, log: Path) -> None:
+    """No key on loopback: callers on this machine come in, a page that points a name here does not; SIGTERM ends it."""
+    with WriterProcess(dsn, log) as writer:
+        assert httpx.post(f"{writer.url}{PATH}", json={}).status_code == 201
+        assert httpx.get(f"http://localhost:{writer.port}{PATH}").status_code == 200
+        rebound = httpx.get(f"{writer.url}{PATH}", headers={"Host": f"evil.example:{writer.port}"})
+        assert rebound.status_code == 403
+        assert problem(rebound)["type"] == "/problems/wrong-host"
+        unasked = httpx.post(f"{writer.url}{PATH}/s/finalize", headers={"Origin": "https://evil.example"})
+        assert problem(unasked)["type"] == "/problems/wrong-host"
+        own = httpx.get(f"{writer.url}{PATH}", headers={"Origin": f"http://localhost:{writer.port}"})
+        assert own.status_code == 200
+        began = time.monotonic()
+        assert writer.stop() == 0
+        assert time.monotonic() - began < 4
+
+
+async def test_a_session_that_somebody_holds_takes_no_connection_for_long(dsn: str, conn: asyncpg.Connection) -> None:
+    """A request for it is told to come back within seconds: others would find no connection left."""
+    async with writer_role._open_pool(Settings(DATABASE_URL=dsn)) as pool:
+        assert await pool.fetchval("SHOW lock_timeout") == f"{writer_role.LOCK_SECONDS_MAX:g}s"
+    await conn.execute("SELECT create_session('app', 'user', 's1')")
+    async with await database.create_pool(dsn, lock_seconds_max=0.1) as pool, conn.transaction():
+        await conn.execute("SELECT FROM threads FOR UPDATE")
+        with pytest.raises(asyncpg.LockNotAvailableError) as caught:
+            await pool.execute("SELECT finalize_session('app', 'user', 's1')", timeout=15)
+        assert kind_of(caught.value).status == 503
+
+
+def test_core_needs_no_web_framework() -> None:
+    """Sessions and the memory are imported without the extra [http]."""
+    code = (
+        "import sys; sys.modules.update(fastapi=None, starlette=None, uvicorn=None);"
+        "import pulse.session_service, hippocampus.memory_service, hippocampus.context_assembler, workers.worker"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+
+
+async def test_requests_wait_in_turn_and_in_bounds() -> None:
+    """One at work, one waiting: a third is refused at once; the one that waits too long, too; then it goes on."""
+    admission = Admission(at_once=1, waiting_max=1, wait_seconds=0.2, work_seconds=5)
+
+    async def enter() -> None:
+        async with admission.slot():
+            pass
+
+    async with admission.slot():
+        waiting = asyncio.create_task(enter())
+        await asyncio.sleep(0)
+        for refused in (enter(), waiting):
+            with pytest.raises(ProblemError) as raised:
+                await refused
+            assert raised.value.kind is OVERLOADED
+    await enter()
+
+
+async def test_bodies_held_at_once_have_a_limit(dsn: str, log: Path) -> None:
+    """Many unfinished bodies make the next one wait its turn, with 503; when they are gone, it is taken."""
+    with WriterProcess(dsn, log, max_body_bytes="2097152") as writer:
+        async with httpx.AsyncClient(base_url=writer.url, timeout=30) as client:
+            await client.post(PATH, json={"session_id": "s"})
+            head = (
+                f"POST {PATH}/s/events HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                "Content-Length: 2097152\r\n\r\n"
+            ).encode()
+            held = []
+            for _ in range(8):
+                _, out = await asyncio.open_connection("127.0.0.1", writer.port)
+                out.write(head + b" " * 2_097_000)
+                await out.drain()
+                held.append(out)
+            body = b'{"events": [{"author": "user"}]}' + b" " * 1_000_000
+            json_type = {"Content-Type": "application/json"}
+            deadline = time.monotonic() + 10
+            while (response := await client.post(f"{PATH}/s/events", content=body, headers=json_type)).is_success:
+                assert time.monotonic() < deadline, "never refused"
+            assert problem(response)["type"] == "/problems/overloaded"
+            assert response.headers["retry-after"]
+            for out in held:
+                out.close()
+            while not (await client.post(f"{PATH}/s/events", content=body, headers=json_type)).is_success:
+                assert time.monotonic() < deadline, "never taken again"
+
+
+def test_without_a_key_another_address_is_refused(dsn: str, log: Path) -> None:
+    """An API that others can reach needs a key."""
+    code, said = WriterProcess(dsn, log, api_host="0.0.0.0").refusal()
+    assert code == 2
+    assert "HIPPOCAMPUS_API_KEY" in said
+    assert "Traceback" not in said
+
+
+def test_port_in_use_is_one_sentence(dsn: str, log: Path) -> None:
+    """Exit code 2, and what to do."""
+    writer = WriterProcess(dsn, log)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", writer.port))
+        taken.listen()
+        code, said = writer.refusal()
+    assert code == 2
+    (line,) = said.strip().splitlines()
+    assert f"Port {writer.port}" in line
+    assert "HIPPOCAMPUS_API_PORT" in line
+
+
+def test_without_a_database_it_refuses(log: Path) -> None:
+    """A role alone starts no database of its own, and says how to get one."""
+    code, said = WriterProcess(None, log).refusal()
+    assert code == 2
+    assert "DATABASE_URL" in said
+    assert "Traceback" not in said
+
+
+def test_unreachable_database_is_refused_without_the_password(log: Path) -> None:
+    """The message names the server and not the password."""
+    code, said = WriterProcess("postgresql://me:hunter2@127.0.0.1:1/x", log).refusal()
+    assert code == 2
+    assert "127.0.0.1:1" in said
+    assert "hunter2" not in said
+    assert "Traceback" not in said
+
+
+def test_database_without_our_schema_is_refused(empty_dsn: str, log: Path) -> None:
+    """The message names the command to run."""
+    code, said = WriterProcess(empty_dsn, log).refusal()
+    assert code == 2
+    assert "hippocampus migrate" in said
+    assert "Traceback" not in said
+
+
+async def test_sigterm_lets_a_running_request_finish(dsn: str, log: Path, conn: asyncpg.Connection) -> None:
+    """An append that waits for a row lock when SIGTERM comes is answered, and is stored."""
+    with WriterProcess(dsn, log) as writer:
+        async with httpx.AsyncClient(base_url=writer.url, timeout=10) as client:
+            await client.post(PATH, json={"session_id": "s"})
+            async with conn.transaction():
+                await conn.execute("SELECT FROM threads FOR UPDATE")
+                body = {"events": [{"author": "user", "content": {"text": "hi"}}]}
+                waiting = asyncio.create_task(client.post(f"{PATH}/s/events", json=body))
+                await _until_someone_waits_for_a_lock(dsn)
+                assert writer.process is not None
+                os.kill(writer.process.pid, signal.SIGTERM)
+                await _until_refused(writer)
+            assert (await waiting).status_code == 201
+        assert writer.stop() == 0
+    assert await conn.fetchval("SELECT count(*) FROM events") == 1
+
+
+@pytest.mark.timing
+async def test_request_that_does_not_end_does_not_hold_up_the_end(
+    dsn: str, log: Path, conn: asyncpg.Connection
+) -> None:
+    """A request that is stuck behind a lock is dropped after the grace; exit code 0 within 4 s; nothing is stored."""
+    with WriterProcess(dsn, log, shutdown_grace_seconds="2") as writer:
+        async with httpx.AsyncClient(base_url=writer.url, timeout=10) as client:
+            await client.post(PATH, json={"session_id": "s"})
+            async with conn.transaction():
+                await conn.execute("SELECT FROM threads FOR UPDATE")
+                body = {"events": [{"author": "user", "content": {"text": "hi"}}]}
+                waiting = asyncio.create_task(client.post(f"{PATH}/s/events", json=body))
+                await _until_someone_waits_for_a_lock(dsn)
+                began = time.monotonic()
+                assert await asyncio.to_thread(writer.stop) == 0
+                assert time.monotonic() - began < 4
+            await asyncio.gather(waiting, return_exceptions=True)
+    assert await conn.fetchval("SELECT count(*) FROM events") == 0
+
+
+async def test_health_and_writes_tell_the_truth_when_the_database_goes(
+    dsn: str, log: Path, conn: asyncpg.Connection
+) -> None:
+    """A missing function is 503 schema mismatch; after it is back, health is ok again."""
+    with WriterProcess(dsn, log) as writer:
+        source = await conn.fetchval("SELECT pg_get_functiondef('delete_session(text,text,text)'::regprocedure)")
+        await conn.execute("DROP FUNCTION delete_session(text,text,text)")
+        broken = await _health(writer, 503)
+        told = {"status": "failing", "database": "reachable", "schema": "mismatch", "listener_running": True}
+        assert broken == told
+        refused = httpx.delete(f"{writer.url}{PATH}/s")
+        assert (refused.status_code, problem(refused)["type"]) == (503, "/problems/schema-mismatch")
+        assert refused.headers["retry-after"]
+        await conn.execute(source)
+        assert (await _health(writer, 200))["schema"] == "current"
+
+
+async def test_log_holds_neither_content_nor_keys_nor_names(dsn: str, log: Path, conn: asyncpg.Connection) -> None:
+    """Of a request the log keeps its id, the route's template and the status; of a crash, where it was."""
+    with WriterProcess(dsn, log, api_key=KEY) as writer:
+        headers = {"Authorization": f"Bearer {KEY}", "X-Request-Id": "my-request"}
+        httpx.post(f"{writer.url}{PATH}", json={"session_id": "secret-session"}, headers=headers)
+        body = {"events": [{"author": "user", "content": {"text": "secret-text"}}]}
+        httpx.post(f"{writer.url}{PATH}/secret-session/events", json=body, headers=headers)
+        httpx.post(f"{writer.url}{PATH}/s/events", json={"events": [{"secret-field": 1}]}, headers=headers)
+        httpx.get(f"{writer.url}{PATH}", headers={"Authorization": "Bearer secret-guess"})
+        # A fault that nobody foresees: the database refuses what it should take, and quotes the row.
+        await conn.execute(
+            "CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS"
+            " $$ BEGIN RAISE EXCEPTION 'cannot take %', NEW.content USING ERRCODE = 'XX000'; END $$"
+        )
+        await conn.execute("CREATE TRIGGER t BEFORE INSERT ON events FOR EACH ROW EXECUTE FUNCTION f()")
+        crashed = httpx.post(f"{writer.url}{PATH}/secret-session/events", json=body, headers=headers)
+        assert crashed.status_code == 500
+        assert problem(crashed)["type"] == "/problems/internal-error"
+        assert "secret" not in crashed.text
+    text = log.read_text()
+    assert "secret" not in text
+    assert KEY not in text
+    assert "/users/ann" not in text
+    lines = writer.log()
+    requests = [line for line in lines if line["event"] == "request" and line["request_id"] == "my-request"]
+    assert [line["status"] for line in requests] == [201, 201, 422, 500]
+    assert requests[0]["route"] == "/v1/apps/{app_name}/users/{user_id}/sessions"
+    (crash,) = [line for line in lines if line["event"] == "request_crashed"]
+    assert crash["sqlstate"] == "XX000"
+    assert crash["request_id"] == "my-request"
+
+
+async def _until_someone_waits_for_a_lock(dsn: str) -> None:
+    # A connection of its own: inside a transaction pg_stat_activity is a snapshot.
+    watcher = await asyncpg.connect(dsn)
+    try:
+        query = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+        deadline = time.monotonic() + 10
+        while not await watcher.fetchval(query):
+            assert time.monotonic() < deadline, "nobody waits"
+            await asyncio.sleep(0.01)
+    finally:
+        await watcher.close()
+
+
+async def _until_refused(writer: WriterProcess) -> None:
+    deadline = time.monotonic() + 5
+    while True:
+        try:
+            _, out = await asyncio.open_connection("127.0.0.1", writer.port)
+        except ConnectionRefusedError:
+            return
+        out.close()
+        assert time.monotonic() < deadline, "the writer still takes connections"
+        await asyncio.sleep(0.02)
+
+
+async def _health(writer: WriterProcess, status: int) -> dict[str, str]:
+    deadline = time.monotonic() + 5
+    while (response := httpx.get(f"{writer.url}/health")).status_code != status:
+        assert time.monotonic() < deadline, response.text
+        await asyncio.sleep(0.05)
+    return dict(response.json())
