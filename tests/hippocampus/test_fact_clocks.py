@@ -9,9 +9,11 @@ from datetime import UTC, datetime, timedelta
 
 import hypothesis
 import psycopg
+import pytest
 from hypothesis import strategies as st
 
 from tests.support.bitemporal_model import BitemporalFact
+from tests.support.properties import examples
 
 DAY = timedelta(days=1)
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
@@ -57,12 +59,13 @@ def at(conn: psycopg.Connection, number: int) -> Iterator[None]:
         yield
 
 
+@pytest.mark.hypothesis
 def test_what_holds_is_what_a_plain_model_says_at_every_pair_of_times(dsn: str) -> None:
     """Statements in any order, sure and unsure, late and again: every as_of and known_at agrees, also afterwards."""
     with psycopg.connect(dsn, autocommit=True) as conn:
         conn.execute("INSERT INTO engine_settings VALUES ('test_clock', 'true')")
 
-        @hypothesis.settings(max_examples=60, deadline=None, database=None, derandomize=True)
+        @examples(60)
         @hypothesis.given(HEARD)
         def agrees(heard: list[tuple[str, float, int, int]]) -> None:
             user, model, now = f"u{next(_users)}", BitemporalFact(), 0

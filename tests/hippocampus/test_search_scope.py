@@ -6,11 +6,12 @@ import re
 
 import asyncpg
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hippocampus.search import MemorySearch, SearchFilter
 from tests.support.memory_rows import WordEmbedder, add_fact, add_memory, say, vector_of
+from tests.support.properties import examples
 
 SCOPES = [(app, user) for app in ("app", "App", "app2") for user in ("mei", "mei ", "Mei", "tom%", "' OR true --")]
 
@@ -41,7 +42,7 @@ async def test_a_user_with_one_percent_of_the_rows_gets_ten_of_ten(
     assert len(near) == 10
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(60)
 @given(
     scope=st.sampled_from([*SCOPES, ("app", "nobody"), ("%", "%"), ("app", "")]),
     query=st.one_of(st.sampled_from(["tea", "secret tea", "茶", "mei"]), st.text(min_size=1).filter(str.strip)),

@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 import asyncpg
 import httpx
+import pytest
 
 from hippocampus.records import EMBEDDING_DIMENSIONS
 from pulse.events import Event
@@ -244,9 +245,10 @@ async def test_a_hundred_and_fifty_callers_share_ten_connections_fairly(
     await service.close()
 
 
+@pytest.mark.hypothesis
 def test_generated_requests_find_no_crash_and_no_undocumented_status(writer: WriterProcess) -> None:
     """schemathesis over every operation of the document, with a small budget and a fixed seed; system tests go on."""
-    ask_generated(writer, examples=3, seed_number=1)
+    ask_generated(writer, number=3, seed_number=1)
 
 
 def test_the_document_has_an_example_for_every_body(writer: WriterProcess) -> None:

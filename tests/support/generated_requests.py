@@ -9,24 +9,21 @@ import httpx
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
+from tests.support.properties import examples, is_fuzzing
 from tests.support.writer_process import KEY, WriterProcess
 
 HEADERS = {"Authorization": f"Bearer {KEY}"}
 
 
-def ask_generated(writer: WriterProcess, *, examples: int, seed_number: int) -> None:
+def ask_generated(writer: WriterProcess, *, number: int, seed_number: int) -> None:
     """Ask each operation so often: no answer is a crash, and each has a status that the document names for it."""
     page = httpx.get(f"{writer.url}/openapi.json").json()
     for result in schemathesis.openapi.from_dict(page).get_all_operations():
         operation = result.ok()
         ask = given(case=operation.as_strategy())(_asker(writer, operation.definition.raw["responses"]))
-        settings(
-            max_examples=examples,
-            deadline=None,
-            database=None,
-            phases=[Phase.generate],
-            suppress_health_check=list(HealthCheck),
-        )(seed(seed_number)(ask))()
+        if not is_fuzzing():
+            ask = seed(seed_number)(ask)
+        settings(examples(number), phases=[Phase.generate], suppress_health_check=list(HealthCheck))(ask)()
 
 
 def _asker(writer: WriterProcess, known: Mapping[str, Any]) -> Callable[[schemathesis.Case], None]:
