@@ -131,3 +131,15 @@ def test_an_unsure_statement_that_arrives_late_counts_at_no_time(dsn: str) -> No
         assert hear("Mars", 0.5, 4, 14) == "candidate"
         assert hear("Mars", 0.5, 5, 15) == "promoted"
         assert [held(n) for n in (1, 2, 3, 5, 7)] == [[], ["Lisbon"], ["Mars"], ["Mars"], ["Faro"]]
+
+
+def test_of_two_statements_of_one_time_the_later_one_holds_from_then(dsn: str) -> None:
+    """Both are in the ledger once, with the time at which they were made; none is added for the time of recording."""
+    with psycopg.connect(dsn, autocommit=True) as conn:
+        conn.execute("INSERT INTO engine_settings VALUES ('test_clock', 'true')")
+        for now, value in ((5, "Porto"), (6, "Faro")):
+            with at(conn, now):
+                conn.execute(RECORD, {"user": "u", "value": value, "confidence": 0.9, "said": day(2), "seq": now})
+        ledger = "SELECT value #>> '{}', valid_from, recorded_at FROM fact_versions ORDER BY recorded_at"
+        assert conn.execute(ledger).fetchall() == [("Porto", day(2), day(5)), ("Faro", day(2), day(6))]
+        assert conn.execute("SELECT value #>> '{}', valid_from FROM facts").fetchall() == [("Faro", day(2))]
