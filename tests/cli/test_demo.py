@@ -18,6 +18,7 @@ from rich.console import Console
 
 from tests.support import cli_process
 from tests.support import worker_harness as harness
+from tests.support.waiting import until_sync
 from workers import conversations, samples
 from workers.cli import demo, progress
 
@@ -94,7 +95,7 @@ def test_a_second_run_doubles_nothing_and_shows_the_same(
 @pytest.mark.usefixtures("first")
 def test_ctrl_c_stops_it_and_everything_it_started(demo_home: Path) -> None:
     with cli_process.Running(demo_home, "demo") as demo:
-        cli_process.until(lambda: len(demo.children()) == 4)
+        until_sync(lambda: len(demo.children()) == 4)
         demo.process.send_signal(signal.SIGINT)
         code, said = demo.end(10)
     assert code == 130, said
@@ -109,7 +110,7 @@ def test_a_killed_program_leaves_neither_roles_nor_server(demo_home: Path) -> No
         up.read_until("Everything runs")
         assert len(cli_process.processes_of(demo_home)) > 5
         up.process.kill()
-        cli_process.until(lambda: cli_process.processes_of(demo_home) == [])
+        until_sync(lambda: cli_process.processes_of(demo_home) == [])
 
 
 @pytest.mark.usefixtures("first")
@@ -152,5 +153,5 @@ def test_a_server_that_is_too_far_away_is_named(home: Path) -> None:
 def test_the_processes_are_found_by_what_they_hold(home: Path) -> None:
     """The look for leftovers is not blind."""
     with subprocess.Popen(["sleep", "30"], env={**os.environ, "HIPPOCAMPUS_HOME": str(home)}) as left:
-        cli_process.until(lambda: cli_process.processes_of(home) != [])
+        until_sync(lambda: cli_process.processes_of(home) != [])
         left.kill()

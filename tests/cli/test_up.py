@@ -21,6 +21,7 @@ import pytest
 from tests.support import cli_process
 from tests.support.cli_process import Running
 from tests.support.paths import ROOT
+from tests.support.waiting import WAIT_SECONDS, until_sync
 
 ROLES = {"writer", "fast_replay", "deep_reflection", "retention"}
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
@@ -61,7 +62,7 @@ def test_a_role_that_is_killed_is_started_again(up: Running) -> None:
     before = up.children()
     os.kill(before["fast_replay"], signal.SIGKILL)
     assert "killed by SIGKILL; it is started again" in up.read_until("fast_replay     | --")
-    cli_process.until(lambda: set(up.children()) == ROLES)
+    until_sync(lambda: set(up.children()) == ROLES)
     after = up.children()
     assert after["fast_replay"] != before["fast_replay"]
     assert {**after, "fast_replay": 0} == {**before, "fast_replay": 0}
@@ -74,7 +75,7 @@ def test_no_role_outlives_a_killed_parent(up: Running) -> None:
     children = up.children()
     up.process.kill()
     up.process.wait()
-    cli_process.until(lambda: not any(cli_process.is_alive(pid) for pid in children.values()))
+    until_sync(lambda: not any(cli_process.is_alive(pid) for pid in children.values()))
 
 
 def test_a_port_in_use_is_an_error_that_says_what_to_do(dsn: str, home: Path) -> None:
@@ -112,7 +113,7 @@ def test_a_role_of_the_procfile_ends_with_its_runner(dsn: str, home: Path) -> No
         assert worker.stderr is not None
         assert any("worker registered" in line for line in worker.stderr)
         worker.terminate()
-        assert worker.wait(10) == 0
+        assert worker.wait(WAIT_SECONDS) == 0
 
 
 def test_a_terminal_is_shown_the_address_of_the_embedded_database(home: Path) -> None:

@@ -17,6 +17,7 @@ from hippocampus import retention_curves as curves
 from hippocampus.retention_manager import Batch, MemoryRetentionManager, MemoryStats, WeakMemory
 from pulse import database
 from pulse.errors import InvalidInputError
+from tests.support.waiting import WAIT_SECONDS
 
 NOW = datetime(2031, 5, 4, 12, tzinfo=UTC)
 ADD = """
@@ -135,7 +136,7 @@ async def test_accesses_in_opposite_orders_do_not_deadlock(
     async with other_pool.acquire() as conn, conn.transaction():
         await conn.execute("SELECT FROM memories WHERE id = $1 FOR UPDATE", one)
         waiting = asyncio.create_task(manager.record_batch_access([two, one]))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WAIT_SECONDS):
             while not await conn.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"):
                 await asyncio.sleep(0.01)
         await conn.execute("SET LOCAL lock_timeout = '1s'")

@@ -20,6 +20,7 @@ from pulse.http.roles import role_of
 from pulse.http.runs import router as runs_router
 from tests.support import cli_process
 from tests.support.key_scene import bearer, made
+from tests.support.waiting import WAIT_SECONDS
 from tests.support.writer_process import KEY, WriterProcess, append, problem, say
 
 #: Each role's own, and what it lacks.
@@ -98,7 +99,7 @@ async def test_a_revoked_or_expired_key_is_refused_within_two_seconds(
             await asyncio.sleep(0.05)
         refused = await client.get(f"{user}/sessions")
         assert (refused.status_code, problem(refused)["type"]) == (401, "/problems/wrong-key")
-        deadline = time.monotonic() + 6
+        deadline = time.monotonic() + WAIT_SECONDS
         while (await hasty.get(f"{user}/sessions")).status_code == 200:
             assert time.monotonic() < deadline
             await asyncio.sleep(0.1)
@@ -231,7 +232,7 @@ async def test_a_browser_of_another_site_gets_in_where_a_setting_says_so(
                 assert (await other.get(path)).status_code == 200
         reader, out = await asyncio.open_connection("127.0.0.1", writer.port)
         out.write(b"NO HTTP\r\n\r\n")
-        raw = await asyncio.wait_for(reader.read(), 10)
+        raw = await asyncio.wait_for(reader.read(), WAIT_SECONDS)
         head, body = raw.split(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 400")
         assert b"application/problem+json" in head

@@ -30,6 +30,7 @@ from hippocampus.client import (
 )
 from tests.support.key_scene import made
 from tests.support.memory_rows import add_fact, add_memory
+from tests.support.waiting import WAIT_SECONDS
 from tests.support.writer_process import KEY, WriterProcess, free_port
 
 
@@ -156,7 +157,7 @@ async def test_every_operation_of_the_document_has_a_method(writer: WriterProces
         return {(line["method"].lower(), line["route"]) for line in lines if line.get("event") == "request"}
 
     # A request is logged once its answer is sent.
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(WAIT_SECONDS):
         while not offered - streams - short <= called():
             await asyncio.sleep(0.02)
     assert offered - called() == streams | short

@@ -21,8 +21,9 @@ from pulse.run_service import RunService
 from pulse.session_service import OpenSessionService
 from tests.conftest import dsn_of
 from tests.support.agui_rules import Reducer, StreamRules
-from tests.support.listener_drill import kill_listener, until
+from tests.support.listener_drill import kill_listener
 from tests.support.stream_client import OWNER, Page, asked, follow, frames_of, run_agent
+from tests.support.waiting import WAIT_SECONDS, until
 from tests.support.writer_process import KEY, WriterProcess, problem
 from workers.embedded import EmbeddedServer
 
@@ -53,7 +54,7 @@ def writer(streams_dsn: str, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 @pytest.fixture
 async def client(writer: WriterProcess) -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(base_url=writer.url, headers=HEADERS, timeout=30) as opened:
+    async with httpx.AsyncClient(base_url=writer.url, headers=HEADERS, timeout=WAIT_SECONDS) as opened:
         yield opened
 
 
@@ -332,7 +333,7 @@ async def test_a_thread_is_followed_over_a_socket(
         said = {"events": [{"author": "user", "content": {"text": "outside of any run"}}]}
         await client.post(f"/v1/apps/shop/users/mei/sessions/{thread.replace('/', '%2F')}/events", json=said)
         while len(reducer.ends) < 3:
-            message = json.loads(await asyncio.wait_for(opened.recv(), 20))
+            message = json.loads(await asyncio.wait_for(opened.recv(), WAIT_SECONDS))
             last = message["id"]
             rules.event(message["chunk"])
             reducer.event(message["chunk"])
@@ -342,7 +343,7 @@ async def test_a_thread_is_followed_over_a_socket(
     again = socket_url(writer, thread, frames="envelope", offset=last)
     async with websockets.connect(again, additional_headers=HEADERS) as opened:
         await run_agent(client, asked(thread, f"{run}-9", "more"), "echo")
-        first = json.loads(await asyncio.wait_for(opened.recv(), 20))["chunk"]
+        first = json.loads(await asyncio.wait_for(opened.recv(), WAIT_SECONDS))["chunk"]
         assert (first["type"], first["runId"]) == ("RUN_STARTED", f"{run}-9")
 
 
@@ -539,7 +540,7 @@ def test_sigterm_ends_streams_of_runs_that_others_execute(streams_dsn: str, tmp_
             sessions, runs = OpenSessionService(pool), RunService(pool)
             await sessions.create_session("shop", "mei", session_id=run)
             started = (await runs.start("shop", "mei", run, run)).run
-            async with httpx.AsyncClient(base_url=writer.url, headers=HEADERS, timeout=30) as client:
+            async with httpx.AsyncClient(base_url=writer.url, headers=HEADERS, timeout=WAIT_SECONDS) as client:
                 ready = asyncio.Semaphore(0)
 
                 async def hold() -> Page:

@@ -15,6 +15,7 @@ import pytest
 from hippocampus.providers.local_embedding import LocalEmbedder
 from tests.support.api_rows import know, remember
 from tests.support.fake_gemini import FakeGemini
+from tests.support.waiting import WAIT_SECONDS
 from tests.support.writer_process import KEY, WriterProcess, append, problem, say
 
 
@@ -281,7 +282,7 @@ async def test_metrics_are_found_and_tell_what_was_done(
 async def test_a_query_that_gemini_cannot_embed_is_answered_by_its_words(writer_dsn: str, tmp_path: Path) -> None:
     """Over HTTP, from the model's 429 to the response and the counter: text is searched, and both say so."""
     authorized = {"Authorization": f"Bearer {KEY}"}
-    async with FakeGemini() as gemini, httpx.AsyncClient(headers=authorized, timeout=30) as client:
+    async with FakeGemini() as gemini, httpx.AsyncClient(headers=authorized, timeout=WAIT_SECONDS) as client:
         process = WriterProcess(
             writer_dsn,
             tmp_path / "log",

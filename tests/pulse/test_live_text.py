@@ -14,7 +14,7 @@ from pulse.pg_deltas import PgDeltaCarrier
 from pulse.pg_notify_listener import PgNotifyListener
 from pulse.session_service import OpenSessionService
 from pulse.stream import LiveMessage, LiveText, RunKey
-from tests.support.listener_drill import until
+from tests.support.waiting import until
 
 
 class Reader:

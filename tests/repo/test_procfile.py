@@ -13,8 +13,8 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from tests.support import worker_harness as harness
 from tests.support.paths import ROOT
+from tests.support.waiting import until
 
 BIN = Path(sys.executable).parent
 ROLES = {"writer", "fast_replay", "deep_reflection", "retention"}
@@ -51,7 +51,7 @@ async def test_honcho_runs_every_role_and_all_of_them_end(dsn: str, pool: asyncp
             assert honcho.poll() is None, log.read_text()
             return {row["role"] for row in rows} == ROLES
 
-        await harness.until(all_registered, 30.0)
+        await until(all_registered)
         stopped_at = time.monotonic()
         honcho.send_signal(signal.SIGTERM)
         await asyncio.to_thread(honcho.wait, 20)

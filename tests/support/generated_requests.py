@@ -10,6 +10,7 @@ import schemathesis
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from tests.support.properties import examples, is_fuzzing
+from tests.support.waiting import WAIT_SECONDS
 from tests.support.writer_process import KEY, WriterProcess
 
 HEADERS = {"Authorization": f"Bearer {KEY}"}
@@ -28,7 +29,7 @@ def ask_generated(writer: WriterProcess, *, number: int, seed_number: int) -> No
 
 def _asker(writer: WriterProcess, known: Mapping[str, Any]) -> Callable[[schemathesis.Case], None]:
     def ask(case: schemathesis.Case) -> None:
-        response = case.call(base_url=writer.url, headers=HEADERS, timeout=30)
+        response = case.call(base_url=writer.url, headers=HEADERS, timeout=WAIT_SECONDS)
         said = (case.method, case.path, case.path_parameters, case.query, case.body, response.text)
         if response.status_code >= 500:
             crashes = [line for line in writer.log() if line.get("event") == "request_crashed"]

@@ -15,6 +15,7 @@ from pulse import database
 from tests.conftest import FAST_SETTINGS
 from tests.support import worker_harness as harness
 from tests.support.documented_routes import document, filled, operations, routine
+from tests.support.waiting import WAIT_SECONDS
 from tests.support.worker_process import TABLES
 from tests.support.writer_process import WriterProcess, append, problem, say
 from workers.embedded import EmbeddedServer
@@ -64,7 +65,7 @@ async def test_every_route_says_503_while_the_database_is_away_and_goes_on_after
         with WriterProcess(
             dsn, tmp_path / "writer.log", module="tests.support.stream_agents", test_routes="true"
         ) as writer:
-            async with httpx.AsyncClient(base_url=writer.url, timeout=30) as client:
+            async with httpx.AsyncClient(base_url=writer.url, timeout=WAIT_SECONDS) as client:
                 page = await document(client)
                 assert (await client.post(session, json={"session_id": "s"})).status_code == 201
                 server.stop()

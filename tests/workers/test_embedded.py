@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import asyncpg
@@ -17,6 +17,7 @@ import pytest
 
 from tests.conftest import FAST_SETTINGS
 from tests.support.paths import ROOT
+from tests.support.waiting import WAIT_SECONDS, until_sync
 from workers import pg_binaries
 from workers.embedded import EmbeddedServer
 from workers.pg_binaries import EmbeddedServerError
@@ -62,7 +63,7 @@ def hold(home: Path) -> subprocess.Popen[str]:
 
 
 def let_go(holder: subprocess.Popen[str]) -> None:
-    holder.communicate(timeout=30)
+    holder.communicate(timeout=WAIT_SECONDS)
     assert holder.returncode == 0
 
 
@@ -77,13 +78,6 @@ def servers_of(home: Path) -> list[int]:
         if inside and int(process.name) != os.getpid():
             found.append(int(process.name))
     return found
-
-
-def eventually(condition: Callable[[], object], seconds: float = 10.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "the condition did not come true"
-        time.sleep(0.01)
 
 
 async def test_both_drivers_connect_by_socket_and_by_loopback(embedded: EmbeddedServer) -> None:
@@ -160,7 +154,7 @@ def test_a_killed_server_is_started_again_with_its_data(made_home: Path, embedde
         connection.execute("SET synchronous_commit = on")
         connection.execute("CREATE TABLE IF NOT EXISTS kept AS SELECT 42 AS answer")
     os.kill(embedded.pid, signal.SIGKILL)
-    eventually(lambda: not servers_of(made_home))
+    until_sync(lambda: not servers_of(made_home))
     assert (made_home / "postgres-18" / "postmaster.pid").exists()
     with (
         EmbeddedServer(made_home, settings=FAST_SETTINGS) as again,

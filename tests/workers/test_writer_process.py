@@ -19,6 +19,7 @@ from pulse import database
 from pulse.http.bodies import Admission
 from pulse.http.problems import OVERLOADED, ProblemError, kind_of
 from tests.support.paths import ROOT
+from tests.support.waiting import WAIT_SECONDS
 from tests.support.writer_process import KEY, WriterProcess, problem
 from workers import writer as writer_role
 from workers.settings import Settings
@@ -91,7 +92,7 @@ async def test_requests_wait_in_turn_and_in_bounds() -> None:
 async def test_bodies_held_at_once_have_a_limit(dsn: str, log: Path) -> None:
     """Many unfinished bodies make the next one wait its turn, with 503; when they are gone, it is taken."""
     with WriterProcess(dsn, log, max_body_bytes="2097152") as writer:
-        async with httpx.AsyncClient(base_url=writer.url, timeout=30) as client:
+        async with httpx.AsyncClient(base_url=writer.url, timeout=WAIT_SECONDS) as client:
             await client.post(PATH, json={"session_id": "s"})
             head = (
                 f"POST {PATH}/s/events HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -105,7 +106,7 @@ async def test_bodies_held_at_once_have_a_limit(dsn: str, log: Path) -> None:
                 held.append(out)
             body = b'{"events": [{"author": "user"}]}' + b" " * 1_000_000
             json_type = {"Content-Type": "application/json"}
-            deadline = time.monotonic() + 10
+            deadline = time.monotonic() + WAIT_SECONDS
             while (response := await client.post(f"{PATH}/s/events", content=body, headers=json_type)).is_success:
                 assert time.monotonic() < deadline, "never refused"
             assert problem(response)["type"] == "/problems/overloaded"
@@ -165,7 +166,7 @@ def test_database_without_our_schema_is_refused(empty_dsn: str, log: Path) -> No
 async def test_sigterm_lets_a_running_request_finish(dsn: str, log: Path, conn: asyncpg.Connection) -> None:
     """An append that waits for a row lock when SIGTERM comes is answered, and is stored."""
     with WriterProcess(dsn, log) as writer:
-        async with httpx.AsyncClient(base_url=writer.url, timeout=10) as client:
+        async with httpx.AsyncClient(base_url=writer.url, timeout=WAIT_SECONDS) as client:
             await client.post(PATH, json={"session_id": "s"})
             async with conn.transaction():
                 await conn.execute("SELECT FROM threads FOR UPDATE")
@@ -186,7 +187,7 @@ async def test_request_that_does_not_end_does_not_hold_up_the_end(
 ) -> None:
     """A request that is stuck behind a lock is dropped after the grace; exit code 0 within 4 s; nothing is stored."""
     with WriterProcess(dsn, log, shutdown_grace_seconds="2") as writer:
-        async with httpx.AsyncClient(base_url=writer.url, timeout=10) as client:
+        async with httpx.AsyncClient(base_url=writer.url, timeout=WAIT_SECONDS) as client:
             await client.post(PATH, json={"session_id": "s"})
             async with conn.transaction():
                 await conn.execute("SELECT FROM threads FOR UPDATE")
@@ -254,7 +255,7 @@ async def _until_someone_waits_for_a_lock(dsn: str) -> None:
     watcher = await asyncpg.connect(dsn)
     try:
         query = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + WAIT_SECONDS
         while not await watcher.fetchval(query):
             assert time.monotonic() < deadline, "nobody waits"
             await asyncio.sleep(0.01)
@@ -263,7 +264,7 @@ async def _until_someone_waits_for_a_lock(dsn: str) -> None:
 
 
 async def _until_refused(writer: WriterProcess) -> None:
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + WAIT_SECONDS
     while True:
         try:
             _, out = await asyncio.open_connection("127.0.0.1", writer.port)
@@ -275,7 +276,7 @@ async def _until_refused(writer: WriterProcess) -> None:
 
 
 async def _health(writer: WriterProcess, status: int) -> dict[str, str]:
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + WAIT_SECONDS
     while (response := httpx.get(f"{writer.url}/health")).status_code != status:
         assert time.monotonic() < deadline, response.text
         await asyncio.sleep(0.05)
