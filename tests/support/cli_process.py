@@ -63,9 +63,9 @@ class Running:
                 return line
         raise AssertionError(f"no line with {wanted!r}: {''.join(self.lines)}")
 
-    def end(self, seconds: float) -> tuple[int, str]:
+    def end(self) -> tuple[int, str]:
         """Read to the end; the exit code, and all that was said."""
-        rest, _ = self.process.communicate(timeout=seconds)
+        rest, _ = self.process.communicate(timeout=COMMAND_SECONDS)
         return self.process.returncode, "".join(self.lines) + rest
 
     def children(self) -> dict[str, int]:

