@@ -18,7 +18,7 @@ HIPPOCAMPUS_HOME ?= $(CURDIR)/.home
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo run test coverage test-system missing-tools check chaos bench docs lock clean
+.PHONY: help venv demo run test fuzz coverage test-system missing-tools check chaos bench docs lock clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'
@@ -50,6 +50,11 @@ SUITE = -n $(TESTS_AT_ONCE) --dist loadfile -m 'not system and not timing'
 test: $(STAMP) ## Run the tests
 	$(BIN)/python -m pytest $(SUITE)
 	$(BIN)/python -m pytest -m timing
+
+fuzz: $(STAMP) ## Run the property tests on new examples for FOR=10 minutes, or until one fails
+	@end=$$(( $$(date +%s) + 60 * $(or $(FOR),10) )); round=0; \
+	while [ "$$(date +%s)" -lt "$$end" ]; do round=$$((round + 1)); echo "round $$round"; \
+	  $(BIN)/python -m pytest -q --no-header -n $(TESTS_AT_ONCE) -m hypothesis --hypothesis-profile=fuzz || exit 1; done
 
 coverage: $(STAMP) ## Run the tests, and fail where they cover less than COVERAGE_MIN percent of the lines
 	$(BIN)/python -m pytest $(SUITE) --cov --cov-report=

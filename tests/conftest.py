@@ -18,6 +18,7 @@ import psycopg
 import pytest
 
 from pulse import database
+from tests.support.properties import register_profiles
 from tests.support.worker_harness import tables, workers  # noqa: F401 - fixtures
 from workers.embedded.server import EmbeddedServer
 from workers.migrate import migrate
@@ -32,6 +33,7 @@ FAST_SETTINGS = {
     "max_wal_size": "8GB",
 }
 TEMPLATE = "hippocampus_template"
+register_profiles()
 _numbers = itertools.count(1)
 
 

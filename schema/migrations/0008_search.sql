@@ -64,7 +64,9 @@ AS $$
     SELECT count(*)::integer FROM touched
 $$;
 
--- The memories of a scope whose vectors are nearest, by the index: the way for scopes of many thousands.
+-- The memories of a scope whose vectors are nearest, by the index: the way for scopes of many thousands. An HNSW index
+-- does not reach every row: groups of like vectors become islands, and a scan ends after so many tuples. Where it finds
+-- fewer than asked, all rows of the scope are compared.
 CREATE FUNCTION nearest_memories(
     p_app_name text, p_user_id text, p_embedding vector(1536), p_embedding_model text, p_limit integer,
     p_memory_types text[] DEFAULT NULL, p_since timestamptz DEFAULT NULL, p_until timestamptz DEFAULT NULL,
@@ -75,14 +77,35 @@ SET hnsw.iterative_scan = 'relaxed_order' SET hnsw.ef_search = 200 SET hnsw.max_
 SET plan_cache_mode = force_custom_plan SET jit = off SET enable_sort = off
 AS $$
 #variable_conflict use_column
+DECLARE
+    v_ids          uuid[];
+    v_similarities double precision[];
 BEGIN
-    RETURN QUERY
-        SELECT m.id, 1 - (m.embedding <=> p_embedding) FROM memories AS m
+    SELECT array_agg(n.id), array_agg(n.similarity) INTO v_ids, v_similarities
+    FROM (
+        SELECT m.id, 1 - (m.embedding <=> p_embedding) AS similarity FROM memories AS m
         WHERE m.embedding_model = p_embedding_model AND m.app_name = p_app_name AND m.user_id = p_user_id
           AND (p_memory_types IS NULL OR m.memory_type = ANY (p_memory_types))
           AND (p_since IS NULL OR m.occurred_at >= p_since) AND (p_until IS NULL OR m.occurred_at < p_until)
           AND (p_metadata IS NULL OR m.metadata @> p_metadata)
-        ORDER BY m.embedding <=> p_embedding LIMIT p_limit;
+        ORDER BY m.embedding <=> p_embedding LIMIT p_limit
+    ) AS n;
+    IF cardinality(v_ids) = p_limit THEN
+        RETURN QUERY SELECT * FROM unnest(v_ids, v_similarities);
+        RETURN;
+    END IF;
+    -- OFFSET keeps the index from answering. A vector of zeros has no direction, and is not indexed either.
+    RETURN QUERY
+        SELECT n.id, 1 - n.distance
+        FROM (
+            SELECT m.id, m.embedding <=> p_embedding AS distance FROM memories AS m
+            WHERE m.embedding_model = p_embedding_model AND m.app_name = p_app_name AND m.user_id = p_user_id
+              AND (p_memory_types IS NULL OR m.memory_type = ANY (p_memory_types))
+              AND (p_since IS NULL OR m.occurred_at >= p_since) AND (p_until IS NULL OR m.occurred_at < p_until)
+              AND (p_metadata IS NULL OR m.metadata @> p_metadata)
+            OFFSET 0
+        ) AS n
+        WHERE n.distance < 'NaN' ORDER BY n.distance LIMIT p_limit;
 END
 $$;
 

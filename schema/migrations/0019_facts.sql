@@ -90,7 +90,13 @@ AS $$
 DECLARE
     v_said timestamptz := NEW.valid_from;
 BEGIN
-    IF TG_OP = 'UPDATE' AND NEW.value <> OLD.value AND NEW.valid_from = OLD.valid_from THEN
+    -- Written by plain SQL, unless the ledger already ends with this value: two statements may have been made at one time.
+    IF TG_OP = 'UPDATE' AND NEW.value <> OLD.value AND NEW.valid_from = OLD.valid_from
+       AND NEW.value IS DISTINCT FROM (
+           SELECT v.value FROM fact_versions AS v
+           WHERE v.fact_id = NEW.id AND v.value IS NOT NULL AND v.accepted_at IS NOT NULL AND v.retracted_at IS NULL
+           ORDER BY v.valid_from DESC, v.recorded_at DESC, v.id DESC LIMIT 1)
+    THEN
         v_said := greatest(recording_time(), NEW.valid_from);
     END IF;
     IF NOT EXISTS (SELECT FROM fact_versions AS v

@@ -24,6 +24,7 @@ from pulse.postgres.json_values import escape_state
 from pulse.session_service import OpenSessionService
 from pulse.state.history import StateHistory
 from tests.support import cli_process
+from tests.support.waiting import WAIT_SECONDS
 from workers.adk import importing, source
 from workers.adk.source import SourceError
 
@@ -259,7 +260,7 @@ async def test_a_killed_import_of_thousands_of_events_goes_on_and_stores_nothing
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + WAIT_SECONDS
     while await pool.fetchval("SELECT count(*) FROM events") < 500:
         assert time.monotonic() < deadline
         assert process.poll() is None, "it ended before it could be killed"

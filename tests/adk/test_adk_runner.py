@@ -34,7 +34,7 @@ from tests.support import cli_process
 from tests.support.adk.scripted import ScriptedLlm, agent, echo, last_text, user_says
 from tests.support.adk.services import Who
 from tests.support.fake_gemini import FakeGemini
-from tests.support.worker_harness import until
+from tests.support.waiting import WAIT_SECONDS, until
 
 # ADK says so of what it has not settled yet; one case may be the first to hear it.
 pytestmark = [
@@ -138,7 +138,7 @@ def test_a_model_is_asked_from_the_event_loop_of_each_run(dsn: str) -> None:
     service = PostgresSessionService(dsn)
     asyncio.run(service.create_session(**WHO, session_id="s"))
     with gemini_in_a_loop_of_its_own() as gemini:
-        connection = GeminiConnection(api_key="k", base_url=gemini.base_url, timeout_seconds=10, attempts=1)
+        connection = GeminiConnection(api_key="k", base_url=gemini.base_url, timeout_seconds=WAIT_SECONDS, attempts=1)
         memory = PostgresMemoryService(dsn, GeminiEmbedder(connection))
         run = runner(service, agent=agent(look_up, tools=[load_memory]), memory_service=memory)
         for n in range(3):
@@ -408,7 +408,7 @@ async def test_the_clean_up_of_ag_ui_adk_remembers_sessions_and_deletes_none(
             thread_id="t1", run_id=f"r{n}", state={}, messages=messages, tools=[], context=[], forwarded_props={}
         )
         assert [event.type.value async for event in bridge.run(run)][-1] == "RUN_FINISHED"
-        await until(lambda: bridge._session_manager.get_session_count() == 0, 20)
+        await until(lambda: bridge._session_manager.get_session_count() == 0)
     await bridge.close()
     await memory.close()
     said = ["The harbour, note 0.", "[1] you said: The harbour, note 0."]
@@ -448,7 +448,7 @@ async def test_what_an_agent_was_told_is_consolidated_by_a_worker(
         stderr=subprocess.DEVNULL,
     ) as worker:
         try:
-            assert "Pixel" in await until(summary, 60)
+            assert "Pixel" in await until(summary)
         finally:
             worker.terminate()
 

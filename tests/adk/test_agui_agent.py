@@ -25,6 +25,7 @@ from pulse.adk.agent import AdkAgent
 from tests.support.live_writer import LiveWriter, serving
 from tests.support.paths import EXAMPLES
 from tests.support.stream_client import OWNER, Page, asked, follow, run_agent
+from tests.support.waiting import WAIT_SECONDS
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*EXPERIMENTAL:UserWarning")
 
@@ -117,7 +118,7 @@ async def writer(dsn: str, sessions: PostgresSessionService) -> AsyncIterator[Li
 
 @pytest.fixture
 async def client(writer: LiveWriter) -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(base_url=writer.url, headers=OWNER, timeout=30) as opened:
+    async with httpx.AsyncClient(base_url=writer.url, headers=OWNER, timeout=WAIT_SECONDS) as opened:
         yield opened
 
 
@@ -263,7 +264,7 @@ async def test_an_app_brings_its_plugins(dsn: str, sessions: PostgresSessionServ
     app = App(name="elsewhere", root_agent=ROOT, plugins=[Shouting(name="shouting")])
     async with (
         serving(dsn, {"default": AdkAgent(app, sessions)}) as writer,
-        httpx.AsyncClient(base_url=writer.url, headers=OWNER, timeout=30) as client,
+        httpx.AsyncClient(base_url=writer.url, headers=OWNER, timeout=WAIT_SECONDS) as client,
     ):
         page = await run_agent(client, asked("t", "r1", "hello"))
     assert shown(page) == [("user", "hello"), ("assistant", "[1] HELLO")]
@@ -280,7 +281,7 @@ async def test_the_example_serves_its_agent(dsn: str, monkeypatch: pytest.Monkey
     agents = runpy.run_path(str(EXAMPLE / "serve.py"), run_name="serve")["agents"]()
     async with (
         serving(dsn, agents) as writer,
-        httpx.AsyncClient(base_url=writer.url, headers=OWNER, timeout=30) as client,
+        httpx.AsyncClient(base_url=writer.url, headers=OWNER, timeout=WAIT_SECONDS) as client,
     ):
         told = await run_agent(client, asked("t", "r1", "I love plum jam."))
         answered = await run_agent(client, asked("t2", "r2", "Which jam do I love?"))

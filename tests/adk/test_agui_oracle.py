@@ -16,6 +16,7 @@ from tests.support.adk.oracle_agent import scripted
 from tests.support.agui_rules import Reducer
 from tests.support.live_writer import serving
 from tests.support.stream_client import OWNER, asked, run_agent
+from tests.support.waiting import WAIT_SECONDS
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*EXPERIMENTAL:UserWarning")
 
@@ -62,7 +63,7 @@ async def over_ag_ui_adk(service: PostgresSessionService) -> Reducer:
 async def over_our_bridge(url: str) -> Reducer:
     messages: list[dict[str, Any]] = []
     state: Any = {}
-    async with httpx.AsyncClient(base_url=url, headers=OWNER, timeout=30) as client:
+    async with httpx.AsyncClient(base_url=url, headers=OWNER, timeout=WAIT_SECONDS) as client:
         for number, text in enumerate(TURNS):
             messages.append({"id": f"u-{number}", "role": "user", "content": text})
             page = await run_agent(client, {**asked("t", f"run-{number}"), "messages": messages})

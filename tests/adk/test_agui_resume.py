@@ -23,6 +23,7 @@ from pulse.session_service import OpenSessionService
 from tests.support.adk import scripted
 from tests.support.live_writer import LiveWriter, serving
 from tests.support.stream_client import OWNER, Page, asked, run_agent
+from tests.support.waiting import WAIT_SECONDS
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*EXPERIMENTAL:UserWarning")
 
@@ -104,7 +105,7 @@ async def writer(dsn: str, sessions: PostgresSessionService, gate: Gate) -> Asyn
 
 @pytest.fixture
 async def client(writer: LiveWriter) -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(base_url=writer.url, headers=OWNER, timeout=30) as opened:
+    async with httpx.AsyncClient(base_url=writer.url, headers=OWNER, timeout=WAIT_SECONDS) as opened:
         yield opened
 
 
@@ -122,7 +123,7 @@ async def test_a_second_run_of_a_session_is_refused_while_one_goes_on(
     """409, nothing stored of it, be it seen early or only under the session's lock; the same run again follows; another
     session is free; after the end the refused one runs. What a dead process left holds nobody up."""
     first = asyncio.create_task(run_agent(client, asked("t", "r1", "one"), "gated"))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(WAIT_SECONDS):
         await gate.asked.wait()
     rival = asked("t", "r2", "two")
     refused = await client.post("/agui/gated", json=rival)
@@ -263,7 +264,7 @@ async def test_a_resumable_app_goes_on_with_the_steps_behind(
     )
     async with (
         serving(dsn, {"default": AdkAgent(app, sessions, interrupts=True)}) as writer,
-        httpx.AsyncClient(base_url=writer.url, headers=OWNER, timeout=30) as client,
+        httpx.AsyncClient(base_url=writer.url, headers=OWNER, timeout=WAIT_SECONDS) as client,
     ):
         waiting = await run_agent(client, asked("t", "r1", "go"))
         (interrupt,) = waiting.reducer.ends[0]["outcome"]["interrupts"]

@@ -22,6 +22,7 @@ from pulse.events import Event as EngineEvent
 from pulse.events import EventActions
 from pulse.session_service import OpenSessionService
 from tests.support.adk.services import Who, calling, changing, said
+from tests.support.waiting import WAIT_SECONDS
 from workers.migrate import migrate
 from workers.queue.upkeep import Upkeep
 from workers.settings import Settings
@@ -84,7 +85,7 @@ async def test_a_session_made_in_an_expired_ones_place_is_not_deleted(
     create = "SELECT thread_id FROM create_session('app', 'mei', 's')"
     await pool.execute("SELECT create_session('app', 'mei', 's', p_ttl => '1 minute')")
     await pass_time(61)
-    async with pool.acquire() as slow, pool.acquire() as fast, asyncio.timeout(60):
+    async with pool.acquire() as slow, pool.acquire() as fast, asyncio.timeout(WAIT_SECONDS):
         pids = [await each.fetchval("SELECT pg_backend_pid()") for each in (slow, fast)]
         await slow.execute("SET test.hold = '1'")
         await fast.execute("SET test.hold = '2'")
@@ -243,7 +244,7 @@ async def test_a_locked_app_state_leaves_connections_to_other_sessions(
 ) -> None:
     """Whoever changes the state of the app waits for it on few connections of the pool, not on all."""
     opened = [await service.create_session(**WHO, state={"app:a": 0}) for _ in range(12)]
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(WAIT_SECONDS):
         async with conn.transaction():
             await conn.execute("SELECT FROM app_states FOR UPDATE")
             waiting = [asyncio.create_task(service.append_event(each, changing({"app:a": 1}))) for each in opened[1:]]

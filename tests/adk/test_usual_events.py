@@ -10,7 +10,7 @@ import pytest
 from google.adk.events import Event, EventActions
 from google.adk.events.event import NodeInfo
 from google.genai import types
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pulse.adk.events import to_engine
@@ -20,6 +20,7 @@ from pulse.event_rows import EventInput, event_input
 from pulse.postgres.json_values import MARK
 from tests.support.adk.events import EVENTS
 from tests.support.adk.services import calling, changing, said
+from tests.support.properties import examples
 
 
 def nested(depth: int) -> Any:
@@ -151,7 +152,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.text(st.characters()), st.dictionaries(st.text(min_size=1), VALUES), st.dictionaries(st.text(), VALUES))
 def test_any_event_is_stored_alike_or_looked_through(
     text: str, delta: dict[str, Any], arguments: dict[str, Any]

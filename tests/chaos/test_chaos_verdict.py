@@ -16,7 +16,7 @@ from pulse.events import Event
 from pulse.session_service import OpenSessionService
 from tests.chaos import faults, roles, scene, writers
 from tests.chaos.verdict import ALWAYS, AT_THE_END, QUERIES, Judge, Observer
-from tests.support import worker_harness as harness
+from tests.support.waiting import until
 
 IDS = ("la-1", "la-2", "la-3", "la-4")
 
@@ -158,7 +158,7 @@ async def test_only_a_second_signal_ends_a_process_without_order(
     program = f"import signal, time\nsignal.signal(15, lambda *_: None)\nprint('{roles.READY[0]}', flush=True)\n"
     slot._command = [sys.executable, "-c", program + f"time.sleep(0.3 * {signals})\nraise SystemExit({code})"]
     running = asyncio.create_task(slot._run())
-    await harness.until(lambda: slot.is_ready)
+    await until(lambda: slot.is_ready)
     assert slot.is_at_work
     for _ in range(signals):
         assert slot.send(signal.SIGTERM)

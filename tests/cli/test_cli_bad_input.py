@@ -21,7 +21,7 @@ import psycopg
 import pytest
 
 from tests.conftest import cloned, dsn_of
-from tests.support import cli_process
+from tests.support.waiting import until_sync
 from workers.cli import main
 from workers.cli.commands.facts import MOMENT
 from workers.embedded.server import EmbeddedServer
@@ -318,7 +318,7 @@ def test_a_server_that_goes_away_in_the_middle_is_said(here: Scene, capsys: pyte
         holder.execute("LOCK TABLE threads")
         with ThreadPoolExecutor(1) as thread:
             running = thread.submit(main.run, ("sessions",))
-            cli_process.until(lambda: other.execute(waiting).fetchone() is not None)
+            until_sync(lambda: other.execute(waiting).fetchone() is not None)
             other.execute(f"SELECT pg_terminate_backend(pid) FROM ({waiting}) AS w")
             assert running.result(timeout=60) == 1
     assert "see that PostgreSQL runs" in complaint(capsys, ["sessions"], 1)

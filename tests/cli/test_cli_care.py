@@ -17,7 +17,7 @@ from hippocampus.erasure.service import Forgetting
 from tests.support.cli_commands import Run, pages
 from tests.support.forgetting_scene import APP, SECRET, say, scan
 from tests.support.paths import ROOT
-from tests.support.worker_harness import until
+from tests.support.waiting import until
 
 
 def test_a_memory_is_traced_pinned_and_explained(cli: Run) -> None:

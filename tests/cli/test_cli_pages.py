@@ -18,6 +18,7 @@ from pulse import database
 from pulse.runs.service import RunService
 from tests.support import cli_process
 from tests.support.cli_commands import Run, execute, pages
+from tests.support.waiting import WAIT_SECONDS
 
 
 def test_each_page_names_the_command_of_the_next(cli: Run, dsn: str) -> None:
@@ -183,7 +184,7 @@ def test_a_terminal_is_redrawn_and_a_pipe_gets_block_after_block(cli: Run, dsn: 
         said = read_until(screen, "missing", 3)
         process.send_signal(signal.SIGINT)
         said += read_until(screen, "\x1b[?1049l", 1)
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=WAIT_SECONDS) == 0
     assert said.count("\x1b[?1049h") == 1  # on a screen of its own, so that nothing scrolls
     assert "\x1b[H" in said
     assert not re.search(r"\x1b\[[0-9;]*3[0-7]m", said)
@@ -200,6 +201,6 @@ def test_a_terminal_is_redrawn_and_a_pipe_gets_block_after_block(cli: Run, dsn: 
             documents.read_until('"raw_reply"')
         for each in (piped, documents):
             each.process.send_signal(signal.SIGINT)
-        ends = [each.end(30) for each in (piped, documents)]
+        ends = [each.end() for each in (piped, documents)]
     assert [(code, "\x1b" in out) for code, out in ends] == [(0, False)] * 2
     assert json.JSONDecoder().raw_decode("".join(documents.lines))[0] == listed

@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 
 from tests.support import cli_process
-from tests.support import worker_harness as harness
+from tests.support.waiting import until
 
 GOOD = {"role": "user", "content": "Hi"}
 CUT_ALL_OTHERS = """SELECT pg_terminate_backend(pid) FROM pg_stat_activity
@@ -77,7 +77,7 @@ async def test_a_killed_run_is_completed_by_the_next(dsn: str, pool: asyncpg.Poo
         async def is_under_way() -> bool:
             return await pool.fetchval("SELECT count(*) FROM events") > 1_000
 
-        await harness.until(is_under_way, 30)
+        await until(is_under_way)
         os.kill(running.process.pid, signal.SIGKILL)
     stored = await pool.fetchval("SELECT count(*) FROM events")
     assert 1_000 < stored < 20_000
@@ -102,10 +102,10 @@ async def test_a_database_that_goes_away_is_told_with_what_went_in(
         async def is_under_way() -> bool:
             return await pool.fetchval("SELECT count(*) FROM events") > 1_000
 
-        await harness.until(is_under_way, 30)
+        await until(is_under_way)
         async with pool.acquire() as connection:
             await connection.execute(CUT_ALL_OTHERS)
-        code, text = running.end(30)
+        code, text = running.end()
     assert code == 1, text
     assert "The database went away" in text
     assert "run the same command again, it goes on from there" in text

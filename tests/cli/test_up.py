@@ -20,7 +20,9 @@ import pytest
 
 from tests.support import cli_process
 from tests.support.cli_process import Running
+from tests.support.pace import at_this_pace
 from tests.support.paths import ROOT
+from tests.support.waiting import WAIT_SECONDS, until_sync
 
 ROLES = {"writer", "fast_replay", "deep_reflection", "retention"}
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
@@ -43,13 +45,13 @@ def ready(up: Running) -> str:
 @pytest.mark.timing
 def test_every_role_runs_and_ctrl_c_ends_all_within_five_seconds(up: Running) -> None:
     address = ready(up)
-    assert httpx.get(f"{address}/health").json()["status"] == "ok"
+    assert httpx.get(f"{address}/health", timeout=WAIT_SECONDS).json()["status"] == "ok"
     children = up.children()
     assert set(children) == ROLES
     asked = time.monotonic()
     up.process.send_signal(signal.SIGINT)
-    code, said = up.end(5)
-    assert time.monotonic() - asked < 5
+    code, said = up.end()
+    assert time.monotonic() - asked < at_this_pace(5)
     assert code == 0, said
     assert "Traceback" not in said
     assert not any(cli_process.is_alive(pid) for pid in children.values())
@@ -61,12 +63,12 @@ def test_a_role_that_is_killed_is_started_again(up: Running) -> None:
     before = up.children()
     os.kill(before["fast_replay"], signal.SIGKILL)
     assert "killed by SIGKILL; it is started again" in up.read_until("fast_replay     | --")
-    cli_process.until(lambda: set(up.children()) == ROLES)
+    until_sync(lambda: set(up.children()) == ROLES)
     after = up.children()
     assert after["fast_replay"] != before["fast_replay"]
     assert {**after, "fast_replay": 0} == {**before, "fast_replay": 0}
     up.process.send_signal(signal.SIGTERM)
-    assert up.end(5)[0] == 0
+    assert up.end()[0] == 0
 
 
 def test_no_role_outlives_a_killed_parent(up: Running) -> None:
@@ -74,7 +76,7 @@ def test_no_role_outlives_a_killed_parent(up: Running) -> None:
     children = up.children()
     up.process.kill()
     up.process.wait()
-    cli_process.until(lambda: not any(cli_process.is_alive(pid) for pid in children.values()))
+    until_sync(lambda: not any(cli_process.is_alive(pid) for pid in children.values()))
 
 
 def test_a_port_in_use_is_an_error_that_says_what_to_do(dsn: str, home: Path) -> None:
@@ -112,7 +114,7 @@ def test_a_role_of_the_procfile_ends_with_its_runner(dsn: str, home: Path) -> No
         assert worker.stderr is not None
         assert any("worker registered" in line for line in worker.stderr)
         worker.terminate()
-        assert worker.wait(10) == 0
+        assert worker.wait(WAIT_SECONDS) == 0
 
 
 def test_a_terminal_is_shown_the_address_of_the_embedded_database(home: Path) -> None:
@@ -144,7 +146,7 @@ def test_a_terminal_is_shown_the_address_of_the_embedded_database(home: Path) ->
 def test_a_closed_terminal_stops_it(up: Running) -> None:
     ready(up)
     up.process.send_signal(signal.SIGHUP)
-    assert up.end(20)[0] == 0
+    assert up.end()[0] == 0
 
 
 def test_under_nohup_a_closed_terminal_is_not_heeded() -> None:

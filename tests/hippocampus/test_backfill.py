@@ -19,6 +19,7 @@ from pulse.events import Event
 from pulse.session_service import OpenSessionService
 from tests.support.queue_claims import work_off
 from tests.support.scripted_provider import Gate, ScriptedEmbedder
+from tests.support.waiting import WAIT_SECONDS
 from workers.queue.upkeep import Upkeep
 from workers.settings import Settings
 from workers.telemetry.metrics import Metrics
@@ -139,7 +140,7 @@ async def test_a_row_that_somebody_holds_is_not_waited_for(pool: asyncpg.Pool, c
     await talk_without_vectors(pool)
     async with conn.transaction():
         await conn.execute("SELECT FROM facts FOR UPDATE")
-        await asyncio.wait_for(backfill_embeddings(pool, ScriptedEmbedder()), timeout=10)
+        await asyncio.wait_for(backfill_embeddings(pool, ScriptedEmbedder()), WAIT_SECONDS)
         memories, facts, messages = await vectorless(pool)
         assert (memories, messages) == (0, 2)
         assert facts > 0

@@ -34,6 +34,7 @@ from tests.support.fake_gemini import FakeGemini
 from tests.support.lock_gates import until_one_waits_for_a_lock
 from tests.support.queue_claims import RowClaim, claim_next, work_off
 from tests.support.scripted_provider import Gate, ScriptedEmbedder, ScriptedGenerator
+from tests.support.waiting import WAIT_SECONDS
 
 APP, USER = "app", "mei"
 COUNTS = """
@@ -253,7 +254,7 @@ async def gemini() -> AsyncIterator[FakeGemini]:
 
 async def test_a_job_makes_one_generate_call_and_one_embedding_call(pool: asyncpg.Pool, gemini: FakeGemini) -> None:
     thread_id = await talk(pool, *(said("user", f"My name is Mei{n} and I live in Lisbon.") for n in range(60)))
-    connection = GeminiConnection(api_key="k", base_url=gemini.base_url, timeout_seconds=10.0)
+    connection = GeminiConnection(api_key="k", base_url=gemini.base_url, timeout_seconds=WAIT_SECONDS)
     generator, embedder = GeminiGenerator(connection), GeminiEmbedder(connection)
     worker = MemoryConsolidationWorker(pool, generator, embedder)
     try:
@@ -275,7 +276,7 @@ async def test_a_slice_is_sent_once_although_the_database_was_cut_before_its_com
 ) -> None:
     """The reply that was paid for waits for the retry, its tokens are booked once, and nothing of it stays behind."""
     thread_id = await talk(pool, *(said("user", f"My name is Mei{n} and I live in Lisbon.") for n in range(6)))
-    connection = GeminiConnection(api_key="k", base_url=gemini.base_url, timeout_seconds=10.0)
+    connection = GeminiConnection(api_key="k", base_url=gemini.base_url, timeout_seconds=WAIT_SECONDS)
     generator = GeminiGenerator(connection)
     worker = MemoryConsolidationWorker(pool, generator, LocalEmbedder())
     try:
@@ -315,7 +316,7 @@ class CutClaim:
 async def test_another_slice_does_not_take_a_kept_reply(pool: asyncpg.Pool, gemini: FakeGemini) -> None:
     """What was said since makes it another input."""
     thread_id = await talk(pool, said("user", "I live in Lisbon."), session_id="s")
-    connection = GeminiConnection(api_key="k", base_url=gemini.base_url, timeout_seconds=10.0)
+    connection = GeminiConnection(api_key="k", base_url=gemini.base_url, timeout_seconds=WAIT_SECONDS)
     generator = GeminiGenerator(connection)
     worker = MemoryConsolidationWorker(pool, generator, LocalEmbedder())
     try:
@@ -332,7 +333,7 @@ async def test_another_slice_does_not_take_a_kept_reply(pool: asyncpg.Pool, gemi
 async def test_a_reply_to_what_was_erased_is_not_kept(pool: asyncpg.Pool, gemini: FakeGemini) -> None:
     """Nothing of it stays, whether it came before the erasure or after."""
     thread_id = await talk(pool, said("user", "My name is Mei."), said("user", "I live in Lisbon."), session_id="s")
-    connection = GeminiConnection(api_key="k", base_url=gemini.base_url, timeout_seconds=10.0)
+    connection = GeminiConnection(api_key="k", base_url=gemini.base_url, timeout_seconds=WAIT_SECONDS)
     generator = GeminiGenerator(connection)
     worker = MemoryConsolidationWorker(pool, generator, LocalEmbedder())
     try:
@@ -688,7 +689,7 @@ async def test_consolidate_waits_for_workers_through_all_follow_ups(pool: asyncp
             await asyncio.sleep(0.01)
 
     working = asyncio.create_task(work())
-    job = await worker.consolidate(thread_id, timeout_seconds=30)
+    job = await worker.consolidate(thread_id, timeout_seconds=WAIT_SECONDS)
     await working
     assert (job.status, job.result.get("follow_up")) == (JobStatus.COMPLETED, None)
     final = await counts(pool)
@@ -707,7 +708,7 @@ async def test_without_a_worker_waiting_ends_with_what_to_do_and_the_job_stays(
 
 async def test_a_session_deleted_while_somebody_waits_ends_the_wait(pool: asyncpg.Pool) -> None:
     thread_id = await talk(pool, said("user", "hello"), session_id="s")
-    waiting = asyncio.create_task(consolidate_thread(pool, thread_id, timeout_seconds=30))
+    waiting = asyncio.create_task(consolidate_thread(pool, thread_id, timeout_seconds=WAIT_SECONDS))
     while not await pool.fetchval("SELECT count(*) FROM consolidation_jobs"):
         await asyncio.sleep(0.01)
     await OpenSessionService(pool).delete_session(APP, USER, "s")

@@ -7,7 +7,7 @@ from random import Random
 
 import asyncpg
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hippocampus.context.window import (
@@ -22,6 +22,7 @@ from hippocampus.context.window import (
 )
 from hippocampus.errors import ContextBudgetError
 from hippocampus.text.tokens import count_tokens, estimate_tokens
+from tests.support.properties import examples
 
 RATIOS: dict[ContextType, float] = {"system": 0.1, "memory": 0.3, "history": 0.4, "fact": 0.2}
 
@@ -55,7 +56,7 @@ def packed(memories: list[str], facts: list[str], turns: list[str], budget: int,
     return pack(candidates, max_tokens=budget, ratios=RATIOS, **options)  # type: ignore[arg-type]
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(
     memories=st.lists(TEXTS, max_size=8),
     facts=st.lists(TEXTS, max_size=8),

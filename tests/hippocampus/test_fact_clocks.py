@@ -9,9 +9,11 @@ from datetime import UTC, datetime, timedelta
 
 import hypothesis
 import psycopg
+import pytest
 from hypothesis import strategies as st
 
 from tests.support.bitemporal_model import BitemporalFact
+from tests.support.properties import examples
 
 DAY = timedelta(days=1)
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
@@ -57,12 +59,13 @@ def at(conn: psycopg.Connection, number: int) -> Iterator[None]:
         yield
 
 
+@pytest.mark.hypothesis
 def test_what_holds_is_what_a_plain_model_says_at_every_pair_of_times(dsn: str) -> None:
     """Statements in any order, sure and unsure, late and again: every as_of and known_at agrees, also afterwards."""
     with psycopg.connect(dsn, autocommit=True) as conn:
         conn.execute("INSERT INTO engine_settings VALUES ('test_clock', 'true')")
 
-        @hypothesis.settings(max_examples=60, deadline=None, database=None, derandomize=True)
+        @examples(60)
         @hypothesis.given(HEARD)
         def agrees(heard: list[tuple[str, float, int, int]]) -> None:
             user, model, now = f"u{next(_users)}", BitemporalFact(), 0
@@ -128,3 +131,15 @@ def test_an_unsure_statement_that_arrives_late_counts_at_no_time(dsn: str) -> No
         assert hear("Mars", 0.5, 4, 14) == "candidate"
         assert hear("Mars", 0.5, 5, 15) == "promoted"
         assert [held(n) for n in (1, 2, 3, 5, 7)] == [[], ["Lisbon"], ["Mars"], ["Mars"], ["Faro"]]
+
+
+def test_of_two_statements_of_one_time_the_later_one_holds_from_then(dsn: str) -> None:
+    """Both are in the ledger once, with the time at which they were made; none is added for the time of recording."""
+    with psycopg.connect(dsn, autocommit=True) as conn:
+        conn.execute("INSERT INTO engine_settings VALUES ('test_clock', 'true')")
+        for now, value in ((5, "Porto"), (6, "Faro")):
+            with at(conn, now):
+                conn.execute(RECORD, {"user": "u", "value": value, "confidence": 0.9, "said": day(2), "seq": now})
+        ledger = "SELECT value #>> '{}', valid_from, recorded_at FROM fact_versions ORDER BY recorded_at"
+        assert conn.execute(ledger).fetchall() == [("Porto", day(2), day(5)), ("Faro", day(2), day(6))]
+        assert conn.execute("SELECT value #>> '{}', valid_from FROM facts").fetchall() == [("Faro", day(2))]

@@ -23,6 +23,7 @@ from tests.support.fake_gemini import FakeGemini
 from tests.support.memory_rows import APP, say
 from tests.support.queue_claims import work_off
 from tests.support.scripted_provider import ORIGIN, ScriptedGenerator
+from tests.support.waiting import WAIT_SECONDS
 
 USER = "ann"
 
@@ -58,7 +59,7 @@ async def held(pool: asyncpg.Pool, user: str = USER, key: str | None = None) -> 
 @asynccontextmanager
 async def gemini_provider() -> AsyncIterator[tuple[FakeGemini, GeminiGenerator, GeminiEmbedder]]:
     async with FakeGemini() as gemini:
-        connection = GeminiConnection(api_key="k", base_url=gemini.base_url, timeout_seconds=10)
+        connection = GeminiConnection(api_key="k", base_url=gemini.base_url, timeout_seconds=WAIT_SECONDS)
         generator, embedder = GeminiGenerator(connection), GeminiEmbedder(connection)
         yield gemini, generator, embedder
         await generator.close()

@@ -16,6 +16,7 @@ from hippocampus import errors
 from hippocampus.providers.gemini import provider
 from tests.support.fake_gemini import FakeGemini
 from tests.support.provider_conformance import ENGLISH
+from tests.support.waiting import WAIT_SECONDS
 
 
 async def no_sleep(_seconds: float) -> None:
@@ -24,7 +25,7 @@ async def no_sleep(_seconds: float) -> None:
 
 @contextlib.asynccontextmanager
 async def generator_for(base_url: str) -> AsyncIterator[provider.GeminiGenerator]:
-    connection = provider.GeminiConnection(api_key="k", base_url=base_url, timeout_seconds=10)
+    connection = provider.GeminiConnection(api_key="k", base_url=base_url, timeout_seconds=WAIT_SECONDS)
     made = provider.GeminiGenerator(connection, sleep=no_sleep)
     try:
         yield made
@@ -49,7 +50,7 @@ async def test_it_runs_as_a_process() -> None:
     )
     try:
         assert process.stdout is not None
-        line = (await asyncio.wait_for(process.stdout.readline(), 20)).decode()
+        line = (await asyncio.wait_for(process.stdout.readline(), WAIT_SECONDS)).decode()
         base_url = line.removeprefix("listening on ").strip()
         async with generator_for(base_url) as generator:
             assert (await generator.reflect([ENGLISH]))[0].facts

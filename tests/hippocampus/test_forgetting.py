@@ -20,7 +20,8 @@ from pulse.session_service import OpenSessionService
 from tests.support import forgetting_scene as scene
 from tests.support.forgetting_scene import APP, SECRET, consolidate, say, scan, thread_of
 from tests.support.lock_gates import until_one_waits_for_a_lock
-from tests.support.worker_harness import Workers, until
+from tests.support.waiting import WAIT_SECONDS, until
+from tests.support.worker_harness import Workers
 
 SAID = (
     f"My name is {SECRET} and I live in Bruges.",
@@ -465,7 +466,7 @@ async def test_an_append_that_waits_for_an_erasure_finds_the_session_gone(
         erasing = asyncio.create_task(forgetting.forget_session(APP, "ana", "s"))
         await until_one_waits_for_a_lock(pool)
         appending = asyncio.create_task(say(pool, "ana", "s", f"{SECRET} again"))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WAIT_SECONDS):
             while await pool.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted") < 2:
                 await asyncio.sleep(0.01)
     assert (await erasing).is_complete

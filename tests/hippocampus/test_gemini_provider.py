@@ -23,6 +23,7 @@ from tests.support.provider_conformance import (
     GeneratorConformance,
     conversation,
 )
+from tests.support.waiting import WAIT_SECONDS
 
 KEY = "AIza-test-key"
 
@@ -321,14 +322,14 @@ class TestTransport:
         """Cancelling a job ends its call at once; the metrics still see it."""
         fake.script("hang")
         task = asyncio.ensure_future(generator.summarize([ENGLISH]))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(WAIT_SECONDS):
             while not fake.requests:
                 await asyncio.sleep(0.005)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
         assert [call.code for call in calls] == ["cancelled"]
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(WAIT_SECONDS):
             while not fake.counts.aborted:
                 await asyncio.sleep(0.005)
 

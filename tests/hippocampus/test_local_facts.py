@@ -224,9 +224,9 @@ def test_a_long_paste_is_read_quickly_and_bounded() -> None:
 )
 def test_no_text_makes_the_patterns_slow(text: str) -> None:
     """Text that is made to confuse a pattern costs no more than other text."""
-    began = time.perf_counter()
+    began = time.process_time()
     facts_of(("user", text))
-    assert time.perf_counter() - began < 1.0
+    assert time.process_time() - began < 1.0
 
 
 def test_a_new_job_and_the_old_one_are_two_facts() -> None:

@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 
 import asyncpg
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hippocampus.erasure.provenance import consequences, provenance
@@ -21,6 +21,7 @@ from hippocampus.retention_manager import MemoryRetentionManager
 from pulse import database
 from pulse.errors import InvalidInputError
 from tests.support.forgetting_scene import APP, consolidate, say, thread_of
+from tests.support.properties import examples
 
 NOW = datetime(2031, 5, 4, 12, tzinfo=UTC)
 UNUSED = "SELECT set_config('hippocampus.fake_time', $1, false)"
@@ -120,7 +121,7 @@ async def test_all_of_a_users_archive_comes_back_in_batches(clock: asyncpg.Pool)
 # Explanations
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(25)
 @given(
     curve=st.sampled_from(["strength", "classic"]),
     initial=st.floats(0.2, 1),
@@ -170,7 +171,7 @@ async def test_what_never_falls_says_so(clock: asyncpg.Pool) -> None:
 # Policies side by side
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(15)
 @given(
     rows=st.lists(
         st.tuples(st.floats(0, 1), st.integers(0, 50), st.floats(0, 60), st.booleans()), min_size=1, max_size=12

@@ -18,6 +18,7 @@ from pulse.errors import InvalidInputError, SessionNotFoundError
 from pulse.events import Event
 from pulse.session_service import OpenSessionService
 from tests.support.queue_claims import claim_next, work_off
+from tests.support.waiting import WAIT_SECONDS
 
 DAY_1 = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -64,7 +65,9 @@ async def test_waiting_gives_the_result(
     pool: asyncpg.Pool, service: OpenMemoryService, worker: MemoryConsolidationWorker
 ) -> None:
     await talk(pool, "s", "My name is Mei.")
-    waiting = asyncio.create_task(service.add_session_to_memory("app", "mei", "s", wait=True, timeout_seconds=30))
+    waiting = asyncio.create_task(
+        service.add_session_to_memory("app", "mei", "s", wait=True, timeout_seconds=WAIT_SECONDS)
+    )
     while not await work_off(pool, worker):
         await asyncio.sleep(0.01)
     added = await waiting

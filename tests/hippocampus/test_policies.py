@@ -11,6 +11,7 @@ import pytest
 
 from hippocampus.retention import policies
 from pulse.errors import InvalidInputError
+from tests.support.waiting import WAIT_SECONDS
 
 SQL_REFUSALS = (
     {"decay_rate": -1},
@@ -129,7 +130,7 @@ async def test_two_changes_of_one_policy_at_once_both_hold(pool: asyncpg.Pool) -
         async with pool.acquire() as conn, conn.transaction():
             await conn.execute("SELECT set_app_policy('shop', $1)", {"decay_rate": rate})
             second = asyncio.create_task(policies.set_policy(pool, "shop", min_age_days=age))
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(WAIT_SECONDS):
                 while not await conn.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"):
                     await asyncio.sleep(0.01)
         found = await second

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from hippocampus.providers.calls import gather_bounded
+from tests.support.waiting import WAIT_SECONDS
 
 
 async def test_results_keep_the_order() -> None:
@@ -26,7 +27,7 @@ async def test_results_keep_the_order() -> None:
     task = asyncio.ensure_future(
         gather_bounded([lambda n=n: wait_for(n) for n in range(5)], concurrency=2)  # type: ignore[misc]
     )
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(WAIT_SECONDS):
         for number in (1, 0, 3, 2, 4):
             while number not in running:
                 await asyncio.sleep(0)

@@ -27,6 +27,7 @@ from tests.support.lock_gates import until_one_waits_for_a_lock
 from tests.support.memory_rows import APP, say
 from tests.support.queue_claims import claim_next, work_off
 from tests.support.scripted_provider import ScriptedEmbedder, ScriptedGenerator
+from tests.support.waiting import WAIT_SECONDS
 
 USER = "ann"
 # Servers that swap, or did last; their client may be gone.
@@ -116,12 +117,12 @@ async def test_a_replay_that_died_goes_on_where_it_was_with_gemini(pool: asyncpg
         await say(pool, USER, session_id, *(f"I live in Town{n} and I like tea{n}." for n in range(6)))
     await consolidate(pool, LocalGenerator(), LocalEmbedder(), "a", "b")
     async with FakeGemini() as gemini:
-        connection = GeminiConnection(api_key="k", base_url=gemini.base_url, timeout_seconds=5, attempts=1)
+        connection = GeminiConnection(api_key="k", base_url=gemini.base_url, timeout_seconds=WAIT_SECONDS, attempts=1)
         generator, embedder = GeminiGenerator(connection), GeminiEmbedder(connection)
         replay = MemoryReplay(pool, generator, embedder, slice_tokens=30)
         gemini.latency_seconds = 0.02
         dying = asyncio.create_task(replay.replay(APP, USER, apply=True))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(WAIT_SECONDS):
             while gemini.counts.calls["generateContent"] < 4:
                 await asyncio.sleep(0.01)
         dying.cancel()
@@ -164,7 +165,7 @@ async def test_a_replay_killed_while_it_asks_and_while_it_swaps_changes_nothing_
     async with FakeGemini() as hanging, FakeGemini() as gemini:
         hanging.poison("Brest", "hang")
         asking = await start(hanging)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_SECONDS):
             while not hanging.counts.faults:
                 assert asking.returncode is None
                 await asyncio.sleep(0.02)
@@ -177,10 +178,10 @@ async def test_a_replay_killed_while_it_asks_and_while_it_swaps_changes_nothing_
         async with pool.acquire() as holder, holder.transaction():
             await holder.execute("SELECT FROM facts FOR UPDATE")
             swapping = await start(gemini)
-            await until_one_waits_for_a_lock(pool, timeout_seconds=60)
+            await until_one_waits_for_a_lock(pool)
             swapping.kill()
             await swapping.wait()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(WAIT_SECONDS):
             while await pool.fetchval(SWAPS):
                 await asyncio.sleep(0.02)
         assert await everything(pool) == before

@@ -9,10 +9,11 @@ from uuid import UUID
 import asyncpg
 import psycopg
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hippocampus.retention import curves
+from tests.support.properties import examples
 
 if TYPE_CHECKING:
     from pulse.database import Connection
@@ -55,7 +56,7 @@ async def test_the_classic_score_has_its_published_value(conn: Connection) -> No
     assert [row[0] for row in rows] == pytest.approx(expected, abs=1e-9)
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(30)
 @given(
     st.lists(
         st.tuples(

@@ -6,11 +6,12 @@ import re
 
 import asyncpg
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hippocampus.search import MemorySearch, SearchFilter
 from tests.support.memory_rows import WordEmbedder, add_fact, add_memory, say, vector_of
+from tests.support.properties import examples
 
 SCOPES = [(app, user) for app in ("app", "App", "app2") for user in ("mei", "mei ", "Mei", "tom%", "' OR true --")]
 
@@ -41,7 +42,25 @@ async def test_a_user_with_one_percent_of_the_rows_gets_ten_of_ten(
     assert len(near) == 10
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+async def test_nearest_vectors_are_found_on_islands_that_the_index_misses(conn: asyncpg.Connection) -> None:
+    """Groups of equal vectors, of which HNSW reaches a few: one row of each is this user's, and all are returned."""
+    rows = [
+        ("small" if n == 0 else "big", f"{island} {n}", vector_of(f"island{island}"))
+        for island in range(200)
+        for n in range(20)
+    ]
+    await conn.copy_records_to_table(
+        "memories",
+        records=[("app", user, text, vector, "words-1") for user, text, vector in rows],
+        columns=["app_name", "user_id", "content", "embedding", "embedding_model"],
+    )
+    await conn.execute("ANALYZE memories")
+    near = await conn.fetch("SELECT * FROM nearest_memories('app', 'small', $1, 'words-1', 200)", vector_of("island7"))
+    assert len({row["id"] for row in near}) == 200
+    assert near[0]["similarity"] == pytest.approx(1)
+
+
+@examples(60)
 @given(
     scope=st.sampled_from([*SCOPES, ("app", "nobody"), ("%", "%"), ("app", "")]),
     query=st.one_of(st.sampled_from(["tea", "secret tea", "茶", "mei"]), st.text(min_size=1).filter(str.strip)),

@@ -30,6 +30,7 @@ from hippocampus.client import (
 )
 from tests.support.key_scene import made
 from tests.support.memory_rows import add_fact, add_memory
+from tests.support.waiting import WAIT_SECONDS
 from tests.support.writer_process import KEY, WriterProcess, free_port
 
 
@@ -134,7 +135,7 @@ async def test_memories_facts_and_instructions_through_the_client(
 
 async def test_every_operation_of_the_document_has_a_method(writer: WriterProcess) -> None:
     """Also those that find nothing here. Streams are left to AG-UI's own clients."""
-    document = httpx.get(f"{writer.url}/openapi.json").json()
+    document = httpx.get(f"{writer.url}/openapi.json", timeout=WAIT_SECONDS).json()
     nobody, begun = str(uuid.uuid4()), len(writer.log())
     async with HippocampusClient(writer.url, KEY, app_name=nobody) as client:
         for name, method in inspect.getmembers(client, callable):
@@ -156,7 +157,7 @@ async def test_every_operation_of_the_document_has_a_method(writer: WriterProces
         return {(line["method"].lower(), line["route"]) for line in lines if line.get("event") == "request"}
 
     # A request is logged once its answer is sent.
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(WAIT_SECONDS):
         while not offered - streams - short <= called():
             await asyncio.sleep(0.02)
     assert offered - called() == streams | short

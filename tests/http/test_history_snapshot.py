@@ -12,6 +12,7 @@ from pulse.runs.events import act, assistant_message, observe, user_message
 from tests.support.live_writer import LiveWriter, serving
 from tests.support.stream_agents import echo
 from tests.support.stream_client import OWNER, Page, asked, follow, run_agent
+from tests.support.waiting import WAIT_SECONDS
 
 MESSAGES_MAX = 1000
 
@@ -39,7 +40,7 @@ async def test_a_long_conversation_is_cut_and_says_where_the_rest_is(dsn: str) -
     said[100:102] = [act("look", {}, "cut", "call"), observe("look", 1, "cut", event_id="answer")]
     async with (
         serving(dsn, {"echo": echo}) as writer,
-        httpx.AsyncClient(base_url=writer.url, headers=OWNER, timeout=30) as client,
+        httpx.AsyncClient(base_url=writer.url, headers=OWNER, timeout=WAIT_SECONDS) as client,
     ):
         await append(writer, "long", said)
         found = await snapshot(client, "long")

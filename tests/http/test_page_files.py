@@ -7,6 +7,7 @@ import re
 import asyncpg
 import httpx
 
+from tests.support.waiting import WAIT_SECONDS
 from tests.support.writer_process import WriterProcess, append, problem, say
 
 REFERENCE = re.compile(r'(?:src|href)="(page/[^"]+)"|from "\./([^"]+)"')
@@ -14,7 +15,7 @@ REFERENCE = re.compile(r'(?:src|href)="(page/[^"]+)"|from "\./([^"]+)"')
 
 async def test_page_and_all_that_it_names_need_no_key_and_no_other_host(writer: WriterProcess) -> None:
     """Every file that the page reaches is served, under a policy that lets nothing else run, load or be asked."""
-    async with httpx.AsyncClient(base_url=writer.url) as stranger:
+    async with httpx.AsyncClient(base_url=writer.url, timeout=WAIT_SECONDS) as stranger:
         left, files = ["/"], dict[str, httpx.Response]()
         while left:
             name = left.pop()

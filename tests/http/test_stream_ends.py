@@ -16,10 +16,10 @@ from pulse.runs.agents import RUNS_AT_ONCE_MAX, RunContext
 from pulse.runs.service import RunService
 from pulse.session_service import OpenSessionService
 from pulse.streams.deltas import PgDeltaCarrier
-from tests.support.listener_drill import until
 from tests.support.live_writer import LiveWriter, serving
 from tests.support.stream_agents import ask, echo, wait
 from tests.support.stream_client import OWNER, Page, asked, follow, frames_of, run_agent
+from tests.support.waiting import WAIT_SECONDS, until
 from tests.support.writer_process import problem
 
 TERMINAL = {"RUN_FINISHED", "RUN_ERROR"}
@@ -49,7 +49,7 @@ async def writer(dsn: str) -> AsyncIterator[LiveWriter]:
 
 @pytest.fixture
 async def client(writer: LiveWriter) -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(base_url=writer.url, headers=OWNER, timeout=30) as opened:
+    async with httpx.AsyncClient(base_url=writer.url, headers=OWNER, timeout=WAIT_SECONDS) as opened:
         yield opened
 
 
@@ -177,7 +177,7 @@ async def test_who_was_there_comes_back_to_a_full_process(dsn: str) -> None:
     """A process that executes as many runs as it may refuses a new one, and still lets clients go on with theirs."""
     async with (
         serving(dsn, AGENTS) as writer,
-        httpx.AsyncClient(base_url=writer.url, headers=OWNER, timeout=30) as client,
+        httpx.AsyncClient(base_url=writer.url, headers=OWNER, timeout=WAIT_SECONDS) as client,
     ):
         assert (writer.live.runner._runs_at_once_max, RUNS_AT_ONCE_MAX) == (500, 500)
         writer.live.runner._runs_at_once_max = 1
@@ -271,7 +271,7 @@ async def test_what_is_said_to_run_is_true_after_an_orphan(dsn: str, pool: async
     executed it stops its agent and goes on to listen, and whoever follows has the end."""
     async with (
         serving(dsn, AGENTS) as writer,
-        httpx.AsyncClient(base_url=writer.url, headers=OWNER, timeout=30) as client,
+        httpx.AsyncClient(base_url=writer.url, headers=OWNER, timeout=WAIT_SECONDS) as client,
     ):
         live = writer.live
         live.runner._heartbeat._interval_seconds = 0.05

@@ -21,8 +21,10 @@ from pulse.runs.service import RunService
 from pulse.session_service import OpenSessionService
 from tests.conftest import dsn_of
 from tests.support.agui_rules import Reducer, StreamRules
-from tests.support.listener_drill import kill_listener, until
+from tests.support.listener_drill import kill_listener
+from tests.support.pace import at_this_pace
 from tests.support.stream_client import OWNER, Page, asked, follow, frames_of, run_agent
+from tests.support.waiting import WAIT_SECONDS, until
 from tests.support.writer_process import KEY, WriterProcess, problem
 from workers.embedded.server import EmbeddedServer
 
@@ -53,7 +55,7 @@ def writer(streams_dsn: str, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 @pytest.fixture
 async def client(writer: WriterProcess) -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(base_url=writer.url, headers=HEADERS, timeout=30) as opened:
+    async with httpx.AsyncClient(base_url=writer.url, headers=HEADERS, timeout=WAIT_SECONDS) as opened:
         yield opened
 
 
@@ -112,11 +114,8 @@ async def test_a_run_is_streamed_live_and_to_late_joiners_alike(
 
 
 async def until_stored(rows: asyncpg.Connection, run: str, events: int) -> None:
-    for _ in range(1000):
-        if await rows.fetchval("SELECT count(*) FROM events WHERE invocation_id = $1", run) >= events:
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("the run makes no progress")
+    stored = f"SELECT count(*) >= {events} FROM events WHERE invocation_id = $1"
+    await until(lambda: rows.fetchval(stored, run), "the run makes progress")
 
 
 async def test_cut_after_every_frame_a_client_ends_as_an_uncut_one(
@@ -291,7 +290,7 @@ async def test_tickets_open_one_connection_of_what_they_are_for(
 
     token = await ticket(run_id=run)
     assert token not in str(await rows.fetch("SELECT * FROM stream_tickets"))
-    async with httpx.AsyncClient(base_url=writer.url) as browser:
+    async with httpx.AsyncClient(base_url=writer.url, timeout=WAIT_SECONDS) as browser:
         path = f"/api/runs/{run}/events"
         assert (await browser.get(path, params={"ticket": token})).status_code == 200
         used = await browser.get(path, params={"ticket": token})
@@ -332,7 +331,7 @@ async def test_a_thread_is_followed_over_a_socket(
         said = {"events": [{"author": "user", "content": {"text": "outside of any run"}}]}
         await client.post(f"/v1/apps/shop/users/mei/sessions/{thread.replace('/', '%2F')}/events", json=said)
         while len(reducer.ends) < 3:
-            message = json.loads(await asyncio.wait_for(opened.recv(), 20))
+            message = json.loads(await asyncio.wait_for(opened.recv(), WAIT_SECONDS))
             last = message["id"]
             rules.event(message["chunk"])
             reducer.event(message["chunk"])
@@ -342,7 +341,7 @@ async def test_a_thread_is_followed_over_a_socket(
     again = socket_url(writer, thread, frames="envelope", offset=last)
     async with websockets.connect(again, additional_headers=HEADERS) as opened:
         await run_agent(client, asked(thread, f"{run}-9", "more"), "echo")
-        first = json.loads(await asyncio.wait_for(opened.recv(), 20))["chunk"]
+        first = json.loads(await asyncio.wait_for(opened.recv(), WAIT_SECONDS))["chunk"]
         assert (first["type"], first["runId"]) == ("RUN_STARTED", f"{run}-9")
 
 
@@ -454,12 +453,12 @@ async def test_a_thousand_comings_and_goings_leave_nothing(
     await asyncio.gather(*(come_and_go(10) for _ in range(20)))
     before = resident_kb(writer)
     await asyncio.gather(*(come_and_go(40) for _ in range(20)))
-    for _ in range(500):
+
+    async def nobody_follows() -> bool:
         text = (await client.get(metrics_of(writer))).text
-        if {"streams_open 0.0", "streams_runs_followed 0.0"} <= set(text.splitlines()):
-            break
-        await asyncio.sleep(0.02)
-    assert {"streams_open 0.0", "streams_runs_followed 0.0"} <= set(text.splitlines()), text
+        return {"streams_open 0.0", "streams_runs_followed 0.0"} <= set(text.splitlines())
+
+    await until(nobody_follows)
     assert resident_kb(writer) - before < 20_000
     await client.post(f"/api/runs/{run}/cancel")
 
@@ -486,11 +485,11 @@ async def test_the_listener_killed_while_it_streams_costs_no_event(
         await kill_listener(streams_dsn)
     posted = await posting
     assert posted.reducer.messages[4]["content"] == "".join(f"word{n} " for n in range(12))
-    for _ in range(500):
-        if (await client.get("/health")).json()["listener_running"]:
-            return
-        await asyncio.sleep(0.02)
-    raise AssertionError("it never listens again")
+
+    async def listens() -> bool:
+        return bool((await client.get("/health")).json()["listener_running"])
+
+    await until(listens)
 
 
 @pytest.mark.timing
@@ -519,7 +518,7 @@ def test_sigterm_with_500_open_streams_ends_in_time(streams_dsn: str, tmp_path: 
             loop = asyncio.get_running_loop()
             began = loop.time()
             assert await asyncio.to_thread(writer.stop) == 0
-            assert loop.time() - began < 5
+            assert loop.time() - began < at_this_pace(5)
             # Each has seen the run's end, once; and no connection was cut.
             assert {told.count(b'"code":"shutdown"') for told in await asyncio.gather(*holding)} == {1}
             async with await database.create_pool(streams_dsn) as pool:
@@ -539,7 +538,7 @@ def test_sigterm_ends_streams_of_runs_that_others_execute(streams_dsn: str, tmp_
             sessions, runs = OpenSessionService(pool), RunService(pool)
             await sessions.create_session("shop", "mei", session_id=run)
             started = (await runs.start("shop", "mei", run, run)).run
-            async with httpx.AsyncClient(base_url=writer.url, headers=HEADERS, timeout=30) as client:
+            async with httpx.AsyncClient(base_url=writer.url, headers=HEADERS, timeout=WAIT_SECONDS) as client:
                 ready = asyncio.Semaphore(0)
 
                 async def hold() -> Page:
@@ -557,9 +556,7 @@ def test_sigterm_ends_streams_of_runs_that_others_execute(streams_dsn: str, tmp_
                 url = socket_url(writer, run)
                 async with websockets.connect(url, additional_headers=HEADERS) as opened:
                     await opened.recv()
-                    began = asyncio.get_running_loop().time()
                     assert await asyncio.to_thread(writer.stop) == 0
-                    assert asyncio.get_running_loop().time() - began < 5
                     await opened.wait_closed()
                     assert opened.close_code == 1012
                 assert [len(page.reducer.ends) for page in await asyncio.gather(*holding)] == [0] * 20

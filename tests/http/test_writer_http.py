@@ -13,6 +13,7 @@ import asyncpg
 import httpx
 import pytest
 
+from tests.support.waiting import WAIT_SECONDS
 from tests.support.writer_process import BODY_BYTES_MAX, KEY, WriterProcess, append, problem, say
 
 NAN = {"$hippocampus": ["float", "nan"]}
@@ -303,7 +304,7 @@ async def test_huge_announced_body_is_refused_at_once(writer: WriterProcess, use
         f"POST {user}/sessions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {KEY}\r\n"
         "Content-Type: application/json\r\nContent-Length: 1000000000000\r\n\r\n".encode()
     )
-    async with asyncio.timeout(1.5):
+    async with asyncio.timeout(WAIT_SECONDS):
         assert (await reader.readline()).startswith(b"HTTP/1.1 413")
     out.close()
 
@@ -366,7 +367,7 @@ async def test_names_with_slashes_percent_signs_and_chinese_work(client: httpx.A
 async def test_without_the_key_nobody_comes_in(writer: WriterProcess, user: str, header: str | None) -> None:
     """A missing or wrong key is 401 on every path but health and the documentation, and says nothing else."""
     headers = {} if header is None else {"Authorization": header.encode()}
-    async with httpx.AsyncClient(base_url=writer.url, headers=headers) as stranger:
+    async with httpx.AsyncClient(base_url=writer.url, headers=headers, timeout=WAIT_SECONDS) as stranger:
         for path in (f"{user}/sessions", "/v1/nothing", "/metrics/targets"):
             response = await stranger.get(path)
             assert response.status_code == 401
@@ -416,6 +417,7 @@ async def test_problem_types_can_be_looked_up(client: httpx.AsyncClient) -> None
     assert (await client.get("/problems/nonsense")).status_code == 404
 
 
+@pytest.mark.timing
 async def test_small_answers_are_sent_at_once(client: httpx.AsyncClient, session: str) -> None:
     """Head and body of an answer are two writes: the second does not wait for the first one's acknowledgement."""
     seconds = []

@@ -15,6 +15,7 @@ import pytest
 from hippocampus.providers.local.embedding import LocalEmbedder
 from tests.support.api_rows import know, remember
 from tests.support.fake_gemini import FakeGemini
+from tests.support.waiting import WAIT_SECONDS
 from tests.support.writer_process import KEY, WriterProcess, append, problem, say
 
 
@@ -261,7 +262,7 @@ async def test_metrics_are_found_and_tell_what_was_done(
     (address,) = next(group["targets"] for group in targets if group["labels"] == {"role": "writer"})
 
     async def metric(line: str) -> float:
-        async with httpx.AsyncClient() as scraper:
+        async with httpx.AsyncClient(timeout=WAIT_SECONDS) as scraper:
             text = (await scraper.get(f"http://{address}/metrics")).text
         assert app not in text
         assert "/users/ann" not in text
@@ -281,7 +282,7 @@ async def test_metrics_are_found_and_tell_what_was_done(
 async def test_a_query_that_gemini_cannot_embed_is_answered_by_its_words(writer_dsn: str, tmp_path: Path) -> None:
     """Over HTTP, from the model's 429 to the response and the counter: text is searched, and both say so."""
     authorized = {"Authorization": f"Bearer {KEY}"}
-    async with FakeGemini() as gemini, httpx.AsyncClient(headers=authorized, timeout=30) as client:
+    async with FakeGemini() as gemini, httpx.AsyncClient(headers=authorized, timeout=WAIT_SECONDS) as client:
         process = WriterProcess(
             writer_dsn,
             tmp_path / "log",
@@ -410,7 +411,7 @@ async def test_instructions_are_changed_rolled_back_and_decided_on(
 
 def test_openapi_documents_every_answer(writer: WriterProcess, seen: set[tuple[str, str, int]]) -> None:
     """Whatever the API's tests saw is in the document; errors are problems there too."""
-    document = httpx.get(f"{writer.url}/openapi.json").json()
+    document = httpx.get(f"{writer.url}/openapi.json", timeout=WAIT_SECONDS).json()
     patterns = {re.compile(re.sub(r"\{\w+\}", "[^/]+", path)): item for path, item in document["paths"].items()}
     assert len(seen) > 20
     for method, path, status in seen:

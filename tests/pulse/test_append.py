@@ -29,6 +29,7 @@ from pulse.event_rows import event_input
 from pulse.events import Event, EventActions, Session
 from pulse.notify.notifier import Look, Notifier
 from pulse.session_service import OpenSessionService
+from tests.support.waiting import WAIT_SECONDS
 
 
 @pytest.fixture
@@ -181,7 +182,7 @@ async def test_a_long_id_of_any_characters_still_wakes_the_listeners(
     await conn.add_listener("agent_events", lambda *told: heard.put_nowait(told[3]))
     event = replace(said("hello"), id="\U0001f600" * 512, invocation_id="\U0001f680" * 512)
     await sessions.append_event(session, event)
-    assert json.loads(await asyncio.wait_for(heard.get(), 5))["event_id"] == event.id
+    assert json.loads(await asyncio.wait_for(heard.get(), WAIT_SECONDS))["event_id"] == event.id
 
 
 @pytest.mark.parametrize(
@@ -459,7 +460,7 @@ async def test_plain_sql_notifies_once_per_event_and_never_for_a_rollback(
         await conn.execute(append, "e1", '{"text":"zzz"}', "")
         await conn.execute(append, "e2", '{"text":"%s"}' % ("zzz" * 100_000), "")
     await conn.execute(append, odd[0], "{}", odd[1])
-    payloads = [json.loads(await asyncio.wait_for(heard.get(), 5)) for _ in range(3)]
+    payloads = [json.loads(await asyncio.wait_for(heard.get(), WAIT_SECONDS)) for _ in range(3)]
     assert [payload["sequence_num"] for payload in payloads] == [1, 2, 3]
     assert (payloads[2]["event_id"], payloads[2]["run_id"]) == odd
     assert "zzz" not in str(payloads)
@@ -475,11 +476,11 @@ async def test_the_library_wakes_listeners_after_the_commit_once_per_thread(
     await sessions.append_events(session, [said("a"), said("b"), said("c")])
     with pytest.raises(ConcurrencyConflictError):
         await sessions.append("app", "mei", "s", [said("refused")], expected_version=77)
-    first = json.loads(await asyncio.wait_for(heard.get(), 5))
+    first = json.loads(await asyncio.wait_for(heard.get(), WAIT_SECONDS))
     assert (first["thread_id"], first["sequence_num"]) == (str(session.thread_id), 3)
     await sessions.append_events(session, [said("d")])
     await sessions.close()
-    assert json.loads(await asyncio.wait_for(heard.get(), 5))["sequence_num"] == 4
+    assert json.loads(await asyncio.wait_for(heard.get(), WAIT_SECONDS))["sequence_num"] == 4
     assert heard.empty()
     await conn.remove_listener(*listener)
 
@@ -504,7 +505,7 @@ async def test_whoever_gives_up_on_closing_silences_nobody(
     listener = "agent_events", lambda *arguments: heard.put_nowait(json.loads(arguments[3])["event_id"])
     await conn.add_listener(*listener)
     notifier, thread = Notifier(pool), uuid.uuid4()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(WAIT_SECONDS):
         notifier.look(thread, Look(1, "before the pause", "", "user_message"))
         while notifier._pause is None:
             await asyncio.sleep(0.01)

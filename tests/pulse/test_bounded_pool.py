@@ -9,6 +9,7 @@ import pytest
 
 from pulse import database
 from pulse.postgres import bounded_pool
+from tests.support.waiting import WAIT_SECONDS
 
 PID = "SELECT pg_backend_pid()"
 
@@ -26,7 +27,11 @@ async def test_statements_pass_a_connection_on_without_the_pool(dsn: str, monkey
 
 async def test_nobody_waits_while_a_connection_lies_aside(dsn: str) -> None:
     """One statement keeps the first connection; who waits gets the second as soon as it is free."""
-    async with await database.create_pool(dsn, min_size=2, max_size=2) as pool, pool.acquire(), asyncio.timeout(30):
+    async with (
+        await database.create_pool(dsn, min_size=2, max_size=2) as pool,
+        pool.acquire(),
+        asyncio.timeout(WAIT_SECONDS),
+    ):
         async with pool.acquire() as second:
             waiting = [asyncio.create_task(pool.fetchval(PID)) for _ in range(3)]
             await asyncio.sleep(0)
@@ -38,7 +43,7 @@ async def test_nobody_waits_while_a_connection_lies_aside(dsn: str) -> None:
 
 
 async def test_a_connection_that_was_lost_aside_is_not_handed_out(dsn: str, conn: asyncpg.Connection) -> None:
-    async with await database.create_pool(dsn, min_size=0, max_size=1) as pool, asyncio.timeout(30):
+    async with await database.create_pool(dsn, min_size=0, max_size=1) as pool, asyncio.timeout(WAIT_SECONDS):
         lost = await pool.fetchval(PID)
         await conn.execute("SELECT pg_terminate_backend($1)", lost)
         while pool.get_size():  # until this side knows
@@ -49,7 +54,7 @@ async def test_a_connection_that_was_lost_aside_is_not_handed_out(dsn: str, conn
 async def test_a_pool_closes_with_connections_aside(dsn: str, conn: asyncpg.Connection) -> None:
     pool = await database.create_pool(dsn, max_size=3)
     pids = await asyncio.gather(*(pool.fetchval(PID) for _ in range(3)))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(WAIT_SECONDS):
         await pool.close()
         while await conn.fetchval("SELECT count(*) FROM pg_stat_activity WHERE pid = ANY ($1)", pids):
             await asyncio.sleep(0.01)
@@ -65,7 +70,7 @@ async def test_a_pool_whose_closing_is_given_up_is_cut(dsn: str, conn: asyncpg.C
     closing.cancel()
     with pytest.raises(asyncio.CancelledError):
         await closing
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(WAIT_SECONDS):
         while await conn.fetchval("SELECT count(*) FROM pg_stat_activity WHERE pid = $1", pid):
             await asyncio.sleep(0.01)
 
@@ -74,7 +79,7 @@ async def test_what_lies_aside_goes_back_to_the_pool(dsn: str, monkeypatch: pyte
     """There it is renewed after its share of statements, and closed when it is idle for long."""
     monkeypatch.setattr(bounded_pool, "_ASIDE_SECONDS_MAX", 0.05)
     monkeypatch.setattr(database, "_QUERIES_MAX", 20)
-    async with await database.create_pool(dsn, max_size=1) as pool, asyncio.timeout(30):
+    async with await database.create_pool(dsn, max_size=1) as pool, asyncio.timeout(WAIT_SECONDS):
         first = await pool.fetchval(PID)
         assert pool.get_idle_size() == 0
         while pool.get_idle_size() == 0:
@@ -89,7 +94,7 @@ async def test_a_loop_that_ends_while_they_go_back_closes_the_pool(dsn: str, mon
     pool = await database.create_pool(dsn, max_size=1)
     before = asyncio.all_tasks()
     await pool.fetchval(PID)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(WAIT_SECONDS):
         while not (going_back := asyncio.all_tasks() - before):
             await asyncio.sleep(0)
         for task in going_back:
@@ -100,7 +105,7 @@ async def test_a_loop_that_ends_while_they_go_back_closes_the_pool(dsn: str, mon
 
 async def test_a_connection_that_is_lost_as_it_goes_back_is_back(dsn: str, conn: asyncpg.Connection) -> None:
     """The loss is noticed between the call of the driver's release and its task's first step."""
-    async with await database.create_pool(dsn, min_size=0, max_size=1) as pool, asyncio.timeout(30):
+    async with await database.create_pool(dsn, min_size=0, max_size=1) as pool, asyncio.timeout(WAIT_SECONDS):
         lost = await pool.acquire()
         await conn.execute("SELECT pg_terminate_backend($1)", await lost.fetchval(PID))
         going_back = asyncio.create_task(pool.release(lost))
@@ -110,7 +115,7 @@ async def test_a_connection_that_is_lost_as_it_goes_back_is_back(dsn: str, conn:
 
 
 async def test_a_statement_that_fails_gives_its_connection_back(dsn: str) -> None:
-    async with await database.create_pool(dsn, max_size=1) as pool, asyncio.timeout(30):
+    async with await database.create_pool(dsn, max_size=1) as pool, asyncio.timeout(WAIT_SECONDS):
         for _ in range(3):
             with pytest.raises(asyncpg.DivisionByZeroError):
                 await pool.fetchval("SELECT 1 / 0")

@@ -15,6 +15,7 @@ from pulse import database
 from pulse.errors import DatabaseUnreachableError, SchemaError
 from pulse.postgres import bounded_pool
 from tests.conftest import dsn_of
+from tests.support.waiting import WAIT_SECONDS
 from workers.embedded.server import EmbeddedServer
 from workers.failures import DATABASE_FAULTS
 
@@ -73,7 +74,7 @@ async def test_a_loop_that_ends_while_a_connection_is_given_back_closes_the_pool
     with pytest.raises(asyncio.CancelledError):
         await giving_back
     assert await pool.fetchval("SELECT 1") == 1
-    await asyncio.wait_for(pool.close(), 20)
+    await asyncio.wait_for(pool.close(), WAIT_SECONDS)
 
 
 async def test_the_loss_of_a_silent_peer_is_noticed_on_both_sides(server: EmbeddedServer, dsn: str) -> None:
@@ -176,7 +177,7 @@ async def test_nobody_waits_for_ever_for_the_rollback_of_a_server_that_hangs(
 
     own = await database.connect(dsn)
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(WAIT_SECONDS):
             async with await database.create_pool(dsn, max_size=1) as pool:
                 for by_himself, error in ((True, LookupError), (False, TimeoutError)):
                     with pytest.raises(error):

@@ -10,7 +10,7 @@ from typing import Any
 import jsonpatch
 import pytest
 from ag_ui.core import MessagesSnapshotEvent
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pulse.agui.cursor import Cursor
@@ -24,6 +24,7 @@ from pulse.live_text import LiveMessage, RunKey
 from pulse.postgres.json_values import DELETED, escape_state
 from pulse.scopes import without_deleted
 from tests.support.agui_rules import Reducer, StreamRules
+from tests.support.properties import examples
 
 RUN = RunKey(uuid.uuid4(), "run-1")
 FIRST = 3
@@ -209,7 +210,7 @@ def stream(world: World, verb: str, name: str, pieces: list[str], fate: str) -> 
 
 
 @given(st.lists(ACTS, max_size=8), ENDS)
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_every_stream_keeps_the_rules(acts: list[Any], end: tuple[str, Any]) -> None:
     """Any run, streamed whole, satisfies a checker of the protocol's rules and ends with the state that is stored."""
     world = World()
@@ -231,7 +232,7 @@ def come_back_from_nothing(world: World) -> list[Frame]:
 
 
 @given(st.lists(ACTS, max_size=6), ENDS, st.data())
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_a_cut_client_ends_as_an_uncut_one(acts: list[Any], end: tuple[str, Any], data: st.DataObject) -> None:
     """Cut after any frame, back after any time: the rules hold over the seam; messages and state come out the same."""
     world = World()
@@ -246,7 +247,7 @@ def test_a_cut_client_ends_as_an_uncut_one(acts: list[Any], end: tuple[str, Any]
 
 
 @given(DELTAS, DELTAS)
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_a_patch_makes_the_state_that_is_stored(before: dict[str, Any], delta: dict[str, Any]) -> None:
     """With the state known or not, applying the patch gives the merge, to the type of each value."""
     before, merged = without_deleted(before), without_deleted({**before, **delta})

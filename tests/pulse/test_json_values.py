@@ -9,11 +9,12 @@ from typing import Any
 
 import asyncpg
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pulse.errors import InvalidInputError
 from pulse.postgres.json_values import clean_text, decode_body, encode_body, escape_state, unescape
+from tests.support.properties import examples
 
 HARD_VALUES = [
     "a\0b",
@@ -79,7 +80,7 @@ async def test_hard_values_survive_both_columns(conn: asyncpg.Connection, value:
     assert same(decode_body(row["body"]), value)
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@examples(300)
 @given(value=json_values)
 async def test_any_value_survives_both_columns(conn: asyncpg.Connection, value: Any) -> None:
     """As above, for whatever hypothesis finds."""

@@ -14,7 +14,7 @@ from pulse.live_text import LiveMessage, LiveText, RunKey
 from pulse.pg_notify_listener import PgNotifyListener
 from pulse.session_service import OpenSessionService
 from pulse.streams.deltas import PgDeltaCarrier
-from tests.support.listener_drill import until
+from tests.support.waiting import until
 
 
 class Reader:

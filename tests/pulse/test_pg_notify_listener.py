@@ -14,7 +14,8 @@ from pulse.events import Event
 from pulse.notify.connection import ListenerTiming
 from pulse.pg_notify_listener import PgNotifyListener
 from pulse.session_service import OpenSessionService
-from tests.support.listener_drill import Watch, drill, kill_listener, until
+from tests.support.listener_drill import Watch, drill, kill_listener
+from tests.support.waiting import until
 
 QUICK = ListenerTiming(heartbeat_seconds=0.2, answer_seconds=2.0, poll_seconds=30.0, retry_seconds_max=0.1)
 

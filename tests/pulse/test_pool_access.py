@@ -11,10 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 import asyncpg
 import pytest
 
-from pulse import database, loop_pools
+from pulse import database
 from pulse.errors import SchemaError
 from pulse.loop_pools import GivenPool, LoopPools, access
 from pulse.postgres import bounded_pool
+from tests.support.waiting import WAIT_SECONDS
 
 
 async def test_what_is_cancelled_ends_in_the_database_too(dsn: str, conn: asyncpg.Connection) -> None:
@@ -22,7 +23,7 @@ async def test_what_is_cancelled_ends_in_the_database_too(dsn: str, conn: asyncp
     own = LoopPools(dsn)
     sleeping = "SELECT count(*) FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(600)' AND state = 'active'"
     calling = asyncio.create_task(own.run(lambda pool: pool.execute("SELECT pg_sleep(600)")))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(WAIT_SECONDS):
         while await conn.fetchval(sleeping) == 0:
             await asyncio.sleep(0.02)
         calling.cancel()
@@ -43,7 +44,7 @@ async def test_who_gives_up_on_a_server_that_hangs_does_not_wait_for_it(
         hung: int = await pool.fetchval("SELECT pg_backend_pid()")
         os.kill(hung, signal.SIGSTOP)
         try:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(WAIT_SECONDS):
                 with pytest.raises(TimeoutError):
                     async with asyncio.timeout(0.1):
                         await pool.fetchval("SELECT 1")
@@ -113,7 +114,7 @@ async def test_closing_closes_the_pools_of_other_loops_too(dsn: str, conn: async
     await pools.run(lambda pool: pool.fetchval("SELECT 1"))
     await pools.close()
     own = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(WAIT_SECONDS):
         while await conn.fetchval(own):
             await asyncio.sleep(0.02)
     over.set()
@@ -138,10 +139,10 @@ async def test_a_pool_that_could_not_be_opened_is_tried_again(dsn: str) -> None:
 
 
 async def test_a_pool_that_nobody_gives_back_to_is_cut_in_the_end(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop_pools, "CLOSE_SECONDS_MAX", 0.1)
+    monkeypatch.setattr(pool_access, "CLOSE_SECONDS_MAX", 0.1)
     own = LoopPools(dsn)
     kept = await own.run(lambda pool: pool.acquire())
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(WAIT_SECONDS):
         await own.close()
     with pytest.raises(asyncpg.InterfaceError):
         await kept.fetchval("SELECT 1")

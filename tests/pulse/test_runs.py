@@ -27,6 +27,7 @@ from pulse.runs.records import Run, RunStatus
 from pulse.runs.service import RunService
 from pulse.session_service import OpenSessionService
 from tests.support.lock_gates import until_one_waits_for_a_lock
+from tests.support.waiting import WAIT_SECONDS
 
 
 @pytest.fixture
@@ -217,8 +218,8 @@ async def test_a_reaper_passes_over_what_others_hold_and_does_the_rest_in_batche
     await orphan(pool)
     async with pool.acquire() as connection, connection.transaction():
         await connection.execute("SELECT FROM threads WHERE session_id = 's0' FOR UPDATE")
-        assert await asyncio.wait_for(runs.reap(limit=3), 10) == 2
-        assert await asyncio.wait_for(runs.reap(limit=3), 10) == 2
+        assert await asyncio.wait_for(runs.reap(limit=3), WAIT_SECONDS) == 2
+        assert await asyncio.wait_for(runs.reap(limit=3), WAIT_SECONDS) == 2
     assert await runs.reap() == 1
     assert await runs.reap() == 0
 
@@ -278,16 +279,16 @@ async def test_a_wish_to_cancel_reaches_the_owner_and_a_lost_run_too(
     one, other = await started(runs, "one"), await started(runs, "other")
     async with heartbeat.watch(one) as first, heartbeat.watch(other) as second:
         await orphan(pool)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WAIT_SECONDS):
             while await pool.fetchval("SELECT count(*) FROM runs WHERE lease_until < now()"):
                 await asyncio.sleep(0.01)
         await runs.request_cancel("app", "mei", "one")
-        await asyncio.wait_for(first.cancel_requested.wait(), 10)
+        await asyncio.wait_for(first.cancel_requested.wait(), WAIT_SECONDS)
         assert not second.cancel_requested.is_set()
         assert not first.lost.is_set()
         await runs.cancel(one, "as you wish")
         await RunService(pool, holder=runs.holder).fail(other, "elsewhere")
-        await asyncio.wait_for(second.lost.wait(), 10)
+        await asyncio.wait_for(second.lost.wait(), WAIT_SECONDS)
     await heartbeat.close()
     await heartbeat.close()
     assert (await runs.request_cancel("app", "mei", "one")).status is RunStatus.CANCELLED
@@ -307,7 +308,7 @@ async def test_a_heartbeat_prolongs_only_its_own_live_runs(
     async with pool.acquire() as connection, connection.transaction():
         # Held by a write of its own, which prolongs it: the heartbeat of the others does not wait.
         await connection.execute("SELECT FROM runs FOR UPDATE")
-        assert run.id in await asyncio.wait_for(runs.renew([run.id]), 10)
+        assert run.id in await asyncio.wait_for(runs.renew([run.id]), WAIT_SECONDS)
     assert await runs.renew([]) == {}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
+import itertools
 import re
 from collections.abc import AsyncIterator
 from typing import Any
@@ -12,7 +13,7 @@ from urllib.parse import urlsplit
 
 import asyncpg
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pulse import database
@@ -25,6 +26,7 @@ from pulse.scopes import split_delta
 from pulse.session_service import OpenSessionService
 from pulse.state.history import StateHistory
 from pulse.state_debug import StateDebugService
+from tests.support.properties import examples
 from workers.embedded.server import EmbeddedServer
 
 KEYS = st.sampled_from(["a", "b", "", "你好", "a\0b", "\ud800", "$hippocampus", "$hippocampus:x", "a:b", "user", "🍵"])
@@ -63,6 +65,7 @@ async def read(sessions: OpenSessionService, name: str = "s") -> Session:
     return found
 
 
+@pytest.mark.hypothesis
 def test_the_state_told_from_the_events_is_the_stored_state(dsn: str) -> None:
     """Whatever the deltas: three scopes, nulls, deletions, escapes, sessions, batches; at each point of the past."""
 
@@ -98,9 +101,9 @@ def test_the_state_told_from_the_events_is_the_stored_state(dsn: str) -> None:
             assert shared.app_is_complete
         await sessions.close()
 
-    numbers = iter(range(10_000))
+    numbers = itertools.count()
 
-    @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+    @examples(30)
     @given(
         first=DELTAS,
         batches=st.lists(st.tuples(st.integers(0, 1), st.lists(DELTAS, min_size=1, max_size=3)), max_size=6),

@@ -19,6 +19,7 @@ from pulse.runs.service import RunService
 from pulse.session_service import OpenSessionService
 from pulse.timeline import PERSISTENT_EVENT_TYPES, TimelineService, timeline_item
 from tests.support.run_process import LEASE_SECONDS
+from tests.support.waiting import WAIT_SECONDS
 
 
 @pytest.fixture
@@ -194,11 +195,11 @@ async def test_a_process_killed_in_the_middle_leaves_what_was_finished_and_an_er
     assert process.stdout is not None
     deadline = asyncio.get_running_loop().time() + 2 * LEASE_SECONDS
     while asyncio.get_running_loop().time() < deadline:
-        assert await asyncio.wait_for(process.stdout.readline(), 30)
+        assert await asyncio.wait_for(process.stdout.readline(), WAIT_SECONDS)
     assert (await runs.get("app", "mei", "run-1")).status == "running"
     process.kill()
     await process.wait()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(WAIT_SECONDS):
         while await runs.reap() == 0:
             await asyncio.sleep(0.05)
     shown = await timelines.get_conversation_messages("app", "mei", "s")

@@ -7,9 +7,9 @@ import sys
 
 import asyncpg
 
-from tests.support import worker_harness as harness
 from tests.support.paths import ROOT
 from tests.support.real_worker import PRODUCT
+from tests.support.waiting import until
 from tests.support.worker_harness import Workers
 
 AGENT = """
@@ -51,6 +51,6 @@ async def test_a_job_that_an_agent_enqueues_by_itself_is_worked_off(
             str(await pool.fetchval("SELECT status FROM consolidation_jobs WHERE id::text = $1", job_id)) == "completed"
         )
 
-    await harness.until(completed)
+    await until(completed)
     assert await pool.fetchval("SELECT count(*) FROM facts") > 0
     assert await pool.fetchval("SELECT fast_upto_seq = 1 AND deep_upto_seq = 1 FROM threads")

@@ -188,7 +188,7 @@ def test_the_two_machines_run(dsn: str, home: Path) -> None:
         for process in running:
             process.process.terminate()
         for process in running:
-            process.end(15)
+            process.end()
             process.__exit__()
 
 

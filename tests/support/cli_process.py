@@ -6,8 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
@@ -64,9 +63,9 @@ class Running:
                 return line
         raise AssertionError(f"no line with {wanted!r}: {''.join(self.lines)}")
 
-    def end(self, seconds: float) -> tuple[int, str]:
+    def end(self) -> tuple[int, str]:
         """Read to the end; the exit code, and all that was said."""
-        rest, _ = self.process.communicate(timeout=seconds)
+        rest, _ = self.process.communicate(timeout=COMMAND_SECONDS)
         return self.process.returncode, "".join(self.lines) + rest
 
     def children(self) -> dict[str, int]:
@@ -110,14 +109,6 @@ def processes_of(home: Path) -> list[str]:
         if text and any(mark in text or b"HIPPOCAMPUS_HOME=" + mark in held for mark in marks):
             left.append(text.replace(b"\0", b" ").decode())
     return left
-
-
-def until(condition: Callable[[], bool], seconds: float = 15.0) -> None:
-    """Wait until a condition holds."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds} s"
-        time.sleep(0.02)
 
 
 def pids() -> Iterator[int]:

@@ -7,7 +7,8 @@ import json
 import re
 from typing import Any
 
-TURN = re.compile(r'^\[(?P<seq>-?\d+)\] \S+ \S+ (?P<label>.+?): (?P<text>".*")$')
+# A label that is more than a plain name is quoted as JSON, and may hold anything.
+TURN = re.compile(r'^\[(?P<seq>-?\d+)\] \S+ \S+ (?P<label>"(?:[^"\\]|\\.)*"|[^":]+): (?P<text>".*")$')
 
 #: (type, key, pattern): the first group is the value. The same turn may give several facts.
 FACT_PATTERNS = tuple(

@@ -9,29 +9,27 @@ import httpx
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
+from tests.support.properties import examples, is_fuzzing
+from tests.support.waiting import WAIT_SECONDS
 from tests.support.writer_process import KEY, WriterProcess
 
 HEADERS = {"Authorization": f"Bearer {KEY}"}
 
 
-def ask_generated(writer: WriterProcess, *, examples: int, seed_number: int) -> None:
+def ask_generated(writer: WriterProcess, *, number: int, seed_number: int) -> None:
     """Ask each operation so often: no answer is a crash, and each has a status that the document names for it."""
-    page = httpx.get(f"{writer.url}/openapi.json").json()
+    page = httpx.get(f"{writer.url}/openapi.json", timeout=WAIT_SECONDS).json()
     for result in schemathesis.openapi.from_dict(page).get_all_operations():
         operation = result.ok()
         ask = given(case=operation.as_strategy())(_asker(writer, operation.definition.raw["responses"]))
-        settings(
-            max_examples=examples,
-            deadline=None,
-            database=None,
-            phases=[Phase.generate],
-            suppress_health_check=list(HealthCheck),
-        )(seed(seed_number)(ask))()
+        if not is_fuzzing():
+            ask = seed(seed_number)(ask)
+        settings(examples(number), phases=[Phase.generate], suppress_health_check=list(HealthCheck))(ask)()
 
 
 def _asker(writer: WriterProcess, known: Mapping[str, Any]) -> Callable[[schemathesis.Case], None]:
     def ask(case: schemathesis.Case) -> None:
-        response = case.call(base_url=writer.url, headers=HEADERS, timeout=30)
+        response = case.call(base_url=writer.url, headers=HEADERS, timeout=WAIT_SECONDS)
         said = (case.method, case.path, case.path_parameters, case.query, case.body, response.text)
         if response.status_code >= 500:
             crashes = [line for line in writer.log() if line.get("event") == "request_crashed"]

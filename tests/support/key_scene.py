@@ -11,6 +11,7 @@ import httpx
 
 from pulse import database
 from pulse.api_keys import ApiKeyService, NewApiKey, Role
+from tests.support.waiting import WAIT_SECONDS
 from tests.support.writer_process import WriterProcess
 
 
@@ -26,7 +27,7 @@ async def made(
 async def bearer(writer: WriterProcess, text: str) -> AsyncIterator[httpx.AsyncClient]:
     """A client that sends a key."""
     headers = {"Authorization": f"Bearer {text}"}
-    async with httpx.AsyncClient(base_url=writer.url, headers=headers, timeout=30) as client:
+    async with httpx.AsyncClient(base_url=writer.url, headers=headers, timeout=WAIT_SECONDS) as client:
         yield client
 
 

@@ -10,8 +10,8 @@ from pulse import database
 from pulse.events import Event, Session
 from pulse.pg_notify_listener import PgNotifyListener
 from pulse.session_service import OpenSessionService
+from tests.support.waiting import WAIT_SECONDS, until
 
-WAIT_SECONDS = 30.0
 _KILL = """
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 WHERE datname = current_database() AND pid <> pg_backend_pid()
@@ -39,14 +39,6 @@ class Watch:
 
     def close(self) -> None:
         self._subscription.close()
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    """Return once a condition holds; fail where it does not in time."""
-    deadline = time.monotonic() + WAIT_SECONDS
-    while not holds():
-        assert time.monotonic() < deadline, "it does not come true"
-        await asyncio.sleep(0.01)
 
 
 async def kill_listener(dsn: str) -> int:

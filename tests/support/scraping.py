@@ -8,6 +8,7 @@ import urllib.request
 import asyncpg
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.support.waiting import WAIT_SECONDS
 from workers.telemetry.discovery import list_targets
 
 
@@ -15,7 +16,7 @@ async def scrape(address: str) -> dict[tuple[str, ...], float]:
     """Return the samples of a process: by name and label values, in the order of the labels' names."""
 
     def read() -> str:
-        with urllib.request.urlopen(f"http://{address}/metrics", timeout=5) as reply:
+        with urllib.request.urlopen(f"http://{address}/metrics", timeout=WAIT_SECONDS) as reply:
             return str(reply.read().decode())
 
     text = await asyncio.to_thread(read)

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
-from typing import Any
 from uuid import UUID
 
 import asyncpg
 import pytest
 
 from tests.support.paths import ROOT
+from tests.support.waiting import until
 from tests.support.worker_process import TABLES
-
-DEADLINE_SECONDS = 15.0
 
 
 class WorkerProcess:
@@ -40,8 +36,8 @@ class WorkerProcess:
     def lines(self) -> str:
         return self.log.read_text()
 
-    async def ended(self, seconds: float = DEADLINE_SECONDS) -> int:
-        await until(lambda: self.popen.poll() is not None, seconds)
+    async def ended(self) -> int:
+        await until(lambda: self.popen.poll() is not None)
         return int(self.popen.returncode)
 
 
@@ -95,19 +91,6 @@ def running_workers(dsn: str, folder: Path) -> Iterator[Workers]:
         workers.end()
 
 
-async def until(condition: Callable[[], Any] | Callable[[], Awaitable[Any]], seconds: float = DEADLINE_SECONDS) -> Any:
-    """Wait until a condition holds, and return what it gave."""
-    deadline = time.monotonic() + seconds
-    while True:
-        found = condition()
-        if asyncio.iscoroutine(found):
-            found = await found
-        if found:
-            return found
-        assert time.monotonic() < deadline, f"not within {seconds} s: {condition}"
-        await asyncio.sleep(0.01)
-
-
 async def make_thread(pool: asyncpg.Pool, session_id: str = "s1") -> UUID:
     """A session with one event, which by itself enqueues nothing."""
     await pool.execute("SELECT create_session('app', 'user', $1)", session_id)
@@ -128,11 +111,11 @@ async def status_of(pool: asyncpg.Pool, job: UUID) -> str:
     return status
 
 
-async def wait_for_status(pool: asyncpg.Pool, job: UUID, status: str, seconds: float = DEADLINE_SECONDS) -> None:
+async def wait_for_status(pool: asyncpg.Pool, job: UUID, status: str) -> None:
     async def reached() -> bool:
         return await status_of(pool, job) == status
 
-    await until(reached, seconds)
+    await until(reached)
 
 
 async def count(pool: asyncpg.Pool, table: str) -> int:

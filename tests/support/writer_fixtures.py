@@ -12,6 +12,7 @@ import pytest
 
 from pulse import database
 from tests.conftest import dsn_of
+from tests.support.waiting import WAIT_SECONDS
 from tests.support.writer_process import BODY_BYTES_MAX, KEY, WriterProcess
 from workers.embedded.server import EmbeddedServer
 
@@ -47,7 +48,7 @@ async def client(writer: WriterProcess, seen: set[tuple[str, str, int]]) -> Asyn
         seen.add((response.request.method, path, response.status_code))
 
     async with httpx.AsyncClient(
-        base_url=writer.url, headers=AUTHORIZED, timeout=30, event_hooks={"response": [record]}
+        base_url=writer.url, headers=AUTHORIZED, timeout=WAIT_SECONDS, event_hooks={"response": [record]}
     ) as opened:
         yield opened
 

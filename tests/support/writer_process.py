@@ -16,8 +16,8 @@ from typing import Any, Self
 import httpx
 
 from tests.support.paths import ROOT
+from tests.support.waiting import WAIT_SECONDS
 
-START_SECONDS = 20.0
 BODY_BYTES_MAX = 9_000_000
 KEY = "test-key-0123456789abcdef"
 
@@ -60,21 +60,21 @@ class WriterProcess:
 
     def refusal(self) -> tuple[int, str]:
         """Run a writer that must not start; its exit code and what it said."""
-        code = self.start().wait(START_SECONDS)
+        code = self.start().wait(WAIT_SECONDS)
         return code, self.log_path.read_text()
 
     def wait_until_serving(self) -> None:
         assert self.process is not None
-        deadline = time.monotonic() + START_SECONDS
+        deadline = time.monotonic() + WAIT_SECONDS
         while time.monotonic() < deadline:
             assert self.process.poll() is None, self.log_path.read_text()
             try:
-                httpx.get(f"{self.url}/health", timeout=2)
+                httpx.get(f"{self.url}/health", timeout=WAIT_SECONDS)
             except httpx.TransportError:
                 time.sleep(0.02)
             else:
                 return
-        raise AssertionError(f"no answer within {START_SECONDS} s: {self.log_path.read_text()}")
+        raise AssertionError(f"no answer within {WAIT_SECONDS} s: {self.log_path.read_text()}")
 
     def log(self) -> list[dict[str, Any]]:
         lines = self.log_path.read_text().splitlines()
@@ -85,7 +85,7 @@ class WriterProcess:
         if self.process.poll() is None:
             self.process.terminate()
         try:
-            return self.process.wait(10)
+            return self.process.wait(WAIT_SECONDS)
         except subprocess.TimeoutExpired:
             self.process.kill()
             raise

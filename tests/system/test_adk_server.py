@@ -19,6 +19,7 @@ import pytest
 
 from tests.support import cli_process
 from tests.support.paths import EXAMPLES
+from tests.support.waiting import WAIT_SECONDS
 
 EXAMPLE = EXAMPLES / "adk_agent"
 READY_SECONDS_MAX = 60.0
@@ -53,7 +54,7 @@ def api(agents: Path, dsn: str, home: Path) -> Iterator[httpx.Client]:
             yield client
     finally:
         process.send_signal(signal.SIGTERM)
-        said, _ = process.communicate(timeout=30)
+        said, _ = process.communicate(timeout=WAIT_SECONDS)
     assert "in-memory" not in said
     assert "Traceback" not in said, said
 

@@ -14,4 +14,4 @@ pytestmark = pytest.mark.system
 @pytest.mark.parametrize("seed_number", [11, 12])
 def test_thousands_of_generated_requests_find_no_crash(writer: WriterProcess, seed_number: int) -> None:
     """No 5xx, and no status that the document does not name."""
-    ask_generated(writer, examples=25, seed_number=seed_number)
+    ask_generated(writer, number=25, seed_number=seed_number)

@@ -14,7 +14,8 @@ from pulse.notify.connection import ListenerTiming
 from pulse.pg_notify_listener import PgNotifyListener
 from pulse.session_service import OpenSessionService
 from tests.conftest import FAST_SETTINGS
-from tests.support.listener_drill import drill, kill_listener, until
+from tests.support.listener_drill import drill, kill_listener
+from tests.support.waiting import until
 from workers.embedded.server import EmbeddedServer
 from workers.migrate import migrate
 

@@ -15,6 +15,7 @@ from playwright.async_api import Page, expect
 from tests.support.browser import NARROW, WIDE, audit, opened
 from tests.support.page_agents import WORDS
 from tests.support.stream_client import OWNER, asked, run_agent
+from tests.support.waiting import WAIT_SECONDS
 from tests.support.writer_process import KEY, WriterProcess
 
 pytestmark = pytest.mark.system
@@ -40,7 +41,7 @@ def locked(agents_dsn: str, tmp_path: Path) -> WriterProcess:
 
 
 def client_of(writer: WriterProcess, **headers: str) -> httpx.AsyncClient:
-    return httpx.AsyncClient(base_url=writer.url, headers={**OWNER, **headers}, timeout=30)
+    return httpx.AsyncClient(base_url=writer.url, headers={**OWNER, **headers}, timeout=WAIT_SECONDS)
 
 
 async def begin(client: httpx.AsyncClient, thread: str, run: str, agent: str, text: str = "hi") -> None:

@@ -22,6 +22,7 @@ from hippocampus.errors import (
     TransientProviderError,
 )
 from tests.support.paths import ROOT
+from tests.support.waiting import WAIT_SECONDS
 from workers.models.call_gate import GateRule, SharedCallGate
 from workers.telemetry.call_metrics import CallMetrics
 
@@ -271,7 +272,7 @@ async def test_two_who_ask_in_the_same_moment_are_one_probe(pool: asyncpg.Pool, 
     async with pool.acquire() as holder, holder.transaction():
         await holder.execute("SELECT FROM call_breakers FOR UPDATE")
         rivals = [asyncio.create_task(outcome(gate)) for _ in range(2)]
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WAIT_SECONDS):
             while await pool.fetchval(WAITING) < 2:
                 await asyncio.sleep(0.005)
     assert sorted(await asyncio.gather(*rivals)) == ["CallPostponedError breaker_half_open", "ok"]

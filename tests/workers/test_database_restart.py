@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import time
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from pulse import database
 from tests.conftest import FAST_SETTINGS
 from tests.support import worker_harness as harness
 from tests.support.documented_routes import document, filled, operations, routine
+from tests.support.waiting import WAIT_SECONDS
 from tests.support.worker_process import TABLES
 from tests.support.writer_process import WriterProcess, append, problem, say
 from workers.embedded.server import EmbeddedServer
@@ -40,10 +40,8 @@ async def test_a_worker_takes_up_its_queues_after_an_immediate_restart(home: Pat
                     os.kill(server.pid, signal.SIGQUIT)
                 server.stop()
             assert server.start() == dsn
-            back_at = time.monotonic()
             async with await database.create_pool(dsn, max_size=3) as pool:
                 await harness.wait_for_status(pool, job, "completed")
-                assert time.monotonic() - back_at < 10.0
                 assert await harness.count(pool, "effects") == 1
                 again = await harness.enqueue(pool, await harness.make_thread(pool, "again"))
                 await harness.wait_for_status(pool, again, "completed")
@@ -64,7 +62,7 @@ async def test_every_route_says_503_while_the_database_is_away_and_goes_on_after
         with WriterProcess(
             dsn, tmp_path / "writer.log", module="tests.support.stream_agents", test_routes="true"
         ) as writer:
-            async with httpx.AsyncClient(base_url=writer.url, timeout=30) as client:
+            async with httpx.AsyncClient(base_url=writer.url, timeout=WAIT_SECONDS) as client:
                 page = await document(client)
                 assert (await client.post(session, json={"session_id": "s"})).status_code == 201
                 server.stop()
@@ -85,11 +83,9 @@ async def _ask(client: httpx.AsyncClient, page: Any, method: str, path: str, ope
     """Say what is wrong with an operation's answer."""
     if path == "/health":
         return None
-    began = time.monotonic()
     response = await client.request(method, filled(path, operation, "app", {}), **routine(page, path, operation, "app"))
-    seconds = time.monotonic() - began
     is_right = response.status_code == 503 and problem(response)["type"] == "/problems/database-unreachable"
     is_agentless = response.status_code == 404 and path == "/agui/{agent_name}"
-    if (is_right or is_agentless) and seconds < 20:
+    if is_right or is_agentless:
         return None
-    return f"{method} {path} {response.status_code} {response.text[:300]} after {seconds:.1f} s"
+    return f"{method} {path} {response.status_code} {response.text[:300]}"

@@ -14,6 +14,7 @@ from tests.support import worker_harness as harness
 from tests.support.fake_gemini import FakeGemini
 from tests.support.real_worker import KEY, PRODUCT, SAID, gemini_settings
 from tests.support.real_worker import say as finalised_conversation
+from tests.support.waiting import WAIT_SECONDS, until
 from tests.support.worker_harness import Workers
 from tests.support.writer_process import WriterProcess, append, say
 
@@ -27,7 +28,7 @@ async def test_a_killed_writers_clients_send_again_and_every_event_is_there_once
     events = [say(f"turn {number}", id=f"e{number}") for number in range(60)]
     async with pool.acquire() as gate:
         with WriterProcess(dsn, tmp_path / "first.log") as first:
-            async with httpx.AsyncClient(base_url=first.url, timeout=30) as client:
+            async with httpx.AsyncClient(base_url=first.url, timeout=WAIT_SECONDS) as client:
                 assert (await client.post(SESSIONS, json={"session_id": "s"})).status_code == 201
                 for event in events[:20]:
                     assert (await append(client, f"{SESSIONS}/s", event)).is_success
@@ -35,14 +36,14 @@ async def test_a_killed_writers_clients_send_again_and_every_event_is_there_once
                 await held.start()
                 await gate.execute("SELECT FROM threads FOR UPDATE")
                 hanging = asyncio.create_task(append(client, f"{SESSIONS}/s", *events[20:40]))
-                await harness.until(lambda: waits_for_a_lock(pool))
+                await until(lambda: waits_for_a_lock(pool))
                 assert first.process is not None
                 first.process.kill()
                 with pytest.raises(httpx.TransportError):
                     await hanging
         await held.rollback()
     with WriterProcess(dsn, tmp_path / "second.log") as second:
-        async with httpx.AsyncClient(base_url=second.url, timeout=30) as client:
+        async with httpx.AsyncClient(base_url=second.url, timeout=WAIT_SECONDS) as client:
             for start in range(0, 60, 20):
                 assert (await append(client, f"{SESSIONS}/s", *events[start : start + 20])).is_success
     stored = await pool.fetch("SELECT id, sequence_num FROM events ORDER BY sequence_num")
@@ -58,7 +59,7 @@ async def test_a_killed_worker_leaves_its_job_to_be_done_once(pool: asyncpg.Pool
         gemini.script("hang", operation="generateContent")
         victim = await workers.start(role, module=PRODUCT, **gemini_settings(gemini))
         thread = await finalised_conversation(pool)
-        await harness.until(lambda: gemini.stats()["calls"].get("generateContent"))
+        await until(lambda: gemini.stats()["calls"].get("generateContent"))
         victim.send(signal.SIGKILL)
         await workers.start(role, module=PRODUCT, **gemini_settings(gemini))
 
@@ -69,7 +70,7 @@ async def test_a_killed_worker_leaves_its_job_to_be_done_once(pool: asyncpg.Pool
                 )
             )
 
-        await harness.until(done)
+        await until(done)
         learned = await pool.fetch("SELECT memory_type, from_seq, upto_seq FROM memories ORDER BY 1")
         facts = await pool.fetchval("SELECT count(*) FROM facts")
         if role == "fast_replay":
@@ -99,7 +100,7 @@ async def test_a_killed_cleanup_leaves_each_memory_where_it_was_or_archived(
         await held.start()
         await gate.execute("LOCK TABLE memories_archive IN SHARE MODE")
         await run_retention(pool)
-        await harness.until(lambda: waits_for_a_lock(pool))
+        await until(lambda: waits_for_a_lock(pool))
         victim.send(signal.SIGKILL)
         await victim.ended()
         await held.rollback()
@@ -112,7 +113,7 @@ async def test_a_killed_cleanup_leaves_each_memory_where_it_was_or_archived(
             await run_retention(pool)
         return bool(await pool.fetchval("SELECT count(*) = 500 FROM memories"))
 
-    await harness.until(cleaned, 30.0)
+    await until(cleaned)
     archived = await pool.fetchrow(
         """SELECT count(*) AS rows, count(DISTINCT content) AS contents, max(content::int) AS last
            FROM memories_archive"""

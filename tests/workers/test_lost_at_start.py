@@ -10,7 +10,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from tests.support import worker_harness as harness
+from tests.support.waiting import until
 from tests.support.worker_harness import Workers
 from tests.support.writer_process import WriterProcess
 
@@ -20,7 +20,7 @@ WAITERS = """SELECT pid FROM pg_stat_activity
 
 async def waiter(pool: asyncpg.Pool) -> int:
     """The backend that waits for a lock."""
-    return int(await harness.until(lambda: pool.fetchval(WAITERS)))
+    return int(await until(lambda: pool.fetchval(WAITERS)))
 
 
 async def cut_waiter(pool: asyncpg.Pool) -> None:
@@ -48,7 +48,7 @@ async def test_a_connection_cut_at_the_first_look_is_refused_in_words(
         await gate.execute("LOCK TABLE hippocampus_migrations")
         process, log = spawn(role, dsn, workers, tmp_path)
         await cut_waiter(pool)
-        await harness.until(lambda: process.poll() is not None)
+        await until(lambda: process.poll() is not None)
         await held.rollback()
     assert process.returncode == 2
     said = log.read_text()
@@ -64,7 +64,7 @@ async def test_a_worker_starts_without_telling_where_its_metrics_are(pool: async
         await gate.execute("LOCK TABLE metrics_targets IN SHARE MODE")
         worker = workers.spawn("fast_replay", module="workers.worker")
         await cut_waiter(pool)
-        await harness.until(lambda: '"worker registered"' in worker.lines())
+        await until(lambda: '"worker registered"' in worker.lines())
         await held.rollback()
     events = [json.loads(line)["event"] for line in worker.lines().splitlines() if line.startswith("{")]
     assert "metrics target not refreshed" in events
@@ -88,7 +88,7 @@ async def test_sigterm_while_it_starts_ends_it_in_good_order(
         process.send_signal(signal.SIGTERM)
         if gate == "metrics_targets":
             await held.rollback()
-        await harness.until(lambda: process.poll() is not None)
+        await until(lambda: process.poll() is not None)
         if gate != "metrics_targets":
             await held.rollback()
     assert process.returncode == 0, log.read_text()

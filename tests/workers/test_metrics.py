@@ -9,6 +9,7 @@ import asyncpg
 
 from tests.support import worker_harness as harness
 from tests.support.scraping import scrape, targets
+from tests.support.waiting import until
 from tests.support.worker_harness import Workers
 
 
@@ -26,7 +27,7 @@ async def test_a_worker_counts_what_it_does(tables: asyncpg.Pool, workers: Worke
         seen = await scrape(address)
         return seen if ("worker_jobs_total", "succeeded", "fast_replay", "fast_replay") in seen else {}
 
-    seen = await harness.until(all_counted)
+    seen = await until(all_counted)
     for outcome in ("retried", "failed", "succeeded"):
         assert seen["worker_jobs_total", outcome, "fast_replay", "fast_replay"] == 1
     assert seen["worker_job_retries_total", "503", "fast_replay"] == 1
@@ -66,7 +67,7 @@ async def test_the_queues_gauges_come_from_exactly_one_process(tables: asyncpg.P
         seen = [await scrape(address) for address in (await targets(tables))["retention"]]
         return [each for each in seen if each.get(depth) == 1]
 
-    [seen] = await harness.until(exporters)
+    [seen] = await until(exporters)
     assert seen["queue_jobs", "deep_reflection", "todo"] == 1
     assert seen["queue_jobs", "fast_replay", "failed"] == 0
     assert seen["queue_oldest_job_age_seconds", "fast_replay"] > 0
@@ -80,4 +81,4 @@ async def test_the_queues_gauges_come_from_exactly_one_process(tables: asyncpg.P
     async def other_exports() -> bool:
         return depth in await scrape(f"127.0.0.1:{ports[other.pid]}")
 
-    await harness.until(other_exports)
+    await until(other_exports)

@@ -20,6 +20,7 @@ from tests.support.fake_gemini import FakeGemini
 from tests.support.queue_claims import RowClaim, claim_next
 from tests.support.scraping import scrape, targets
 from tests.support.scripted_provider import ScriptedGenerator
+from tests.support.waiting import until
 from tests.support.worker_harness import Workers
 from workers.queue.claims import QUERIES
 
@@ -202,7 +203,7 @@ async def test_poison_stops_neither_its_neighbours_nor_its_own_later_events(
                 row["status"] == ("failed" if row["session_id"] in bad else "completed") for row in rows
             )
 
-        await harness.until(settled, 40.0)
+        await until(settled)
         for session_id in bad:
             await say(pool, "I live in Bruges.", session_id=session_id)
             await pool.execute("SELECT finalize_session('app', 'user', $1)", session_id)
@@ -214,7 +215,7 @@ async def test_poison_stops_neither_its_neighbours_nor_its_own_later_events(
                 )
             )
 
-        await harness.until(consolidated, 40.0)
+        await until(consolidated)
         found = await targets(pool)
         for role in ("fast_replay", "deep_reflection"):
             assert (await scrape(found[role][0]))["consolidation_turns_skipped_total",] == 2

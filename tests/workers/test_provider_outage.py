@@ -12,6 +12,7 @@ import pytest
 from tests.support import worker_harness as harness
 from tests.support.fake_gemini import FakeGemini
 from tests.support.scraping import scrape, targets
+from tests.support.waiting import until
 from tests.support.worker_harness import WorkerProcess, Workers
 
 MODEL = "gemini-flash-lite-latest"
@@ -55,14 +56,14 @@ async def test_an_outage_burns_no_tries(pool: asyncpg.Pool, workers: Workers, fa
     async def probed_often() -> bool:
         return (await pool.fetchval("SELECT max(probes) FROM call_breakers") or 0) >= 4
 
-    await harness.until(probed_often, 30)
+    await until(probed_often)
     state = await pool.fetchrow("SELECT name, state FROM call_breakers")
     assert state["name"] == f"fast_replay/{MODEL}"
     assert state["state"] != "closed"
     assert await pool.fetchval("SELECT count(*) FROM consolidation_jobs WHERE status = 'failed'") == 0
     await fake.start(port)
     for job in jobs:
-        await harness.wait_for_status(pool, job, "completed", 30)
+        await harness.wait_for_status(pool, job, "completed")
     assert await pool.fetchval("SELECT state FROM call_breakers") == "closed"
     assert fake.stats()["calls"]["generateContent"] == len(jobs)
 
@@ -74,10 +75,10 @@ async def test_a_quota_of_the_day_stops_every_process_for_long(
     fake.script("rate_limit", retry_delay_seconds=1, daily=True, times=100)
     await start(workers, fake)
     [first] = await enqueue(pool, "a")
-    await harness.until(lambda: error_code(pool, first))
+    await until(lambda: error_code(pool, first))
     await start(workers, fake)
     [second] = await enqueue(pool, "b")
-    await harness.until(lambda: error_code(pool, second))
+    await until(lambda: error_code(pool, second))
     assert [await error_code(pool, job) for job in (first, second)] == ["429", "limited"]
     assert fake.stats()["calls"] == {"generateContent": 1}
     rows = await pool.fetch(
@@ -95,10 +96,10 @@ async def test_a_paused_worker_leaves_jobs_where_they_are(
     fake.script("rate_limit", retry_delay_seconds=3)
     await start(workers, fake, fast_replay_concurrency="1", limit_wait_seconds_max="0.5")
     [first] = await enqueue(pool, "a")
-    await harness.until(lambda: error_code(pool, first))
+    await until(lambda: error_code(pool, first))
     others = await enqueue(pool, *"bcd")
     for job in (first, *others):
-        await harness.wait_for_status(pool, job, "completed", 30)
+        await harness.wait_for_status(pool, job, "completed")
     attempts = await pool.fetch("SELECT attempts FROM consolidation_jobs WHERE id = ANY ($1)", others)
     assert [row["attempts"] for row in attempts] == [1, 1, 1]
 
@@ -108,7 +109,7 @@ async def test_a_cancelled_call_is_counted(pool: asyncpg.Pool, workers: Workers,
     fake.script("hang")
     await start(workers, fake)
     [job] = await enqueue(pool, "a")
-    await harness.until(lambda: fake.requests)
+    await until(lambda: fake.requests)
     assert await pool.fetchval("SELECT cancel_job($1)", job)
     await harness.wait_for_status(pool, job, "cancelled")
     [address] = (await targets(pool))["fast_replay"]
@@ -116,8 +117,8 @@ async def test_a_cancelled_call_is_counted(pool: asyncpg.Pool, workers: Workers,
     async def counted() -> bool:
         return (await scrape(address)).get(("gemini_requests_total", "cancelled", "summarize")) == 1
 
-    await harness.until(counted)
-    await harness.until(lambda: fake.stats()["aborted"] == 1)
+    await until(counted)
+    await until(lambda: fake.stats()["aborted"] == 1)
 
 
 async def test_the_gauges_show_breakers_and_penalties(pool: asyncpg.Pool, workers: Workers) -> None:
@@ -132,7 +133,7 @@ async def test_the_gauges_show_breakers_and_penalties(pool: asyncpg.Pool, worker
         seen = await scrape(address)
         return seen if ("gemini_breaker_state", "fast_replay/m", "open") in seen else {}
 
-    seen = await harness.until(exported)
+    seen = await until(exported)
     assert [seen["gemini_breaker_state", "fast_replay/m", state] for state in ("closed", "open", "half_open")] == [
         0,
         1,

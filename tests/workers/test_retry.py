@@ -22,6 +22,7 @@ from hippocampus.errors import (
 )
 from pulse.errors import DatabaseUnreachableError
 from tests.support import worker_harness as harness
+from tests.support.waiting import until
 from tests.support.worker_harness import Workers
 from tests.support.worker_process import SECRET
 from workers.failures import describe
@@ -179,7 +180,7 @@ async def test_a_job_that_waits_for_its_retry_does_not_keep_its_slot(tables: asy
     await workers.start("fast_replay", fast_replay_concurrency="1")
     await tables.execute("INSERT INTO scripted (fault) VALUES ('daily')")
     waiting = await harness.enqueue(tables, await harness.make_thread(tables, "a"))
-    await harness.until(lambda: _error_code(tables, waiting))
+    await until(lambda: _error_code(tables, waiting))
     assert await harness.status_of(tables, waiting) == "pending"
     due = await tables.fetchval("SELECT scheduled_at - now() FROM procrastinate_jobs")
     assert due > datetime.timedelta(minutes=59)
@@ -199,7 +200,7 @@ async def test_a_running_job_can_be_cancelled(tables: asyncpg.Pool, workers: Wor
         job_id = await harness.enqueue(tables, await harness.make_thread(tables))
         await harness.wait_for_status(tables, job_id, "running")
         assert await tables.fetchval("SELECT cancel_job($1)", job_id)
-        await harness.wait_for_status(tables, job_id, "cancelled", 3.0)
+        await harness.wait_for_status(tables, job_id, "cancelled")
     assert await harness.count(tables, "effects") == 0
 
 

@@ -18,7 +18,10 @@ import pytest
 from pulse import database
 from pulse.http.edge.bodies import Admission
 from pulse.http.edge.problems import OVERLOADED, ProblemError, kind_of
+from tests.support.lock_gates import WAITING
+from tests.support.pace import at_this_pace
 from tests.support.paths import ROOT
+from tests.support.waiting import WAIT_SECONDS, until
 from tests.support.writer_process import KEY, WriterProcess, problem
 from workers import writer as writer_role
 from workers.settings import Settings
@@ -35,18 +38,24 @@ def log(tmp_path: Path) -> Path:
 async def test_without_a_key_loopback_is_open_but_for_other_names(dsn: str, log: Path) -> None:
     """No key on loopback: callers on this machine come in, a page that points a name here does not; SIGTERM ends it."""
     with WriterProcess(dsn, log) as writer:
-        assert httpx.post(f"{writer.url}{PATH}", json={}).status_code == 201
-        assert httpx.get(f"http://localhost:{writer.port}{PATH}").status_code == 200
-        rebound = httpx.get(f"{writer.url}{PATH}", headers={"Host": f"evil.example:{writer.port}"})
+        assert httpx.post(f"{writer.url}{PATH}", json={}, timeout=WAIT_SECONDS).status_code == 201
+        assert httpx.get(f"http://localhost:{writer.port}{PATH}", timeout=WAIT_SECONDS).status_code == 200
+        rebound = httpx.get(
+            f"{writer.url}{PATH}", headers={"Host": f"evil.example:{writer.port}"}, timeout=WAIT_SECONDS
+        )
         assert rebound.status_code == 403
         assert problem(rebound)["type"] == "/problems/wrong-host"
-        unasked = httpx.post(f"{writer.url}{PATH}/s/finalize", headers={"Origin": "https://evil.example"})
+        unasked = httpx.post(
+            f"{writer.url}{PATH}/s/finalize", headers={"Origin": "https://evil.example"}, timeout=WAIT_SECONDS
+        )
         assert problem(unasked)["type"] == "/problems/wrong-host"
-        own = httpx.get(f"{writer.url}{PATH}", headers={"Origin": f"http://localhost:{writer.port}"})
+        own = httpx.get(
+            f"{writer.url}{PATH}", headers={"Origin": f"http://localhost:{writer.port}"}, timeout=WAIT_SECONDS
+        )
         assert own.status_code == 200
         began = time.monotonic()
         assert writer.stop() == 0
-        assert time.monotonic() - began < 4
+        assert time.monotonic() - began < at_this_pace(4)
 
 
 async def test_a_session_that_somebody_holds_takes_no_connection_for_long(dsn: str, conn: asyncpg.Connection) -> None:
@@ -57,7 +66,7 @@ async def test_a_session_that_somebody_holds_takes_no_connection_for_long(dsn: s
     async with await database.create_pool(dsn, lock_seconds_max=0.1) as pool, conn.transaction():
         await conn.execute("SELECT FROM threads FOR UPDATE")
         with pytest.raises(asyncpg.LockNotAvailableError) as caught:
-            await pool.execute("SELECT finalize_session('app', 'user', 's1')", timeout=15)
+            await pool.execute("SELECT finalize_session('app', 'user', 's1')", timeout=WAIT_SECONDS)
         assert kind_of(caught.value).status == 503
 
 
@@ -72,7 +81,7 @@ def test_core_needs_no_web_framework() -> None:
 
 async def test_requests_wait_in_turn_and_in_bounds() -> None:
     """One at work, one waiting: a third is refused at once; the one that waits too long, too; then it goes on."""
-    admission = Admission(at_once=1, waiting_max=1, wait_seconds=0.2, work_seconds=5)
+    admission = Admission(at_once=1, waiting_max=1, wait_seconds=0.2, work_seconds=WAIT_SECONDS)
 
     async def enter() -> None:
         async with admission.slot():
@@ -91,7 +100,7 @@ async def test_requests_wait_in_turn_and_in_bounds() -> None:
 async def test_bodies_held_at_once_have_a_limit(dsn: str, log: Path) -> None:
     """Many unfinished bodies make the next one wait its turn, with 503; when they are gone, it is taken."""
     with WriterProcess(dsn, log, max_body_bytes="2097152") as writer:
-        async with httpx.AsyncClient(base_url=writer.url, timeout=30) as client:
+        async with httpx.AsyncClient(base_url=writer.url, timeout=WAIT_SECONDS) as client:
             await client.post(PATH, json={"session_id": "s"})
             head = (
                 f"POST {PATH}/s/events HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -105,15 +114,17 @@ async def test_bodies_held_at_once_have_a_limit(dsn: str, log: Path) -> None:
                 held.append(out)
             body = b'{"events": [{"author": "user"}]}' + b" " * 1_000_000
             json_type = {"Content-Type": "application/json"}
-            deadline = time.monotonic() + 10
-            while (response := await client.post(f"{PATH}/s/events", content=body, headers=json_type)).is_success:
-                assert time.monotonic() < deadline, "never refused"
-            assert problem(response)["type"] == "/problems/overloaded"
-            assert response.headers["retry-after"]
+
+            async def answer(*, success: bool) -> httpx.Response | None:
+                response = await client.post(f"{PATH}/s/events", content=body, headers=json_type)
+                return response if response.is_success == success else None
+
+            refused = await until(lambda: answer(success=False), "a body is refused")
+            assert problem(refused)["type"] == "/problems/overloaded"
+            assert refused.headers["retry-after"]
             for out in held:
                 out.close()
-            while not (await client.post(f"{PATH}/s/events", content=body, headers=json_type)).is_success:
-                assert time.monotonic() < deadline, "never taken again"
+            await until(lambda: answer(success=True), "a body is taken again")
 
 
 def test_without_a_key_another_address_is_refused(dsn: str, log: Path) -> None:
@@ -165,7 +176,7 @@ def test_database_without_our_schema_is_refused(empty_dsn: str, log: Path) -> No
 async def test_sigterm_lets_a_running_request_finish(dsn: str, log: Path, conn: asyncpg.Connection) -> None:
     """An append that waits for a row lock when SIGTERM comes is answered, and is stored."""
     with WriterProcess(dsn, log) as writer:
-        async with httpx.AsyncClient(base_url=writer.url, timeout=10) as client:
+        async with httpx.AsyncClient(base_url=writer.url, timeout=WAIT_SECONDS) as client:
             await client.post(PATH, json={"session_id": "s"})
             async with conn.transaction():
                 await conn.execute("SELECT FROM threads FOR UPDATE")
@@ -186,7 +197,7 @@ async def test_request_that_does_not_end_does_not_hold_up_the_end(
 ) -> None:
     """A request that is stuck behind a lock is dropped after the grace; exit code 0 within 4 s; nothing is stored."""
     with WriterProcess(dsn, log, shutdown_grace_seconds="2") as writer:
-        async with httpx.AsyncClient(base_url=writer.url, timeout=10) as client:
+        async with httpx.AsyncClient(base_url=writer.url, timeout=WAIT_SECONDS) as client:
             await client.post(PATH, json={"session_id": "s"})
             async with conn.transaction():
                 await conn.execute("SELECT FROM threads FOR UPDATE")
@@ -195,7 +206,7 @@ async def test_request_that_does_not_end_does_not_hold_up_the_end(
                 await _until_someone_waits_for_a_lock(dsn)
                 began = time.monotonic()
                 assert await asyncio.to_thread(writer.stop) == 0
-                assert time.monotonic() - began < 4
+                assert time.monotonic() - began < at_this_pace(4)
             await asyncio.gather(waiting, return_exceptions=True)
     assert await conn.fetchval("SELECT count(*) FROM events") == 0
 
@@ -210,7 +221,7 @@ async def test_health_and_writes_tell_the_truth_when_the_database_goes(
         broken = await _health(writer, 503)
         told = {"status": "failing", "database": "reachable", "schema": "mismatch", "listener_running": True}
         assert broken == told
-        refused = httpx.delete(f"{writer.url}{PATH}/s")
+        refused = httpx.delete(f"{writer.url}{PATH}/s", timeout=WAIT_SECONDS)
         assert (refused.status_code, problem(refused)["type"]) == (503, "/problems/schema-mismatch")
         assert refused.headers["retry-after"]
         await conn.execute(source)
@@ -221,18 +232,25 @@ async def test_log_holds_neither_content_nor_keys_nor_names(dsn: str, log: Path,
     """Of a request the log keeps its id, the route's template and the status; of a crash, where it was."""
     with WriterProcess(dsn, log, api_key=KEY) as writer:
         headers = {"Authorization": f"Bearer {KEY}", "X-Request-Id": "my-request"}
-        httpx.post(f"{writer.url}{PATH}", json={"session_id": "secret-session"}, headers=headers)
+        httpx.post(f"{writer.url}{PATH}", json={"session_id": "secret-session"}, headers=headers, timeout=WAIT_SECONDS)
         body = {"events": [{"author": "user", "content": {"text": "secret-text"}}]}
-        httpx.post(f"{writer.url}{PATH}/secret-session/events", json=body, headers=headers)
-        httpx.post(f"{writer.url}{PATH}/s/events", json={"events": [{"secret-field": 1}]}, headers=headers)
-        httpx.get(f"{writer.url}{PATH}", headers={"Authorization": "Bearer secret-guess"})
+        httpx.post(f"{writer.url}{PATH}/secret-session/events", json=body, headers=headers, timeout=WAIT_SECONDS)
+        httpx.post(
+            f"{writer.url}{PATH}/s/events",
+            json={"events": [{"secret-field": 1}]},
+            headers=headers,
+            timeout=WAIT_SECONDS,
+        )
+        httpx.get(f"{writer.url}{PATH}", headers={"Authorization": "Bearer secret-guess"}, timeout=WAIT_SECONDS)
         # A fault that nobody foresees: the database refuses what it should take, and quotes the row.
         await conn.execute(
             "CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS"
             " $$ BEGIN RAISE EXCEPTION 'cannot take %', NEW.content USING ERRCODE = 'XX000'; END $$"
         )
         await conn.execute("CREATE TRIGGER t BEFORE INSERT ON events FOR EACH ROW EXECUTE FUNCTION f()")
-        crashed = httpx.post(f"{writer.url}{PATH}/secret-session/events", json=body, headers=headers)
+        crashed = httpx.post(
+            f"{writer.url}{PATH}/secret-session/events", json=body, headers=headers, timeout=WAIT_SECONDS
+        )
         assert crashed.status_code == 500
         assert problem(crashed)["type"] == "/problems/internal-error"
         assert "secret" not in crashed.text
@@ -253,30 +271,26 @@ async def _until_someone_waits_for_a_lock(dsn: str) -> None:
     # A connection of its own: inside a transaction pg_stat_activity is a snapshot.
     watcher = await asyncpg.connect(dsn)
     try:
-        query = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
-        deadline = time.monotonic() + 10
-        while not await watcher.fetchval(query):
-            assert time.monotonic() < deadline, "nobody waits"
-            await asyncio.sleep(0.01)
+        await until(lambda: watcher.fetchval(WAITING), "a session waits for a lock")
     finally:
         await watcher.close()
 
 
 async def _until_refused(writer: WriterProcess) -> None:
-    deadline = time.monotonic() + 5
-    while True:
+    async def refused() -> bool:
         try:
             _, out = await asyncio.open_connection("127.0.0.1", writer.port)
         except ConnectionRefusedError:
-            return
+            return True
         out.close()
-        assert time.monotonic() < deadline, "the writer still takes connections"
-        await asyncio.sleep(0.02)
+        return False
+
+    await until(refused, "the writer takes no connection")
 
 
 async def _health(writer: WriterProcess, status: int) -> dict[str, str]:
-    deadline = time.monotonic() + 5
-    while (response := httpx.get(f"{writer.url}/health")).status_code != status:
-        assert time.monotonic() < deadline, response.text
-        await asyncio.sleep(0.05)
-    return dict(response.json())
+    async def answer() -> httpx.Response | None:
+        response = httpx.get(f"{writer.url}/health", timeout=WAIT_SECONDS)
+        return response if response.status_code == status else None
+
+    return dict((await until(answer, f"health is {status}")).json())

@@ -1,0 +1,43 @@
+"""Profiles for property tests: the same examples on every run of the suite, new ones in `make fuzz`."""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
+
+SUITE = "suite"
+FUZZ = "fuzz"
+EXAMPLES = 100
+FUZZ_FACTOR = 10
+# Fixtures that a function's examples share are shared on purpose, and a busy machine draws slowly.
+EXPECTED = (HealthCheck.function_scoped_fixture, HealthCheck.too_slow)
+
+
+def register_profiles() -> None:
+    """Register both profiles, and load the suite's; `--hypothesis-profile=fuzz` replaces it."""
+    settings.register_profile(
+        SUITE, max_examples=EXAMPLES, deadline=None, derandomize=True, database=None, suppress_health_check=EXPECTED
+    )
+    settings.register_profile(
+        FUZZ,
+        max_examples=EXAMPLES * FUZZ_FACTOR,
+        deadline=None,
+        derandomize=False,
+        database=None,
+        print_blob=True,
+        suppress_health_check=EXPECTED,
+    )
+    settings.load_profile(SUITE)
+    # Hypothesis puts constants of the modules that are loaded into its examples. Which ones are loaded depends on the
+    # tests that ran before in the same process.
+    providers._get_local_constants = lambda: providers._local_constants
+
+
+def is_fuzzing() -> bool:
+    """Whether new examples are drawn."""
+    return not settings.default.derandomize
+
+
+def examples(number: int) -> settings:
+    """Draw this many examples in the suite, and more of them when fuzzing."""
+    return settings(max_examples=number * (FUZZ_FACTOR if is_fuzzing() else 1))
