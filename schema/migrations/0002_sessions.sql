@@ -1,7 +1,6 @@
--- Sessions: threads, their events and messages, state in three scopes, runs, snapshots.
-
 -- Bounds of a type, not of its columns: a table's own checks are read anew by each statement that writes to it.
 CREATE DOMAIN object_jsonb AS jsonb CHECK (jsonb_typeof(VALUE) = 'object');
+
 CREATE DOMAIN object_json AS json CHECK (json_typeof(VALUE) = 'object');
 CREATE DOMAIN message_role AS text CHECK (VALUE IN ('user', 'assistant', 'tool'));
 CREATE DOMAIN event_kind AS text CHECK (char_length(VALUE) BETWEEN 1 AND 64)
@@ -46,17 +45,27 @@ CREATE TABLE threads (
     finalized_at        timestamptz,
     created_at          timestamptz NOT NULL DEFAULT engine_now(),
     updated_at          timestamptz NOT NULL DEFAULT engine_now(),
+    memory_only         boolean NOT NULL DEFAULT false,  -- holds turns of a session that is kept elsewhere
+    generate_calls      bigint NOT NULL DEFAULT 0,
+    embed_calls         bigint NOT NULL DEFAULT 0,
+    prompt_tokens       bigint NOT NULL DEFAULT 0,
+    output_tokens       bigint NOT NULL DEFAULT 0,
+    reused_replies      bigint NOT NULL DEFAULT 0,
     UNIQUE (app_name, user_id, session_id),
     CONSTRAINT threads_names CHECK (
         char_length(session_id) BETWEEN 1 AND 512 AND user_id <> '' AND app_name <> ALL ('{"",*}')),
     CONSTRAINT threads_counts CHECK (version >= 0 AND fast_upto_seq <= last_seq AND deep_upto_seq <= last_seq),
     CONSTRAINT threads_ttl CHECK ((ttl IS NULL) = (expires_at IS NULL) AND ttl > '0')
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02);
+
+COMMENT ON COLUMN threads.generate_calls IS 'Replies of the generating model that became memories; see memory_costs.';
 -- With a condition for the reason of events_id_idx.
 CREATE INDEX threads_page_idx ON threads (app_name, user_id, id) WHERE session_id <> '';
 CREATE INDEX threads_fast_due_idx ON threads (fast_due_at) WHERE fast_due_at IS NOT NULL;
 CREATE INDEX threads_deep_due_idx ON threads (deep_due_at) WHERE deep_due_at IS NOT NULL;
 CREATE INDEX threads_expires_idx ON threads (expires_at) WHERE expires_at IS NOT NULL;
+CREATE INDEX threads_behind_idx ON threads (id)
+    WHERE fast_upto_seq < fast_queued_seq OR deep_upto_seq < deep_queued_seq;
 
 CREATE TABLE user_states (
     app_name    varchar(255) NOT NULL,
@@ -107,6 +116,8 @@ CREATE TABLE events (
 CREATE UNIQUE INDEX events_id_idx ON events (thread_id, id) WHERE id <> '';
 CREATE INDEX events_changes_idx ON events (thread_id, sequence_num)
     WHERE coalesce(session_delta, user_delta, app_delta) IS NOT NULL;
+-- With a condition for the reason of events_id_idx.
+CREATE INDEX events_time_idx ON events (thread_id, occurred_at) WHERE occurred_at > '-infinity';
 
 -- The text of the events that say something: the corpus of search and the history of a context window.
 CREATE TABLE messages (
@@ -131,37 +142,11 @@ CREATE TABLE messages (
     FOREIGN KEY (thread_id, sequence_num) REFERENCES events ON DELETE CASCADE DEFERRABLE INITIALLY DEFERRED,
     CHECK ((embedding IS NULL) = (embedding_model IS NULL))
 );
-
--- One execution of an agent. It runs from its first row on, and ends once.
-CREATE TABLE runs (
-    id                   uuid PRIMARY KEY DEFAULT new_id(),
-    thread_id            uuid NOT NULL REFERENCES threads ON DELETE CASCADE,
-    app_name             varchar(255) NOT NULL,
-    run_id               text NOT NULL CHECK (char_length(run_id) BETWEEN 1 AND 512),
-    status               text NOT NULL DEFAULT 'running'
-                         CHECK (status IN ('running', 'completed', 'failed', 'cancelled')),
-    holder               text NOT NULL CHECK (char_length(holder) BETWEEN 1 AND 255),
-    -- Until when the holder has promised to be heard of again.
-    lease_until          timestamptz NOT NULL,
-    cancel_requested_at  timestamptz,
-    first_seq            bigint NOT NULL CHECK (first_seq > 0),
-    last_seq             bigint NOT NULL,
-    -- The newest, by their events' numbers; what they say stands in the events.
-    thinking_steps       jsonb NOT NULL DEFAULT '[]' CHECK (jsonb_typeof(thinking_steps) = 'array'),
-    tool_calls           jsonb NOT NULL DEFAULT '[]' CHECK (jsonb_typeof(tool_calls) = 'array'),
-    error                text,
-    error_code           text,
-    started_at           timestamptz NOT NULL DEFAULT engine_now(),
-    completed_at         timestamptz,
-    UNIQUE (app_name, run_id),
-    CONSTRAINT runs_span CHECK (last_seq >= first_seq),
-    CONSTRAINT runs_end CHECK ((status = 'running') = (completed_at IS NULL)),
-    CONSTRAINT runs_error CHECK ((status = 'failed') = (error IS NOT NULL)),
-    CONSTRAINT runs_error_code CHECK (error IS NOT NULL OR error_code IS NULL)
-) WITH (fillfactor = 70);
-CREATE INDEX runs_thread_idx ON runs (thread_id, id);
--- Not by lease_until: a heartbeat stays a heap-only update.
-CREATE INDEX runs_live_idx ON runs (id) WHERE status = 'running';
+-- What the backfill looks for. An entry lives from an append to its fast_replay.
+CREATE INDEX messages_without_vector_idx ON messages (id) WHERE embedding IS NULL;
+CREATE INDEX messages_embedding_model_idx ON messages (embedding_model) WHERE embedding_model IS NOT NULL;
+CREATE INDEX messages_embedding_idx ON messages USING hnsw (embedding vector_cosine_ops)
+    WITH (m = 16, ef_construction = 64);
 
 -- What a session was created with, where that was anything: the ground that its events' deltas stand on.
 CREATE TABLE initial_states (
@@ -196,52 +181,17 @@ CREATE TABLE snapshots (
 );
 CREATE INDEX snapshots_superseded_idx ON snapshots (superseded_at) WHERE superseded_at IS NOT NULL;
 
-CREATE FUNCTION update_updated_at() RETURNS trigger
-LANGUAGE plpgsql SET search_path FROM CURRENT
-AS $$
-BEGIN
-    NEW.updated_at := engine_now();
-    RETURN NEW;
-END
-$$;
-CREATE TRIGGER threads_updated_at BEFORE UPDATE OF state, metadata, version ON threads
-    FOR EACH ROW WHEN (NEW.updated_at IS NOT DISTINCT FROM OLD.updated_at) EXECUTE FUNCTION update_updated_at();
-CREATE TRIGGER user_states_updated_at BEFORE UPDATE ON user_states
-    FOR EACH ROW WHEN (NEW.updated_at IS NOT DISTINCT FROM OLD.updated_at) EXECUTE FUNCTION update_updated_at();
-CREATE TRIGGER app_states_updated_at BEFORE UPDATE ON app_states
-    FOR EACH ROW WHEN (NEW.updated_at IS NOT DISTINCT FROM OLD.updated_at) EXECUTE FUNCTION update_updated_at();
-CREATE TRIGGER app_policies_updated_at BEFORE UPDATE ON app_policies
-    FOR EACH ROW WHEN (NEW.updated_at IS NOT DISTINCT FROM OLD.updated_at) EXECUTE FUNCTION update_updated_at();
-
--- Events are history. They go only with their thread, and are emptied only by erase_events, which says whose they are.
-CREATE FUNCTION refuse_event_change() RETURNS trigger
-LANGUAGE plpgsql SET search_path FROM CURRENT
-AS $$
-BEGIN
-    IF TG_OP = 'DELETE' AND pg_trigger_depth() > 1 THEN
-        RETURN OLD;
-    ELSIF TG_OP = 'UPDATE' AND current_setting('hippocampus.erasing', true) = OLD.thread_id::text
-          AND (NEW.thread_id, NEW.sequence_num, NEW.id) = (OLD.thread_id, OLD.sequence_num, OLD.id)
-          AND NEW.erased_at IS NOT NULL THEN
-        RETURN NEW;
-    END IF;
-    RAISE EXCEPTION 'events are append-only: delete the session, or append a correcting event' USING ERRCODE = 'HP013';
-END
-$$;
-CREATE TRIGGER events_append_only BEFORE UPDATE OR DELETE ON events
-    FOR EACH ROW EXECUTE FUNCTION refuse_event_change();
-
--- 'Look': ids only. A caller that wakes the listeners itself, after its commit, sets hippocampus.notify to off.
-CREATE FUNCTION notify_event_insert() RETURNS trigger
-LANGUAGE plpgsql SET search_path FROM CURRENT
-AS $$
-BEGIN
-    PERFORM pg_notify('agent_events', json_build_object(
-        'thread_id', NEW.thread_id, 'sequence_num', NEW.sequence_num, 'event_id', NEW.id,
-        'run_id', NEW.invocation_id, 'event_type', NEW.event_type)::text);
-    RETURN NULL;
-END
-$$;
-CREATE TRIGGER notify_event_insert AFTER INSERT ON events
-    FOR EACH ROW WHEN (current_setting('hippocampus.notify', true) IS DISTINCT FROM 'off')
-    EXECUTE FUNCTION notify_event_insert();
+CREATE TYPE event_input AS (
+    id              text,
+    author          text,
+    event_type      text,
+    invocation_id   text,         -- '' where there is none
+    content         json,
+    actions         json,
+    session_delta   jsonb,        -- keys without a prefix; NULL where nothing changes
+    user_delta      jsonb,        -- keys of 'user:', without it
+    app_delta       jsonb,        -- keys of 'app:', without it
+    role            text,         -- of the message; NULL where the event says nothing
+    message         text,
+    occurred_at     timestamptz   -- NULL: now
+);

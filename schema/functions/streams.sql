@@ -1,27 +1,7 @@
--- What is being said and not yet stored: the text so far of each message that a run is streaming.
---
--- A piece of a message is never an event. It is pushed by appending to its message's one row, and by a notification that
--- names the row; whoever joins late, or comes back, reads the row. The final message is an event, and its row goes.
--- The table is UNLOGGED: a crash of the server empties it, which costs watchers the tail of an unfinished message.
-CREATE UNLOGGED TABLE live_messages (
-    thread_id   uuid NOT NULL REFERENCES threads ON DELETE CASCADE,
-    run_id      text NOT NULL CHECK (char_length(run_id) BETWEEN 1 AND 512),
-    message_id  text NOT NULL CHECK (char_length(message_id) BETWEEN 1 AND 512),
-    kind        text NOT NULL CHECK (kind IN ('text', 'thought')),
-    after_seq   bigint NOT NULL,    -- the newest event when the message was begun: it stands after that one
-    body        text NOT NULL,
-    opened_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
-    updated_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
-    PRIMARY KEY (thread_id, run_id, message_id)
--- Rewritten many times a second: room on its page keeps each version in place.
-) WITH (fillfactor = 20, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500,
-        toast.autovacuum_vacuum_scale_factor = 0, toast.autovacuum_vacuum_threshold = 500);
-COMMENT ON TABLE live_messages IS 'The text so far of messages that are being streamed; never history.';
-
 -- Adds a piece to an open message at an offset in characters; offset 0 opens it. Returns the text's length then.
 -- The same piece again, because the answer was lost, changes nothing, also if it has become longer. Listeners are told ids, never text.
 -- Errors: HP030 the open text is not there or not so long, HP031 it would be too long.
-CREATE FUNCTION push_live_text(p_thread_id uuid, p_run_id text, p_message_id text, p_kind text,
+CREATE OR REPLACE FUNCTION push_live_text(p_thread_id uuid, p_run_id text, p_message_id text, p_kind text,
                                p_offset integer, p_text text) RETURNS integer
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
@@ -57,7 +37,7 @@ $$;
 
 -- Removes up to p_limit texts that nobody has added to for p_keep, and whose run has ended; after a day, any.
 -- Returns how many.
-CREATE FUNCTION prune_live_messages(p_keep interval, p_limit integer DEFAULT 1000) RETURNS integer
+CREATE OR REPLACE FUNCTION prune_live_messages(p_keep interval, p_limit integer DEFAULT 1000) RETURNS integer
 LANGUAGE sql VOLATILE SET search_path FROM CURRENT
 AS $$
     WITH old AS (
@@ -69,6 +49,49 @@ AS $$
         LIMIT p_limit FOR UPDATE SKIP LOCKED
     ), gone AS (
         DELETE FROM live_messages AS m USING old WHERE m.ctid = old.ctid RETURNING 1
+    )
+    SELECT count(*)::integer FROM gone
+$$;
+
+-- Makes a ticket for a session. Error: HP001 no such session.
+CREATE OR REPLACE FUNCTION issue_ticket(p_token_hash bytea, p_app_name text, p_user_id text, p_session_id text, p_run_id text,
+                             p_seconds double precision) RETURNS timestamptz
+LANGUAGE plpgsql SET search_path FROM CURRENT
+AS $$
+DECLARE
+    v_expires timestamptz := engine_now() + make_interval(secs => p_seconds);
+BEGIN
+    IF NOT EXISTS (SELECT FROM threads AS t
+                   WHERE t.app_name = p_app_name AND t.user_id = p_user_id AND t.session_id = p_session_id
+                     AND is_open(t)) THEN
+        RAISE EXCEPTION 'there is no session % for app % and user %',
+            quote_nullable(p_session_id), quote_nullable(p_app_name), quote_nullable(p_user_id)
+            USING ERRCODE = 'HP001';
+    END IF;
+    INSERT INTO stream_tickets (token_hash, app_name, user_id, session_id, run_id, expires_at)
+    VALUES (p_token_hash, p_app_name, p_user_id, p_session_id, p_run_id, v_expires);
+    RETURN v_expires;
+END
+$$;
+
+-- Takes a ticket out of the world and returns what it allows; no row where it is unknown, used or too old.
+CREATE OR REPLACE FUNCTION redeem_ticket(p_token_hash bytea)
+RETURNS TABLE (app_name varchar, user_id varchar, session_id text, run_id text)
+LANGUAGE sql VOLATILE SET search_path FROM CURRENT
+AS $$
+    WITH used AS (DELETE FROM stream_tickets AS t WHERE t.token_hash = p_token_hash RETURNING t.*)
+    SELECT u.app_name, u.user_id, u.session_id, u.run_id FROM used AS u WHERE u.expires_at > engine_now()
+$$;
+
+-- Removes up to p_limit tickets that nobody used in time; returns how many.
+CREATE OR REPLACE FUNCTION prune_tickets(p_limit integer DEFAULT 1000) RETURNS integer
+LANGUAGE sql VOLATILE SET search_path FROM CURRENT
+AS $$
+    WITH old AS (
+        SELECT t.token_hash FROM stream_tickets AS t WHERE t.expires_at <= engine_now()
+        LIMIT p_limit FOR UPDATE SKIP LOCKED
+    ), gone AS (
+        DELETE FROM stream_tickets AS t USING old WHERE t.token_hash = old.token_hash RETURNING 1
     )
     SELECT count(*)::integer FROM gone
 $$;

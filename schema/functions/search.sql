@@ -1,31 +1,17 @@
--- Search: one statement over memories, facts and messages, and what it means for a row to match. Context windows.
-
 -- hnsw's settings exist once the library is loaded; the functions below set them.
 DO $$ BEGIN PERFORM vector_dims('[1]'::vector); END $$;
 
--- How much each part of a match counts. The defaults were tuned on conversations; see docs/search.md.
-CREATE TYPE search_weights AS (
-    bm25               double precision,   -- the row's own words
-    context_bm25       double precision,   -- its words and, fading, those of the turns around it
-    similarity         double precision,   -- cosine similarity of the vectors
-    context_similarity double precision,   -- the same over the turns around it
-    author             double precision,   -- the query names the one who said it
-    recency            double precision,   -- 1 now, a half for each 30 days
-    retention          double precision,   -- memories: strength; facts: confidence; messages: 1
-    question           double precision    -- taken off a turn that ends in a question: it seldom holds an answer
-);
-
-CREATE FUNCTION default_search_weights() RETURNS search_weights
+CREATE OR REPLACE FUNCTION default_search_weights() RETURNS search_weights
 LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path FROM CURRENT
 AS $$ SELECT ROW(0.1, 1.0, 0.7, 0.4, 0.5, 0.05, 0.1, 0.15)::search_weights $$;
 
 -- The terms of a query: at most 128, so that one query is never a workload.
-CREATE FUNCTION query_terms(p_query text) RETURNS text[]
+CREATE OR REPLACE FUNCTION query_terms(p_query text) RETURNS text[]
 LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path FROM CURRENT
 AS $$ SELECT (tsvector_to_array(search_document(left(p_query, 4000))))[1:128] $$;
 
 -- Matches a row that holds any of the terms.
-CREATE FUNCTION any_term(p_terms text[]) RETURNS tsquery
+CREATE OR REPLACE FUNCTION any_term(p_terms text[]) RETURNS tsquery
 LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path FROM CURRENT
 AS $$
     SELECT coalesce(string_agg('''' || replace(replace(term, '\', '\\'), '''', '''''') || '''', '|'), '')::tsquery
@@ -34,7 +20,7 @@ $$;
 
 -- How often the query's one term stands in the document: 1 to 64. ts_rank of one term sums 1, 1/4, 1/9, … over its
 -- places, over a constant; that sum is looked up here. Unnesting the document would cost 0.5 us for each of its terms.
-CREATE FUNCTION term_frequency(p_document tsvector, p_query tsquery) RETURNS double precision
+CREATE OR REPLACE FUNCTION term_frequency(p_document tsvector, p_query tsquery) RETURNS double precision
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN 1 + width_bucket(ts_rank('{1,1,1,1}', p_document, p_query) * 1.64493406685, ARRAY[
     1.125, 1.30556, 1.39236, 1.44361, 1.4775, 1.50159, 1.51961, 1.5336, 1.54477, 1.5539, 1.5615, 1.56794, 1.57344,
@@ -45,27 +31,12 @@ RETURN 1 + width_bucket(ts_rank('{1,1,1,1}', p_document, p_query) * 1.6449340668
     1.62906, 1.62931]::float8[]);
 
 -- A query's words between blanks, for whole-word comparison with the names of authors.
-CREATE FUNCTION plain_words(p_text text) RETURNS text
+CREATE OR REPLACE FUNCTION plain_words(p_text text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path FROM CURRENT
 AS $$ SELECT ' ' || lower(regexp_replace(left(p_text, 4000), '[^[:alnum:]]+', ' ', 'g')) || ' ' $$;
 
--- Counts an access of each of these memories once, however often it is named. Ordered, so that two calls cannot
--- wait for each other. Returns how many rows there were.
-CREATE FUNCTION record_memory_access(p_ids uuid[]) RETURNS integer
-LANGUAGE sql SET search_path FROM CURRENT
-AS $$
-    WITH locked AS MATERIALIZED (
-        SELECT id FROM memories WHERE id = ANY (p_ids) ORDER BY id FOR NO KEY UPDATE
-    ), touched AS (
-        UPDATE memories AS m SET access_count = least(m.access_count, 2147483646) + 1, last_accessed_at = engine_now()
-        FROM locked WHERE m.id = locked.id
-        RETURNING 1
-    )
-    SELECT count(*)::integer FROM touched
-$$;
-
 -- The memories of a scope whose vectors are nearest, by the index: the way for scopes of many thousands.
-CREATE FUNCTION nearest_memories(
+CREATE OR REPLACE FUNCTION nearest_memories(
     p_app_name text, p_user_id text, p_embedding vector(1536), p_embedding_model text, p_limit integer,
     p_memory_types text[] DEFAULT NULL, p_since timestamptz DEFAULT NULL, p_until timestamptz DEFAULT NULL,
     p_metadata jsonb DEFAULT NULL)
@@ -89,7 +60,7 @@ $$;
 -- The memories of a giant scope that are worth scoring: those that hold the query's rare terms, those whose vectors
 -- are nearest, the newest. `seen` holds, for each of the queries of one term, in how many rows of the scope it
 -- stands: counted up to 4,000, beyond that from a sample of the newest 1,000.
-CREATE FUNCTION memory_candidates(
+CREATE OR REPLACE FUNCTION memory_candidates(
     p_app_name text, p_user_id text, p_queries tsquery[], p_embedding vector(1536), p_embedding_model text,
     p_memory_types text[], p_since timestamptz, p_until timestamptz, p_metadata jsonb,
     OUT ids uuid[], OUT seen double precision[], OUT total double precision, OUT mean_length double precision)
@@ -159,6 +130,91 @@ BEGIN
 END
 $$;
 
+-- The turns of a scope whose vectors are nearest, by the index; see `nearest_memories`.
+CREATE OR REPLACE FUNCTION nearest_messages(
+    p_app_name text, p_user_id text, p_embedding vector(1536), p_embedding_model text, p_limit integer,
+    p_thread_id uuid DEFAULT NULL, p_since timestamptz DEFAULT NULL, p_until timestamptz DEFAULT NULL,
+    p_metadata jsonb DEFAULT NULL)
+RETURNS TABLE (id uuid, similarity double precision)
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
+SET hnsw.iterative_scan = 'relaxed_order' SET hnsw.ef_search = 200 SET hnsw.max_scan_tuples = 40000
+SET plan_cache_mode = force_custom_plan SET jit = off SET enable_sort = off
+AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+        SELECT m.id, 1 - (m.embedding <=> p_embedding) FROM messages AS m
+        WHERE m.embedding_model = p_embedding_model AND m.app_name = p_app_name AND m.user_id = p_user_id
+          AND (p_thread_id IS NULL OR m.thread_id = p_thread_id)
+          AND (p_since IS NULL OR m.occurred_at >= p_since) AND (p_until IS NULL OR m.occurred_at < p_until)
+          AND (p_metadata IS NULL OR m.metadata @> p_metadata)
+        ORDER BY m.embedding <=> p_embedding LIMIT p_limit;
+END
+$$;
+
+-- The turns of a giant scope that are worth scoring: those that hold the query's rare terms, those whose vectors are
+-- nearest, the newest, and four turns on either side of each. `places` are their numbers as `search_memory` numbers
+-- turns; `seen` holds, for each of the queries of one term, in how many turns of the scope it stands. Words are read
+-- in one pass over the scope, not by an index, which every append would pay for.
+CREATE OR REPLACE FUNCTION turn_candidates(
+    p_app_name text, p_user_id text, p_queries tsquery[], p_embedding vector(1536), p_embedding_model text,
+    p_thread_id uuid, p_since timestamptz, p_until timestamptz, p_metadata jsonb,
+    OUT ids uuid[], OUT places bigint[], OUT seen double precision[], OUT total double precision,
+    OUT mean_length double precision)
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
+SET plan_cache_mode = force_custom_plan SET jit = off SET work_mem = '32MB'
+AS $$
+DECLARE
+    c_rows   constant integer := 300;
+    v_any    tsquery;
+    v_query  tsquery;
+BEGIN
+    FOREACH v_query IN ARRAY coalesce(p_queries, '{}') LOOP
+        v_any := coalesce(v_any || v_query, v_query);
+    END LOOP;
+    WITH scope AS MATERIALIZED (
+        SELECT m.id, length(m.search) AS length, CASE WHEN m.search @@ v_any THEN m.search END AS document,
+               row_number() OVER (ORDER BY m.thread_id, m.sequence_num)
+                   + 4 * dense_rank() OVER (ORDER BY m.thread_id) AS place,
+               row_number() OVER (ORDER BY m.occurred_at DESC, m.id DESC) AS age
+        FROM threads AS t JOIN messages AS m ON m.thread_id = t.id
+        WHERE t.app_name = p_app_name AND t.user_id = p_user_id
+          AND m.app_name = p_app_name AND m.user_id = p_user_id
+          AND (p_thread_id IS NULL OR t.id = p_thread_id)
+          AND (p_since IS NULL OR m.occurred_at >= p_since) AND (p_until IS NULL OR m.occurred_at < p_until)
+          AND (p_metadata IS NULL OR m.metadata @> p_metadata)
+    ), held AS MATERIALIZED (
+        SELECT s.place, q.term FROM scope AS s, unnest(p_queries) WITH ORDINALITY AS q (query, term)
+        WHERE s.document @@ q.query
+    ), counted AS MATERIALIZED (
+        SELECT q.term, count(h.term)::float8 AS rows
+        FROM generate_subscripts(p_queries, 1) AS q (term) LEFT JOIN held AS h ON h.term = q.term
+        GROUP BY q.term
+    ), rare AS (
+        -- A term counts by how rare it is, as in BM25; who holds most of it is worth scoring.
+        SELECT h.place FROM held AS h JOIN counted AS c ON c.term = h.term
+        GROUP BY h.place
+        ORDER BY sum(ln(1 + (SELECT count(*) FROM scope) / c.rows)) DESC, h.place DESC LIMIT c_rows
+    ), chosen AS (
+        SELECT r.place FROM rare AS r
+        UNION
+        SELECT s.place FROM scope AS s WHERE s.age <= 100
+        UNION
+        SELECT s.place FROM scope AS s JOIN nearest_messages(
+            p_app_name, p_user_id, p_embedding, p_embedding_model, 200, p_thread_id, p_since, p_until, p_metadata) AS n
+            ON n.id = s.id
+        WHERE p_embedding IS NOT NULL
+    ), around AS (
+        SELECT DISTINCT c.place + o.shift AS place FROM chosen AS c, generate_series(-4, 4) AS o (shift)
+    )
+    SELECT (SELECT array_agg(s.id ORDER BY s.place) FROM scope AS s JOIN around AS a ON a.place = s.place),
+           (SELECT array_agg(s.place ORDER BY s.place) FROM scope AS s JOIN around AS a ON a.place = s.place),
+           (SELECT array_agg(c.rows ORDER BY c.term) FROM counted AS c),
+           (SELECT count(*) FROM scope), (SELECT avg(s.length) FROM scope AS s)
+    INTO ids, places, seen, total, mean_length;
+END
+$$;
+
 -- What one user of one app said and what was learned from it, the best match first.
 --
 -- BM25 (k1 0.6, b 0.6) is exact: document frequencies, number and mean length of the rows are counted over the very rows that may
@@ -174,7 +230,7 @@ $$;
 -- relevance does not depend on the other rows: the cosine similarity, or the part of the query's words (by their
 -- weight) that the row holds, whichever is greater. total counts all rows that match.
 -- Errors: HP007 bad input, HP001 unknown session.
-CREATE FUNCTION search_memory(
+CREATE OR REPLACE FUNCTION search_memory(
     p_app_name text, p_user_id text, p_query text,
     p_embedding vector(1536) DEFAULT NULL, p_embedding_model text DEFAULT NULL, p_limit integer DEFAULT 10,
     p_sources text[] DEFAULT '{memory,fact,message}', p_messages text DEFAULT 'recent',
@@ -451,199 +507,5 @@ BEGIN
     LEFT JOIN messages AS g ON b.source = 'message' AND g.id = b.id
     LEFT JOIN threads AS t ON t.id = coalesce(m.thread_id, f.thread_id, g.thread_id)
     ORDER BY b.score DESC, b.occurred_at DESC, b.id;
-END
-$$;
-
--- What may go into a context window, in one round trip: memories and unconsolidated turns that match the query and
--- the newest summaries ('memory'), facts that match and those that are surest ('fact'), the newest turns of the
--- session ('history'). place orders each kind: 1 is the first to be taken; history counts from the newest turn.
--- A blank query matches nothing. Errors: HP001 unknown session.
-CREATE FUNCTION context_candidates(
-    p_app_name text, p_user_id text, p_session_id text, p_query text,
-    p_embedding vector(1536) DEFAULT NULL, p_embedding_model text DEFAULT NULL,
-    p_memories integer DEFAULT 20, p_facts integer DEFAULT 20, p_turns integer DEFAULT 30)
-RETURNS TABLE (
-    context_type text, place bigint, source text, id uuid, kind text, author text, content text,
-    relevance double precision, thread_id uuid, from_seq bigint, upto_seq bigint, occurred_at timestamptz)
-LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
-AS $$
-#variable_conflict use_column
-DECLARE
-    v_thread uuid;
-BEGIN
-    IF p_session_id IS NOT NULL THEN
-        SELECT t.id INTO v_thread FROM threads AS t
-        WHERE t.app_name = p_app_name AND t.user_id = p_user_id AND t.session_id = p_session_id AND NOT has_expired(t);
-        IF NOT FOUND THEN
-            RAISE EXCEPTION 'there is no session % for app % and user %',
-                quote_nullable(p_session_id), quote_nullable(p_app_name), quote_nullable(p_user_id)
-                USING ERRCODE = 'HP001';
-        END IF;
-    END IF;
-    IF btrim(p_query) <> '' THEN
-        RETURN QUERY
-            SELECT f.kind_of, row_number() OVER (PARTITION BY f.kind_of ORDER BY f.score DESC, f.id), f.source, f.id,
-                   f.kind, NULL, f.content, f.relevance, f.thread_id, f.from_seq, f.upto_seq,
-                   f.occurred_at
-            FROM (SELECT s.*, CASE s.source WHEN 'fact' THEN 'fact' ELSE 'memory' END AS kind_of,
-                         row_number() OVER (PARTITION BY s.source = 'fact' ORDER BY s.score DESC, s.id) AS nth
-                  FROM search_memory(p_app_name, p_user_id, p_query, p_embedding, p_embedding_model,
-                                     least(4 * (p_memories + p_facts), 1000)) AS s) AS f
-            WHERE f.nth <= CASE f.kind_of WHEN 'fact' THEN p_facts ELSE p_memories END;
-    END IF;
-    RETURN QUERY
-        (SELECT 'memory', 1000 + row_number() OVER (ORDER BY m.occurred_at DESC, m.id DESC), 'memory', m.id,
-                m.memory_type::text, NULL::text, m.content, 0::double precision, m.thread_id, m.from_seq,
-                m.upto_seq, m.occurred_at
-         FROM (SELECT * FROM memories WHERE app_name = p_app_name AND user_id = p_user_id
-               ORDER BY created_at DESC LIMIT 50) AS m
-         WHERE m.memory_type = 'summary' ORDER BY m.occurred_at DESC, m.id DESC LIMIT 3)
-        UNION ALL
-        (SELECT 'fact', 1000 + row_number() OVER (ORDER BY f.confidence DESC, f.updated_at DESC, f.id), 'fact', f.id,
-                f.fact_type, NULL, f.content, 0, f.thread_id, f.from_seq, f.upto_seq, f.valid_from
-         FROM facts AS f
-         WHERE f.app_name = p_app_name AND f.user_id = p_user_id
-           AND (f.valid_until IS NULL OR f.valid_until > engine_now())
-         ORDER BY f.confidence DESC, f.updated_at DESC, f.id LIMIT p_facts)
-        UNION ALL
-        (SELECT 'history', row_number() OVER (ORDER BY g.sequence_num DESC), 'message', g.id, g.role, g.author,
-                g.content, 1, g.thread_id, g.sequence_num, g.sequence_num, g.occurred_at
-         FROM messages AS g
-         WHERE g.thread_id = v_thread AND g.app_name = p_app_name AND g.user_id = p_user_id
-         ORDER BY g.sequence_num DESC LIMIT p_turns);
-END
-$$;
-
--- How many tokens a text costs, rather too many than too few; see hippocampus/tokens.py, whose count_tokens is equal.
-CREATE FUNCTION count_tokens(body text) RETURNS integer
-LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN ceil((80 * regexp_count(body, '[A-Za-z]+') + 10 * regexp_count(body, '[A-Za-z]')
-             + 8 * regexp_count(body, '[A-Z]') + 100 * regexp_count(body, '[0-9\u0080-\u07ff]')
-             + 75 * regexp_count(body, '[\u0001-\u0008\u000e-\u001f!-/:-@\[-`{-\u007f]')
-             + 90 * regexp_count(body, '[\n\v\f\r]') + 110 * regexp_count(body, '[\u0800-\uffff]')
-             + 300 * regexp_count(body, '[\U00010000-\U0010ffff]')) / 100.0)::integer;
-
--- The longest beginning of a turn that costs at most so many tokens, with a mark at its end; NULL where it would be
--- too little to be worth it.
-CREATE FUNCTION cut_turn(p_content text, p_tokens integer) RETURNS text
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path FROM CURRENT
-AS $$
-DECLARE
-    c_mark   constant text := ' […]';
-    -- Eight characters a token are more than prose has: only a bounded beginning is measured.
-    v_low    integer := 0;
-    v_high   integer := least(char_length(p_content), 8 * greatest(p_tokens, 0));
-    v_middle integer;
-BEGIN
-    IF p_tokens < 16 THEN
-        RETURN NULL;
-    END IF;
-    WHILE v_low < v_high LOOP
-        v_middle := (v_low + v_high + 1) / 2;
-        IF count_tokens(left(p_content, v_middle) || c_mark) <= p_tokens THEN
-            v_low := v_middle;
-        ELSE
-            v_high := v_middle - 1;
-        END IF;
-    END LOOP;
-    RETURN CASE WHEN v_low > 0 THEN left(p_content, v_low) || c_mark END;
-END
-$$;
-
--- A context window for callers of plain SQL: the same candidates. The sum of token_estimate is at most p_max_tokens;
--- facts have what the two ratios leave. Each section first fills its own share; what any leaves unspent goes to the
--- history, then to the memories, then to the facts. The newest turn is cut rather than left out; of memories and facts
--- one that is too big is skipped, and a text that stands in the window already.
--- p_session_id NULL: the user's latest session. p_embedding_model NULL: the model of the newest memory.
-CREATE FUNCTION get_context_window(
-    p_user_id text, p_app_name text, p_query text, p_query_embedding vector(1536) DEFAULT NULL,
-    p_max_tokens integer DEFAULT 4000, p_memory_ratio double precision DEFAULT 0.3,
-    p_history_ratio double precision DEFAULT 0.5, p_session_id text DEFAULT NULL, p_embedding_model text DEFAULT NULL)
-RETURNS TABLE (context_type text, content text, relevance_score double precision, token_estimate integer)
-LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
-AS $$
-#variable_conflict use_column
-DECLARE
-    c_kinds constant text[] := '{history,memory,fact}';
-    v_session text := coalesce(p_session_id, (
-        SELECT t.session_id FROM threads AS t
-        WHERE t.app_name = p_app_name AND t.user_id = p_user_id AND NOT has_expired(t)
-        ORDER BY last_event_at DESC NULLS LAST, id DESC LIMIT 1));
-    v_model text := coalesce(p_embedding_model, (
-        SELECT embedding_model FROM memories WHERE app_name = p_app_name AND user_id = p_user_id
-        ORDER BY created_at DESC LIMIT 1));
-    v_shares integer[];
-    v_used   integer[] := '{0,0,0}';
-    v_kept   integer := 0;     -- free for the newest turn, while it waits for its place
-    v_kinds  text[];
-    v_texts  text[];
-    v_scores double precision[];
-    v_tokens integer[];
-    v_taken  boolean[];
-    v_room   integer;
-    v_cut    text;
-BEGIN
-    IF p_max_tokens < 0 OR p_memory_ratio < 0 OR p_history_ratio < 0 OR p_memory_ratio + p_history_ratio > 1 THEN
-        RAISE EXCEPTION 'max_tokens is not negative, and the two ratios are shares of 1' USING ERRCODE = 'HP007';
-    END IF;
-    v_shares := ARRAY[floor(p_max_tokens * p_history_ratio), floor(p_max_tokens * p_memory_ratio),
-                      floor(p_max_tokens * (1 - p_memory_ratio - p_history_ratio))];
-    WITH found AS (
-        SELECT DISTINCT ON (c.context_type, c.id)
-               c.context_type, c.place, c.relevance,
-               CASE c.context_type
-                   WHEN 'history' THEN '[' || c.author || ']: ' || c.content
-                   WHEN 'fact' THEN '[' || c.kind || '] ' || c.content
-                   ELSE c.content END AS body
-        FROM context_candidates(p_app_name, p_user_id, v_session, p_query, p_query_embedding, v_model, 10, 10, 20) AS c
-        ORDER BY c.context_type, c.id, c.place
-    ), ordered AS (
-        SELECT f.*, row_number() OVER (ORDER BY array_position(c_kinds, f.context_type), f.place) AS nth FROM found AS f
-    )
-    SELECT array_agg(o.context_type ORDER BY o.nth), array_agg(o.body ORDER BY o.nth),
-           array_agg(o.relevance ORDER BY o.nth), array_agg(count_tokens(o.body) ORDER BY o.nth),
-           array_agg(false ORDER BY o.nth)
-    INTO v_kinds, v_texts, v_scores, v_tokens, v_taken FROM ordered AS o;
-
-    FOR within_share IN REVERSE 1 .. 0 LOOP
-        FOR k IN 1 .. 3 LOOP
-            IF k = 1 THEN
-                v_kept := 0;
-            END IF;
-            FOR i IN 1 .. coalesce(cardinality(v_kinds), 0) LOOP
-                CONTINUE WHEN v_kinds[i] <> c_kinds[k] OR v_taken[i];
-                v_room := greatest(p_max_tokens - v_used[1] - v_used[2] - v_used[3] - v_kept, 0);
-                IF within_share = 1 THEN
-                    v_room := least(v_room, v_shares[k] - v_used[k]);
-                END IF;
-                IF v_tokens[i] <= v_room THEN
-                    CONTINUE WHEN k > 1 AND EXISTS (
-                        SELECT FROM unnest(v_texts, v_taken) AS t (body, taken) WHERE t.taken AND t.body = v_texts[i]);
-                ELSIF k > 1 THEN
-                    CONTINUE;
-                ELSIF within_share = 1 THEN
-                    IF v_used[1] = 0 THEN
-                        v_kept := greatest(v_room, 16);
-                    END IF;
-                    EXIT;
-                ELSE
-                    v_cut := cut_turn(v_texts[i], v_room);
-                    EXIT WHEN v_cut IS NULL;
-                    v_texts[i] := v_cut;
-                    v_tokens[i] := count_tokens(v_cut);
-                END IF;
-                v_taken[i] := true;
-                v_used[k] := v_used[k] + v_tokens[i];
-                EXIT WHEN k = 1 AND v_cut IS NOT NULL;
-            END LOOP;
-        END LOOP;
-    END LOOP;
-    RETURN QUERY
-        SELECT w.kind, w.body, w.score, w.tokens
-        FROM unnest(v_kinds, v_texts, v_scores, v_tokens, v_taken) WITH ORDINALITY
-             AS w (kind, body, score, tokens, taken, nth)
-        WHERE w.taken
-        ORDER BY array_position(ARRAY['fact', 'memory', 'history'], w.kind),
-                 CASE w.kind WHEN 'history' THEN -w.nth ELSE w.nth END;
 END
 $$;

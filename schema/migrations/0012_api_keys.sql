@@ -1,7 +1,3 @@
--- Keys of the HTTP API: each belongs to one app or to every app, and has roles.
---
--- Only the SHA-256 of a key's 256-bit random secret is kept: nothing that leaks from here opens the API. A plain hash is
--- enough for a secret that nobody can guess. Rows stay when a key is revoked or has expired: they say who could.
 CREATE TABLE api_keys (
     id            text PRIMARY KEY CHECK (id ~ '^[a-z0-9]{12}$'),
     app_name      varchar(255) CHECK (app_name <> ''),      -- NULL: every app
@@ -14,7 +10,3 @@ CREATE TABLE api_keys (
     revoked_at    timestamptz
 );
 COMMENT ON TABLE api_keys IS 'Keys of the HTTP API, by the hashes of their secrets.';
-
-INSERT INTO data_catalogue (place, table_name, user_rows, thread_rows, event_rows, event_change, cascades,
-                            export_kind, export_rows, note) VALUES
-(1200, 'api_keys', NULL, NULL, NULL, NULL, false, NULL, NULL, 'made by people who run the app');

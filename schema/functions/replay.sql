@@ -1,156 +1,5 @@
--- Proposals: what users' feedback asks an app's instructions to become. Replay: drawing memories anew, then swapping.
-
--- What is in force: the newest version of each instruction, unless that is empty.
-CREATE FUNCTION active_instructions(p_app_name text) RETURNS SETOF instructions
-LANGUAGE sql STABLE SET search_path FROM CURRENT
-AS $$
-    SELECT i.* FROM (
-        SELECT DISTINCT ON (x.instruction_key) x.* FROM instructions AS x WHERE x.app_name = p_app_name
-        ORDER BY x.instruction_key, x.version DESC) AS i
-    WHERE i.content <> ''
-$$;
-
--- A proposal acts on nothing by itself: `approve_proposal` makes it a version of its instruction.
-CREATE TABLE instruction_proposals (
-    id              uuid PRIMARY KEY DEFAULT new_id(),
-    app_name        varchar(255) NOT NULL,
-    user_id         varchar(255) NOT NULL,     -- whose feedback it follows from
-    thread_id       uuid REFERENCES threads ON DELETE SET NULL,
-    instruction_key varchar(255) NOT NULL CHECK (instruction_key <> ''),
-    content         text NOT NULL CHECK (content <> ''),
-    status          text NOT NULL DEFAULT 'proposed' CHECK (status IN ('proposed', 'approved', 'rejected')),
-    base_version    integer NOT NULL,          -- the newest when it was proposed; 0: there was none
-    version         integer,                   -- what it became
-    source_seqs     bigint[] NOT NULL DEFAULT '{}',
-    job_id          uuid,
-    prompt_hash     text,
-    model           text,
-    proposed_at     timestamptz NOT NULL DEFAULT engine_now(),
-    decided_at      timestamptz,
-    decided_by      text,
-    CHECK ((status = 'proposed') = (decided_at IS NULL)),
-    CHECK ((status = 'approved') = (version IS NOT NULL))
-);
-CREATE INDEX instruction_proposals_app_idx ON instruction_proposals (app_name, id DESC);
-CREATE INDEX instruction_proposals_thread_idx ON instruction_proposals (thread_id);
--- The same wish of the same user is one proposal, also after it was rejected.
-CREATE UNIQUE INDEX instruction_proposals_once_idx
-    ON instruction_proposals (app_name, user_id, instruction_key, md5(content)) WHERE status <> 'approved';
-
-CREATE TYPE proposal_input AS (
-    instruction_key text,
-    content         text,
-    source_seqs     bigint[]
-);
-
--- Stores what a slice proposes, under the thread's app and user; returns the new proposals. What is in force already, or
--- was proposed before, is not proposed again.
-CREATE FUNCTION propose_instructions(p_thread_id uuid, p_origin slice_origin, p_proposals proposal_input[])
-RETURNS uuid[]
-LANGUAGE sql SET search_path FROM CURRENT
-AS $$
-    WITH stored AS (
-        INSERT INTO instruction_proposals (app_name, user_id, thread_id, instruction_key, content, base_version,
-                                           source_seqs, job_id, prompt_hash, model)
-        SELECT t.app_name, t.user_id, t.id, p.instruction_key, p.content, coalesce(i.version, 0), p.source_seqs,
-               p_origin.job_id, p_origin.prompt_hash, p_origin.model
-        FROM threads AS t
-        CROSS JOIN unnest(p_proposals) AS p
-        LEFT JOIN LATERAL (
-            SELECT * FROM instructions AS x
-            WHERE x.app_name = t.app_name AND x.instruction_key = p.instruction_key
-            ORDER BY x.version DESC LIMIT 1) AS i ON true
-        WHERE t.id = p_thread_id AND i.content IS DISTINCT FROM p.content
-        ON CONFLICT DO NOTHING
-        RETURNING id
-    )
-    SELECT coalesce(array_agg(id ORDER BY id), '{}') FROM stored
-$$;
-
--- Makes a proposal a version of its instruction; where the instruction moved on since it was proposed, only if p_force.
--- Errors: HP042 no such proposal of this app waits; HP016 the instruction moved on.
-CREATE FUNCTION approve_proposal(p_app_name text, p_id uuid, p_decided_by text, p_force boolean)
-RETURNS instruction_proposals
-LANGUAGE plpgsql SET search_path FROM CURRENT
-AS $$
-DECLARE
-    p instruction_proposals := open_proposal(p_app_name, p_id);
-    i instructions;
-BEGIN
-    i := put_instruction(p.app_name, p.instruction_key, p.content, jsonb_build_object('proposal', p.id),
-                         CASE WHEN NOT p_force THEN p.base_version END);
-    UPDATE instruction_proposals SET status = 'approved', version = i.version, decided_at = engine_now(),
-                                     decided_by = p_decided_by
-    WHERE id = p.id RETURNING * INTO p;
-    RETURN p;
-END
-$$;
-
--- Errors: HP042.
-CREATE FUNCTION reject_proposal(p_app_name text, p_id uuid, p_decided_by text) RETURNS instruction_proposals
-LANGUAGE plpgsql SET search_path FROM CURRENT
-AS $$
-DECLARE
-    p instruction_proposals := open_proposal(p_app_name, p_id);
-BEGIN
-    UPDATE instruction_proposals SET status = 'rejected', decided_at = engine_now(), decided_by = p_decided_by
-    WHERE id = p.id RETURNING * INTO p;
-    RETURN p;
-END
-$$;
-
--- A proposal that waits, held until the transaction ends. Errors: HP042.
-CREATE FUNCTION open_proposal(p_app_name text, p_id uuid) RETURNS instruction_proposals
-LANGUAGE plpgsql SET search_path FROM CURRENT
-AS $$
-DECLARE
-    p instruction_proposals;
-BEGIN
-    SELECT * INTO p FROM instruction_proposals
-    WHERE id = p_id AND app_name = p_app_name AND status = 'proposed' FOR UPDATE;
-    IF NOT FOUND THEN
-        RAISE EXCEPTION 'no proposal % of app % waits for a decision', p_id, quote_nullable(p_app_name)
-            USING ERRCODE = 'HP042';
-    END IF;
-    RETURN p;
-END
-$$;
-
--- Drawing anew. Draws gather in `replay_draws`, one slice at a time and outside any transaction with a model; then
--- `swap_replay` puts them in the place of what is stored, all at once. Nothing is changed before.
-CREATE TABLE replays (
-    id          uuid PRIMARY KEY DEFAULT new_id(),
-    app_name    varchar(255) NOT NULL,
-    user_id     varchar(255) NOT NULL,
-    thread_id   uuid REFERENCES threads ON DELETE CASCADE,   -- NULL: all of the user's
-    fingerprint text NOT NULL,                               -- of the provider, its prompts and its vectors
-    created_at  timestamptz NOT NULL DEFAULT engine_now(),
-    applied_at  timestamptz                                  -- NULL: draws wait
-);
-CREATE UNIQUE INDEX replays_open_idx ON replays (app_name, user_id, coalesce(thread_id::text, ''), fingerprint)
-    WHERE applied_at IS NULL;
-CREATE INDEX replays_thread_idx ON replays (thread_id);
-
-CREATE TABLE replay_draws (
-    replay_id  uuid NOT NULL REFERENCES replays ON DELETE CASCADE,
-    thread_id  uuid NOT NULL REFERENCES threads ON DELETE CASCADE,
-    stage      text NOT NULL CHECK (stage IN ('fast', 'deep')),
-    from_seq   bigint NOT NULL,
-    upto_seq   bigint NOT NULL CHECK (upto_seq >= from_seq),
-    said       text NOT NULL,             -- slice_digest() of its turns when they were read
-    input_hash text NOT NULL,             -- of everything that the answer depends on
-    origin     slice_origin NOT NULL,
-    memories   memory_input[] NOT NULL DEFAULT '{}',
-    vectors    message_vector[] NOT NULL DEFAULT '{}',
-    facts      fact_input[] NOT NULL DEFAULT '{}',
-    vectorless boolean NOT NULL DEFAULT false,
-    PRIMARY KEY (replay_id, thread_id, stage, from_seq)
-);
-CREATE INDEX replay_draws_thread_idx ON replay_draws (thread_id);
-CREATE INDEX replay_draws_input_idx ON replay_draws (input_hash);
-
 -- A digest of the turns of a slice: another one says that something was erased or changed.
-CREATE FUNCTION slice_digest(p_thread_id uuid, p_from_seq bigint, p_upto_seq bigint) RETURNS text
+CREATE OR REPLACE FUNCTION slice_digest(p_thread_id uuid, p_from_seq bigint, p_upto_seq bigint) RETURNS text
 LANGUAGE sql STABLE SET search_path FROM CURRENT
 AS $$
     SELECT md5(coalesce(string_agg(concat_ws(E'\x1f', m.sequence_num, m.author, m.role, m.content), E'\x1e'
@@ -160,7 +9,7 @@ $$;
 
 -- The open replay of a session (p_session_id) or of a user (NULL) with a provider, begun where there is none. What
 -- others began with another provider is dropped. Errors: HP001 no such session.
-CREATE FUNCTION begin_replay(p_app_name text, p_user_id text, p_session_id text, p_fingerprint text) RETURNS uuid
+CREATE OR REPLACE FUNCTION begin_replay(p_app_name text, p_user_id text, p_session_id text, p_fingerprint text) RETURNS uuid
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
 DECLARE
@@ -191,7 +40,7 @@ END
 $$;
 
 -- The stages of a replay's sessions with how far they are consolidated, and how far they were drawn anew.
-CREATE FUNCTION replay_progress(r replays)
+CREATE OR REPLACE FUNCTION replay_progress(r replays)
 RETURNS TABLE (thread_id uuid, stage text, watermark bigint, drawn_seq bigint)
 LANGUAGE sql STABLE SET search_path FROM CURRENT
 AS $$
@@ -208,7 +57,7 @@ $$;
 -- forgotten is left as it is. Statements of facts that were not drawn again are retracted: an earlier known_at still
 -- sees them. Roll the transaction back to have looked only.
 -- Errors: HP043 sessions were consolidated further, or changed, since they were drawn: nothing is changed.
-CREATE FUNCTION swap_replay(p_replay_id uuid)
+CREATE OR REPLACE FUNCTION swap_replay(p_replay_id uuid)
 RETURNS TABLE (change text, kind text, thread_id uuid, key text, content text)
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
@@ -251,7 +100,7 @@ $$;
 
 -- The memories of one session. A pinned one is kept, and an insight that came more than once: other sessions may have
 -- said it too.
-CREATE FUNCTION swap_memories(r replays, t threads)
+CREATE OR REPLACE FUNCTION swap_memories(r replays, t threads)
 RETURNS TABLE (change text, kind text, content text)
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
@@ -307,7 +156,7 @@ END
 $$;
 
 -- The statements of all sessions of a replay, in the order in which they were said.
-CREATE FUNCTION swap_facts(r replays)
+CREATE OR REPLACE FUNCTION swap_facts(r replays)
 RETURNS TABLE (change text, thread_id uuid, key text, content text)
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$

@@ -1,53 +1,3 @@
--- What was learned: memories, facts with their history, instructions.
-
-CREATE TABLE memories (
-    id               uuid PRIMARY KEY DEFAULT new_id(),
-    thread_id        uuid REFERENCES threads ON DELETE SET NULL,
-    user_id          varchar(255) NOT NULL,
-    app_name         varchar(255) NOT NULL,
-    memory_type      varchar(50) NOT NULL DEFAULT 'episodic' CHECK (memory_type IN ('episodic', 'semantic', 'summary')),
-    content          text NOT NULL CHECK (content <> ''),
-    embedding        vector(1536),
-    embedding_model  text,
-    metadata         jsonb NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(metadata) = 'object'),
-    -- 1.0, 0.7, 0.4 for insights of high, medium, low importance; 0.8 for summaries; 0.5 for raw slices.
-    initial_score    double precision NOT NULL DEFAULT 0.5 CHECK (initial_score BETWEEN 0 AND 1),
-    pinned           boolean NOT NULL DEFAULT false,    -- never fades, never cleaned up
-    access_count     integer NOT NULL DEFAULT 0 CHECK (access_count >= 0),
-    last_accessed_at timestamptz NOT NULL DEFAULT engine_now(),
-    -- Provenance: the turns it was drawn from, the job, the prompt and the model that drew it.
-    from_seq         bigint,
-    upto_seq         bigint,
-    source_seqs      bigint[] NOT NULL DEFAULT '{}',
-    job_id           uuid,
-    prompt_hash      text,
-    model            text,
-    occurred_at      timestamptz NOT NULL DEFAULT engine_now(),   -- when the last of its turns was said
-    created_at       timestamptz NOT NULL DEFAULT engine_now(),
-    search           tsvector GENERATED ALWAYS AS (search_document(content)) STORED,
-    CHECK (from_seq <= upto_seq),
-    CHECK ((embedding IS NULL) = (embedding_model IS NULL))
-) WITH (fillfactor = 85, autovacuum_vacuum_scale_factor = 0.02);
-CREATE INDEX memories_scope_idx ON memories (app_name, user_id, created_at DESC);
-CREATE INDEX memories_time_idx ON memories (app_name, user_id, occurred_at DESC, id DESC)
-    WHERE memory_type = 'episodic';
-CREATE INDEX memories_thread_idx ON memories (thread_id);
-CREATE INDEX memories_embedding_idx ON memories USING hnsw (embedding vector_cosine_ops)
-    WITH (m = 16, ef_construction = 64);
-CREATE INDEX memories_search_idx ON memories USING gin (search);
-CREATE INDEX memories_without_vector_idx ON memories (id) WHERE embedding IS NULL;
--- One summary and one slice for a range, however often its job was delivered.
-CREATE UNIQUE INDEX memories_slice_once_idx ON memories (thread_id, memory_type, from_seq)
-    WHERE memory_type IN ('episodic', 'summary') AND thread_id IS NOT NULL AND from_seq IS NOT NULL;
-
-CREATE TABLE memories_archive (
-    LIKE memories,
-    archive_reason text NOT NULL,
-    score          double precision,
-    archived_at    timestamptz NOT NULL DEFAULT engine_now(),
-    PRIMARY KEY (id)
-);
-
 CREATE TABLE facts (
     id              uuid PRIMARY KEY DEFAULT new_id(),
     thread_id       uuid REFERENCES threads ON DELETE SET NULL,
@@ -89,6 +39,7 @@ CREATE INDEX facts_value_idx ON facts USING gin (value jsonb_path_ops);
 CREATE INDEX facts_valid_idx ON facts (app_name, user_id) WHERE valid_until IS NULL;
 CREATE INDEX facts_thread_idx ON facts (thread_id);
 CREATE INDEX facts_without_vector_idx ON facts (id) WHERE embedding IS NULL;
+CREATE INDEX facts_embedding_model_idx ON facts (embedding_model) WHERE embedding_model IS NOT NULL;
 
 -- Every statement about a fact, in the words of its key: the ledger from which `facts` can be made again. What is in a
 -- row stays, but for the two times at which it began and ceased to count.
@@ -125,14 +76,57 @@ CREATE INDEX fact_versions_candidates_idx ON fact_versions (app_name, user_id)
     WHERE accepted_at IS NULL AND retracted_at IS NULL;
 CREATE INDEX fact_versions_thread_idx ON fact_versions (thread_id);
 
--- Procedural memory: a change adds a version, the newest is read.
-CREATE TABLE instructions (
+-- From which likeness on two texts are taken to say the same, by what they are and the model that embedded them. Models
+-- without a row merge nothing by meaning: a threshold of another model means nothing.
+CREATE TABLE merge_thresholds (
+    embedding_model text NOT NULL,
+    kind            text NOT NULL CHECK (kind IN ('fact', 'insight')),
+    threshold       double precision NOT NULL CHECK (threshold > 0 AND threshold <= 1),
+    note            text NOT NULL DEFAULT '',
+    PRIMARY KEY (embedding_model, kind)
+);
+
+INSERT INTO merge_thresholds (embedding_model, kind, threshold, note) VALUES
+('local-hash-v1', 'fact', 0.36, 'precision 0.91, recall 0.67'),
+('local-hash-v1', 'insight', 0.68, 'precision 1.00, recall 0.07');
+
+-- Which keys hold many values side by side; app '*' for the rest. What has no row goes by the program's own list.
+CREATE TABLE fact_styles (
+    app_name   varchar(255) NOT NULL,
+    fact_type  varchar(50) NOT NULL CHECK (fact_type IN ('preference', 'rule', 'profile', 'custom')),
+    normal_key text NOT NULL CHECK (normal_key <> ''),
+    style      text NOT NULL CHECK (style IN ('profile', 'collection')),
+    PRIMARY KEY (app_name, fact_type, normal_key)
+);
+
+-- Keys that were taken for other spellings of a fact's key. Undone, a key stands for itself from then on.
+CREATE TABLE fact_aliases (
     id              uuid PRIMARY KEY DEFAULT new_id(),
     app_name        varchar(255) NOT NULL,
-    instruction_key varchar(255) NOT NULL CHECK (instruction_key <> ''),
-    content         text NOT NULL,
-    version         integer NOT NULL DEFAULT 1 CHECK (version > 0),
-    metadata        jsonb NOT NULL DEFAULT '{}',
-    created_at      timestamptz NOT NULL DEFAULT engine_now(),
-    CONSTRAINT instructions_app_key_version_unique UNIQUE (app_name, instruction_key, version)
+    user_id         varchar(255) NOT NULL,
+    fact_type       varchar(50) NOT NULL,
+    from_key        varchar(255) NOT NULL,
+    to_key          varchar(255) NOT NULL,
+    fact_id         uuid NOT NULL,
+    method          text NOT NULL CHECK (method IN ('normal_form', 'meaning')),
+    similarity      double precision NOT NULL,   -- cosine; 1 for a normal form
+    embedding_model text,
+    job_id          uuid,
+    merged_at       timestamptz NOT NULL DEFAULT engine_now(),
+    undone_at       timestamptz,
+    UNIQUE (app_name, user_id, fact_type, from_key, fact_id)
+);
+
+CREATE TYPE fact_input AS (
+    fact_type   text,
+    key         text,
+    value       jsonb,
+    content     text,
+    embedding   vector(1536),
+    confidence  double precision,
+    source_seqs bigint[],
+    valid_from  timestamptz,   -- when it was said
+    normal_key  text,          -- what its key has in common with other spellings; NULL: the key as it is
+    collection  text,          -- the normal form of the collection that it is an element of; NULL: of none
+    contrast    text           -- only facts of one contrast are merged by likeness; NULL: ''
 );

@@ -1,33 +1,19 @@
--- Vectors that are made later: for texts that have none, and for those of a model that is not the present one.
-
--- A text that a model refuses for what it says is asked for once, not for ever. Ids and a hash, nothing of the content;
--- no foreign keys, which would lock what accesses and clean-up lock.
-CREATE TABLE embedding_refusals (
-    source      text NOT NULL CHECK (source IN ('memories', 'facts', 'messages')),
-    id          uuid NOT NULL,
-    model       text NOT NULL,
-    content_md5 text NOT NULL,
-    error_code  text NOT NULL,
-    refused_at  timestamptz NOT NULL DEFAULT engine_now(),
-    PRIMARY KEY (source, id, model)
-);
-COMMENT ON TABLE embedding_refusals IS 'Texts that stay without a vector; delete a row to have its text tried again.';
-
--- The model that vectors are moved to. Without it two processes of different settings would take turns for ever.
-CREATE TABLE embedding_target (
-    is_only   boolean PRIMARY KEY DEFAULT true CHECK (is_only),
-    model     text NOT NULL,
-    chosen_at timestamptz NOT NULL DEFAULT engine_now()
-);
-
--- Both sides of the present model are ranges of these; where all is of one model they are empty. Equal keys are stored
--- once, and an append has none.
-CREATE INDEX memories_embedding_model_idx ON memories (embedding_model) WHERE embedding_model IS NOT NULL;
-CREATE INDEX facts_embedding_model_idx ON facts (embedding_model) WHERE embedding_model IS NOT NULL;
-CREATE INDEX messages_embedding_model_idx ON messages (embedding_model) WHERE embedding_model IS NOT NULL;
+-- Asks for vectors for what was stored without, unless a run of the backfill waits already.
+CREATE OR REPLACE FUNCTION enqueue_embedding_backfill() RETURNS void
+LANGUAGE plpgsql SET search_path FROM CURRENT
+AS $$
+BEGIN
+    -- One at a time, so that two jobs that end together cannot both see none waiting.
+    PERFORM pg_advisory_xact_lock(hashtextextended('embedding_backfill of ' || current_schema(), 0));
+    IF NOT EXISTS (SELECT FROM procrastinate_jobs WHERE lock = 'embedding_backfill' AND status = 'todo') THEN
+        PERFORM procrastinate_defer_jobs_v1(ARRAY[ROW(
+            'embedding', 'embedding_backfill', 0, 'embedding_backfill', NULL, '{}', NULL)::procrastinate_job_to_defer_v1]);
+    END IF;
+END
+$$;
 
 -- Says that from now on vectors are of this model. The last one that starts decides.
-CREATE FUNCTION choose_embedding_model(p_model text) RETURNS void
+CREATE OR REPLACE FUNCTION choose_embedding_model(p_model text) RETURNS void
 LANGUAGE sql SET search_path FROM CURRENT
 AS $$
     INSERT INTO embedding_target AS t (model) VALUES (p_model)
@@ -36,7 +22,7 @@ AS $$
 $$;
 
 -- Whether this model refused this text of this row.
-CREATE FUNCTION is_refused(p_source text, p_id uuid, p_model text, p_content text) RETURNS boolean
+CREATE OR REPLACE FUNCTION is_refused(p_source text, p_id uuid, p_model text, p_content text) RETURNS boolean
 LANGUAGE sql STABLE SET search_path FROM CURRENT
 AS $$
     SELECT EXISTS (SELECT FROM embedding_refusals AS r
@@ -46,7 +32,7 @@ $$;
 -- At most p_limit texts that wait for a vector of this model: first those that have none, what was learned before what
 -- was said; then, if the model is the chosen one, those that have another's. Messages that fast_replay has not reached
 -- are left to it; blank ones say nothing.
-CREATE FUNCTION list_vectorless(p_model text, p_limit integer)
+CREATE OR REPLACE FUNCTION list_vectorless(p_model text, p_limit integer)
 RETURNS TABLE (source text, id uuid, content text, former_model text)
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
 AS $$
@@ -90,7 +76,7 @@ END
 $$;
 
 -- Notes texts that a model refused. p_rows: as they were read; their vectors are not looked at.
-CREATE FUNCTION refuse_texts(p_source text, p_rows vector_input[], p_model text, p_error_codes text[]) RETURNS void
+CREATE OR REPLACE FUNCTION refuse_texts(p_source text, p_rows vector_input[], p_model text, p_error_codes text[]) RETURNS void
 LANGUAGE sql SET search_path FROM CURRENT
 AS $$
     INSERT INTO embedding_refusals AS r (source, id, model, content_md5, error_code)
@@ -102,7 +88,7 @@ AS $$
 $$;
 
 -- Forgets at most p_limit refusals of rows that are gone, or whose text is another by now.
-CREATE FUNCTION prune_refusals(p_limit integer DEFAULT 1000) RETURNS integer
+CREATE OR REPLACE FUNCTION prune_refusals(p_limit integer DEFAULT 1000) RETURNS integer
 LANGUAGE sql SET search_path FROM CURRENT
 AS $$
     WITH gone AS (
@@ -121,6 +107,3 @@ AS $$
     )
     SELECT count(*)::integer FROM pruned
 $$;
-
--- prune_queue looks for failed jobs of the queue that no consolidation job names; they are few among many that end well.
-CREATE INDEX procrastinate_jobs_failed_idx ON procrastinate_jobs (id) WHERE status = 'failed';

@@ -1,89 +1,13 @@
--- The write path of sessions. One call, one round trip, one commit.
-
-CREATE TYPE event_input AS (
-    id              text,
-    author          text,
-    event_type      text,
-    invocation_id   text,         -- '' where there is none
-    content         json,
-    actions         json,
-    session_delta   jsonb,        -- keys without a prefix; NULL where nothing changes
-    user_delta      jsonb,        -- keys of 'user:', without it
-    app_delta       jsonb,        -- keys of 'app:', without it
-    role            text,         -- of the message; NULL where the event says nothing
-    message         text,
-    occurred_at     timestamptz   -- NULL: now
-);
-
--- Whether a session's time to live is over. Then it is as good as deleted, also before the upkeep deletes it.
-CREATE FUNCTION has_expired(t threads) RETURNS boolean
-LANGUAGE sql STABLE
-RETURN t.ttl IS NOT NULL AND t.updated_at + t.ttl <= engine_now();
-
--- Creates a session, for good or with a time to live; one of the same names whose time is over makes room.
--- Errors: HP004 state too large, HP006 there is one.
-CREATE FUNCTION create_session(
-    p_app_name text, p_user_id text, p_session_id text,
-    p_session_state jsonb DEFAULT '{}', p_user_delta jsonb DEFAULT NULL, p_app_delta jsonb DEFAULT NULL,
-    p_metadata jsonb DEFAULT '{}', p_ttl interval DEFAULT NULL)
-RETURNS TABLE (thread_id uuid, version integer, user_state jsonb, app_state jsonb, created_at timestamptz,
-               user_version bigint, app_version bigint)
-LANGUAGE plpgsql SET search_path FROM CURRENT
-AS $$
-#variable_conflict use_column
-DECLARE
-    v_max_bytes integer;
-BEGIN
-    INSERT INTO threads AS t (app_name, user_id, session_id, state, metadata, ttl, expires_at)
-    VALUES (p_app_name, p_user_id, p_session_id, p_session_state, p_metadata, p_ttl, engine_now() + p_ttl)
-    ON CONFLICT (app_name, user_id, session_id) DO NOTHING
-    RETURNING t.id, t.version, t.created_at INTO thread_id, version, created_at;
-    IF NOT FOUND THEN
-        -- Locked by the statement that looks: what another caller put in its place since then is not over.
-        PERFORM FROM threads AS t
-        WHERE t.app_name = p_app_name AND t.user_id = p_user_id AND t.session_id = p_session_id AND has_expired(t)
-        FOR UPDATE;
-        IF FOUND THEN
-            PERFORM delete_session(p_app_name, p_user_id, p_session_id);
-        ELSIF EXISTS (SELECT FROM threads AS t WHERE t.app_name = p_app_name AND t.user_id = p_user_id
-                                                     AND t.session_id = p_session_id) THEN
-            RAISE EXCEPTION 'session % exists already for app % and user %', p_session_id, p_app_name, p_user_id
-                USING ERRCODE = 'HP006';
-        END IF;
-        RETURN QUERY SELECT * FROM create_session(
-            p_app_name, p_user_id, p_session_id, p_session_state, p_user_delta, p_app_delta, p_metadata, p_ttl);
-        RETURN;
-    END IF;
-    SELECT coalesce(u.state, '{}'), coalesce(a.state, '{}'), coalesce(u.version, 0), coalesce(a.version, 0),
-           p.max_state_bytes
-    INTO user_state, app_state, user_version, app_version, v_max_bytes
-    FROM app_policies AS p
-    LEFT JOIN user_states AS u ON u.app_name = p_app_name AND u.user_id = p_user_id
-    LEFT JOIN app_states AS a ON a.app_name = p_app_name
-    WHERE p.app_name = coalesce((SELECT o.app_name FROM app_policies AS o WHERE o.app_name = p_app_name), '*');
-    IF coalesce(p_user_delta, p_app_delta) IS NOT NULL THEN
-        SELECT s.user_state, s.app_state, s.user_version, s.app_version
-        INTO user_state, app_state, user_version, app_version
-        FROM merge_shared_states(p_app_name, p_user_id, p_user_delta, p_app_delta) AS s;
-        PERFORM check_state_size(v_max_bytes, CASE WHEN p_user_delta IS NOT NULL THEN user_state END,
-                                 CASE WHEN p_app_delta IS NOT NULL THEN app_state END);
-    END IF;
-    IF pg_column_size(p_session_state) > v_max_bytes THEN
-        PERFORM check_state_size(v_max_bytes, p_session_state);
-    END IF;
-    IF p_session_state <> '{}' OR coalesce(p_user_delta, p_app_delta) IS NOT NULL THEN
-        INSERT INTO initial_states AS s (thread_id, session_state, user_delta, app_delta, user_version, app_version)
-        VALUES (create_session.thread_id, p_session_state, p_user_delta, p_app_delta,
-                CASE WHEN p_user_delta IS NOT NULL THEN create_session.user_version END,
-                CASE WHEN p_app_delta IS NOT NULL THEN create_session.app_version END);
-    END IF;
-    RETURN NEXT;
-END
-$$;
+-- About how many tokens a model counts in a text: a quarter per ASCII character, one per other character.
+-- UTF-8 spends three bytes on most characters beyond Latin, so their number follows from the two lengths.
+CREATE OR REPLACE FUNCTION estimate_tokens(body text) RETURNS integer
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN ceil((char_length(body) - (octet_length(body) - char_length(body) + 1) / 2) / 4.0
+            + (octet_length(body) - char_length(body) + 1) / 2)::integer;
 
 -- Applies deltas to the scopes that sessions share and returns both states as they are then, with their versions;
 -- 0 where there is none yet. app before user, always, so that two writers cannot wait for each other.
-CREATE FUNCTION merge_shared_states(
+CREATE OR REPLACE FUNCTION merge_shared_states(
     p_app_name text, p_user_id text, p_user_delta jsonb, p_app_delta jsonb,
     OUT user_state jsonb, OUT app_state jsonb, OUT user_version bigint, OUT app_version bigint)
 LANGUAGE plpgsql SET search_path FROM CURRENT
@@ -124,7 +48,7 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION check_state_size(p_max_bytes integer, VARIADIC p_states jsonb[]) RETURNS void
+CREATE OR REPLACE FUNCTION check_state_size(p_max_bytes integer, VARIADIC p_states jsonb[]) RETURNS void
 LANGUAGE plpgsql IMMUTABLE SET search_path FROM CURRENT
 AS $$
 DECLARE
@@ -148,7 +72,7 @@ $$;
 -- p_notify false: the caller wakes the listeners itself after its commit.
 -- Errors: HP001 unknown session, HP002 version conflict, HP003 event id taken, HP004 state too large,
 -- HP005 event too large, HP007 bad input.
-CREATE FUNCTION append_events(
+CREATE OR REPLACE FUNCTION append_events(
     p_app_name text, p_user_id text, p_session_id text, p_expected_version integer,
     p_events event_input[], p_notify boolean DEFAULT true,
     p_expected_user_version bigint DEFAULT NULL, p_expected_app_version bigint DEFAULT NULL,
@@ -334,7 +258,7 @@ $$;
 -- left to append_events (an id that is stored already, another version or thread, no such session, too large an event):
 -- it knows what is wrong. The message goes first, which takes longest: what all sessions of an app or a user share is
 -- locked as late as can be. Errors: as append_events.
-CREATE FUNCTION append_next_event(
+CREATE OR REPLACE FUNCTION append_next_event(
     p_app_name text, p_user_id text, p_session_id text, p_expected_version integer, i event_input,
     p_notify boolean DEFAULT true, p_thread_id uuid DEFAULT NULL, p_event_time double precision DEFAULT NULL,
     OUT sequence_num bigint, OUT occurred_at timestamptz, OUT created_at timestamptz, OUT appended boolean,
@@ -437,7 +361,7 @@ END
 $$;
 
 -- append_next_event for callers that have no composite types.
-CREATE FUNCTION append_event(
+CREATE OR REPLACE FUNCTION append_event(
     p_app_name text, p_user_id text, p_session_id text, p_expected_version integer,
     p_event_id text, p_author text, p_event_type text, p_content json,
     p_role text DEFAULT NULL, p_message text DEFAULT NULL, p_session_delta jsonb DEFAULT NULL,
@@ -453,99 +377,31 @@ AS $$
         p_app_delta, p_role, p_message, p_occurred_at)::event_input, p_notify) AS s
 $$;
 
--- The row of a session, locked as every writer locks it. Errors: HP001.
-CREATE FUNCTION lock_session(p_app_name text, p_user_id text, p_session_id text) RETURNS threads
+-- append_events with one event, for a reader who knows nothing of the session but events: the session's last one must be
+-- among p_seen_ids, the newest that were read. Errors: as append_events; HP002 also for an event that was not seen.
+CREATE OR REPLACE FUNCTION append_seen_event(
+    p_app_name text, p_user_id text, p_session_id text, p_seen_ids text[], p_event event_input,
+    p_event_time double precision)
+RETURNS TABLE (sequence_num bigint, created_at timestamptz, appended boolean, thread_id uuid, version integer,
+               last_seq bigint)
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
+#variable_conflict use_column
 DECLARE
     t threads;
 BEGIN
     SELECT * INTO t FROM threads
     WHERE app_name = p_app_name AND user_id = p_user_id AND session_id = p_session_id
     FOR NO KEY UPDATE;
-    IF NOT FOUND OR NOT is_open(t) THEN
-        RAISE EXCEPTION 'there is no session % for app % and user %, or no longer: create it first',
-            quote_nullable(p_session_id), quote_nullable(p_app_name), quote_nullable(p_user_id)
-            USING ERRCODE = 'HP001';
+    IF t.last_seq > 0 AND NOT EXISTS (
+        SELECT FROM events AS e
+        WHERE e.thread_id = t.id AND e.sequence_num = t.last_seq AND e.id = ANY (p_seen_ids)) THEN
+        RAISE EXCEPTION 'session % has events that were not read: read it again', p_session_id USING ERRCODE = 'HP002';
     END IF;
-    RETURN t;
-END
-$$;
-
--- Ends a session for now: what is not yet consolidated is enqueued at once, whatever the policy counts; nothing where the
--- app does not consolidate: once it does, the idle timers find the session. Appending to it later opens it again. Returns
--- the jobs. Errors: HP001.
-CREATE FUNCTION finalize_session(p_app_name text, p_user_id text, p_session_id text)
-RETURNS TABLE (job_id uuid, job_type text, created boolean)
-LANGUAGE plpgsql SET search_path FROM CURRENT
-AS $$
-#variable_conflict use_column
-DECLARE
-    t        threads;
-    v_policy app_policies;
-    v_type   text;
-BEGIN
-    t := lock_session(p_app_name, p_user_id, p_session_id);
-    UPDATE threads SET finalized_at = coalesce(finalized_at, engine_now()) WHERE id = t.id;
-    v_policy := app_policy(t.app_name);
-    IF NOT v_policy.consolidate THEN
-        RETURN;
-    END IF;
-    FOREACH v_type IN ARRAY ARRAY['fast_replay', 'deep_reflection'] LOOP
-        IF t.last_seq > (CASE v_type WHEN 'fast_replay' THEN t.fast_upto_seq ELSE t.deep_upto_seq END) THEN
-            RETURN QUERY SELECT q.job_id, v_type, q.created FROM enqueue_consolidation(t.id, v_type) AS q;
-        END IF;
-    END LOOP;
-END
-$$;
-
--- Deletes a session with its events, messages, runs, snapshots and jobs. Memories and facts stay, without a thread.
--- Jobs that wait are cancelled; one that runs finds nothing to write to. Returns whether there was one.
-CREATE FUNCTION delete_session(p_app_name text, p_user_id text, p_session_id text) RETURNS boolean
-LANGUAGE plpgsql SET search_path FROM CURRENT
-AS $$
-DECLARE
-    v_thread uuid;
-BEGIN
-    SELECT id INTO v_thread FROM threads
-    WHERE app_name = p_app_name AND user_id = p_user_id AND session_id = p_session_id
-    FOR UPDATE;
-    IF NOT FOUND THEN
-        RETURN false;
-    END IF;
-    UPDATE procrastinate_jobs SET status = 'cancelled'
-    WHERE status = 'todo' AND id IN (
-        SELECT procrastinate_job_id FROM consolidation_jobs WHERE thread_id = v_thread AND status = 'pending');
-    PERFORM lock_user_memory(p_app_name, p_user_id);
-    -- In the order in which accesses lock them; the foreign key's own update has none.
-    PERFORM FROM memories WHERE thread_id = v_thread ORDER BY id FOR UPDATE;
-    -- In the order in which the jobs of the user's other threads lock them.
-    PERFORM FROM facts WHERE thread_id = v_thread ORDER BY fact_type, key FOR NO KEY UPDATE;
-    DELETE FROM threads WHERE id = v_thread;
-    RETURN true;
-END
-$$;
-
--- Locks a session for the rest of the transaction, to be changed only if it is at this version; returns its id, so that
--- what changes it in the same statement is called with that, and after this.
--- Errors: HP001 no such session, HP002 it is at another version.
-CREATE FUNCTION lock_session_at(p_app_name text, p_user_id text, p_session_id text, p_version integer)
-RETURNS text
-LANGUAGE plpgsql SET search_path FROM CURRENT
-AS $$
-DECLARE
-    t threads;
-BEGIN
-    SELECT * INTO t FROM threads
-    WHERE app_name = p_app_name AND user_id = p_user_id AND session_id = p_session_id
-    FOR UPDATE;
-    IF NOT FOUND OR NOT is_open(t) THEN
-        RAISE EXCEPTION 'there is no session % for app % and user %',
-            quote_nullable(p_session_id), quote_nullable(p_app_name), quote_nullable(p_user_id)
-            USING ERRCODE = 'HP001';
-    ELSIF t.version <> p_version THEN
-        RAISE EXCEPTION 'the session is at version %, not at %', t.version, p_version USING ERRCODE = 'HP002';
-    END IF;
-    RETURN p_session_id;
+    -- An unknown session is refused there.
+    RETURN QUERY
+        SELECT s.sequence_num, s.created_at, s.appended, s.thread_id, s.version, s.last_seq
+        FROM append_events(p_app_name, p_user_id, p_session_id, t.version, ARRAY[p_event], false,
+                           p_event_time => p_event_time) AS s;
 END
 $$;

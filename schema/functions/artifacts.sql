@@ -1,45 +1,6 @@
--- Artifacts: files that agents save under a name, in versions, for one session or for a user in all sessions.
---
--- What a version holds is stored once for all who saved the same bytes, under its SHA-256. Saving locks the artifact's
--- row, then one blob's; deleting waits for no blob. Nothing else is locked with them.
-
--- The bytes of files, each content once.
-CREATE TABLE artifact_blobs (
-    sha256     bytea PRIMARY KEY CHECK (octet_length(sha256) = 32),
-    data       bytea NOT NULL,
-    saved_at   timestamptz NOT NULL DEFAULT engine_now()   -- by whoever saved it last
-);
--- Pictures and archives are compressed already; uncompressed, they are read and written as they are.
-ALTER TABLE artifact_blobs ALTER COLUMN data SET STORAGE EXTERNAL;
-
--- The names of files, and how many versions each has.
-CREATE TABLE artifacts (
-    id           uuid PRIMARY KEY DEFAULT new_id(),
-    app_name     varchar(255) NOT NULL CHECK (app_name <> ''),
-    user_id      varchar(255) NOT NULL CHECK (user_id <> ''),
-    session_id   text CHECK (char_length(session_id) BETWEEN 1 AND 512),   -- NULL: the user's, in every session
-    filename     text NOT NULL CHECK (char_length(filename) BETWEEN 1 AND 1024),
-    last_version integer NOT NULL DEFAULT 0 CHECK (last_version >= 0),
-    created_at   timestamptz NOT NULL DEFAULT engine_now(),
-    UNIQUE NULLS NOT DISTINCT (app_name, user_id, session_id, filename)
-);
-
--- The versions of files: what stands beside their bytes.
-CREATE TABLE artifact_versions (
-    artifact_id     uuid NOT NULL REFERENCES artifacts ON DELETE CASCADE,
-    version         integer NOT NULL CHECK (version >= 0),
-    part            json NOT NULL,            -- what the framework keeps beside the bytes; never opened here
-    sha256          bytea REFERENCES artifact_blobs,   -- NULL: the part only refers to something elsewhere
-    mime_type       text,
-    custom_metadata json NOT NULL DEFAULT '{}',
-    created_at      timestamptz NOT NULL DEFAULT engine_now(),
-    PRIMARY KEY (artifact_id, version)
-);
-CREATE INDEX artifact_versions_blob_idx ON artifact_versions (sha256) WHERE sha256 IS NOT NULL;
-
 -- Saves a version and returns its number: 0 for the first, then one more than the last. Saves of one artifact wait for
 -- each other, so each gets a number of its own. p_data NULL: there are no bytes. Errors: HP038 over the policy's limit.
-CREATE FUNCTION save_artifact(
+CREATE OR REPLACE FUNCTION save_artifact(
     p_app_name text, p_user_id text, p_session_id text, p_filename text, p_part json, p_data bytea DEFAULT NULL,
     p_mime_type text DEFAULT NULL, p_custom_metadata json DEFAULT '{}')
 RETURNS TABLE (version integer, created_at timestamptz)
@@ -72,7 +33,7 @@ END
 $$;
 
 -- The versions of an artifact, ascending: all, the one named, or the last (-1). Without their bytes unless asked for.
-CREATE FUNCTION read_artifact(
+CREATE OR REPLACE FUNCTION read_artifact(
     p_app_name text, p_user_id text, p_session_id text, p_filename text, p_version integer DEFAULT NULL,
     p_data boolean DEFAULT false)
 RETURNS TABLE (version integer, part json, data bytea, mime_type text, custom_metadata json, created_at timestamptz)
@@ -89,7 +50,7 @@ AS $$
 $$;
 
 -- The bytes go with the last version that holds them. A blob that somebody is saving right now is left to the upkeep.
-CREATE FUNCTION release_artifact_blob() RETURNS trigger
+CREATE OR REPLACE FUNCTION release_artifact_blob() RETURNS trigger
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
 BEGIN
@@ -103,11 +64,9 @@ BEGIN
     RETURN NULL;
 END
 $$;
-CREATE TRIGGER release_artifact_blob AFTER DELETE ON artifact_versions
-    FOR EACH ROW WHEN (OLD.sha256 IS NOT NULL) EXECUTE FUNCTION release_artifact_blob();
 
 -- Deletes at most p_limit blobs that no version refers to, and that nobody saved for p_keep. Returns how many.
-CREATE FUNCTION prune_artifact_blobs(p_keep interval, p_limit integer DEFAULT 100) RETURNS integer
+CREATE OR REPLACE FUNCTION prune_artifact_blobs(p_keep interval, p_limit integer DEFAULT 100) RETURNS integer
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
 DECLARE

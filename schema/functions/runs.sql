@@ -1,28 +1,12 @@
--- Runs: one execution of an agent, as events of its session. Whoever executes it holds a lease.
---
---                 start_run             end_run
---                     |        .-------------------------> completed    last event: complete
---                     v        |
---                  running ----+-------------------------> failed       error
---                              |   also reap_runs, where
---                              |   the lease ran out
---                              '-------------------------> cancelled    cancelled
---
--- An ended run stays as it ended. The event and the row's change are one transaction, so that whoever follows the
--- events misses nothing of the run.
-
-CREATE FUNCTION refuse_run_revival() RETURNS trigger
+CREATE OR REPLACE FUNCTION refuse_run_revival() RETURNS trigger
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
 BEGIN
     RAISE EXCEPTION 'run % ended as %: it stays so', OLD.run_id, OLD.status USING ERRCODE = 'HP022';
 END
 $$;
--- What failed may be erased, as a user's word.
-CREATE TRIGGER runs_end_once BEFORE UPDATE OF status, completed_at ON runs
-    FOR EACH ROW WHEN (OLD.status <> 'running') EXECUTE FUNCTION refuse_run_revival();
 
-CREATE FUNCTION check_lease(p_lease_seconds double precision) RETURNS interval
+CREATE OR REPLACE FUNCTION check_lease(p_lease_seconds double precision) RETURNS interval
 LANGUAGE plpgsql IMMUTABLE SET search_path FROM CURRENT
 AS $$
 BEGIN
@@ -33,20 +17,8 @@ BEGIN
 END
 $$;
 
-CREATE TYPE stored_event AS (
-    id              text,
-    sequence_num    bigint,
-    occurred_at     timestamptz,
-    created_at      timestamptz,
-    appended        boolean,      -- false where it was stored before, with the same content
-    version         integer,      -- of the session now
-    last_seq        bigint,
-    user_version    bigint,       -- of the user's state, where this changed it
-    app_version     bigint
-);
-
 -- append_events for the events of a run, each of which carries the run's id.
-CREATE FUNCTION append_run_events(p_thread threads, p_run_id text, p_events event_input[], p_notify boolean)
+CREATE OR REPLACE FUNCTION append_run_events(p_thread threads, p_run_id text, p_events event_input[], p_notify boolean)
 RETURNS stored_event[]
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
@@ -63,7 +35,7 @@ $$;
 
 -- Ends the runs of a session, which the caller has locked, whose lease ran out; those that go on are an error, but for
 -- the one that is asked for again. Errors: HP060.
-CREATE FUNCTION require_no_run(p_thread threads, p_run_id text, p_notify boolean) RETURNS void
+CREATE OR REPLACE FUNCTION require_no_run(p_thread threads, p_run_id text, p_notify boolean) RETURNS void
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
 DECLARE
@@ -84,7 +56,7 @@ $$;
 -- changes nothing and returns the stored run, created false, without events: it is never executed twice. p_alone starts
 -- it only where no other run of the session goes on; those whose lease ran out are ended before.
 -- Errors: HP001, HP021 the id is another session's, HP060 another run goes on, and those of append_events.
-CREATE FUNCTION start_run(
+CREATE OR REPLACE FUNCTION start_run(
     p_app_name text, p_user_id text, p_session_id text, p_run_id text, p_holder text,
     p_lease_seconds double precision, p_events event_input[], p_notify boolean DEFAULT true,
     p_alone boolean DEFAULT false,
@@ -123,7 +95,7 @@ $$;
 
 -- Locks a run's thread, then the run, for its holder. A run that ended is given only to a holder that sends again
 -- what is stored. Errors: HP020 no such run, HP022 it ended, HP023 somebody else holds it.
-CREATE FUNCTION hold_run(p_app_name text, p_run_id text, p_holder text, p_events event_input[],
+CREATE OR REPLACE FUNCTION hold_run(p_app_name text, p_run_id text, p_holder text, p_events event_input[],
                          OUT thread threads, OUT run runs)
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
@@ -149,7 +121,7 @@ $$;
 -- What happens within a run: appends its events and prolongs the lease. p_tools describes the calls among them,
 -- {"event_id", "tool_call_id", "tool_name"}, and the results, {"event_id", "tool_call_id", "is_error"}.
 -- Errors: as hold_run and append_events; HP007 for events that only end_run may append.
-CREATE FUNCTION write_run(
+CREATE OR REPLACE FUNCTION write_run(
     p_app_name text, p_run_id text, p_holder text, p_lease_seconds double precision, p_events event_input[],
     p_tools jsonb DEFAULT '[]', p_notify boolean DEFAULT true,
     OUT run runs, OUT stored stored_event[])
@@ -194,14 +166,14 @@ END
 $$;
 
 -- A run's row keeps its newest 200 steps and calls: it is written whole with each of them.
-CREATE FUNCTION newest_of(p_entries jsonb) RETURNS jsonb
+CREATE OR REPLACE FUNCTION newest_of(p_entries jsonb) RETURNS jsonb
 LANGUAGE sql IMMUTABLE
 RETURN CASE WHEN jsonb_array_length(p_entries) <= 200 THEN p_entries ELSE (
     SELECT jsonb_agg(e.entry ORDER BY e.place) FROM jsonb_array_elements(p_entries) WITH ORDINALITY AS e (entry, place)
     WHERE e.place > jsonb_array_length(p_entries) - 200) END;
 
 -- Adds a call, or to a call its result.
-CREATE FUNCTION note_tool(p_calls jsonb, p_tool jsonb) RETURNS jsonb
+CREATE OR REPLACE FUNCTION note_tool(p_calls jsonb, p_tool jsonb) RETURNS jsonb
 LANGUAGE sql IMMUTABLE SET search_path FROM CURRENT
 AS $$
     SELECT CASE
@@ -215,7 +187,7 @@ $$;
 -- Ends a run with its last events: an assistant_message where there is an answer, and in the end complete, error or
 -- cancelled, as the status says. A snapshot is taken where the state changed. The same end again changes nothing.
 -- Errors: as hold_run and append_events; HP007 where the status and the last event differ.
-CREATE FUNCTION end_run(
+CREATE OR REPLACE FUNCTION end_run(
     p_app_name text, p_run_id text, p_holder text, p_status text, p_events event_input[],
     p_error text DEFAULT NULL, p_error_code text DEFAULT NULL, p_notify boolean DEFAULT true,
     OUT run runs, OUT stored stored_event[])
@@ -245,14 +217,14 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION terminal_event_type(p_status text) RETURNS text
+CREATE OR REPLACE FUNCTION terminal_event_type(p_status text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE p_status WHEN 'completed' THEN 'complete' WHEN 'failed' THEN 'error' WHEN 'cancelled' THEN 'cancelled' END;
 
 -- The heartbeat of everything that one holder executes, in one call. Each of the runs comes back as it is now: an owner
 -- stops what is not running any more, and ends what it is asked to cancel. What another transaction holds is being
 -- written by the owner itself, and prolonged by that.
-CREATE FUNCTION renew_runs(p_holder text, p_ids uuid[], p_lease_seconds double precision)
+CREATE OR REPLACE FUNCTION renew_runs(p_holder text, p_ids uuid[], p_lease_seconds double precision)
 RETURNS TABLE (id uuid, status text, cancel_requested boolean)
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
@@ -268,7 +240,7 @@ $$;
 
 -- Asks the owner of a run to cancel it; a run that ended stays as it is. The owner hears of it with its next heartbeat
 -- or write. Errors: HP020.
-CREATE FUNCTION request_cancel(p_app_name text, p_user_id text, p_run_id text) RETURNS runs
+CREATE OR REPLACE FUNCTION request_cancel(p_app_name text, p_user_id text, p_run_id text) RETURNS runs
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
 DECLARE
@@ -290,7 +262,7 @@ $$;
 -- Ends runs whose lease ran out: as cancelled where that was asked for, else as failed with the code 'orphaned', in both
 -- cases with the event, so that whoever follows the run hears of its end. What anybody holds is left for the next call.
 -- Returns how many.
-CREATE FUNCTION reap_runs(p_limit integer DEFAULT 100, p_notify boolean DEFAULT true) RETURNS integer
+CREATE OR REPLACE FUNCTION reap_runs(p_limit integer DEFAULT 100, p_notify boolean DEFAULT true) RETURNS integer
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
 DECLARE
@@ -313,7 +285,7 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION reap_run(p_thread threads, p_run runs, p_notify boolean) RETURNS void
+CREATE OR REPLACE FUNCTION reap_run(p_thread threads, p_run runs, p_notify boolean) RETURNS void
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
 DECLARE

@@ -1,25 +1,29 @@
--- Delivery: how an attempt at a job ends, who notices that a worker died, what wakes the next job, what is kept.
--- An attempt is known by three numbers: the queue's job, the worker that fetched it, and how many attempts came
--- before. Whoever ends a job shows all three, so that a worker that was given up can't end what another runs now.
-
--- Rows are rewritten at every step of a job: dead ones must not pile up before the queue's head.
-ALTER TABLE procrastinate_jobs SET (autovacuum_vacuum_scale_factor = 0.01, autovacuum_analyze_scale_factor = 0.02);
-ALTER TABLE procrastinate_events SET (autovacuum_vacuum_scale_factor = 0.01, autovacuum_analyze_scale_factor = 0.02);
-
--- The fetch asks for each candidate whether its lock is free and nothing with that lock comes first.
-CREATE INDEX procrastinate_jobs_lock_order_idx ON procrastinate_jobs (lock, priority DESC, id)
-    WHERE status IN ('todo', 'doing') AND lock IS NOT NULL;
--- Deleting a worker's row sets the column to NULL; without this it reads every finished job.
-CREATE INDEX procrastinate_jobs_worker_idx ON procrastinate_jobs (worker_id) WHERE worker_id IS NOT NULL;
-CREATE INDEX procrastinate_jobs_ended_idx ON procrastinate_jobs (id)
-    WHERE status IN ('succeeded', 'cancelled', 'aborted');
-CREATE INDEX threads_behind_idx ON threads (id)
-    WHERE fast_upto_seq < fast_queued_seq OR deep_upto_seq < deep_queued_seq;
+-- The status of a consolidation job follows its procrastinate job in the same transaction, whoever moves it.
+CREATE OR REPLACE FUNCTION mirror_job_status() RETURNS trigger
+LANGUAGE plpgsql SET search_path FROM CURRENT
+AS $$
+DECLARE
+    v_status text := CASE NEW.status::text
+        WHEN 'todo' THEN 'pending' WHEN 'doing' THEN 'running' WHEN 'aborting' THEN 'running'
+        WHEN 'succeeded' THEN 'completed' WHEN 'failed' THEN 'failed' ELSE 'cancelled' END;
+BEGIN
+    UPDATE consolidation_jobs AS j SET
+        status       = v_status,
+        attempts     = CASE v_status WHEN 'running' THEN NEW.attempts + 1 ELSE j.attempts END,
+        started_at   = CASE v_status WHEN 'running' THEN engine_now() ELSE j.started_at END,
+        completed_at = CASE WHEN v_status IN ('completed', 'failed', 'cancelled') THEN engine_now() END,
+        error        = CASE WHEN v_status = 'completed' THEN NULL ELSE j.error END,
+        error_code   = CASE WHEN v_status = 'completed' THEN NULL ELSE j.error_code END,
+        raw_reply    = CASE WHEN v_status = 'completed' THEN NULL ELSE j.raw_reply END
+    WHERE j.procrastinate_job_id = NEW.id;
+    RETURN NULL;
+END
+$$;
 
 -- Locks the job's row and returns it. Its session is locked first, against deletion alone, as everywhere: whoever then
 -- writes the consolidation job twice would lock it last, since PostgreSQL checks the foreign key of a row that its own
 -- transaction wrote before. Error: HP010 where this attempt does not own the job (any more).
-CREATE FUNCTION own_job(p_procrastinate_job_id bigint, p_worker_id bigint, p_attempts integer)
+CREATE OR REPLACE FUNCTION own_job(p_procrastinate_job_id bigint, p_worker_id bigint, p_attempts integer)
 RETURNS procrastinate_jobs
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
@@ -40,7 +44,7 @@ END
 $$;
 
 -- Holds the job for the rest of the transaction. Error: HP010.
-CREATE FUNCTION fence_job(p_procrastinate_job_id bigint, p_worker_id bigint, p_attempts integer) RETURNS void
+CREATE OR REPLACE FUNCTION fence_job(p_procrastinate_job_id bigint, p_worker_id bigint, p_attempts integer) RETURNS void
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
 BEGIN
@@ -50,7 +54,7 @@ $$;
 
 -- Moves a job that the caller owns. An attempt that ended is counted; the worker's id goes, so that no finished
 -- row refers to a worker.
-CREATE FUNCTION move_job(p_procrastinate_job_id bigint, p_status procrastinate_job_status, p_counted boolean,
+CREATE OR REPLACE FUNCTION move_job(p_procrastinate_job_id bigint, p_status procrastinate_job_status, p_counted boolean,
                          p_scheduled_at timestamptz DEFAULT NULL) RETURNS void
 LANGUAGE sql SET search_path FROM CURRENT
 AS $$
@@ -61,7 +65,7 @@ AS $$
 $$;
 
 -- Ends an attempt well. Error: HP010.
-CREATE FUNCTION finish_job(p_procrastinate_job_id bigint, p_worker_id bigint, p_attempts integer,
+CREATE OR REPLACE FUNCTION finish_job(p_procrastinate_job_id bigint, p_worker_id bigint, p_attempts integer,
                            p_result jsonb DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
@@ -76,7 +80,7 @@ $$;
 
 -- Ends an attempt that failed and is to be made again. Where somebody asked to abort the job, it is aborted.
 -- Error: HP010.
-CREATE FUNCTION retry_job_at(p_procrastinate_job_id bigint, p_worker_id bigint, p_attempts integer,
+CREATE OR REPLACE FUNCTION retry_job_at(p_procrastinate_job_id bigint, p_worker_id bigint, p_attempts integer,
                              p_retry_at timestamptz, p_error text, p_error_code text, p_raw_reply text) RETURNS void
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
@@ -94,7 +98,7 @@ END
 $$;
 
 -- Gives a job back untried: the worker stops, the job is not to blame. Error: HP010.
-CREATE FUNCTION release_job(p_procrastinate_job_id bigint, p_worker_id bigint, p_attempts integer) RETURNS void
+CREATE OR REPLACE FUNCTION release_job(p_procrastinate_job_id bigint, p_worker_id bigint, p_attempts integer) RETURNS void
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
 DECLARE
@@ -109,7 +113,7 @@ END
 $$;
 
 -- Ends a job for good, with what went wrong. Error: HP010.
-CREATE FUNCTION fail_job(p_procrastinate_job_id bigint, p_worker_id bigint, p_attempts integer,
+CREATE OR REPLACE FUNCTION fail_job(p_procrastinate_job_id bigint, p_worker_id bigint, p_attempts integer,
                          p_error text, p_error_code text, p_raw_reply text) RETURNS void
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
@@ -122,7 +126,7 @@ END
 $$;
 
 -- Ends a job that somebody asked to abort. Error: HP010.
-CREATE FUNCTION abort_job(p_procrastinate_job_id bigint, p_worker_id bigint, p_attempts integer) RETURNS void
+CREATE OR REPLACE FUNCTION abort_job(p_procrastinate_job_id bigint, p_worker_id bigint, p_attempts integer) RETURNS void
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
 BEGIN
@@ -131,9 +135,25 @@ BEGIN
 END
 $$;
 
+-- Gives a job back whose attempt was not allowed to call, or met a provider that is down: the attempt is numbered, as
+-- every attempt must be to be fenced, but it is not one of the job's tries. Error: HP010.
+CREATE OR REPLACE FUNCTION postpone_job(p_procrastinate_job_id bigint, p_worker_id bigint, p_attempts integer,
+                             p_retry_at timestamptz, p_error text, p_error_code text, p_raw_reply text) RETURNS void
+LANGUAGE plpgsql SET search_path FROM CURRENT
+AS $$
+BEGIN
+    PERFORM own_job(p_procrastinate_job_id, p_worker_id, p_attempts);
+    UPDATE procrastinate_jobs SET
+        args = args || jsonb_build_object('tried', coalesce((args ->> 'tried')::integer, 0) + 1)
+    WHERE id = p_procrastinate_job_id;
+    PERFORM retry_job_at(p_procrastinate_job_id, p_worker_id, p_attempts, p_retry_at, p_error, p_error_code,
+                         p_raw_reply);
+END
+$$;
+
 -- Cancels a consolidation job: at once where it waits, as soon as its worker hears of it where it runs.
 -- Returns whether it was pending or running. Error: HP014 no such job.
-CREATE FUNCTION cancel_job(p_job_id uuid) RETURNS boolean
+CREATE OR REPLACE FUNCTION cancel_job(p_job_id uuid) RETURNS boolean
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
 DECLARE
@@ -149,7 +169,7 @@ $$;
 
 -- Runs a failed consolidation job again, with all its tries. Its attempts go on counting.
 -- Errors: HP014 no such job, HP015 it has not failed.
-CREATE FUNCTION retry_failed_job(p_job_id uuid) RETURNS void
+CREATE OR REPLACE FUNCTION retry_failed_job(p_job_id uuid) RETURNS void
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
 DECLARE
@@ -174,7 +194,7 @@ $$;
 
 -- Wakes whoever listens to a queue: a job there became ready without being inserted, because it was given back
 -- or because the job before it with the same lock ended. procrastinate itself only tells of inserted jobs.
-CREATE FUNCTION wake_next_job() RETURNS trigger
+CREATE OR REPLACE FUNCTION wake_next_job() RETURNS trigger
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
 DECLARE
@@ -192,27 +212,25 @@ BEGIN
     RETURN NULL;
 END
 $$;
-CREATE TRIGGER wake_next_job AFTER UPDATE OF status ON procrastinate_jobs
-    FOR EACH ROW WHEN (OLD.status <> NEW.status AND NEW.status <> 'doing') EXECUTE FUNCTION wake_next_job();
 
 -- The advisory locks of this schema's workers: each worker holds (class, its id) for as long as it lives.
-CREATE FUNCTION worker_lock_class() RETURNS integer
+CREATE OR REPLACE FUNCTION worker_lock_class() RETURNS integer
 LANGUAGE sql STABLE SET search_path FROM CURRENT
 AS $$ SELECT hashtext('hippocampus worker of ' || current_schema()) $$;
 
-CREATE FUNCTION worker_lock_key(p_worker_id bigint) RETURNS integer
+CREATE OR REPLACE FUNCTION worker_lock_key(p_worker_id bigint) RETURNS integer
 LANGUAGE sql IMMUTABLE SET search_path FROM CURRENT
 AS $$ SELECT (p_worker_id % 2147483647)::integer $$;
 
 -- Says that this session is the worker's life. Returns false while another session still says so.
-CREATE FUNCTION hold_worker(p_worker_id bigint) RETURNS boolean
+CREATE OR REPLACE FUNCTION hold_worker(p_worker_id bigint) RETURNS boolean
 LANGUAGE sql VOLATILE SET search_path FROM CURRENT
 AS $$ SELECT pg_try_advisory_lock(worker_lock_class(), worker_lock_key(p_worker_id)) $$;
 
 -- Running attempts whose worker is dead: its lock is gone, or its row, or (a connection that nobody noticed was
 -- cut, a stopped process) it has sent no heartbeat for a while. For a worker that asks also those that are its own and
 -- that it does not run: the answer of a fetch, or a job's end, was lost with a connection.
-CREATE FUNCTION find_orphans(p_stalled_seconds double precision, p_worker_id bigint DEFAULT NULL,
+CREATE OR REPLACE FUNCTION find_orphans(p_stalled_seconds double precision, p_worker_id bigint DEFAULT NULL,
                              p_running bigint[] DEFAULT '{}')
 RETURNS TABLE (job_id bigint, worker_id bigint, attempts integer)
 LANGUAGE plpgsql SET search_path FROM CURRENT
@@ -243,7 +261,7 @@ $$;
 -- what kills them. For whoever saw it among the orphans twice. Anybody may call this at any time: a job is given back
 -- once, because its attempt is named. One job in a transaction: two would be locked in any order. Returns whether it
 -- was this call that gave it back; false also where the attempt is being ended right now.
-CREATE FUNCTION rescue_job(p_procrastinate_job_id bigint, p_worker_id bigint, p_attempts integer, p_rescues_max integer)
+CREATE OR REPLACE FUNCTION rescue_job(p_procrastinate_job_id bigint, p_worker_id bigint, p_attempts integer, p_rescues_max integer)
 RETURNS boolean
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
@@ -277,7 +295,7 @@ $$;
 -- Whether a thread may be enqueued by itself: no job of this type waits or runs, and the last one that ended, archived or
 -- not, did so well, or failed for transport p_failed_seconds ago, or was asked for less than p_queued_seq, so that what
 -- was asked for since is lost. One that a person cancelled, or that failed for its meaning, stands until the next events.
-CREATE FUNCTION may_run_again(p_thread_id uuid, p_job_type text, p_queued_seq bigint, p_failed_seconds double precision)
+CREATE OR REPLACE FUNCTION may_run_again(p_thread_id uuid, p_job_type text, p_queued_seq bigint, p_failed_seconds double precision)
 RETURNS boolean
 LANGUAGE sql STABLE SET search_path FROM CURRENT
 AS $$
@@ -302,7 +320,7 @@ $$;
 -- Enqueues what ought to be and is not: threads behind their queued mark without a live job. One whose last job was
 -- cancelled, or failed for its meaning, waits for a person or for its next events; one whose last job failed for
 -- transport is taken up again after p_failed_seconds. Returns how many it enqueued.
-CREATE FUNCTION reconcile_jobs(p_limit integer DEFAULT 500, p_failed_seconds double precision DEFAULT 3600)
+CREATE OR REPLACE FUNCTION reconcile_jobs(p_limit integer DEFAULT 500, p_failed_seconds double precision DEFAULT 3600)
 RETURNS integer
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
@@ -341,7 +359,7 @@ $$;
 
 -- Deletes at most p_limit finished jobs of the queue, with their events, that ended p_keep ago. A failed
 -- consolidation job stays until it is archived, so that it can be run again. Returns how many it deleted.
-CREATE FUNCTION prune_queue(p_keep interval, p_limit integer DEFAULT 1000) RETURNS integer
+CREATE OR REPLACE FUNCTION prune_queue(p_keep interval, p_limit integer DEFAULT 1000) RETURNS integer
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
 DECLARE
@@ -369,7 +387,7 @@ $$;
 
 -- Moves at most p_limit ended consolidation jobs to the archive: completed and cancelled ones p_keep after they
 -- ended, failed ones p_keep_failed after. Returns how many it moved.
-CREATE FUNCTION archive_jobs(p_keep interval, p_keep_failed interval, p_limit integer DEFAULT 1000) RETURNS integer
+CREATE OR REPLACE FUNCTION archive_jobs(p_keep interval, p_keep_failed interval, p_limit integer DEFAULT 1000) RETURNS integer
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
 DECLARE
@@ -413,10 +431,8 @@ BEGIN
 END
 $$;
 
-CREATE INDEX consolidation_jobs_archive_time_idx ON consolidation_jobs_archive (archived_at);
-
 -- Deletes at most p_limit archived jobs, p_keep after they were archived. Returns how many it deleted.
-CREATE FUNCTION prune_jobs_archive(p_keep interval, p_limit integer DEFAULT 1000) RETURNS integer
+CREATE OR REPLACE FUNCTION prune_jobs_archive(p_keep interval, p_limit integer DEFAULT 1000) RETURNS integer
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
 DECLARE
@@ -431,7 +447,7 @@ END
 $$;
 
 -- How the queue stands: jobs by queue and status, and the age of the oldest one that could run.
-CREATE FUNCTION queue_depths() RETURNS TABLE (queue_name text, status text, jobs bigint)
+CREATE OR REPLACE FUNCTION queue_depths() RETURNS TABLE (queue_name text, status text, jobs bigint)
 LANGUAGE sql STABLE SET search_path FROM CURRENT
 AS $$
     SELECT j.queue_name, j.status::text, count(*) FROM procrastinate_jobs AS j
@@ -441,7 +457,7 @@ AS $$
     FROM consolidation_jobs AS c WHERE c.status = 'failed' GROUP BY 1
 $$;
 
-CREATE FUNCTION queue_ages() RETURNS TABLE (queue_name text, oldest_seconds double precision)
+CREATE OR REPLACE FUNCTION queue_ages() RETURNS TABLE (queue_name text, oldest_seconds double precision)
 LANGUAGE sql STABLE SET search_path FROM CURRENT
 AS $$
     SELECT h.queue_name, extract(epoch FROM clock_timestamp() - e.at)::double precision
@@ -449,14 +465,3 @@ AS $$
           WHERE j.status = 'todo' AND coalesce(j.scheduled_at <= now(), true) GROUP BY 1) AS h
     CROSS JOIN LATERAL (SELECT min(v.at) AS at FROM procrastinate_events AS v WHERE v.job_id = h.id) AS e
 $$;
-
--- Where each process offers its metrics, for a scraper to find.
-CREATE TABLE metrics_targets (
-    host       text NOT NULL,
-    port       integer NOT NULL CHECK (port BETWEEN 1 AND 65535),
-    role       text NOT NULL,
-    pid        integer NOT NULL,
-    started_at timestamptz NOT NULL DEFAULT now(),
-    seen_at    timestamptz NOT NULL DEFAULT now(),
-    PRIMARY KEY (host, port)
-);

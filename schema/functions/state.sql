@@ -1,17 +1,15 @@
--- The state told from the events: snapshots on the way, restoring, and what changed since.
-
 -- Sets the keys of many deltas, in order.
-CREATE AGGREGATE fold_deltas (jsonb) (SFUNC = jsonb_concat, STYPE = jsonb, INITCOND = '{}');
+CREATE OR REPLACE AGGREGATE fold_deltas (jsonb) (SFUNC = jsonb_concat, STYPE = jsonb, INITCOND = '{}');
 
 -- Some keys of a state, so that a reader of one key is not sent all of them; NULL: all.
-CREATE FUNCTION pick_keys(p_state jsonb, p_keys text[]) RETURNS jsonb
+CREATE OR REPLACE FUNCTION pick_keys(p_state jsonb, p_keys text[]) RETURNS jsonb
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE WHEN p_keys IS NULL OR p_state IS NULL THEN p_state ELSE (
     SELECT coalesce(jsonb_object_agg(s.key, s.value), '{}') FROM jsonb_each(p_state) AS s WHERE s.key = ANY (p_keys)) END;
 
 -- Keeps a session's state as it is now, unless it has not changed since the newest snapshot. The thread is locked by
 -- the caller, or by this. Returns whether there is a new one.
-CREATE FUNCTION take_snapshot(p_thread_id uuid) RETURNS boolean
+CREATE OR REPLACE FUNCTION take_snapshot(p_thread_id uuid) RETURNS boolean
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
 DECLARE
@@ -34,7 +32,7 @@ $$;
 -- The state of a session once its event p_upto_seq was appended (NULL: now): the newest snapshot up to there, or what the
 -- session was created with, and over it the deltas of the later events. snapshot_seq 0: no snapshot was used.
 -- p_from_snapshot false tells it from the events alone. No row where there is no such thread or event.
-CREATE FUNCTION restore_state(p_thread_id uuid, p_upto_seq bigint DEFAULT NULL, p_from_snapshot boolean DEFAULT true)
+CREATE OR REPLACE FUNCTION restore_state(p_thread_id uuid, p_upto_seq bigint DEFAULT NULL, p_from_snapshot boolean DEFAULT true)
 RETURNS TABLE (state jsonb, sequence_num bigint, version integer, snapshot_seq bigint, deltas bigint)
 LANGUAGE sql STABLE SET search_path FROM CURRENT
 AS $$
@@ -62,7 +60,7 @@ $$;
 -- The states that sessions share, told from the events and the first states of all sessions that changed them, and from
 -- what was imported, in the order of their versions. Changes without a version were made to another database's state.
 -- is_complete is false where a session that changed them was deleted since.
-CREATE FUNCTION rebuild_shared_states(p_app_name text, p_user_id text)
+CREATE OR REPLACE FUNCTION rebuild_shared_states(p_app_name text, p_user_id text)
 RETURNS TABLE (user_state jsonb, user_is_complete boolean, app_state jsonb, app_is_complete boolean)
 LANGUAGE sql STABLE SET search_path FROM CURRENT
 AS $$
@@ -94,7 +92,7 @@ $$;
 
 -- Deletes snapshots that another one superseded longer ago than p_keep. The newest of a session always stays, and the
 -- state can be told without any. Returns how many.
-CREATE FUNCTION prune_snapshots(p_keep interval, p_limit integer DEFAULT 1000) RETURNS integer
+CREATE OR REPLACE FUNCTION prune_snapshots(p_keep interval, p_limit integer DEFAULT 1000) RETURNS integer
 LANGUAGE sql SET search_path FROM CURRENT
 AS $$
     WITH old AS (
@@ -104,4 +102,53 @@ AS $$
         DELETE FROM snapshots AS s USING old WHERE s.id = old.id RETURNING 1
     )
     SELECT count(*)::integer FROM gone
+$$;
+
+-- Adds to an app's state, or with p_user_id to a user's, what another engine holds. Keys that are here already stay as
+-- they are unless p_overwrite; what was erased here stays erased. Returns how many keys differ afterwards from what was
+-- given, and how many were left out as erased. Errors: HP004 state too large.
+CREATE OR REPLACE FUNCTION import_state(p_app_name text, p_user_id text, p_state jsonb, p_overwrite boolean,
+                             OUT kept bigint, OUT erased bigint)
+LANGUAGE plpgsql SET search_path FROM CURRENT
+AS $$
+DECLARE
+    v_given   jsonb := p_state;
+    v_state   jsonb;
+    v_version bigint;
+BEGIN
+    p_state := without_erased(p_app_name, p_user_id, v_given);
+    erased := (SELECT count(*) FROM jsonb_object_keys(v_given) AS g WHERE NOT p_state ? g);
+    IF p_state = '{}' AND erased > 0 THEN
+        kept := 0;
+        RETURN;
+    END IF;
+    IF p_user_id IS NULL THEN
+        INSERT INTO app_states AS s (app_name, state) VALUES (p_app_name, p_state)
+        ON CONFLICT (app_name) DO UPDATE SET
+            state = CASE WHEN p_overwrite THEN s.state || EXCLUDED.state ELSE EXCLUDED.state || s.state END,
+            version = s.version + 1
+        WHERE s.state <> CASE WHEN p_overwrite THEN s.state || EXCLUDED.state ELSE EXCLUDED.state || s.state END
+        RETURNING s.state, s.version INTO v_state, v_version;
+    ELSE
+        INSERT INTO user_states AS s (app_name, user_id, state) VALUES (p_app_name, p_user_id, p_state)
+        ON CONFLICT (app_name, user_id) DO UPDATE SET
+            state = CASE WHEN p_overwrite THEN s.state || EXCLUDED.state ELSE EXCLUDED.state || s.state END,
+            version = s.version + 1
+        WHERE s.state <> CASE WHEN p_overwrite THEN s.state || EXCLUDED.state ELSE EXCLUDED.state || s.state END
+        RETURNING s.state, s.version INTO v_state, v_version;
+    END IF;
+    IF v_version IS NOT NULL THEN
+        PERFORM check_state_size((app_policy(p_app_name)).max_state_bytes, v_state);
+        INSERT INTO imported_states (app_name, user_id, delta, version)
+        SELECT p_app_name, p_user_id, coalesce(jsonb_object_agg(g.key, v_state -> g.key), '{}'), v_version
+        FROM jsonb_object_keys(p_state) AS g (key);
+        kept := (SELECT count(*) FROM jsonb_each(p_state) AS g WHERE v_state -> g.key <> g.value);
+        RETURN;
+    END IF;
+    -- Every key is here, and none was to be replaced.
+    kept := (SELECT count(*) FROM jsonb_each(p_state) AS g WHERE g.value <> (
+        SELECT state FROM app_states WHERE app_name = p_app_name AND p_user_id IS NULL
+        UNION ALL
+        SELECT state FROM user_states WHERE app_name = p_app_name AND user_id = p_user_id) -> g.key);
+END
 $$;

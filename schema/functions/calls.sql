@@ -1,36 +1,8 @@
--- Calls of a model, held to what its provider takes: a rate that all processes share, a breaker for each pool of workers,
--- and the end of an attempt that was not allowed to call.
---
--- Everything here reads clock_timestamp(), not engine_now(): whoever waited for a row's lock must see the time after the
--- wait, where now() stands at the start of its transaction; and a test's fake clock must not open or close a real gate.
--- Call these functions in transactions of their own: every call of a model in every process wants the same rows.
-
--- One row per model. It is rewritten by each call: room on its page keeps every new version in place.
-CREATE TABLE call_limits (
-    name          text PRIMARY KEY,
-    full_at       timestamptz NOT NULL DEFAULT '-infinity', -- when every call that was let through is paid for
-    blocked_until timestamptz NOT NULL DEFAULT '-infinity', -- the provider said so
-    reason        text
-) WITH (fillfactor = 10, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
-
--- One row per pool and model that has ever failed; no row is a closed breaker.
-CREATE TABLE call_breakers (
-    name             text PRIMARY KEY,
-    state            text NOT NULL DEFAULT 'closed' CHECK (state IN ('closed', 'open', 'half_open')),
-    failures         integer NOT NULL DEFAULT 0 CHECK (failures >= 0), -- in a row, since first_failure_at
-    first_failure_at timestamptz,
-    openings         integer NOT NULL DEFAULT 0 CHECK (openings >= 0), -- since it was closed last
-    probes           bigint NOT NULL DEFAULT 0,  -- how many calls were ever let through on trial; the last one's number
-    next_probe_at    timestamptz,                -- not before; while half open, when its probe counts as lost
-    reason           text,
-    changed_at       timestamptz NOT NULL DEFAULT clock_timestamp()
-) WITH (fillfactor = 10, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
-
 -- Reserves the next free place of a limit, if it comes within p_wait_seconds_max: at most p_per_second calls of cost 1
 -- start in a second, after p_burst at once (the generic cell rate algorithm, with places given in the order of asking).
 -- Returns how long to wait before the call may start; where that is longer, is_reserved is false and nothing changed.
 -- A rate of 0 is none: then only a penalty makes anybody wait.
-CREATE FUNCTION reserve_call(p_name text, p_per_second double precision, p_burst integer DEFAULT 1,
+CREATE OR REPLACE FUNCTION reserve_call(p_name text, p_per_second double precision, p_burst integer DEFAULT 1,
                              p_cost integer DEFAULT 1, p_wait_seconds_max double precision DEFAULT 5,
                              OUT wait_seconds double precision, OUT is_reserved boolean)
 LANGUAGE plpgsql SET search_path FROM CURRENT
@@ -73,7 +45,7 @@ END
 $$;
 
 -- How long nobody may call, because the provider said so; 0 where it did not.
-CREATE FUNCTION blocked_seconds(p_name text) RETURNS double precision
+CREATE OR REPLACE FUNCTION blocked_seconds(p_name text) RETURNS double precision
 LANGUAGE sql VOLATILE SET search_path FROM CURRENT
 AS $$
     SELECT coalesce((SELECT greatest(0, extract(epoch FROM l.blocked_until - clock_timestamp()))::double precision
@@ -82,7 +54,7 @@ $$;
 
 -- The provider refused a call: for so long nobody starts one, and then the burst comes back only with time. A shorter
 -- penalty never ends a longer one.
-CREATE FUNCTION penalise_limit(p_name text, p_seconds double precision, p_reason text DEFAULT NULL) RETURNS void
+CREATE OR REPLACE FUNCTION penalise_limit(p_name text, p_seconds double precision, p_reason text DEFAULT NULL) RETURNS void
 LANGUAGE sql VOLATILE SET search_path FROM CURRENT
 AS $$
     INSERT INTO call_limits AS l (name, blocked_until, reason)
@@ -96,7 +68,7 @@ $$;
 -- why not: 'limited', 'breaker_open', 'breaker_half_open', with the time after which to ask again. `failures` says
 -- whether a success is worth reporting.
 -- closed -> closed; open, half_open with a lost probe -> half_open
-CREATE FUNCTION admit_call(p_limit text, p_breaker text, p_per_second double precision, p_burst integer,
+CREATE OR REPLACE FUNCTION admit_call(p_limit text, p_breaker text, p_per_second double precision, p_burst integer,
                            p_wait_seconds_max double precision, p_probe_seconds_max double precision,
                            OUT wait_seconds double precision, OUT refusal text, OUT probe bigint, OUT failures integer)
 LANGUAGE plpgsql SET search_path FROM CURRENT
@@ -135,7 +107,7 @@ END
 $$;
 
 -- The provider answered. Half open: its probe closes the breaker; anybody else's answer, on a call from before, does not.
-CREATE FUNCTION report_success(p_breaker text, p_probe bigint DEFAULT NULL) RETURNS void
+CREATE OR REPLACE FUNCTION report_success(p_breaker text, p_probe bigint DEFAULT NULL) RETURNS void
 LANGUAGE sql VOLATILE SET search_path FROM CURRENT
 AS $$
     UPDATE call_breakers AS b SET
@@ -149,7 +121,7 @@ $$;
 -- The provider did not answer (`p_reason`: how). The last of p_failures_max failures in a row, all within p_window_seconds,
 -- opens the breaker for p_open_seconds; each probe that fails opens it for twice as long, up to 16 times.
 -- Returns after how many seconds the breaker lets a probe through; NULL where it is closed.
-CREATE FUNCTION report_failure(p_breaker text, p_probe bigint, p_reason text, p_failures_max integer,
+CREATE OR REPLACE FUNCTION report_failure(p_breaker text, p_probe bigint, p_reason text, p_failures_max integer,
                                p_window_seconds double precision, p_open_seconds double precision)
 RETURNS double precision
 LANGUAGE plpgsql SET search_path FROM CURRENT
@@ -191,35 +163,19 @@ END
 $$;
 
 -- A probe was cancelled before anybody knew: the next one may go at once.
-CREATE FUNCTION release_probe(p_breaker text, p_probe bigint) RETURNS void
+CREATE OR REPLACE FUNCTION release_probe(p_breaker text, p_probe bigint) RETURNS void
 LANGUAGE sql VOLATILE SET search_path FROM CURRENT
 AS $$
     UPDATE call_breakers SET state = 'open', next_probe_at = clock_timestamp(), reason = 'a probe was cancelled'
     WHERE name = p_breaker AND state = 'half_open' AND probes = p_probe
 $$;
 
--- Gives a job back whose attempt was not allowed to call, or met a provider that is down: the attempt is numbered, as
--- every attempt must be to be fenced, but it is not one of the job's tries. Error: HP010.
-CREATE FUNCTION postpone_job(p_procrastinate_job_id bigint, p_worker_id bigint, p_attempts integer,
-                             p_retry_at timestamptz, p_error text, p_error_code text, p_raw_reply text) RETURNS void
-LANGUAGE plpgsql SET search_path FROM CURRENT
-AS $$
-BEGIN
-    PERFORM own_job(p_procrastinate_job_id, p_worker_id, p_attempts);
-    UPDATE procrastinate_jobs SET
-        args = args || jsonb_build_object('tried', coalesce((args ->> 'tried')::integer, 0) + 1)
-    WHERE id = p_procrastinate_job_id;
-    PERFORM retry_job_at(p_procrastinate_job_id, p_worker_id, p_attempts, p_retry_at, p_error, p_error_code,
-                         p_raw_reply);
-END
-$$;
-
 -- What `status` and the gauges show.
-CREATE FUNCTION call_limit_states() RETURNS TABLE (name text, blocked_seconds double precision, reason text)
+CREATE OR REPLACE FUNCTION call_limit_states() RETURNS TABLE (name text, blocked_seconds double precision, reason text)
 LANGUAGE sql VOLATILE SET search_path FROM CURRENT
 AS $$ SELECT l.name, blocked_seconds(l.name), l.reason FROM call_limits AS l ORDER BY l.name $$;
 
-CREATE FUNCTION call_breaker_states()
+CREATE OR REPLACE FUNCTION call_breaker_states()
 RETURNS TABLE (name text, state text, reason text, probe_seconds double precision, since_seconds double precision)
 LANGUAGE sql VOLATILE SET search_path FROM CURRENT
 AS $$

@@ -1,9 +1,3 @@
--- Forgetting: strength is computed when it is read, and what became too weak is archived in small batches.
---
--- The functions of one expression here have no pinned search_path, on purpose: a function with a SET clause is never
--- inlined, and costs ten times more per row. Their bodies follow RETURN, so every name in them was bound when they were
--- made, and a caller's search_path changes nothing.
-
 -- A memory's score between 0 and 1, by one of two curves:
 --   strength: initial_score * exp(-decay_rate * days / (1 + ln(1 + access_count)))
 --   classic:  min(1, exp(-decay_rate * days) * (1 + ln(1 + access_count)) / 5)
@@ -12,7 +6,7 @@
 -- The bounds 1e-100, 1e6 and 200 keep every step from underflow and overflow, which are errors in PostgreSQL and would
 -- end a whole clean-up; exp(-200) and 0 are the same to anybody.
 -- Each argument that may be costly (p_now) stands once in the body; otherwise it could not be inlined.
-CREATE FUNCTION retention_score(
+CREATE OR REPLACE FUNCTION retention_score(
     p_curve text, p_initial_score double precision, p_access_count integer, p_last_accessed_at timestamptz,
     p_decay_rate double precision, p_now timestamptz)
 RETURNS double precision
@@ -26,8 +20,17 @@ RETURN least(1,
         / CASE p_curve WHEN 'classic' THEN 1
                        ELSE 1 + ln(1::double precision + greatest(p_access_count, 0)) END)));
 
+-- A memory's score under a policy. Over many rows, take the policy and the clock once, in FROM:
+--   SELECT m.id, retention_score(m, p, n) FROM memories AS m, app_policy('shop') AS p, engine_now() AS n
+CREATE OR REPLACE FUNCTION retention_score(m memories, p app_policies, p_now timestamptz DEFAULT engine_now())
+RETURNS double precision
+LANGUAGE sql STABLE PARALLEL SAFE
+-- An unknown access counts as one just now: what is pinned never fades.
+RETURN retention_score(p.retention_curve, m.initial_score, m.access_count,
+                       CASE WHEN NOT m.pinned THEN m.last_accessed_at END, p.decay_rate, p_now);
+
 -- The classic score: 0.2 for a fresh memory that nobody read, 1 for a fresh one after 54 accesses.
-CREATE FUNCTION calculate_retention_score(
+CREATE OR REPLACE FUNCTION calculate_retention_score(
     p_access_count integer, p_last_accessed_at timestamptz, p_decay_rate double precision DEFAULT 0.1)
 RETURNS double precision
 LANGUAGE sql STABLE PARALLEL SAFE
@@ -35,24 +38,15 @@ RETURN retention_score('classic', NULL, p_access_count, p_last_accessed_at, p_de
 
 -- The forgetting curve with a memory's own strength in it: importance sets where it begins, each access starts it
 -- anew and makes it flatter.
-CREATE FUNCTION memory_strength(
+CREATE OR REPLACE FUNCTION memory_strength(
     p_initial_score double precision, p_access_count integer, p_last_accessed_at timestamptz,
     p_decay_rate double precision DEFAULT 0.1)
 RETURNS double precision
 LANGUAGE sql STABLE PARALLEL SAFE
 RETURN retention_score('strength', p_initial_score, p_access_count, p_last_accessed_at, p_decay_rate, engine_now());
 
--- A memory's score under a policy. Over many rows, take the policy and the clock once, in FROM:
---   SELECT m.id, retention_score(m, p, n) FROM memories AS m, app_policy('shop') AS p, engine_now() AS n
-CREATE FUNCTION retention_score(m memories, p app_policies, p_now timestamptz DEFAULT engine_now())
-RETURNS double precision
-LANGUAGE sql STABLE PARALLEL SAFE
--- An unknown access counts as one just now: what is pinned never fades.
-RETURN retention_score(p.retention_curve, m.initial_score, m.access_count,
-                       CASE WHEN NOT m.pinned THEN m.last_accessed_at END, p.decay_rate, p_now);
-
 -- Checks what a caller of the clean-up sets in place of the apps' policies; NULL: each app's own. Errors: HP007.
-CREATE FUNCTION check_cleanup_arguments(
+CREATE OR REPLACE FUNCTION check_cleanup_arguments(
     p_threshold double precision, p_min_age_days double precision, p_decay_rate double precision, p_limit integer)
 RETURNS void
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
@@ -75,7 +69,7 @@ $$;
 
 -- The dry run: the memories that a clean-up would archive now, and why, in the order of their ids.
 -- At most p_limit rows; the next page begins after the last id of this one.
-CREATE FUNCTION weak_memories(
+CREATE OR REPLACE FUNCTION weak_memories(
     p_app_name text DEFAULT NULL, p_limit integer DEFAULT 1000,
     p_after uuid DEFAULT '00000000-0000-0000-0000-000000000000', p_threshold double precision DEFAULT NULL,
     p_min_age_days double precision DEFAULT NULL, p_decay_rate double precision DEFAULT NULL)
@@ -120,7 +114,7 @@ $$;
 -- A memory that somebody else holds (an access, another clean-up) is passed over, never waited for; one that was
 -- accessed meanwhile is judged by what it is now.
 -- last_id: where to go on, NULL at the end. by_app: how many of each app, as {"shop": 3}. Errors: HP007.
-CREATE FUNCTION archive_weak_memories(
+CREATE OR REPLACE FUNCTION archive_weak_memories(
     p_app_name text DEFAULT NULL, p_limit integer DEFAULT 500,
     p_after uuid DEFAULT '00000000-0000-0000-0000-000000000000', p_threshold double precision DEFAULT NULL,
     p_min_age_days double precision DEFAULT NULL, p_decay_rate double precision DEFAULT NULL,
@@ -185,7 +179,7 @@ $$;
 -- again, each time in a transaction of its own, until it returns 0. An argument that is NULL leaves that choice to
 -- each app's policy, which says 0.1 and 7 days unless somebody changed it; one that is given stands for every app.
 -- The curve and its rate are always the app's own.
-CREATE FUNCTION cleanup_low_value_memories(
+CREATE OR REPLACE FUNCTION cleanup_low_value_memories(
     p_threshold double precision DEFAULT NULL, p_min_age_days integer DEFAULT NULL)
 RETURNS integer
 LANGUAGE plpgsql SET search_path FROM CURRENT
@@ -206,7 +200,7 @@ $$;
 
 -- How many memories there are, how strong, and how many a clean-up would archive now: one snapshot.
 -- high from 0.7, medium from 0.3, low below. average is NULL where there are none. Errors: HP007.
-CREATE FUNCTION retention_stats(
+CREATE OR REPLACE FUNCTION retention_stats(
     p_app_name text DEFAULT NULL, p_user_id text DEFAULT NULL, p_threshold double precision DEFAULT NULL,
     p_min_age_days double precision DEFAULT NULL, p_decay_rate double precision DEFAULT NULL)
 RETURNS TABLE (app_name varchar, total bigint, high bigint, medium bigint, low bigint, score_sum double precision,
@@ -239,42 +233,61 @@ BEGIN
 END
 $$;
 
--- Changes an app's policy ('*': of every app without one) and returns it. An app that had none of its own starts from
--- what stands for it now. p_fields: the columns to change, by name. Errors: HP007 unknown field; 23514 out of range.
-CREATE FUNCTION set_app_policy(p_app_name text, p_fields jsonb) RETURNS app_policies
+-- Brings archived memories of a user back, as if they had been accessed now: those of p_ids, or NULL for the first
+-- p_limit. One whose slice has been drawn anew since stays. Returns the ids.
+CREATE OR REPLACE FUNCTION restore_memories(p_app_name text, p_user_id text, p_ids uuid[] DEFAULT NULL, p_limit integer DEFAULT 1000)
+RETURNS SETOF uuid
+LANGUAGE plpgsql SET search_path FROM CURRENT
+AS $$
+BEGIN
+    IF p_limit IS NULL OR p_limit NOT BETWEEN 1 AND 1000 OR cardinality(p_ids) > 1000 THEN
+        RAISE EXCEPTION 'at most 1000 memories are restored in one call' USING ERRCODE = 'HP007';
+    END IF;
+    RETURN QUERY
+        WITH wanted AS (
+            SELECT a.* FROM memories_archive AS a
+            WHERE a.app_name = p_app_name AND a.user_id = p_user_id AND (p_ids IS NULL OR a.id = ANY (p_ids))
+              AND NOT EXISTS (
+                  SELECT FROM memories AS m
+                  WHERE m.id = a.id OR (m.thread_id = a.thread_id AND m.memory_type = a.memory_type
+                                        AND m.from_seq = a.from_seq AND a.memory_type IN ('episodic', 'summary')))
+            ORDER BY a.id LIMIT p_limit FOR UPDATE SKIP LOCKED
+        ), back AS (
+            INSERT INTO memories (
+                id, thread_id, user_id, app_name, memory_type, content, embedding, embedding_model, metadata,
+                initial_score, pinned, access_count, last_accessed_at, from_seq, upto_seq, source_seqs, job_id,
+                prompt_hash, model, occurred_at, created_at)
+            SELECT w.id, t.id, w.user_id, w.app_name, w.memory_type, w.content, w.embedding, w.embedding_model,
+                   w.metadata, w.initial_score, w.pinned, w.access_count, engine_now(), w.from_seq, w.upto_seq,
+                   w.source_seqs, w.job_id, w.prompt_hash, w.model, w.occurred_at, w.created_at
+            FROM wanted AS w LEFT JOIN threads AS t ON t.id = w.thread_id
+            ON CONFLICT DO NOTHING
+            RETURNING memories.id
+        ), gone AS (
+            DELETE FROM memories_archive AS a USING back AS b WHERE a.id = b.id
+        )
+        SELECT b.id FROM back AS b;
+END
+$$;
+
+-- Deletes at most p_limit archived memories for good, whose app's policy keeps them no longer. Returns how many; call
+-- it again, each time in a transaction of its own, until it returns 0.
+CREATE OR REPLACE FUNCTION purge_archive(p_app_name text DEFAULT NULL, p_limit integer DEFAULT 1000) RETURNS integer
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
 DECLARE
-    v_policy  app_policies;
-    v_unknown text;
+    v_now   timestamptz := engine_now();
+    v_count integer;
 BEGIN
-    v_policy := app_policy('*');
-    IF v_policy.app_name IS NULL THEN
-        RAISE EXCEPTION 'app_policies has no row ''*'', the policy of every app without one: insert it'
-            USING ERRCODE = 'HP007';
-    ELSIF coalesce(p_app_name, '') = '' THEN
-        RAISE EXCEPTION 'a policy needs the name of its app' USING ERRCODE = 'HP007';
-    END IF;
-    SELECT string_agg(field, ', ' ORDER BY field) INTO v_unknown FROM jsonb_object_keys(p_fields) AS field
-    WHERE field IN ('app_name', 'updated_at') OR NOT to_jsonb(v_policy) ? field;
-    IF v_unknown IS NOT NULL THEN
-        RAISE EXCEPTION 'a policy has no field % to set', v_unknown USING ERRCODE = 'HP007';
-    END IF;
-    v_policy.app_name := p_app_name;
-    INSERT INTO app_policies SELECT v_policy.* ON CONFLICT (app_name) DO NOTHING;
-    SELECT * INTO v_policy FROM app_policies WHERE app_name = p_app_name FOR UPDATE;
-    v_policy := jsonb_populate_record(v_policy, p_fields);
-    UPDATE app_policies SET
-        consolidate = v_policy.consolidate, fast_events = v_policy.fast_events, fast_tokens = v_policy.fast_tokens,
-        fast_idle_seconds = v_policy.fast_idle_seconds, deep_tokens = v_policy.deep_tokens,
-        deep_idle_seconds = v_policy.deep_idle_seconds, max_state_bytes = v_policy.max_state_bytes,
-        max_event_bytes = v_policy.max_event_bytes, max_artifact_bytes = v_policy.max_artifact_bytes,
-        snapshot_events = v_policy.snapshot_events,
-        retention_curve = v_policy.retention_curve,
-        decay_rate = v_policy.decay_rate, cleanup_threshold = v_policy.cleanup_threshold,
-        min_age_days = v_policy.min_age_days, archive_days = v_policy.archive_days
-    WHERE app_name = p_app_name
-    RETURNING * INTO v_policy;
-    RETURN v_policy;
+    PERFORM check_cleanup_arguments(NULL, NULL, NULL, p_limit);
+    DELETE FROM memories_archive WHERE id = ANY (ARRAY(
+        SELECT a.id FROM memories_archive AS a
+        JOIN app_policies AS rest ON rest.app_name = '*'
+        LEFT JOIN app_policies AS own ON own.app_name = a.app_name
+        WHERE (p_app_name IS NULL OR a.app_name = p_app_name)
+          AND a.archived_at <= v_now - make_interval(secs => 86400 * coalesce(own.archive_days, rest.archive_days))
+        ORDER BY a.archived_at LIMIT p_limit FOR UPDATE OF a SKIP LOCKED));
+    GET DIAGNOSTICS v_count = ROW_COUNT;
+    RETURN v_count;
 END
 $$;

@@ -1,12 +1,6 @@
--- Facts: a ledger of statements with two clocks, and the current row that follows from it.
---
--- Each time a fact is heard, `fact_versions` gets a row. What was true at a time, as it was known at a time, is the last
--- statement made by the one among those believed by the other; `facts` is the answer for now, with its vector. Nothing
--- that is written later changes what an earlier `known_at` sees.
-
 -- One at a time may change what is known of a user. Taken after the thread's and the queue's locks, before any row of
 -- facts or memories; so it does not matter in which order those are found.
-CREATE FUNCTION lock_user_memory(p_app_name text, p_user_id text) RETURNS void
+CREATE OR REPLACE FUNCTION lock_user_memory(p_app_name text, p_user_id text) RETURNS void
 LANGUAGE sql SET search_path FROM CURRENT
 AS $$
     SELECT pg_advisory_xact_lock(hashtextextended(
@@ -14,7 +8,7 @@ AS $$
 $$;
 
 -- When something is heard: the clock's time, not the transaction's, which may have waited for a lock since it began.
-CREATE FUNCTION recording_time() RETURNS timestamptz
+CREATE OR REPLACE FUNCTION recording_time() RETURNS timestamptz
 LANGUAGE sql VOLATILE SET search_path FROM CURRENT
 AS $$
     SELECT CASE WHEN coalesce(current_setting('hippocampus.fake_time', true), '') = '' THEN clock_timestamp()
@@ -22,52 +16,11 @@ AS $$
 $$;
 
 -- A text without case and separators: a key of plain SQL, an insight. Jobs bring a normal form that knows more.
-CREATE FUNCTION plain_key(p_key text) RETURNS text
+CREATE OR REPLACE FUNCTION plain_key(p_key text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN coalesce(nullif(btrim(regexp_replace(lower(p_key), '[\s_.,;!?。，；！？、/:：-]+', ' ', 'g')), ''), p_key);
 
--- From which likeness on two texts are taken to say the same, by what they are and the model that embedded them. Models
--- without a row merge nothing by meaning: a threshold of another model means nothing.
-CREATE TABLE merge_thresholds (
-    embedding_model text NOT NULL,
-    kind            text NOT NULL CHECK (kind IN ('fact', 'insight')),
-    threshold       double precision NOT NULL CHECK (threshold > 0 AND threshold <= 1),
-    note            text NOT NULL DEFAULT '',
-    PRIMARY KEY (embedding_model, kind)
-);
-
--- Which keys hold many values side by side; app '*' for the rest. What has no row goes by the program's own list.
-CREATE TABLE fact_styles (
-    app_name   varchar(255) NOT NULL,
-    fact_type  varchar(50) NOT NULL CHECK (fact_type IN ('preference', 'rule', 'profile', 'custom')),
-    normal_key text NOT NULL CHECK (normal_key <> ''),
-    style      text NOT NULL CHECK (style IN ('profile', 'collection')),
-    PRIMARY KEY (app_name, fact_type, normal_key)
-);
-
--- Keys that were taken for other spellings of a fact's key. Undone, a key stands for itself from then on.
-CREATE TABLE fact_aliases (
-    id              uuid PRIMARY KEY DEFAULT new_id(),
-    app_name        varchar(255) NOT NULL,
-    user_id         varchar(255) NOT NULL,
-    fact_type       varchar(50) NOT NULL,
-    from_key        varchar(255) NOT NULL,
-    to_key          varchar(255) NOT NULL,
-    fact_id         uuid NOT NULL,
-    method          text NOT NULL CHECK (method IN ('normal_form', 'meaning')),
-    similarity      double precision NOT NULL,   -- cosine; 1 for a normal form
-    embedding_model text,
-    job_id          uuid,
-    merged_at       timestamptz NOT NULL DEFAULT engine_now(),
-    undone_at       timestamptz,
-    UNIQUE (app_name, user_id, fact_type, from_key, fact_id)
-);
-
-INSERT INTO merge_thresholds (embedding_model, kind, threshold, note) VALUES
-('local-hash-v1', 'fact', 0.36, 'precision 0.91, recall 0.67'),
-('local-hash-v1', 'insight', 0.68, 'precision 1.00, recall 0.07');
-
-CREATE FUNCTION set_normal_key() RETURNS trigger
+CREATE OR REPLACE FUNCTION set_normal_key() RETURNS trigger
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
 BEGIN
@@ -79,12 +32,9 @@ BEGIN
     RETURN NEW;
 END
 $$;
-CREATE TRIGGER facts_normal_key BEFORE INSERT ON facts FOR EACH ROW EXECUTE FUNCTION set_normal_key();
-CREATE TRIGGER fact_versions_normal_key BEFORE INSERT ON fact_versions
-    FOR EACH ROW EXECUTE FUNCTION set_normal_key();
 
 -- Keeps the ledger whole when somebody writes to `facts` by plain SQL: a new value is a statement, an end is one too.
-CREATE FUNCTION note_fact() RETURNS trigger
+CREATE OR REPLACE FUNCTION note_fact() RETURNS trigger
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
 DECLARE
@@ -117,13 +67,11 @@ BEGIN
     RETURN NULL;
 END
 $$;
-CREATE TRIGGER note_fact AFTER INSERT OR UPDATE OF value, valid_until ON facts
-    FOR EACH ROW EXECUTE FUNCTION note_fact();
 
 -- What is believed of facts at a time of knowledge, as stretches of one value in the order in which they were said. A
 -- stretch lasts until the next one begins; value NULL: nothing held. p_fact_id: NULL for all of the user's.
 -- p_known_at: NULL for now. The sources are those of the thread that said it first.
-CREATE FUNCTION fact_stretches(p_app_name text, p_user_id text, p_fact_id uuid, p_known_at timestamptz)
+CREATE OR REPLACE FUNCTION fact_stretches(p_app_name text, p_user_id text, p_fact_id uuid, p_known_at timestamptz)
 RETURNS TABLE (fact_id uuid, stretch bigint, fact_type varchar, key varchar, value jsonb, confidence double precision,
                valid_from timestamptz, valid_until timestamptz, last_said_at timestamptz, recorded_at timestamptz,
                learned_at timestamptz, thread_id uuid, source_seqs bigint[], from_seq bigint, upto_seq bigint,
@@ -174,7 +122,7 @@ $$;
 
 -- What was held true of a user at a time, as it was known at a time: of each key, what was said last by the one among
 -- what was believed by the other. Candidates never count.
-CREATE FUNCTION facts_as_of(p_app_name text, p_user_id text, p_as_of timestamptz, p_known_at timestamptz)
+CREATE OR REPLACE FUNCTION facts_as_of(p_app_name text, p_user_id text, p_as_of timestamptz, p_known_at timestamptz)
 RETURNS TABLE (id uuid, thread_id uuid, fact_type varchar, key varchar, value jsonb, confidence double precision,
                source_seqs bigint[], valid_from timestamptz, valid_until timestamptz, recorded_at timestamptz)
 LANGUAGE sql STABLE SET search_path FROM CURRENT
@@ -186,7 +134,7 @@ AS $$
 $$;
 
 -- The fact that a key means: its own, or the one that it is another spelling of. NULL: none.
-CREATE FUNCTION known_fact(p_app_name text, p_user_id text, p_fact_type text, p_key text) RETURNS uuid
+CREATE OR REPLACE FUNCTION known_fact(p_app_name text, p_user_id text, p_fact_type text, p_key text) RETURNS uuid
 LANGUAGE sql STABLE SET search_path FROM CURRENT
 AS $$
     SELECT k.id FROM (
@@ -202,7 +150,7 @@ $$;
 -- All that was ever said about one key, the newest first: what holds ('current'), what another statement ended
 -- ('superseded', or 'out_of_order' where it was learned after its end), what was too unsure ('candidate'), and what a
 -- replay took back ('retracted'). superseded_by_… is the turn that ended it.
-CREATE FUNCTION fact_history(p_app_name text, p_user_id text, p_fact_type text, p_key text)
+CREATE OR REPLACE FUNCTION fact_history(p_app_name text, p_user_id text, p_fact_type text, p_key text)
 RETURNS TABLE (fact_id uuid, value jsonb, confidence double precision, outcome text, valid_from timestamptz,
                valid_until timestamptz, recorded_at timestamptz, superseded_at timestamptz, thread_id uuid,
                source_seqs bigint[], job_id uuid, prompt_hash text, model text, superseded_by_thread_id uuid,
@@ -242,7 +190,7 @@ $$;
 -- Which fact a statement is about: that of its key, of a merged key, of the key's normal form, or the one that is so
 -- like it in meaning that both say the same. Facts of another subject, collection or user are never meant; nor is one
 -- from which somebody parted this key. No row: none, it is a new fact.
-CREATE FUNCTION resolve_fact(p_app_name text, p_user_id text, p_fact fact_input, p_embedding_model text)
+CREATE OR REPLACE FUNCTION resolve_fact(p_app_name text, p_user_id text, p_fact fact_input, p_embedding_model text)
 RETURNS TABLE (fact_id uuid, key varchar, method text, similarity double precision)
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
 AS $$
@@ -276,7 +224,7 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION is_parted(p_app_name text, p_user_id text, p_fact_type text, p_key text, p_fact_id uuid) RETURNS boolean
+CREATE OR REPLACE FUNCTION is_parted(p_app_name text, p_user_id text, p_fact_type text, p_key text, p_fact_id uuid) RETURNS boolean
 LANGUAGE sql STABLE SET search_path FROM CURRENT
 AS $$
     SELECT EXISTS (SELECT FROM fact_aliases AS a
@@ -289,13 +237,13 @@ $$;
 -- p_content, p_embedding, p_embedding_model: a vector that is at hand, of that text.
 -- The thread, or NULL where it is being deleted: that waits for the user's memory, which we hold, so it counts as gone.
 -- A row that its own transaction writes twice has its foreign key checked, which would wait for the deletion.
-CREATE FUNCTION standing_thread(p_thread_id uuid) RETURNS uuid
+CREATE OR REPLACE FUNCTION standing_thread(p_thread_id uuid) RETURNS uuid
 LANGUAGE sql VOLATILE SET search_path FROM CURRENT
 AS $$
     SELECT t.id FROM threads AS t WHERE t.id = p_thread_id FOR KEY SHARE SKIP LOCKED
 $$;
 
-CREATE FUNCTION rebuild_fact(p_fact_id uuid, p_content text DEFAULT NULL, p_embedding vector(1536) DEFAULT NULL,
+CREATE OR REPLACE FUNCTION rebuild_fact(p_fact_id uuid, p_content text DEFAULT NULL, p_embedding vector(1536) DEFAULT NULL,
                              p_embedding_model text DEFAULT NULL)
 RETURNS void
 LANGUAGE plpgsql SET search_path FROM CURRENT
@@ -373,7 +321,7 @@ $$;
 -- What held when it was said is the rival; before the first statement, the first. Candidates of one value that other
 -- turns said since the rival was said count together: 1 - (1 - c1)(1 - c2)… Models grade the same certainty a little
 -- differently each time, hence the margin of 0.1.
-CREATE FUNCTION record_fact(p_thread threads, p_origin slice_origin, p_fact fact_input)
+CREATE OR REPLACE FUNCTION record_fact(p_thread threads, p_origin slice_origin, p_fact fact_input)
 RETURNS TABLE (fact_id uuid, outcome text)
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
@@ -506,7 +454,7 @@ END
 $$;
 
 -- Believes a candidate from now on; it was true from when it was said. Errors: HP041 no such candidate of this user.
-CREATE FUNCTION promote_candidate(p_app_name text, p_user_id text, p_id uuid) RETURNS uuid
+CREATE OR REPLACE FUNCTION promote_candidate(p_app_name text, p_user_id text, p_id uuid) RETURNS uuid
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
 DECLARE
@@ -529,7 +477,7 @@ $$;
 
 -- Parts a key from the fact that it was merged into: what was said under it becomes a fact of its own, and the two are
 -- never merged again. Returns the new fact; NULL where nothing was said under the key. Errors: HP041 no such merge.
-CREATE FUNCTION undo_merge(p_app_name text, p_user_id text, p_id uuid) RETURNS uuid
+CREATE OR REPLACE FUNCTION undo_merge(p_app_name text, p_user_id text, p_id uuid) RETURNS uuid
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
 DECLARE
@@ -557,65 +505,10 @@ BEGIN
 END
 $$;
 
--- The insight of a user that says the same by its words or, for a model whose threshold is known, by its meaning.
-CREATE FUNCTION find_insight(p_thread threads, p_insight memory_input, p_embedding_model text) RETURNS uuid
-LANGUAGE sql STABLE SET search_path FROM CURRENT
-AS $$
-    SELECT m.id FROM memories AS m
-    LEFT JOIN merge_thresholds AS h ON h.embedding_model = p_embedding_model AND h.kind = 'insight'
-    WHERE m.app_name = p_thread.app_name AND m.user_id = p_thread.user_id AND m.memory_type = 'semantic'
-      AND (plain_key(m.content) = plain_key(p_insight.content)
-           OR m.embedding_model = p_embedding_model AND 1 - (m.embedding <=> p_insight.embedding) >= h.threshold)
-    ORDER BY plain_key(m.content) = plain_key(p_insight.content) DESC, m.embedding <=> p_insight.embedding, m.id LIMIT 1
-$$;
-
--- An insight that comes again: the higher importance, one more support, the new turns where they are of its thread.
-CREATE FUNCTION support_insight(p_id uuid, p_thread threads, p_insight memory_input) RETURNS boolean
-LANGUAGE plpgsql SET search_path FROM CURRENT
-AS $$
-BEGIN
-    UPDATE memories AS m SET
-        initial_score = greatest(m.initial_score, p_insight.initial_score),
-        metadata = m.metadata || jsonb_build_object('support', coalesce((m.metadata ->> 'support')::integer, 1) + 1)
-            || CASE WHEN p_insight.initial_score > m.initial_score AND p_insight.metadata ? 'importance'
-                    THEN jsonb_build_object('importance', p_insight.metadata -> 'importance') ELSE '{}' END,
-        source_seqs = CASE WHEN m.thread_id = p_thread.id
-                           THEN ARRAY(SELECT DISTINCT s FROM unnest(m.source_seqs || p_insight.source_seqs) AS s ORDER BY s)
-                           ELSE m.source_seqs END,
-        occurred_at = greatest(m.occurred_at, p_insight.occurred_at)
-    WHERE m.id = p_id;
-    RETURN FOUND;
-END
-$$;
-
--- Stores what a slice left, and returns the ids in its order. An insight that is known already is not stored again.
-CREATE FUNCTION store_memories(p_thread threads, p_origin slice_origin, p_memories memory_input[]) RETURNS uuid[]
-LANGUAGE plpgsql SET search_path FROM CURRENT
-AS $$
-DECLARE
-    m      memory_input;
-    v_id   uuid;
-    v_ids  uuid[] := '{}';
-BEGIN
-    -- In the order in which accesses lock them.
-    PERFORM FROM memories WHERE id IN (
-        SELECT find_insight(p_thread, i, p_origin.embedding_model)
-        FROM unnest(p_memories) AS i WHERE i.memory_type = 'semantic')
-    ORDER BY id FOR UPDATE;
-    FOREACH m IN ARRAY p_memories LOOP
-        v_id := CASE m.memory_type WHEN 'semantic' THEN find_insight(p_thread, m, p_origin.embedding_model) END;
-        IF v_id IS NULL OR NOT support_insight(v_id, p_thread, m) THEN
-            INSERT INTO memories (thread_id, user_id, app_name, memory_type, content, embedding, embedding_model,
-                                  metadata, initial_score, from_seq, upto_seq, source_seqs, job_id, prompt_hash, model,
-                                  occurred_at)
-            VALUES (p_thread.id, p_thread.user_id, p_thread.app_name, m.memory_type, m.content, m.embedding,
-                    CASE WHEN m.embedding IS NOT NULL THEN p_origin.embedding_model END, m.metadata, m.initial_score,
-                    p_origin.from_seq, p_origin.upto_seq, m.source_seqs, p_origin.job_id, p_origin.prompt_hash,
-                    p_origin.model, m.occurred_at)
-            RETURNING id INTO v_id;
-        END IF;
-        v_ids := v_ids || v_id;
-    END LOOP;
-    RETURN v_ids;
-END
-$$;
+-- A fact as it is embedded and searched.
+CREATE OR REPLACE FUNCTION fact_text(p_key text, p_value jsonb) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN p_key || ': ' || CASE jsonb_typeof(p_value -> 'text') WHEN 'string'
+    THEN CASE coalesce(p_value ->> 'subject', 'user') WHEN 'user' THEN '' ELSE (p_value ->> 'subject') || ' ' END
+         || (p_value ->> 'text')
+    ELSE p_value #>> '{}' END;
