@@ -139,7 +139,7 @@ def test_every_command_exists(command: list[str]) -> None:
 
 @pytest.mark.system
 def test_the_wheel_carries_the_migrations(tmp_path: Path) -> None:
-    """A wheel built here has both halves of the schema, every statement file and the sample, and finds them once installed."""
+    """A wheel built here has the schema, the statement files and the sample, and finds them once installed."""
     build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path), str(ROOT)]
     done = subprocess.run(build, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

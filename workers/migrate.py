@@ -91,14 +91,15 @@ SELECT EXISTS (
     SELECT FROM hippocampus_catalogue AS c JOIN pg_proc AS p ON p.oid = to_regprocedure($1)
     WHERE c.name = p.proname || '(' || pg_get_function_identity_arguments(p.oid) || ')')
 """
-# While the files are applied, a function may call one that comes later: bodies are checked when all are there.
-_CHECK_BODIES = """
-SELECT CASE l.lanname WHEN 'sql' THEN fmgr_sql_validator(p.oid) WHEN 'plpgsql' THEN plpgsql_validator(p.oid) END
+_OUR_FUNCTIONS = """
+SELECT p.oid, c.made_by || ': ' || p.proname AS name,
+       CASE l.lanname WHEN 'sql' THEN 'fmgr_sql_validator' ELSE 'plpgsql_validator' END AS validator
 FROM pg_proc AS p
-JOIN pg_language AS l ON l.oid = p.prolang
+JOIN pg_language AS l ON l.oid = p.prolang AND l.lanname IN ('sql', 'plpgsql')
 JOIN hippocampus_catalogue AS c
   ON c.kind = 'function' AND c.name = p.proname || '(' || pg_get_function_identity_arguments(p.oid) || ')'
 WHERE p.pronamespace = to_regnamespace(quote_ident($1)) AND c.made_by LIKE 'functions/%'
+ORDER BY 2
 """
 
 
@@ -381,7 +382,6 @@ async def _apply_functions(
             await _replace(connection, each)
         after = await _catalogue(connection, schema)
         await _record_catalogue(connection, before, after, each.name)
-        await _record(connection, each)
         before = after
     made_by = [*(each.name for each in changed), *vanished]
     rows = await connection.fetch(
@@ -392,9 +392,13 @@ async def _apply_functions(
         await _drop(connection, [(row["kind"], row["name"]) for row in stale])
     await _record_catalogue(connection, before, await _catalogue(connection, schema), "")
     await connection.execute("DELETE FROM hippocampus_migrations WHERE name = ANY ($1)", vanished)
+    for each in changed:
+        await _record(connection, each)
     await connection.execute("SET LOCAL check_function_bodies = on")
-    with _naming("functions"):
-        await connection.fetch(_CHECK_BODIES, schema)
+    # Until here a function could call what a later file makes: the bodies are checked when everything is there.
+    for row in await connection.fetch(_OUR_FUNCTIONS, schema):
+        with _naming(row["name"]):
+            await connection.execute(f"SELECT {row['validator']}({row['oid']})")
 
 
 async def _replace(connection: Connection, file: Migration) -> None:
@@ -447,11 +451,10 @@ def _why_failed(name: str, error: asyncpg.PostgresError) -> str:
         )
     if isinstance(error, asyncpg.DependentObjectsStillExistError):
         return (
-            f"{name} drops what other objects depend on, and was rolled back (SQLSTATE {error.sqlstate}): {error}."
-            f" {error.detail} Drop the objects that are not ours, then run `hippocampus migrate` again."
+            f"{name} drops what other objects depend on, and was rolled back (SQLSTATE {error.sqlstate}): {error}\n"
+            f"Drop the objects that are not ours, then run `hippocampus migrate` again."
         )
-    where = f" In: {error.context.splitlines()[0]}." if error.context else ""
-    return f"{name} failed and was rolled back (SQLSTATE {error.sqlstate}): {error}.{where}"
+    return f"{name} failed and was rolled back (SQLSTATE {error.sqlstate}): {error}"
 
 
 async def _record(connection: Connection, file: Migration) -> None:
