@@ -1,10 +1,15 @@
+-- What every table needs: ids, the clock, documents for text search, policies.
+--
+-- Functions that columns and indexes are computed with are made here, not in functions/: stored values depend on them,
+-- so they change only together with those, by a migration.
+
 CREATE TABLE engine_settings (
     name  text PRIMARY KEY,
     value jsonb NOT NULL
 );
 COMMENT ON TABLE engine_settings IS 'Facts about this database that only its owner sets, such as test_clock.';
 
--- Policy is data: one row per app, and the row '*' for every app without one.
+-- Policies: one row per app; the row '*' applies to every app without its own.
 CREATE TABLE app_policies (
     app_name            varchar(255) PRIMARY KEY,
     consolidate         boolean NOT NULL DEFAULT true,
@@ -24,25 +29,25 @@ CREATE TABLE app_policies (
     archive_days        double precision NOT NULL DEFAULT 90  CHECK (archive_days >= 0 AND archive_days <= 36500),
     updated_at          timestamptz NOT NULL DEFAULT now()
 );
-COMMENT ON COLUMN app_policies.consolidate IS 'Appends, idle timers and the end of a session enqueue jobs; asking for one always does.';
+COMMENT ON COLUMN app_policies.consolidate IS 'Whether appends, idle timers and ends of sessions enqueue jobs; explicit requests do always.';
 COMMENT ON COLUMN app_policies.fast_events IS 'fast_replay is enqueued after this many new events.';
 COMMENT ON COLUMN app_policies.fast_tokens IS 'fast_replay is enqueued after this many new tokens of text.';
 COMMENT ON COLUMN app_policies.deep_tokens IS 'deep_reflection is enqueued after this many new tokens of text.';
-COMMENT ON COLUMN app_policies.archive_days IS 'An archived memory can be restored for so long; then it is purged.';
+COMMENT ON COLUMN app_policies.archive_days IS 'How long an archived memory can be restored before it is purged.';
 COMMENT ON COLUMN app_policies.snapshot_events IS
     'A snapshot of a session''s state is taken when it changed and this many events were appended since the last.';
 
 INSERT INTO app_policies (app_name) VALUES ('*');
 
 -- A version 7 UUID (RFC 9562, section 5.7 and method 3 of 6.2): 48 bits of Unix milliseconds, 12 bits of the
--- millisecond's fraction, 62 random bits. Ids of one session sort in the order of their making.
+-- millisecond's fraction, 62 random bits. Ids of one session sort in the order of their creation.
 CREATE FUNCTION new_id() RETURNS uuid
 LANGUAGE sql VOLATILE PARALLEL SAFE
 RETURN (overlay(lpad(to_hex((extract(epoch FROM clock_timestamp()) * 4096000)::bigint), 15, '0') PLACING '7' FROM 13 FOR 0)
         || substr(gen_random_uuid()::text, 20))::uuid;
 
--- The time that a test set with hippocampus.fake_time; the real one for anybody but the owner of a database
--- whose engine_settings say test_clock.
+-- The time that a test set with hippocampus.fake_time. It is the real time unless the caller owns the database and
+-- engine_settings has test_clock.
 CREATE FUNCTION fake_time() RETURNS timestamptz
 LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path FROM CURRENT
 AS $$
@@ -56,12 +61,12 @@ BEGIN
 END
 $$;
 
--- The one clock of every function here.
+-- The clock that every function here reads.
 CREATE FUNCTION engine_now() RETURNS timestamptz
 LANGUAGE sql STABLE PARALLEL SAFE
 RETURN CASE WHEN coalesce(current_setting('hippocampus.fake_time', true), '') = '' THEN now() ELSE fake_time() END;
 
--- Chinese, Japanese and Korean have no spaces to split at: each character and each pair of neighbours is a term.
+-- Chinese, Japanese and Korean text has no spaces to split at: each character and each pair of neighbours is a term.
 CREATE FUNCTION is_cjk(letter text) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN ascii(letter) BETWEEN 12352 AND 12543    -- Hiragana, Katakana
@@ -85,8 +90,8 @@ AS $$
     WHERE is_cjk(letter)
 $$;
 
--- What of a text can be found by its words: English stems, CJK characters and pairs. A bounded prefix, because a
--- tsvector holds 1 MB; the text itself is kept whole.
+-- The searchable terms of a text: English stems, CJK characters and pairs. Only a prefix is indexed, since a tsvector
+-- holds at most 1 MB; the text itself is stored whole.
 CREATE FUNCTION search_document(body text) RETURNS tsvector
 LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path FROM CURRENT
 AS $$
@@ -96,7 +101,7 @@ AS $$
             SELECT to_tsvector('english', regexp_replace(n.text,
                        '[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U000323af]+', ' ', 'g'))
                    || cjk_terms(left(n.text, 10000))
-            -- A letter and its accent may be one character or two.
+            -- An accented letter may be one character or two.
             FROM (SELECT CASE WHEN s IS NFC NORMALIZED THEN s ELSE normalize(s, NFC) END
                   FROM left(body, 30000) AS s) AS n (text))
     END

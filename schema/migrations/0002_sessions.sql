@@ -1,10 +1,13 @@
--- Bounds of a type, not of its columns: a table's own checks are read anew by each statement that writes to it.
+-- Sessions: threads, their events and messages, and state in three scopes.
+
+-- These checks belong to types, not to columns: PostgreSQL reads a table's own checks again for each statement that
+-- writes to the table.
 CREATE DOMAIN object_jsonb AS jsonb CHECK (jsonb_typeof(VALUE) = 'object');
 
 CREATE DOMAIN object_json AS json CHECK (json_typeof(VALUE) = 'object');
 CREATE DOMAIN message_role AS text CHECK (VALUE IN ('user', 'assistant', 'tool'));
 CREATE DOMAIN event_kind AS text CHECK (char_length(VALUE) BETWEEN 1 AND 64)
-    -- Pieces of a stream. The whole message is the event.
+    -- Pieces of a stream are not events; the whole message is.
     CONSTRAINT events_hold_no_pieces CHECK (VALUE NOT IN (
         'text_start', 'text_delta', 'text_end', 'thought_start', 'thought_delta', 'thought_end',
         'act_start', 'act_delta', 'act_end'));
@@ -29,23 +32,23 @@ CREATE TABLE threads (
     fast_queued_tokens  bigint NOT NULL DEFAULT 0,
     deep_queued_seq     bigint NOT NULL DEFAULT 0,
     deep_queued_tokens  bigint NOT NULL DEFAULT 0,
-    -- When the idle scan looks at the thread next. Set once after an enqueue and pushed on by the scan, not by
-    -- each append: an append stays a heap-only update.
+    -- When the idle scan checks the thread next. Set once after an enqueue and moved on by the scan, not by each
+    -- append, so that an append remains a heap-only update.
     fast_due_at         timestamptz,
     deep_due_at         timestamptz,
-    -- How often something of the thread was erased: who reads a slice compares it before storing what came of it.
+    -- How often something of the thread was erased. A job compares it before it stores what it derived from a slice.
     erasures            integer NOT NULL DEFAULT 0,
     last_event_at       timestamptz,
-    -- The last event's own time in seconds since 1970, to the last bit, where its writer gave it so: ADK's sessions have it.
+    -- The time of the last event as its writer gave it, in seconds since 1970, for ADK's sessions.
     event_time          double precision,
-    -- How long after its last event, or its creation, the session stays. NULL: for good.
+    -- How long the session is kept after its last event, or its creation. NULL: forever.
     ttl                 interval,
-    -- When the upkeep looks at it next: never after its end. Not pushed on by each append, as the idle timers above.
+    -- When the upkeep checks it next, at the latest when it expires. Not moved on by each append, like the idle timers.
     expires_at          timestamptz,
     finalized_at        timestamptz,
     created_at          timestamptz NOT NULL DEFAULT engine_now(),
     updated_at          timestamptz NOT NULL DEFAULT engine_now(),
-    memory_only         boolean NOT NULL DEFAULT false,  -- holds turns of a session that is kept elsewhere
+    memory_only         boolean NOT NULL DEFAULT false,  -- holds what the memory was given of a session kept elsewhere
     generate_calls      bigint NOT NULL DEFAULT 0,
     embed_calls         bigint NOT NULL DEFAULT 0,
     prompt_tokens       bigint NOT NULL DEFAULT 0,
@@ -59,7 +62,7 @@ CREATE TABLE threads (
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02);
 
 COMMENT ON COLUMN threads.generate_calls IS 'Replies of the generating model that became memories; see memory_costs.';
--- With a condition for the reason of events_id_idx.
+-- The condition is explained at events_id_idx.
 CREATE INDEX threads_page_idx ON threads (app_name, user_id, id) WHERE session_id <> '';
 CREATE INDEX threads_fast_due_idx ON threads (fast_due_at) WHERE fast_due_at IS NOT NULL;
 CREATE INDEX threads_deep_due_idx ON threads (deep_due_at) WHERE deep_due_at IS NOT NULL;
@@ -85,8 +88,8 @@ CREATE TABLE app_states (
 );
 CREATE INDEX app_states_state_idx ON app_states USING gin (state jsonb_path_ops);
 
--- Append-only. content and actions are opaque: stored and given back to the letter, never opened here. What an event
--- did to the state stands beside them, so that the state can be told from the events.
+-- Append-only. content and actions are opaque: stored and returned as they are, never parsed here. What an event changed
+-- in the state is stored beside them, so that the state can be rebuilt from the events.
 CREATE TABLE events (
     thread_id       uuid NOT NULL REFERENCES threads ON DELETE CASCADE,
     sequence_num    bigint NOT NULL,
@@ -96,30 +99,30 @@ CREATE TABLE events (
     event_type      event_kind NOT NULL,
     content         json NOT NULL,
     actions         object_json NOT NULL DEFAULT '{}',
-    version         integer,        -- of the session, once the event was appended
-    session_delta   jsonb,          -- keys that were set, without their prefix; NULL where nothing changed
+    version         integer,        -- of the session after the event
+    session_delta   jsonb,          -- keys that were set, without their prefix; NULL if none
     user_delta      jsonb,
     app_delta       jsonb,
-    user_version    bigint,         -- of the shared state, once user_delta was in it
+    user_version    bigint,         -- of the user's state after user_delta
     app_version     bigint,
     occurred_at     timestamptz NOT NULL,
     created_at      timestamptz NOT NULL DEFAULT engine_now(),
-    erased_at       timestamptz,   -- a tombstone: nothing is left of it but its number, its id and its time
+    erased_at       timestamptz,   -- a tombstone: only its number, id and time are left
     PRIMARY KEY (thread_id, sequence_num),
     CONSTRAINT events_names CHECK (
         char_length(id) BETWEEN 1 AND 512 AND char_length(invocation_id) <= 512
         AND char_length(author) BETWEEN 1 AND 255),
     CONSTRAINT events_place CHECK (sequence_num > 0 AND isfinite(occurred_at))
 );
--- Every event is in it: the condition keeps it from look-ups that do not repeat it. While a table has no statistics, an
--- index of the same first columns costs as much as the right one, and the whole thread would be read through it.
+-- The condition holds for every event; it keeps the index from queries that do not repeat it. Without statistics, an
+-- index with the same first columns costs as much as the right one, and the whole thread would be read through it.
 CREATE UNIQUE INDEX events_id_idx ON events (thread_id, id) WHERE id <> '';
 CREATE INDEX events_changes_idx ON events (thread_id, sequence_num)
     WHERE coalesce(session_delta, user_delta, app_delta) IS NOT NULL;
--- With a condition for the reason of events_id_idx.
+-- The condition is explained at events_id_idx.
 CREATE INDEX events_time_idx ON events (thread_id, occurred_at) WHERE occurred_at > '-infinity';
 
--- The text of the events that say something: the corpus of search and the history of a context window.
+-- The text of events that carry a message: the corpus of search and the history of a context window.
 CREATE TABLE messages (
     id              uuid PRIMARY KEY DEFAULT new_id(),
     thread_id       uuid NOT NULL,
@@ -138,17 +141,17 @@ CREATE TABLE messages (
     created_at      timestamptz NOT NULL DEFAULT engine_now(),
     search          tsvector GENERATED ALWAYS AS (search_document(content)) STORED,
     UNIQUE (thread_id, sequence_num),
-    -- At the end of the transaction: an append stores its message first.
+    -- Checked at the end of the transaction, since an append stores its message first.
     FOREIGN KEY (thread_id, sequence_num) REFERENCES events ON DELETE CASCADE DEFERRABLE INITIALLY DEFERRED,
     CHECK ((embedding IS NULL) = (embedding_model IS NULL))
 );
--- What the backfill looks for. An entry lives from an append to its fast_replay.
+-- For the backfill. An entry exists from an append until its fast_replay.
 CREATE INDEX messages_without_vector_idx ON messages (id) WHERE embedding IS NULL;
 CREATE INDEX messages_embedding_model_idx ON messages (embedding_model) WHERE embedding_model IS NOT NULL;
 CREATE INDEX messages_embedding_idx ON messages USING hnsw (embedding vector_cosine_ops)
     WITH (m = 16, ef_construction = 64);
 
--- What a session was created with, where that was anything: the ground that its events' deltas stand on.
+-- The state that a session was created with, if any: its events' deltas apply to it.
 CREATE TABLE initial_states (
     thread_id       uuid PRIMARY KEY REFERENCES threads ON DELETE CASCADE,
     session_state   object_jsonb NOT NULL,
@@ -158,7 +161,7 @@ CREATE TABLE initial_states (
     app_version     bigint
 );
 
--- What an import set in a state that sessions share: the change to that version of it. user_id NULL: the app's.
+-- What an import set in a shared state, by the state's version. user_id NULL: in the app's state.
 CREATE TABLE imported_states (
     app_name        varchar(255) NOT NULL,
     user_id         varchar(255),
@@ -167,7 +170,7 @@ CREATE TABLE imported_states (
     UNIQUE NULLS NOT DISTINCT (app_name, user_id, version)
 );
 
--- The state of a session after some of its events: only a shorter way to it.
+-- The state of a session after some of its events: a shortcut that can be rebuilt.
 CREATE TABLE snapshots (
     id              uuid PRIMARY KEY DEFAULT new_id(),
     thread_id       uuid NOT NULL REFERENCES threads ON DELETE CASCADE,
@@ -181,17 +184,18 @@ CREATE TABLE snapshots (
 );
 CREATE INDEX snapshots_superseded_idx ON snapshots (superseded_at) WHERE superseded_at IS NOT NULL;
 
+-- An event to append.
 CREATE TYPE event_input AS (
     id              text,
     author          text,
     event_type      text,
-    invocation_id   text,         -- '' where there is none
+    invocation_id   text,         -- '' for none
     content         json,
     actions         json,
-    session_delta   jsonb,        -- keys without a prefix; NULL where nothing changes
-    user_delta      jsonb,        -- keys of 'user:', without it
-    app_delta       jsonb,        -- keys of 'app:', without it
-    role            text,         -- of the message; NULL where the event says nothing
+    session_delta   jsonb,        -- keys without a prefix; NULL: no change
+    user_delta      jsonb,        -- keys without the prefix 'user:'
+    app_delta       jsonb,        -- keys without the prefix 'app:'
+    role            text,         -- of the message; NULL: the event has none
     message         text,
     occurred_at     timestamptz   -- NULL: now
 );

@@ -1,4 +1,6 @@
--- One execution of an agent. It runs from its first row on, and ends once.
+-- Runs: one execution of an agent each.
+
+-- A run is running from its first row on, and ends once.
 CREATE TABLE runs (
     id                   uuid PRIMARY KEY DEFAULT new_id(),
     thread_id            uuid NOT NULL REFERENCES threads ON DELETE CASCADE,
@@ -7,12 +9,12 @@ CREATE TABLE runs (
     status               text NOT NULL DEFAULT 'running'
                          CHECK (status IN ('running', 'completed', 'failed', 'cancelled')),
     holder               text NOT NULL CHECK (char_length(holder) BETWEEN 1 AND 255),
-    -- Until when the holder has promised to be heard of again.
+    -- When the run is given up unless its holder has renewed the lease.
     lease_until          timestamptz NOT NULL,
     cancel_requested_at  timestamptz,
     first_seq            bigint NOT NULL CHECK (first_seq > 0),
     last_seq             bigint NOT NULL,
-    -- The newest, by their events' numbers; what they say stands in the events.
+    -- The newest ones, by the numbers of their events, which hold the content.
     thinking_steps       jsonb NOT NULL DEFAULT '[]' CHECK (jsonb_typeof(thinking_steps) = 'array'),
     tool_calls           jsonb NOT NULL DEFAULT '[]' CHECK (jsonb_typeof(tool_calls) = 'array'),
     error                text,
@@ -29,14 +31,15 @@ CREATE INDEX runs_thread_idx ON runs (thread_id, id);
 -- Not by lease_until: a heartbeat stays a heap-only update.
 CREATE INDEX runs_live_idx ON runs (id) WHERE status = 'running';
 
+-- An event as a run's functions return it.
 CREATE TYPE stored_event AS (
     id              text,
     sequence_num    bigint,
     occurred_at     timestamptz,
     created_at      timestamptz,
-    appended        boolean,      -- false where it was stored before, with the same content
+    appended        boolean,      -- false: it was stored before, with the same content
     version         integer,      -- of the session now
     last_seq        bigint,
-    user_version    bigint,       -- of the user's state, where this changed it
+    user_version    bigint,       -- of the user's state, if the event changed it
     app_version     bigint
 );

@@ -1,3 +1,6 @@
+-- Facts: the current ones, the ledger that they follow from, and the rules for merging keys.
+
+-- The current version of each fact.
 CREATE TABLE facts (
     id              uuid PRIMARY KEY DEFAULT new_id(),
     thread_id       uuid REFERENCES threads ON DELETE SET NULL,
@@ -6,18 +9,18 @@ CREATE TABLE facts (
     fact_type       varchar(50) NOT NULL DEFAULT 'preference'
                     CHECK (fact_type IN ('preference', 'rule', 'profile', 'custom')),
     key             varchar(255) NOT NULL CHECK (key <> ''),
-    normal_key      text NOT NULL,                 -- one for all spellings of the key; plain_key() where none is given
-    collection      text,                          -- of an element: the normal form of its collection
-    contrast        text NOT NULL DEFAULT '',      -- what tells its key apart from others of like meaning
+    normal_key      text NOT NULL,                 -- shared by all spellings of the key; by default plain_key()
+    collection      text,                          -- of an element: its collection's normal form
+    contrast        text NOT NULL DEFAULT '',      -- what distinguishes the key from others of similar meaning
     value           jsonb NOT NULL CHECK (value <> 'null'),
-    content         text NOT NULL,                 -- "key: value", what is embedded and searched
+    content         text NOT NULL,                 -- "key: value"; embedded and searched
     embedding       vector(1536),
     embedding_model text,
     confidence      double precision NOT NULL DEFAULT 1.0 CHECK (confidence BETWEEN 0 AND 1),
-    -- The clock of the world: when it was true. The clock of the record: when it was known.
+    -- Valid time: when it was true. Record time: when it was known.
     valid_from      timestamptz NOT NULL DEFAULT engine_now(),
     valid_until     timestamptz,
-    last_said_at    timestamptz,                   -- when it was said last; NULL: once
+    last_said_at    timestamptz,                   -- when it was stated last; NULL: only once
     recorded_at     timestamptz NOT NULL DEFAULT engine_now(),
     from_seq        bigint,
     upto_seq        bigint,
@@ -41,8 +44,8 @@ CREATE INDEX facts_thread_idx ON facts (thread_id);
 CREATE INDEX facts_without_vector_idx ON facts (id) WHERE embedding IS NULL;
 CREATE INDEX facts_embedding_model_idx ON facts (embedding_model) WHERE embedding_model IS NOT NULL;
 
--- Every statement about a fact, in the words of its key: the ledger from which `facts` can be made again. What is in a
--- row stays, but for the two times at which it began and ceased to count.
+-- The ledger of every statement about a fact, from which `facts` can be rebuilt. Rows do not change, except for the two
+-- times when they were accepted and retracted.
 CREATE TABLE fact_versions (
     id           uuid PRIMARY KEY DEFAULT new_id(),
     fact_id      uuid NOT NULL,
@@ -50,17 +53,17 @@ CREATE TABLE fact_versions (
     user_id      varchar(255) NOT NULL,
     app_name     varchar(255) NOT NULL,
     fact_type    varchar(50) NOT NULL,
-    key          varchar(255) NOT NULL,            -- as it was said; see fact_aliases
+    key          varchar(255) NOT NULL,            -- as it was stated; see fact_aliases
     normal_key   text NOT NULL,
     collection   text,
     contrast     text NOT NULL DEFAULT '',
-    value        jsonb,                            -- NULL: from valid_from on, nothing holds
+    value        jsonb,                            -- NULL: the fact ends at valid_from
     content      text NOT NULL DEFAULT '',
     confidence   double precision NOT NULL CHECK (confidence BETWEEN 0 AND 1),
-    valid_from   timestamptz NOT NULL,             -- when it was said
-    recorded_at  timestamptz NOT NULL,             -- when it was heard
-    accepted_at  timestamptz,                      -- since when it is believed; NULL: it is a candidate
-    retracted_at timestamptz,                      -- since when it is not any more, because it was drawn anew
+    valid_from   timestamptz NOT NULL,             -- when it was stated
+    recorded_at  timestamptz NOT NULL,             -- when it was recorded
+    accepted_at  timestamptz,                      -- since when it counts; NULL: it is a candidate
+    retracted_at timestamptz,                      -- since when it no longer counts, after a replay
     from_seq     bigint,
     upto_seq     bigint,
     source_seqs  bigint[] NOT NULL DEFAULT '{}',
@@ -76,8 +79,8 @@ CREATE INDEX fact_versions_candidates_idx ON fact_versions (app_name, user_id)
     WHERE accepted_at IS NULL AND retracted_at IS NULL;
 CREATE INDEX fact_versions_thread_idx ON fact_versions (thread_id);
 
--- From which likeness on two texts are taken to say the same, by what they are and the model that embedded them. Models
--- without a row merge nothing by meaning: a threshold of another model means nothing.
+-- The similarity from which two texts count as the same, by kind and embedding model. With a model that has no row,
+-- nothing is merged by meaning: thresholds do not carry over from one model to another.
 CREATE TABLE merge_thresholds (
     embedding_model text NOT NULL,
     kind            text NOT NULL CHECK (kind IN ('fact', 'insight')),
@@ -90,7 +93,7 @@ INSERT INTO merge_thresholds (embedding_model, kind, threshold, note) VALUES
 ('local-hash-v1', 'fact', 0.36, 'precision 0.91, recall 0.67'),
 ('local-hash-v1', 'insight', 0.68, 'precision 1.00, recall 0.07');
 
--- Which keys hold many values side by side; app '*' for the rest. What has no row goes by the program's own list.
+-- Which keys hold one value and which hold many; app '*' is for every app. Keys without a row follow the program's list.
 CREATE TABLE fact_styles (
     app_name   varchar(255) NOT NULL,
     fact_type  varchar(50) NOT NULL CHECK (fact_type IN ('preference', 'rule', 'profile', 'custom')),
@@ -99,7 +102,7 @@ CREATE TABLE fact_styles (
     PRIMARY KEY (app_name, fact_type, normal_key)
 );
 
--- Keys that were taken for other spellings of a fact's key. Undone, a key stands for itself from then on.
+-- Keys that were merged into a fact as other spellings of its key. After undo_merge, a key is a fact of its own.
 CREATE TABLE fact_aliases (
     id              uuid PRIMARY KEY DEFAULT new_id(),
     app_name        varchar(255) NOT NULL,
@@ -117,6 +120,7 @@ CREATE TABLE fact_aliases (
     UNIQUE (app_name, user_id, fact_type, from_key, fact_id)
 );
 
+-- A fact to record.
 CREATE TYPE fact_input AS (
     fact_type   text,
     key         text,
@@ -125,8 +129,8 @@ CREATE TYPE fact_input AS (
     embedding   vector(1536),
     confidence  double precision,
     source_seqs bigint[],
-    valid_from  timestamptz,   -- when it was said
-    normal_key  text,          -- what its key has in common with other spellings; NULL: the key as it is
-    collection  text,          -- the normal form of the collection that it is an element of; NULL: of none
-    contrast    text           -- only facts of one contrast are merged by likeness; NULL: ''
+    valid_from  timestamptz,   -- when it was stated
+    normal_key  text,          -- shared with other spellings of the key; NULL: the key itself
+    collection  text,          -- the normal form of the collection that it belongs to; NULL: none
+    contrast    text           -- only facts of the same contrast are merged by similarity; NULL: ''
 );
