@@ -1,3 +1,5 @@
+-- The write path of sessions: one call, one round trip, one commit.
+
 -- About how many tokens a model counts in a text: a quarter per ASCII character, one per other character.
 -- UTF-8 spends three bytes on most characters beyond Latin, so their number follows from the two lengths.
 CREATE OR REPLACE FUNCTION estimate_tokens(body text) RETURNS integer
@@ -5,8 +7,8 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN ceil((char_length(body) - (octet_length(body) - char_length(body) + 1) / 2) / 4.0
             + (octet_length(body) - char_length(body) + 1) / 2)::integer;
 
--- Applies deltas to the scopes that sessions share and returns both states as they are then, with their versions;
--- 0 where there is none yet. app before user, always, so that two writers cannot wait for each other.
+-- Applies deltas to the shared states and returns both states afterwards, with their versions; 0 for a state that does
+-- not exist yet. Always the app before the user, so that two writers cannot deadlock.
 CREATE OR REPLACE FUNCTION merge_shared_states(
     p_app_name text, p_user_id text, p_user_delta jsonb, p_app_delta jsonb,
     OUT user_state jsonb, OUT app_state jsonb, OUT user_version bigint, OUT app_version bigint)
@@ -21,7 +23,7 @@ BEGIN
     IF p_app_delta IS NULL THEN
         SELECT s.state, s.version INTO app_state, app_version FROM app_states AS s WHERE s.app_name = p_app_name;
     ELSE
-        -- Hardly ever the first: writers who wait for each other in an UPDATE need not begin anew.
+        -- Rarely the first change: writers that wait for each other in an UPDATE need not start again.
         UPDATE app_states AS s SET state = s.state || p_app_delta, version = s.version + 1, updated_at = engine_now()
         WHERE s.app_name = p_app_name
         RETURNING s.state, s.version INTO app_state, app_version;
@@ -65,11 +67,11 @@ $$;
 --
 -- Events whose id is stored already with the same content are skipped and returned as they are stored, whatever
 -- the version; with other content: HP003. An erased event stays erased, whatever is appended under its id.
--- p_expected_version NULL appends to whatever is there. The expected versions of the user's and the app's state guard
--- deltas into them that were computed from what was there.
--- p_thread_id refuses another thread of the same names: one that was deleted and made again. p_event_time is the last
--- event's time to the last bit.
--- p_notify false: the caller wakes the listeners itself after its commit.
+-- p_expected_version NULL appends at any version. The expected versions of the user's and the app's state protect
+-- deltas that were computed from them.
+-- p_thread_id refuses another thread of the same names: one that was deleted and created again. p_event_time is the
+-- exact time of the last event.
+-- p_notify false: the caller notifies the listeners itself after its commit.
 -- Errors: HP001 unknown session, HP002 version conflict, HP003 event id taken, HP004 state too large,
 -- HP005 event too large, HP007 bad input.
 CREATE OR REPLACE FUNCTION append_events(
@@ -81,8 +83,8 @@ RETURNS TABLE (event_id text, sequence_num bigint, occurred_at timestamptz, crea
                appended boolean, thread_id uuid, version integer, last_seq bigint,
                user_version bigint, app_version bigint)
 LANGUAGE plpgsql SET search_path FROM CURRENT
--- Planning anew for each array would take as long as the work itself. The look-ups are lateral, each with its limit:
--- a plan that was made while the tables were empty must not join them whole when they are full.
+-- Planning again for each array would take as long as the work itself. The look-ups are lateral, each with its limit:
+-- a plan that was made while the tables were empty must not join whole tables when they are full.
 SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
@@ -110,11 +112,11 @@ BEGIN
     WHERE app_name = p_app_name AND user_id = p_user_id AND session_id = p_session_id
     FOR NO KEY UPDATE;
     IF NOT FOUND OR has_expired(t) THEN
-        RAISE EXCEPTION 'there is no session % for app % and user %, or no longer: create it first',
+        RAISE EXCEPTION 'there is no session % for app % and user %, or it has expired: create it first',
             quote_nullable(p_session_id), quote_nullable(p_app_name), quote_nullable(p_user_id)
             USING ERRCODE = 'HP001';
     ELSIF p_thread_id <> t.id THEN
-        RAISE EXCEPTION 'session % was deleted and created again: read it again and recompute', p_session_id
+        RAISE EXCEPTION 'session % was deleted and created again: read it again and retry', p_session_id
             USING ERRCODE = 'HP002';
     END IF;
 
@@ -134,7 +136,7 @@ BEGIN
         END IF;
     END IF;
     IF v_changed > 0 THEN
-        RAISE EXCEPTION 'an event with this id and other content is stored already in session %: use a new id',
+        RAISE EXCEPTION 'session % already has an event with this id and other content: use a new id',
             p_session_id USING ERRCODE = 'HP003';
     END IF;
 
@@ -149,7 +151,7 @@ BEGIN
             ORDER BY g.place;
         RETURN;
     ELSIF p_expected_version <> t.version THEN
-        RAISE EXCEPTION 'session % is at version %, not %: read it again and recompute',
+        RAISE EXCEPTION 'session % is at version %, not %: read it again and retry',
             p_session_id, t.version, p_expected_version USING ERRCODE = 'HP002';
     END IF;
     SELECT * INTO v_policy FROM app_policies
@@ -173,7 +175,7 @@ BEGIN
         v_user := coalesce(v_user || i.user_delta, v_user, i.user_delta);
         v_app := coalesce(v_app || i.app_delta, v_app, i.app_delta);
     END LOOP;
-    -- Once for the batch: a large state is copied whole.
+    -- Once for the batch, since a large state is copied as a whole.
     v_state := t.state || v_state;
     IF coalesce(v_user, v_app) IS NOT NULL THEN
         SELECT CASE WHEN v_user IS NOT NULL THEN s.user_state END, CASE WHEN v_app IS NOT NULL THEN s.app_state END,
@@ -182,7 +184,7 @@ BEGIN
         FROM merge_shared_states(p_app_name, p_user_id, v_user, v_app) AS s;
         IF v_user_version - 1 <> p_expected_user_version OR v_app_version - 1 <> p_expected_app_version THEN
             RAISE EXCEPTION 'another session changed the state that is shared by the user or the app:'
-                ' read it again and recompute' USING ERRCODE = 'HP002';
+                ' read it again and retry' USING ERRCODE = 'HP002';
         END IF;
     END IF;
     IF greatest(pg_column_size(v_state), pg_column_size(v_user), pg_column_size(v_app))
@@ -233,7 +235,7 @@ BEGIN
         v_notify := set_config('hippocampus.notify', '', true);
     END IF;
 
-    -- Last: the foreign key's own check finds the row locked as it was, not one to lock anew.
+    -- Last, so that the check of the foreign key finds the row locked already and does not lock it again.
     UPDATE threads AS u SET
         last_seq = t.last_seq, version = t.version, token_count = t.token_count,
         state = coalesce(v_state, u.state), state_seq = t.state_seq,
@@ -254,10 +256,10 @@ BEGIN
 END
 $$;
 
--- append_events with one event, in three statements, at the version that its writer knows. Whatever is not as usual is
--- left to append_events (an id that is stored already, another version or thread, no such session, too large an event):
--- it knows what is wrong. The message goes first, which takes longest: what all sessions of an app or a user share is
--- locked as late as can be. Errors: as append_events.
+-- append_events for one event, in three statements, by a writer that knows the session's version. Every other case is
+-- left to append_events, which knows what is wrong: an id that is stored already, another version or thread, no such
+-- session, too large an event. The message is stored first, since that takes longest: what the sessions of an app or a
+-- user share is locked as late as possible. Errors: as append_events.
 CREATE OR REPLACE FUNCTION append_next_event(
     p_app_name text, p_user_id text, p_session_id text, p_expected_version integer, i event_input,
     p_notify boolean DEFAULT true, p_thread_id uuid DEFAULT NULL, p_event_time double precision DEFAULT NULL,
@@ -280,7 +282,7 @@ DECLARE
     v_app              jsonb;
     v_notify           text;
 BEGIN
-    -- Nobody can have stored this id since the version that is compared.
+    -- No other writer can have stored this id since the version that is compared.
     UPDATE threads AS t SET
         last_seq = t.last_seq + 1, version = t.version + 1, token_count = t.token_count + v_tokens,
         state = CASE WHEN i.session_delta IS NULL THEN t.state ELSE t.state || i.session_delta END,
@@ -360,7 +362,7 @@ BEGIN
 END
 $$;
 
--- append_next_event for callers that have no composite types.
+-- append_next_event for callers without composite types.
 CREATE OR REPLACE FUNCTION append_event(
     p_app_name text, p_user_id text, p_session_id text, p_expected_version integer,
     p_event_id text, p_author text, p_event_type text, p_content json,
@@ -377,8 +379,8 @@ AS $$
         p_app_delta, p_role, p_message, p_occurred_at)::event_input, p_notify) AS s
 $$;
 
--- append_events with one event, for a reader who knows nothing of the session but events: the session's last one must be
--- among p_seen_ids, the newest that were read. Errors: as append_events; HP002 also for an event that was not seen.
+-- append_events for one event by a reader that knows only events, not the version: the session's last event must be
+-- among p_seen_ids, the newest ones read. Errors: as append_events; also HP002 for an event that was not read.
 CREATE OR REPLACE FUNCTION append_seen_event(
     p_app_name text, p_user_id text, p_session_id text, p_seen_ids text[], p_event event_input,
     p_event_time double precision)
@@ -398,7 +400,7 @@ BEGIN
         WHERE e.thread_id = t.id AND e.sequence_num = t.last_seq AND e.id = ANY (p_seen_ids)) THEN
         RAISE EXCEPTION 'session % has events that were not read: read it again', p_session_id USING ERRCODE = 'HP002';
     END IF;
-    -- An unknown session is refused there.
+    -- append_events refuses an unknown session.
     RETURN QUERY
         SELECT s.sequence_num, s.created_at, s.appended, s.thread_id, s.version, s.last_seq
         FROM append_events(p_app_name, p_user_id, p_session_id, t.version, ARRAY[p_event], false,

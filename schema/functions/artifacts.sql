@@ -1,5 +1,7 @@
--- Saves a version and returns its number: 0 for the first, then one more than the last. Saves of one artifact wait for
--- each other, so each gets a number of its own. p_data NULL: there are no bytes. Errors: HP038 over the policy's limit.
+-- Artifacts: saving, reading and deleting files.
+
+-- Saves a version and returns its number, from 0 on. Saves of one artifact wait for each other, so each gets its own
+-- number. p_data NULL: the version has no bytes. Errors: HP038 over the policy's limit.
 CREATE OR REPLACE FUNCTION save_artifact(
     p_app_name text, p_user_id text, p_session_id text, p_filename text, p_part json, p_data bytea DEFAULT NULL,
     p_mime_type text DEFAULT NULL, p_custom_metadata json DEFAULT '{}')
@@ -21,7 +23,7 @@ BEGIN
     ON CONFLICT (app_name, user_id, session_id, filename) DO UPDATE SET last_version = a.last_version + 1
     RETURNING * INTO v_artifact;
     IF p_data IS NOT NULL THEN
-        -- Not DO NOTHING: whoever removes blobs must wait for us, or we for them.
+        -- Not DO NOTHING: a concurrent removal of the blob must wait for this transaction, or this one for it.
         INSERT INTO artifact_blobs AS b (sha256, data) VALUES (v_sha256, p_data)
         ON CONFLICT (sha256) DO UPDATE SET saved_at = EXCLUDED.saved_at;
     END IF;
@@ -32,7 +34,7 @@ BEGIN
 END
 $$;
 
--- The versions of an artifact, ascending: all, the one named, or the last (-1). Without their bytes unless asked for.
+-- The versions of an artifact, ascending: all, the given one, or the last (-1). Without their bytes unless requested.
 CREATE OR REPLACE FUNCTION read_artifact(
     p_app_name text, p_user_id text, p_session_id text, p_filename text, p_version integer DEFAULT NULL,
     p_data boolean DEFAULT false)
@@ -49,14 +51,14 @@ AS $$
     ORDER BY v.version
 $$;
 
--- The bytes go with the last version that holds them. A blob that somebody is saving right now is left to the upkeep.
+-- Deletes the bytes with the last version that refers to them. A blob that is being saved is left to the upkeep.
 CREATE OR REPLACE FUNCTION release_artifact_blob() RETURNS trigger
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
 BEGIN
     PERFORM FROM artifact_blobs WHERE sha256 = OLD.sha256 FOR UPDATE SKIP LOCKED;
     IF FOUND THEN
-        -- A statement of its own, so that it sees what was saved before the lock was had.
+        -- A separate statement, so that it sees what was saved before the lock was acquired.
         DELETE FROM artifact_blobs AS b
         WHERE b.sha256 = OLD.sha256
           AND NOT EXISTS (SELECT FROM artifact_versions AS v WHERE v.sha256 = b.sha256);
@@ -65,7 +67,7 @@ BEGIN
 END
 $$;
 
--- Deletes at most p_limit blobs that no version refers to, and that nobody saved for p_keep. Returns how many.
+-- Deletes at most p_limit blobs that no version refers to and that were not saved within p_keep. Returns how many.
 CREATE OR REPLACE FUNCTION prune_artifact_blobs(p_keep interval, p_limit integer DEFAULT 100) RETURNS integer
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$

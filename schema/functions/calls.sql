@@ -1,7 +1,13 @@
--- Reserves the next free place of a limit, if it comes within p_wait_seconds_max: at most p_per_second calls of cost 1
--- start in a second, after p_burst at once (the generic cell rate algorithm, with places given in the order of asking).
--- Returns how long to wait before the call may start; where that is longer, is_reserved is false and nothing changed.
--- A rate of 0 is none: then only a penalty makes anybody wait.
+-- Calls of a model: a rate limit that all processes share, and a circuit breaker for each pool of workers.
+--
+-- Everything here reads clock_timestamp(), not engine_now(): a caller that waited for a row's lock must see the time
+-- after the wait, whereas now() is the start of its transaction; and a test's fake clock must not open or close a real
+-- breaker. Call these functions in transactions of their own: every call of every process needs the same rows.
+
+-- Reserves the next free slot of a limit if it comes within p_wait_seconds_max: at most p_per_second calls of cost 1
+-- start in a second, after p_burst at once (the generic cell rate algorithm; slots go to callers in the order of their
+-- requests). Returns how long to wait before the call may start; if that is longer than the maximum, is_reserved is
+-- false and nothing changed. A rate of 0 means no limit: then only a penalty makes callers wait.
 CREATE OR REPLACE FUNCTION reserve_call(p_name text, p_per_second double precision, p_burst integer DEFAULT 1,
                              p_cost integer DEFAULT 1, p_wait_seconds_max double precision DEFAULT 5,
                              OUT wait_seconds double precision, OUT is_reserved boolean)
@@ -18,8 +24,8 @@ BEGIN
     IF p_per_second > 0 THEN
         v_cost := make_interval(secs => p_cost / p_per_second);
         v_burst := make_interval(secs => p_burst / p_per_second);
-        -- The row's lock is held until the commit, and everybody waits for it: not for the disk as well. A crash of the
-        -- server then forgets the last calls, which is as if nobody had called for a moment.
+        -- The row's lock is held until the commit, and every caller waits for it: it must not wait for the disk as
+        -- well. A crash of the server forgets the last calls, as if there had been none for a moment.
         PERFORM set_config('synchronous_commit', 'off', true);
         LOOP
             UPDATE call_limits AS l SET
@@ -44,7 +50,7 @@ BEGIN
 END
 $$;
 
--- How long nobody may call, because the provider said so; 0 where it did not.
+-- How long the provider has asked not to be called; 0 if it has not.
 CREATE OR REPLACE FUNCTION blocked_seconds(p_name text) RETURNS double precision
 LANGUAGE sql VOLATILE SET search_path FROM CURRENT
 AS $$
@@ -52,7 +58,7 @@ AS $$
                      FROM call_limits AS l WHERE l.name = p_name AND l.blocked_until > clock_timestamp()), 0)
 $$;
 
--- The provider refused a call: for so long nobody starts one, and then the burst comes back only with time. A shorter
+-- The provider refused a call: no call starts for that long, and then the burst refills only with time. A shorter
 -- penalty never ends a longer one.
 CREATE OR REPLACE FUNCTION penalise_limit(p_name text, p_seconds double precision, p_reason text DEFAULT NULL) RETURNS void
 LANGUAGE sql VOLATILE SET search_path FROM CURRENT
@@ -63,10 +69,10 @@ AS $$
     WHERE EXCLUDED.blocked_until > l.blocked_until
 $$;
 
--- Asks to call a model: the breaker first, then the limit, then the breaker again where the call would be its probe.
--- Returns the wait before the call and `probe`, the number to report with (NULL on a closed breaker); or, in `refusal`,
--- why not: 'limited', 'breaker_open', 'breaker_half_open', with the time after which to ask again. `failures` says
--- whether a success is worth reporting.
+-- Requests to call a model: checks the breaker first, then the limit, then the breaker again if the call would be its
+-- probe. Returns the wait before the call and `probe`, the number to report with (NULL on a closed breaker); or, in
+-- `refusal`, why not: 'limited', 'breaker_open', 'breaker_half_open', with the time after which to request again.
+-- `failures` says whether a success needs to be reported.
 -- closed -> closed; open, half_open with a lost probe -> half_open
 CREATE OR REPLACE FUNCTION admit_call(p_limit text, p_breaker text, p_per_second double precision, p_burst integer,
                            p_wait_seconds_max double precision, p_probe_seconds_max double precision,
@@ -94,7 +100,7 @@ BEGIN
             next_probe_at = clock_timestamp() + make_interval(secs => admit_call.wait_seconds + p_probe_seconds_max)
         WHERE k.name = p_breaker AND k.state <> 'closed' AND k.next_probe_at <= clock_timestamp()
         RETURNING k.probes INTO probe;
-        -- Somebody else is the probe, or has closed the breaker just now.
+        -- Another process is the probe, or has just closed the breaker.
         IF NOT FOUND THEN
             SELECT * INTO b FROM call_breakers AS k WHERE k.name = p_breaker;
             IF b.state <> 'closed' THEN
@@ -106,7 +112,7 @@ BEGIN
 END
 $$;
 
--- The provider answered. Half open: its probe closes the breaker; anybody else's answer, on a call from before, does not.
+-- The provider replied. A half-open breaker is closed by its probe, not by the reply to an earlier call.
 CREATE OR REPLACE FUNCTION report_success(p_breaker text, p_probe bigint DEFAULT NULL) RETURNS void
 LANGUAGE sql VOLATILE SET search_path FROM CURRENT
 AS $$
@@ -118,9 +124,9 @@ AS $$
       AND ((b.state = 'closed' AND b.failures > 0) OR (b.state = 'half_open' AND b.probes = p_probe))
 $$;
 
--- The provider did not answer (`p_reason`: how). The last of p_failures_max failures in a row, all within p_window_seconds,
--- opens the breaker for p_open_seconds; each probe that fails opens it for twice as long, up to 16 times.
--- Returns after how many seconds the breaker lets a probe through; NULL where it is closed.
+-- The provider did not reply (`p_reason`: how). The last of p_failures_max failures in a row within p_window_seconds
+-- opens the breaker for p_open_seconds; each failed probe doubles that time, up to 16 times it.
+-- Returns after how many seconds the breaker admits a probe; NULL if it is closed.
 CREATE OR REPLACE FUNCTION report_failure(p_breaker text, p_probe bigint, p_reason text, p_failures_max integer,
                                p_window_seconds double precision, p_open_seconds double precision)
 RETURNS double precision
@@ -162,7 +168,7 @@ BEGIN
 END
 $$;
 
--- A probe was cancelled before anybody knew: the next one may go at once.
+-- A probe was cancelled before its outcome was known: the next one may start at once.
 CREATE OR REPLACE FUNCTION release_probe(p_breaker text, p_probe bigint) RETURNS void
 LANGUAGE sql VOLATILE SET search_path FROM CURRENT
 AS $$

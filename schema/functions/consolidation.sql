@@ -1,5 +1,7 @@
--- Asks for the consolidation of a thread up to its last event. Joins the fresh pending job of this type where
--- there is one, else makes one and its procrastinate job, all in the caller's transaction.
+-- Consolidation: enqueuing jobs, and storing what was derived from a slice in one call, together with its watermark.
+
+-- Requests the consolidation of a thread up to its last event. Joins the fresh pending job of this type if there is
+-- one, else creates one and its procrastinate job, all in the caller's transaction.
 -- Errors: HP001 unknown thread, HP012 unknown job type.
 CREATE OR REPLACE FUNCTION enqueue_consolidation(p_thread_id uuid, p_job_type text)
 RETURNS TABLE (job_id uuid, created boolean)
@@ -47,8 +49,8 @@ BEGIN
 END
 $$;
 
--- Asks for what the idle timers say is due; at most p_limit threads of each kind. Returns how many it enqueued. A thread
--- whose app does not consolidate is looked at again an hour later: what was said is not lost if it does by then.
+-- Enqueues what is due by the idle timers; at most p_limit threads of each kind. Returns how many it enqueued. A thread
+-- whose app does not consolidate is checked again an hour later, in case its policy has changed by then.
 CREATE OR REPLACE FUNCTION enqueue_idle(p_limit integer DEFAULT 500) RETURNS integer
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
@@ -93,9 +95,9 @@ BEGIN
 END
 $$;
 
--- Takes the thread's lock for the end of a job and compares the watermark of its stage, 'fast' or 'deep'.
--- p_erasures: threads.erasures as it stood when the slice was read; what was drawn from it may hold what was erased
--- since. Returns the time of this transaction; NULL where the thread is gone. Errors: HP011 the slice is not the same.
+-- Acquires the thread's lock for the end of a job and compares the watermark of its stage, 'fast' or 'deep'.
+-- p_erasures: threads.erasures when the slice was read; what was derived from it may contain what was erased since.
+-- Returns the time of this transaction; NULL if the thread is gone. Errors: HP011 the slice has changed.
 CREATE OR REPLACE FUNCTION lock_slice(p_thread_id uuid, p_stage text, p_after_seq bigint, p_erasures integer) RETURNS timestamptz
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
@@ -110,19 +112,19 @@ BEGIN
         RETURN NULL;
     END IF;
     IF v_upto_seq IS DISTINCT FROM p_after_seq THEN
-        RAISE EXCEPTION 'thread % is consolidated up to % by now, not %: nothing was written, read the slice again',
+        RAISE EXCEPTION 'thread % is consolidated up to %, not %: nothing was written, read the slice again',
             p_thread_id, v_upto_seq, p_after_seq USING ERRCODE = 'HP011';
     ELSIF v_erasures IS DISTINCT FROM p_erasures THEN
-        RAISE EXCEPTION 'something of thread % was erased meanwhile: nothing was written, read the slice again', p_thread_id
+        RAISE EXCEPTION 'something in thread % was erased: nothing was written, read the slice again', p_thread_id
             USING ERRCODE = 'HP011';
     END IF;
     RETURN engine_now();
 END
 $$;
 
--- Stores everything that one stage ('fast' or 'deep') drew from a slice, and moves its watermark to p_upto_seq.
--- Called after lock_slice, in the same transaction. Ids and outcomes are in the order of their input.
--- p_follow_up: the job type to enqueue for what is left past the slice; NULL where nothing is.
+-- Stores everything that one stage ('fast' or 'deep') derived from a slice, and moves its watermark to p_upto_seq.
+-- Called after lock_slice, in the same transaction. Ids and outcomes are in the order of the input.
+-- p_follow_up: the job type to enqueue for what is left after the slice; NULL: none.
 -- p_backfill: some vector is missing and is to be made later.
 CREATE OR REPLACE FUNCTION store_slice(
     p_thread_id uuid, p_stage text, p_upto_seq bigint, p_origin slice_origin, p_memories memory_input[],
@@ -148,7 +150,7 @@ BEGIN
 
     fact_ids := array_fill(NULL::uuid, ARRAY[coalesce(cardinality(p_facts), 0)]);
     fact_outcomes := array_fill(NULL::text, ARRAY[coalesce(cardinality(p_facts), 0)]);
-    -- By the key that they end up under, so that all who lock facts do so in one order; one key's in the order given.
+    -- In the order of the keys that they are stored under, in which every job locks facts; then in the order given.
     FOR f IN
         SELECT p_facts[n.place] AS given, n.place FROM generate_subscripts(p_facts, 1) AS n (place)
         LEFT JOIN LATERAL resolve_fact(t.app_name, t.user_id, p_facts[n.place], p_origin.embedding_model) AS r ON true
@@ -169,7 +171,7 @@ BEGIN
 END
 $$;
 
--- The policy counts from what is consolidated, also where a job went further than it was asked to.
+-- The policy counts from what is consolidated, even if a job went further than it was requested to.
 CREATE OR REPLACE FUNCTION move_watermark(p_thread threads, p_stage text, p_upto_seq bigint) RETURNS void
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
@@ -194,7 +196,7 @@ BEGIN
 END
 $$;
 
--- Asks for what is not yet consolidated of a session, each stage by itself; nothing where there is no such session.
+-- Requests consolidation of what is left of a session, each stage separately; nothing if there is no such session.
 -- Unlike finalize_session it leaves the session open.
 CREATE OR REPLACE FUNCTION consolidate_session(p_app_name text, p_user_id text, p_session_id text)
 RETURNS TABLE (job_id uuid, job_type text, created boolean)
@@ -216,7 +218,7 @@ BEGIN
 END
 $$;
 
--- Stores what a slice left, and returns the ids in its order. An insight that is known already is not stored again.
+-- Stores the memories of a slice, and returns their ids in its order. An insight that is known already is not stored.
 CREATE OR REPLACE FUNCTION store_memories(p_thread threads, p_origin slice_origin, p_memories memory_input[]) RETURNS uuid[]
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
@@ -248,7 +250,7 @@ BEGIN
 END
 $$;
 
--- The insight of a user that says the same by its words or, for a model whose threshold is known, by its meaning.
+-- The insight of a user with the same words or, for a model whose threshold is known, the same meaning.
 CREATE OR REPLACE FUNCTION find_insight(p_thread threads, p_insight memory_input, p_embedding_model text) RETURNS uuid
 LANGUAGE sql STABLE SET search_path FROM CURRENT
 AS $$
@@ -260,7 +262,8 @@ AS $$
     ORDER BY plain_key(m.content) = plain_key(p_insight.content) DESC, m.embedding <=> p_insight.embedding, m.id LIMIT 1
 $$;
 
--- An insight that comes again: the higher importance, one more support, the new turns where they are of its thread.
+-- An insight that recurs: it takes the higher importance, one more support, and the new turns if they are of its
+-- thread.
 CREATE OR REPLACE FUNCTION support_insight(p_id uuid, p_thread threads, p_insight memory_input) RETURNS boolean
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
@@ -279,8 +282,8 @@ BEGIN
 END
 $$;
 
--- Keeps a reply in place of an earlier one of its stage. The commit does not wait for the disk: what a crash of the
--- server forgets is asked for again. A thread that is gone, or of which something was erased since, keeps nothing.
+-- Stores a reply in place of an earlier one of its stage. The commit does not wait for the disk: what a crash of the
+-- server forgets is requested again. Nothing is stored for a thread that is gone, or in which something was erased.
 CREATE OR REPLACE FUNCTION save_model_reply(p_thread_id uuid, p_stage text, p_erasures integer, p_input_hash text, p_reply jsonb)
 RETURNS void
 LANGUAGE plpgsql SET search_path FROM CURRENT
@@ -295,7 +298,7 @@ BEGIN
 END
 $$;
 
--- Books what a slice cost, in the transaction that stores it and after its thread is locked.
+-- Adds what a slice cost, in the transaction that stores it and after its thread is locked.
 CREATE OR REPLACE FUNCTION record_cost(
     p_thread_id uuid, p_stage text, p_generate_calls integer, p_embed_calls integer, p_prompt_tokens bigint,
     p_output_tokens bigint, p_reused_replies integer)
@@ -312,8 +315,8 @@ BEGIN
 END
 $$;
 
--- What each thread cost, in calls and tokens. A call that was tried again after a fault counts once, and a call whose
--- reply became nothing not at all: the metrics count those. events_per_call: consolidated events per generate call.
+-- What each thread cost, in calls and tokens. A call that was retried after a fault counts once, and a call whose reply
+-- was discarded does not count: the metrics count those. events_per_call: consolidated events per generate call.
 CREATE OR REPLACE VIEW memory_costs AS
 SELECT t.app_name, t.user_id, t.session_id, t.id AS thread_id, t.last_seq AS events,
        greatest(t.fast_upto_seq, t.deep_upto_seq) AS consolidated_events, t.token_count AS message_tokens,

@@ -1,6 +1,8 @@
--- What may go into a context window, in one round trip: memories and unconsolidated turns that match the query and
--- the newest summaries ('memory'), facts that match and those that are surest ('fact'), the newest turns of the
--- session ('history'). place orders each kind: 1 is the first to be taken; history counts from the newest turn.
+-- Context windows.
+
+-- Candidates for a context window, in one round trip: memories and unconsolidated turns that match the query and the
+-- newest summaries ('memory'), facts that match and the most certain ones ('fact'), the newest turns of the session
+-- ('history'). place is the rank within each kind: 1 is taken first; history counts from the newest turn.
 -- A blank query matches nothing. Errors: HP001 unknown session.
 CREATE OR REPLACE FUNCTION context_candidates(
     p_app_name text, p_user_id text, p_session_id text, p_query text,
@@ -58,7 +60,7 @@ BEGIN
 END
 $$;
 
--- How many tokens a text costs, rather too many than too few; see hippocampus/tokens.py, whose count_tokens is equal.
+-- How many tokens a text costs, overestimated rather than underestimated; equals count_tokens in hippocampus/tokens.py.
 CREATE OR REPLACE FUNCTION count_tokens(body text) RETURNS integer
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN ceil((80 * regexp_count(body, '[A-Za-z]+') + 10 * regexp_count(body, '[A-Za-z]')
@@ -67,14 +69,14 @@ RETURN ceil((80 * regexp_count(body, '[A-Za-z]+') + 10 * regexp_count(body, '[A-
              + 90 * regexp_count(body, '[\n\v\f\r]') + 110 * regexp_count(body, '[\u0800-\uffff]')
              + 300 * regexp_count(body, '[\U00010000-\U0010ffff]')) / 100.0)::integer;
 
--- The longest beginning of a turn that costs at most so many tokens, with a mark at its end; NULL where it would be
--- too little to be worth it.
+-- The longest beginning of a turn that costs at most p_tokens, with a mark at its end; NULL if too little would be
+-- left.
 CREATE OR REPLACE FUNCTION cut_turn(p_content text, p_tokens integer) RETURNS text
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path FROM CURRENT
 AS $$
 DECLARE
     c_mark   constant text := ' […]';
-    -- Eight characters a token are more than prose has: only a bounded beginning is measured.
+    -- Prose has fewer than eight characters a token, so only a bounded beginning is measured.
     v_low    integer := 0;
     v_high   integer := least(char_length(p_content), 8 * greatest(p_tokens, 0));
     v_middle integer;
@@ -94,10 +96,10 @@ BEGIN
 END
 $$;
 
--- A context window for callers of plain SQL: the same candidates. The sum of token_estimate is at most p_max_tokens;
--- facts have what the two ratios leave. Each section first fills its own share; what any leaves unspent goes to the
--- history, then to the memories, then to the facts. The newest turn is cut rather than left out; of memories and facts
--- one that is too big is skipped, and a text that stands in the window already.
+-- A context window for callers of plain SQL, from the same candidates. The sum of token_estimate is at most
+-- p_max_tokens; facts get what the two ratios leave. Each section first fills its own share; unspent tokens go to the
+-- history, then to the memories, then to the facts. The newest turn is cut rather than left out; a memory or a fact
+-- that is too long is skipped, as is a text that the window contains already.
 -- p_session_id NULL: the user's latest session. p_embedding_model NULL: the model of the newest memory.
 CREATE OR REPLACE FUNCTION get_context_window(
     p_user_id text, p_app_name text, p_query text, p_query_embedding vector(1536) DEFAULT NULL,
@@ -128,7 +130,7 @@ DECLARE
     v_cut    text;
 BEGIN
     IF p_max_tokens < 0 OR p_memory_ratio < 0 OR p_history_ratio < 0 OR p_memory_ratio + p_history_ratio > 1 THEN
-        RAISE EXCEPTION 'max_tokens is not negative, and the two ratios are shares of 1' USING ERRCODE = 'HP007';
+        RAISE EXCEPTION 'max_tokens must not be negative, and the two ratios are shares of 1' USING ERRCODE = 'HP007';
     END IF;
     v_shares := ARRAY[floor(p_max_tokens * p_history_ratio), floor(p_max_tokens * p_memory_ratio),
                       floor(p_max_tokens * (1 - p_memory_ratio - p_history_ratio))];

@@ -1,4 +1,10 @@
--- The status of a consolidation job follows its procrastinate job in the same transaction, whoever moves it.
+-- Delivery: how an attempt at a job ends, how the death of a worker is noticed, what wakes the next job, what is kept.
+--
+-- An attempt is identified by three numbers: the queue's job, the worker that fetched it, and how many attempts came
+-- before. Every function that ends a job compares all three, so that a worker that was given up cannot end an attempt
+-- that another worker has made since.
+
+-- The status of a consolidation job follows its procrastinate job in the same transaction, whatever changes it.
 CREATE OR REPLACE FUNCTION mirror_job_status() RETURNS trigger
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
@@ -20,9 +26,9 @@ BEGIN
 END
 $$;
 
--- Locks the job's row and returns it. Its session is locked first, against deletion alone, as everywhere: whoever then
--- writes the consolidation job twice would lock it last, since PostgreSQL checks the foreign key of a row that its own
--- transaction wrote before. Error: HP010 where this attempt does not own the job (any more).
+-- Locks the job's row and returns it. Its session is locked first, against deletion only, as everywhere: a transaction
+-- that then writes the consolidation job twice would lock the session last, since PostgreSQL checks the foreign key of
+-- a row again that the same transaction wrote before. Error: HP010 if the job does not belong to this attempt.
 CREATE OR REPLACE FUNCTION own_job(p_procrastinate_job_id bigint, p_worker_id bigint, p_attempts integer)
 RETURNS procrastinate_jobs
 LANGUAGE plpgsql SET search_path FROM CURRENT
@@ -52,8 +58,8 @@ BEGIN
 END
 $$;
 
--- Moves a job that the caller owns. An attempt that ended is counted; the worker's id goes, so that no finished
--- row refers to a worker.
+-- Changes the status of a job that the caller owns. An attempt that ended is counted; the worker's id is removed, so
+-- that no finished row refers to a worker.
 CREATE OR REPLACE FUNCTION move_job(p_procrastinate_job_id bigint, p_status procrastinate_job_status, p_counted boolean,
                          p_scheduled_at timestamptz DEFAULT NULL) RETURNS void
 LANGUAGE sql SET search_path FROM CURRENT
@@ -64,7 +70,7 @@ AS $$
     WHERE id = p_procrastinate_job_id
 $$;
 
--- Ends an attempt well. Error: HP010.
+-- Ends a successful attempt. Error: HP010.
 CREATE OR REPLACE FUNCTION finish_job(p_procrastinate_job_id bigint, p_worker_id bigint, p_attempts integer,
                            p_result jsonb DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql SET search_path FROM CURRENT
@@ -78,8 +84,7 @@ BEGIN
 END
 $$;
 
--- Ends an attempt that failed and is to be made again. Where somebody asked to abort the job, it is aborted.
--- Error: HP010.
+-- Ends a failed attempt that is to be retried. If the job was asked to abort, it is aborted. Error: HP010.
 CREATE OR REPLACE FUNCTION retry_job_at(p_procrastinate_job_id bigint, p_worker_id bigint, p_attempts integer,
                              p_retry_at timestamptz, p_error text, p_error_code text, p_raw_reply text) RETURNS void
 LANGUAGE plpgsql SET search_path FROM CURRENT
@@ -97,7 +102,7 @@ BEGIN
 END
 $$;
 
--- Gives a job back untried: the worker stops, the job is not to blame. Error: HP010.
+-- Gives a job back without counting the attempt, when the worker stops. Error: HP010.
 CREATE OR REPLACE FUNCTION release_job(p_procrastinate_job_id bigint, p_worker_id bigint, p_attempts integer) RETURNS void
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
@@ -112,7 +117,7 @@ BEGIN
 END
 $$;
 
--- Ends a job for good, with what went wrong. Error: HP010.
+-- Ends a job as failed, with its error. Error: HP010.
 CREATE OR REPLACE FUNCTION fail_job(p_procrastinate_job_id bigint, p_worker_id bigint, p_attempts integer,
                          p_error text, p_error_code text, p_raw_reply text) RETURNS void
 LANGUAGE plpgsql SET search_path FROM CURRENT
@@ -125,7 +130,7 @@ BEGIN
 END
 $$;
 
--- Ends a job that somebody asked to abort. Error: HP010.
+-- Ends a job that was asked to abort. Error: HP010.
 CREATE OR REPLACE FUNCTION abort_job(p_procrastinate_job_id bigint, p_worker_id bigint, p_attempts integer) RETURNS void
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
@@ -136,7 +141,7 @@ END
 $$;
 
 -- Gives a job back whose attempt was not allowed to call, or met a provider that is down: the attempt is numbered, as
--- every attempt must be to be fenced, but it is not one of the job's tries. Error: HP010.
+-- fencing requires, but does not count towards the job's limit of attempts. Error: HP010.
 CREATE OR REPLACE FUNCTION postpone_job(p_procrastinate_job_id bigint, p_worker_id bigint, p_attempts integer,
                              p_retry_at timestamptz, p_error text, p_error_code text, p_raw_reply text) RETURNS void
 LANGUAGE plpgsql SET search_path FROM CURRENT
@@ -151,7 +156,7 @@ BEGIN
 END
 $$;
 
--- Cancels a consolidation job: at once where it waits, as soon as its worker hears of it where it runs.
+-- Cancels a consolidation job: at once if it waits, as soon as its worker is informed if it runs.
 -- Returns whether it was pending or running. Error: HP014 no such job.
 CREATE OR REPLACE FUNCTION cancel_job(p_job_id uuid) RETURNS boolean
 LANGUAGE plpgsql SET search_path FROM CURRENT
@@ -167,7 +172,7 @@ BEGIN
 END
 $$;
 
--- Runs a failed consolidation job again, with all its tries. Its attempts go on counting.
+-- Runs a failed consolidation job again, with all its attempts. Their numbers continue.
 -- Errors: HP014 no such job, HP015 it has not failed.
 CREATE OR REPLACE FUNCTION retry_failed_job(p_job_id uuid) RETURNS void
 LANGUAGE plpgsql SET search_path FROM CURRENT
@@ -180,7 +185,7 @@ BEGIN
     IF NOT FOUND THEN
         RAISE EXCEPTION 'there is no job %', p_job_id USING ERRCODE = 'HP014';
     END IF;
-    -- The row is locked before the status counts: two calls at once run it once.
+    -- The row is locked before its status is checked: two concurrent calls run it once.
     PERFORM FROM procrastinate_jobs WHERE id = v_queued AND status = 'failed' FOR NO KEY UPDATE;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'job % is %: only a failed job can be run again', p_job_id, v_status USING ERRCODE = 'HP015';
@@ -192,8 +197,8 @@ BEGIN
 END
 $$;
 
--- Wakes whoever listens to a queue: a job there became ready without being inserted, because it was given back
--- or because the job before it with the same lock ended. procrastinate itself only tells of inserted jobs.
+-- Wakes the listeners of a queue: a job there became ready without being inserted, because it was given back or because
+-- the previous job with the same lock ended. procrastinate itself notifies only of inserted jobs.
 CREATE OR REPLACE FUNCTION wake_next_job() RETURNS trigger
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
@@ -222,14 +227,14 @@ CREATE OR REPLACE FUNCTION worker_lock_key(p_worker_id bigint) RETURNS integer
 LANGUAGE sql IMMUTABLE SET search_path FROM CURRENT
 AS $$ SELECT (p_worker_id % 2147483647)::integer $$;
 
--- Says that this session is the worker's life. Returns false while another session still says so.
+-- Marks this database session as the worker's life. Returns false while another session holds the mark.
 CREATE OR REPLACE FUNCTION hold_worker(p_worker_id bigint) RETURNS boolean
 LANGUAGE sql VOLATILE SET search_path FROM CURRENT
 AS $$ SELECT pg_try_advisory_lock(worker_lock_class(), worker_lock_key(p_worker_id)) $$;
 
--- Running attempts whose worker is dead: its lock is gone, or its row, or (a connection that nobody noticed was
--- cut, a stopped process) it has sent no heartbeat for a while. For a worker that asks also those that are its own and
--- that it does not run: the answer of a fetch, or a job's end, was lost with a connection.
+-- Running attempts whose worker is dead: its lock is gone, or its row, or it has sent no heartbeat for a while (its
+-- connection was cut unnoticed, or the process is stopped). For the worker that calls, also attempts that are its own
+-- but that it does not run: the reply to a fetch, or a job's end, was lost with a connection.
 CREATE OR REPLACE FUNCTION find_orphans(p_stalled_seconds double precision, p_worker_id bigint DEFAULT NULL,
                              p_running bigint[] DEFAULT '{}')
 RETURNS TABLE (job_id bigint, worker_id bigint, attempts integer)
@@ -257,10 +262,10 @@ BEGIN
 END
 $$;
 
--- Gives back an attempt of a dead worker, counted; one that outlived p_rescues_max attempts is failed, since it may be
--- what kills them. For whoever saw it among the orphans twice. Anybody may call this at any time: a job is given back
--- once, because its attempt is named. One job in a transaction: two would be locked in any order. Returns whether it
--- was this call that gave it back; false also where the attempt is being ended right now.
+-- Gives back an attempt of a dead worker, counted; after p_rescues_max attempts the job fails, since it may be what
+-- kills its workers. For callers that saw it among the orphans twice. It may be called at any time: a job is given back
+-- once, because its attempt is named. One job per transaction, since the order of locking two is undefined. Returns
+-- whether this call gave it back; false also if the attempt is just being ended.
 CREATE OR REPLACE FUNCTION rescue_job(p_procrastinate_job_id bigint, p_worker_id bigint, p_attempts integer, p_rescues_max integer)
 RETURNS boolean
 LANGUAGE plpgsql SET search_path FROM CURRENT
@@ -292,9 +297,9 @@ BEGIN
 END
 $$;
 
--- Whether a thread may be enqueued by itself: no job of this type waits or runs, and the last one that ended, archived or
--- not, did so well, or failed for transport p_failed_seconds ago, or was asked for less than p_queued_seq, so that what
--- was asked for since is lost. One that a person cancelled, or that failed for its meaning, stands until the next events.
+-- Whether a thread may be enqueued without a request: no job of this type waits or runs, and the last one that ended,
+-- archived or not, either completed, or failed for transport p_failed_seconds ago, or covered less than p_queued_seq,
+-- so that later requests were lost. After a job that was cancelled, or failed for its content, the next events decide.
 CREATE OR REPLACE FUNCTION may_run_again(p_thread_id uuid, p_job_type text, p_queued_seq bigint, p_failed_seconds double precision)
 RETURNS boolean
 LANGUAGE sql STABLE SET search_path FROM CURRENT
@@ -317,9 +322,9 @@ AS $$
         ORDER BY j.status IN ('pending', 'running') DESC, j.completed_at DESC NULLS LAST LIMIT 1), true)
 $$;
 
--- Enqueues what ought to be and is not: threads behind their queued mark without a live job. One whose last job was
--- cancelled, or failed for its meaning, waits for a person or for its next events; one whose last job failed for
--- transport is taken up again after p_failed_seconds. Returns how many it enqueued.
+-- Enqueues what should be enqueued and is not: threads behind their queued mark without a live job. A thread whose last
+-- job was cancelled, or failed for its content, waits for a person or for its next events; one whose last job failed
+-- for transport is taken up again after p_failed_seconds. Returns how many it enqueued.
 CREATE OR REPLACE FUNCTION reconcile_jobs(p_limit integer DEFAULT 500, p_failed_seconds double precision DEFAULT 3600)
 RETURNS integer
 LANGUAGE plpgsql SET search_path FROM CURRENT
@@ -337,11 +342,11 @@ BEGIN
             AS k (job_type, upto_seq, queued_seq)
         WHERE (h.fast_upto_seq < h.fast_queued_seq OR h.deep_upto_seq < h.deep_queued_seq)
           AND k.upto_seq < k.queued_seq
-          -- Before the limit: those that wait for a person must not hide the others.
+          -- Before the limit: threads that wait for a person must not hide the others.
           AND may_run_again(h.id, k.job_type, k.queued_seq, p_failed_seconds)
         ORDER BY h.id, k.job_type LIMIT p_limit
     LOOP
-        -- A writer at this thread: it is not forgotten, and the next look comes.
+        -- A writer holds this thread: it is not stuck, and the next scan finds it.
         SELECT CASE t.job_type WHEN 'fast_replay' THEN h.fast_queued_seq ELSE h.deep_queued_seq END INTO v_queued_seq
         FROM threads AS h WHERE h.id = t.id
             AND CASE t.job_type WHEN 'fast_replay' THEN h.fast_upto_seq < h.fast_queued_seq
@@ -357,8 +362,8 @@ BEGIN
 END
 $$;
 
--- Deletes at most p_limit finished jobs of the queue, with their events, that ended p_keep ago. A failed
--- consolidation job stays until it is archived, so that it can be run again. Returns how many it deleted.
+-- Deletes at most p_limit finished jobs of the queue, with their events, that ended p_keep ago. The queue's job of a
+-- failed consolidation job stays until that is archived, so that it can be run again. Returns how many it deleted.
 CREATE OR REPLACE FUNCTION prune_queue(p_keep interval, p_limit integer DEFAULT 1000) RETURNS integer
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
@@ -408,7 +413,7 @@ BEGIN
         LIMIT p_limit
     ) AS d;
     -- The queue's rows before ours, as everywhere. A failed job that is being run again is skipped: its row here
-    -- is then pending, and kept.
+    -- is pending by then, and kept.
     DELETE FROM procrastinate_jobs AS j WHERE j.id IN (
         SELECT q.id FROM procrastinate_jobs AS q WHERE q.id = ANY (v_queue) AND q.status = 'failed'
         ORDER BY q.id FOR UPDATE SKIP LOCKED);
@@ -446,7 +451,7 @@ BEGIN
 END
 $$;
 
--- How the queue stands: jobs by queue and status, and the age of the oldest one that could run.
+-- The state of the queue: jobs by queue and status, and the age of the oldest one that could run.
 CREATE OR REPLACE FUNCTION queue_depths() RETURNS TABLE (queue_name text, status text, jobs bigint)
 LANGUAGE sql STABLE SET search_path FROM CURRENT
 AS $$

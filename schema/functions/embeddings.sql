@@ -1,9 +1,11 @@
--- Asks for vectors for what was stored without, unless a run of the backfill waits already.
+-- Embeddings that are made later: for texts without a vector, and for vectors of another model than the current one.
+
+-- Requests vectors for texts that were stored without, unless a run of the backfill waits already.
 CREATE OR REPLACE FUNCTION enqueue_embedding_backfill() RETURNS void
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
 BEGIN
-    -- One at a time, so that two jobs that end together cannot both see none waiting.
+    -- One at a time, so that two jobs that end concurrently do not both enqueue a run.
     PERFORM pg_advisory_xact_lock(hashtextextended('embedding_backfill of ' || current_schema(), 0));
     IF NOT EXISTS (SELECT FROM procrastinate_jobs WHERE lock = 'embedding_backfill' AND status = 'todo') THEN
         PERFORM procrastinate_defer_jobs_v1(ARRAY[ROW(
@@ -12,7 +14,7 @@ BEGIN
 END
 $$;
 
--- Says that from now on vectors are of this model. The last one that starts decides.
+-- Sets the model of new vectors. The last process to start decides.
 CREATE OR REPLACE FUNCTION choose_embedding_model(p_model text) RETURNS void
 LANGUAGE sql SET search_path FROM CURRENT
 AS $$
@@ -29,9 +31,9 @@ AS $$
                    WHERE r.source = p_source AND r.id = p_id AND r.model = p_model AND r.content_md5 = md5(p_content))
 $$;
 
--- At most p_limit texts that wait for a vector of this model: first those that have none, what was learned before what
--- was said; then, if the model is the chosen one, those that have another's. Messages that fast_replay has not reached
--- are left to it; blank ones say nothing.
+-- At most p_limit texts that wait for a vector of this model: first those without any, memories and facts before
+-- messages; then, if the model is the chosen one, those with a vector of another model. Messages that fast_replay has
+-- not reached are left to it; blank ones are skipped.
 CREATE OR REPLACE FUNCTION list_vectorless(p_model text, p_limit integer)
 RETURNS TABLE (source text, id uuid, content text, former_model text)
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
@@ -75,7 +77,7 @@ BEGIN
 END
 $$;
 
--- Notes texts that a model refused. p_rows: as they were read; their vectors are not looked at.
+-- Records texts that a model refused. p_rows: as they were read; their vectors are ignored.
 CREATE OR REPLACE FUNCTION refuse_texts(p_source text, p_rows vector_input[], p_model text, p_error_codes text[]) RETURNS void
 LANGUAGE sql SET search_path FROM CURRENT
 AS $$
@@ -87,7 +89,7 @@ AS $$
         content_md5 = EXCLUDED.content_md5, error_code = EXCLUDED.error_code, refused_at = EXCLUDED.refused_at
 $$;
 
--- Forgets at most p_limit refusals of rows that are gone, or whose text is another by now.
+-- Deletes at most p_limit refusals of rows that are gone, or whose text has changed.
 CREATE OR REPLACE FUNCTION prune_refusals(p_limit integer DEFAULT 1000) RETURNS integer
 LANGUAGE sql SET search_path FROM CURRENT
 AS $$

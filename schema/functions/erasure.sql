@@ -1,9 +1,20 @@
+-- Erasure on request: of a session, events, a turn, a memory, a fact, or a user.
+--
+-- `data_catalogue` names every table and says which of its rows belong to a user, a session or an event; the functions
+-- here follow it, so that a new table needs one more row there and nothing else. A session, the events of one session,
+-- a memory and a fact are each erased in one transaction. A user is erased by `advance_erasure`, one session or a
+-- bounded batch of rows per call; the row of `erasures` records that there is more to do, if a process dies in between.
+--
+-- What was erased does not come back: a job compares `threads.erasures` before it stores what it derived from a slice;
+-- a tombstone keeps its event's id, so that a repeated append has no effect; `memory_tombstones` holds what replays and
+-- late jobs must not extract again.
+
 CREATE OR REPLACE FUNCTION fact_hash(p_fact_type text, p_key text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN encode(sha256(convert_to(p_fact_type || E'\n' || lower(p_key), 'UTF8')), 'hex');
 
--- Whether somebody had this key forgotten after all the turns that say it now were recorded. A turn that came later
--- may teach it anew. Every function that stores a fact asks this.
+-- Whether this key was erased after all the turns that state it now were recorded. A later turn may state it again.
+-- Every function that stores a fact checks this.
 CREATE OR REPLACE FUNCTION is_forgotten_fact(p_thread threads, p_fact fact_input) RETURNS boolean
 LANGUAGE sql STABLE SET search_path FROM CURRENT
 AS $$
@@ -16,8 +27,8 @@ AS $$
                             AND e.created_at > x.forgotten_at))
 $$;
 
--- Whether a memory of this kind over these turns was forgotten by itself: a summary or a slice by its range, an insight
--- by any turn that it rests on. Whoever draws a slice anew asks this.
+-- Whether a memory of this kind from these turns was erased by itself: a summary or a slice by its range, an insight
+-- by any of its source turns. Every function that derives a slice again checks this.
 CREATE OR REPLACE FUNCTION is_forgotten_memory(
     p_thread_id uuid, p_memory_type text, p_from_seq bigint, p_upto_seq bigint, p_source_seqs bigint[])
 RETURNS boolean
@@ -30,8 +41,8 @@ AS $$
                                  ELSE x.from_seq <= p_upto_seq AND p_from_seq <= x.upto_seq END)
 $$;
 
--- Whether a statement rests on any of some turns: it cites one; it cites none, and its slice holds one; or its slice
--- holds one that says the value itself.
+-- Whether a statement rests on any of some turns: it cites one; or it cites none, and its slice contains one; or its
+-- slice contains one that states the value itself.
 CREATE OR REPLACE FUNCTION rests_on(p_from_seq bigint, p_upto_seq bigint, p_source_seqs bigint[], p_value jsonb,
                          p_thread_id uuid, p_seqs bigint[]) RETURNS boolean
 LANGUAGE sql STABLE SET search_path FROM CURRENT
@@ -45,7 +56,7 @@ AS $$
                   AND strpos(lower(m.content), lower(coalesce(p_value ->> 'text', p_value #>> '{}'))) > 0)))
 $$;
 
--- What a job's result may say after something of its thread was erased: ids.
+-- What a job's result may contain after something of its thread was erased: ids.
 CREATE OR REPLACE FUNCTION redact_result(p_result jsonb) RETURNS jsonb
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN jsonb_strip_nulls(jsonb_build_object(
@@ -54,9 +65,9 @@ RETURN jsonb_strip_nulls(jsonb_build_object(
                     THEN jsonb_build_object('memory_id', p_result #> '{summary,memory_id}') END,
     'episodic', p_result -> 'episodic', 'insights', p_result -> 'insights', 'follow_up', p_result -> 'follow_up'));
 
--- The condition on a table's rows that a scope of `erasures` reaches: $1 app, $2 user, $3 thread, $4 sequence numbers,
--- $5 target, $6 the moment up to which it reaches. A user's sessions that began after it are a new life, and stay; so
--- does what is drawn anew from a slice after an event of it was erased.
+-- The condition on a table's rows that a scope of `erasures` covers: $1 app, $2 user, $3 thread, $4 sequence numbers,
+-- $5 target, $6 the time up to which it applies. A user's sessions that began later are new and stay, as does what is
+-- derived again from a slice after one of its events was erased.
 CREATE OR REPLACE FUNCTION erasure_condition(c data_catalogue, p_scope text) RETURNS text
 LANGUAGE sql STABLE SET search_path FROM CURRENT
 AS $$
@@ -68,7 +79,7 @@ AS $$
             ELSE '' END
         WHEN 'session' THEN replace(c.thread_rows, '$1', '$3')
         WHEN 'events' THEN replace(replace(c.event_rows, '$2', '$4'), '$1', '$3')
-        -- What is searched and what was drawn; the event, its run and the state stay as they are.
+        -- What is searched and what was extracted; the event, its run and the state stay.
         WHEN 'turn' THEN CASE WHEN c.table_name IN (
                 'facts', 'fact_versions', 'fact_aliases', 'instruction_proposals', 'replay_draws', 'consolidation_jobs',
                 'consolidation_jobs_archive', 'model_replies', 'memories', 'memories_archive', 'messages')
@@ -76,12 +87,12 @@ AS $$
         ELSE replace(c.target_rows, '$1', '$5') || ' AND app_name = $1 AND user_id = $2' END
 $$;
 
--- A user: when it was asked for. All else: when it was done, under the session's lock.
+-- For a user: the time of the request. Otherwise: the time of the erasure, under the session's lock.
 CREATE OR REPLACE FUNCTION erasure_moment(e erasures) RETURNS timestamptz
 LANGUAGE sql VOLATILE SET search_path FROM CURRENT
 AS $$ SELECT CASE e.scope WHEN 'user' THEN e.requested_at ELSE coalesce(e.finished_at, clock_timestamp()) END $$;
 
--- What a request reaches, or still finds: rows by table, and the first p_limit of each without their vectors.
+-- The rows that a request covers now: counts by table, and the first p_limit of each table without their vectors.
 CREATE OR REPLACE FUNCTION erasure_rows(e erasures, p_limit integer DEFAULT 0)
 RETURNS TABLE (table_name text, row_count bigint, sample jsonb[])
 LANGUAGE plpgsql VOLATILE SET search_path FROM CURRENT
@@ -106,7 +117,7 @@ BEGIN
 END
 $$;
 
--- Erases what a request of one session, of events, of a memory or of a fact reaches, by the catalogue and in its order.
+-- Erases what a request for a session, events, a memory or a fact covers, in the order of the catalogue.
 -- The caller holds the session's lock. Returns rows by table.
 CREATE OR REPLACE FUNCTION erase_rows(e erasures) RETURNS jsonb
 LANGUAGE plpgsql SET search_path FROM CURRENT
@@ -118,7 +129,7 @@ DECLARE
     v_counts jsonb := '{}';
 BEGIN
     PERFORM set_config('hippocampus.erasing', coalesce(e.thread_id::text, ''), true);
-    -- What goes with its session is counted while it is there.
+    -- What is deleted with its session is counted before.
     FOR c IN SELECT * FROM data_catalogue ORDER BY e.scope = 'session' AND NOT cascades, place LOOP
         v_where := erasure_condition(c, e.scope);
         CONTINUE WHEN v_where IS NULL;
@@ -144,7 +155,7 @@ BEGIN
 END
 $$;
 
--- As erase_rows, for what is drawn from a thread: facts of which a statement goes are made anew afterwards.
+-- Like erase_rows, for what was extracted from a thread: facts that lose a statement are rebuilt afterwards.
 CREATE OR REPLACE FUNCTION erase_drawn(e erasures) RETURNS jsonb
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
@@ -154,7 +165,7 @@ DECLARE
     v_counts jsonb;
 BEGIN
     PERFORM lock_user_memory(e.app_name, e.user_id);
-    -- In the order in which the jobs of the user's other threads lock them, and accesses lock theirs.
+    -- In the order in which jobs of the user's other threads lock them, and in which accesses lock memories.
     PERFORM FROM facts WHERE thread_id = e.thread_id ORDER BY fact_type, key FOR UPDATE;
     PERFORM FROM memories WHERE thread_id = e.thread_id ORDER BY id FOR UPDATE;
     SELECT array_agg(g.fact_id ORDER BY g.fact_type, g.key, g.fact_id) INTO v_facts
@@ -167,7 +178,7 @@ BEGIN
       AND (e.scope = 'session'
            OR rests_on(g.from_seq, g.upto_seq, g.source_seqs, g.value, e.thread_id, e.sequence_nums));
     v_counts := erase_rows(e);
-    -- From what is left of each fact's statements.
+    -- From the remaining statements of each fact.
     FOREACH v_fact IN ARRAY coalesce(v_facts, '{}') LOOP
         PERFORM rebuild_fact(v_fact);
     END LOOP;
@@ -178,7 +189,7 @@ BEGIN
 END
 $$;
 
--- Forgets a session with everything that was said and drawn in it. delete_session keeps what was drawn; this does not.
+-- Erases a session with everything that was stored and extracted in it. delete_session keeps what was extracted.
 -- Errors: HP001.
 CREATE OR REPLACE FUNCTION erase_session(p_app_name text, p_user_id text, p_session_id text) RETURNS erasures
 LANGUAGE plpgsql SET search_path FROM CURRENT
@@ -201,7 +212,7 @@ BEGIN
 END
 $$;
 
--- One thread, whole. Whoever reads or writes it waits, and finds it gone.
+-- Erases one thread as a whole. Concurrent readers and writers wait, and find it gone.
 CREATE OR REPLACE FUNCTION erase_thread(e erasures) RETURNS jsonb
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
@@ -215,9 +226,9 @@ BEGIN
 END
 $$;
 
--- Forgets events of a session: each leaves a tombstone with its number, id and time. State and snapshots become what
--- they would be without them; what rests on them goes, and slices that lose something are drawn anew from what is left
--- of them. Privileged: it changes history. Events that are erased already are passed over.
+-- Erases events of a session: each leaves a tombstone with its number, id and time. State and snapshots become what
+-- they would be without them; what rests on them is deleted, and slices that lose something are derived again from the
+-- rest. Privileged: it changes history. Events that are erased already are skipped.
 -- Errors: HP001; HP007 none or over 1,000 were named; HP046 one of them does not exist, and nothing was changed.
 CREATE OR REPLACE FUNCTION erase_events(p_app_name text, p_user_id text, p_session_id text, p_seqs bigint[], p_event_ids text[])
 RETURNS erasures
@@ -242,7 +253,7 @@ BEGIN
 END
 $$;
 
--- The numbers of events that were named by number or id and stand, each once, in order. Errors as erase_events.
+-- The numbers of named events that are not erased, each once, in order. Errors: as erase_events.
 CREATE OR REPLACE FUNCTION event_numbers(p_app_name text, p_user_id text, p_session_id text, p_seqs bigint[], p_event_ids text[])
 RETURNS bigint[]
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
@@ -276,7 +287,7 @@ BEGIN
 END
 $$;
 
--- Asks for slices to be drawn anew, unless a run waits already.
+-- Requests that slices be derived again, unless a run waits already.
 CREATE OR REPLACE FUNCTION enqueue_redraws() RETURNS void
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
@@ -290,7 +301,7 @@ BEGIN
 END
 $$;
 
--- Notes the slices that lose something by what is about to be erased, to be drawn anew from the turns that are left.
+-- Records the slices that lose something by the erasure, to be derived again from the remaining turns.
 CREATE OR REPLACE FUNCTION note_redraws(e erasures) RETURNS void
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
@@ -319,9 +330,9 @@ BEGIN
 END
 $$;
 
--- Stores what was drawn anew from a slice, up to p_upto_seq, unless something of its thread was erased since it was
--- read. What was forgotten by itself is left out, as are statements that the same turns made already. Returns whether
--- it was stored; false also where the slice was drawn, or its session deleted, meanwhile.
+-- Stores what was derived again from a slice, up to p_upto_seq, unless something of its thread was erased since it was
+-- read. What was erased by itself is left out, as are statements that the same turns made already. Returns whether it
+-- was stored; false also if the slice was derived, or its session deleted, in the meantime.
 CREATE OR REPLACE FUNCTION store_redraw(
     p_redraw_id uuid, p_erasures integer, p_origin slice_origin, p_memories memory_input[], p_facts fact_input[],
     p_upto_seq bigint, p_backfill boolean)
@@ -370,9 +381,9 @@ BEGIN
 END
 $$;
 
--- Forgets for the memory what one turn says: nothing finds it, and nothing is drawn from it any more. What was drawn goes,
--- as with erase_events; the event stays in its session, and keeps a repeated append from bringing the turn back.
--- Returns NULL where this user has no such turn.
+-- Erases one turn from the memory: it is no longer found, and nothing is extracted from it. What was extracted is
+-- erased as with erase_events; the event stays in its session, so that a repeated append does not bring the turn back.
+-- Returns NULL if the user has no such turn.
 CREATE OR REPLACE FUNCTION erase_turn(p_app_name text, p_user_id text, p_message_id uuid) RETURNS erasures
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
@@ -383,7 +394,7 @@ BEGIN
     WHERE t.id = (SELECT m.thread_id FROM messages AS m
                   WHERE m.id = p_message_id AND m.app_name = p_app_name AND m.user_id = p_user_id)
     FOR NO KEY UPDATE;
-    -- After the wait for the lock: it may be gone by now.
+    -- After the wait for the lock it may be gone.
     SELECT ARRAY[m.sequence_num] INTO e.sequence_nums FROM messages AS m
     WHERE m.id = p_message_id AND m.thread_id = e.thread_id;
     IF NOT FOUND THEN
@@ -399,8 +410,8 @@ BEGIN
 END
 $$;
 
--- Forgets one memory, kept or archived, or one fact with all its versions, and leaves a tombstone so that nothing draws
--- it again from what was said until now. The turns themselves stay: see erase_events. Errors: HP046.
+-- Erases one memory, stored or archived, or one fact with all its versions, and leaves a tombstone so that it is not
+-- extracted again from earlier turns. The turns themselves stay: see erase_events. Errors: HP046.
 CREATE OR REPLACE FUNCTION erase_memory(p_app_name text, p_user_id text, p_id uuid) RETURNS erasures
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
@@ -466,7 +477,7 @@ BEGIN
 END
 $$;
 
--- Asks for a user to be forgotten, and returns the request; the one that is being worked off where there is one.
+-- Requests the erasure of a user, and returns the request, or the one that is in progress.
 CREATE OR REPLACE FUNCTION request_user_erasure(p_app_name text, p_user_id text) RETURNS erasures
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
@@ -474,7 +485,7 @@ DECLARE
     e erasures;
 BEGIN
     IF coalesce(p_app_name, '') = '' OR coalesce(p_user_id, '') = '' THEN
-        RAISE EXCEPTION 'name the app and the user to forget' USING ERRCODE = 'HP007';
+        RAISE EXCEPTION 'name the app and the user to erase' USING ERRCODE = 'HP007';
     END IF;
     PERFORM pg_advisory_xact_lock(hashtextextended(concat_ws(' ', 'erasure of', current_schema(), p_app_name, p_user_id), 0));
     SELECT * INTO e FROM erasures
@@ -486,9 +497,9 @@ BEGIN
 END
 $$;
 
--- One step of forgetting a user: a session, whole; or, when none is left, at most p_rows rows that hang on none. Returns
--- the request; finished_at says whether that was all. Call it again, each time in a transaction of its own; anybody may,
--- at any time, after any crash. Rows that somebody holds are left for the next step. Errors: HP046.
+-- One step of the erasure of a user: a whole session or, once none is left, at most p_rows rows that belong to none.
+-- Returns the request; finished_at says whether that was all. Call it again, each time in a transaction of its own; any
+-- process may, at any time, also after a crash. Locked rows are left for the next step. Errors: HP046.
 CREATE OR REPLACE FUNCTION advance_erasure(p_id uuid, p_rows integer DEFAULT 1000) RETURNS erasures
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
@@ -538,8 +549,8 @@ BEGIN
 END
 $$;
 
--- Notes what is about to be erased of a copied session: the session, or what some of its events set in shared states.
--- The caller holds the session's lock.
+-- Records what is about to be erased of an imported session: the session, or what some of its events set in shared
+-- states. The caller holds the session's lock.
 CREATE OR REPLACE FUNCTION note_erased_import(e erasures) RETURNS void
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
@@ -563,7 +574,7 @@ BEGIN
 END
 $$;
 
--- Whether a session that is kept elsewhere was erased here, or its user, after it began there.
+-- Whether a session that exists elsewhere, or its user, was erased here after the session began there.
 CREATE OR REPLACE FUNCTION is_erased_import(p_app_name text, p_user_id text, p_session_id text, p_created_at timestamptz)
 RETURNS boolean
 LANGUAGE sql STABLE SET search_path FROM CURRENT
@@ -574,8 +585,8 @@ AS $$
                    AND e.user_id = p_user_id AND e.requested_at >= p_created_at)
 $$;
 
--- A shared state that is kept elsewhere, without what was erased here: a value that an erased event set; all of it, of a
--- user who was forgotten, since no key says when it was set.
+-- A shared state that exists elsewhere, without what was erased here: values that an erased event set; all of it if the
+-- user was erased, since keys do not record when they were set.
 CREATE OR REPLACE FUNCTION without_erased(p_app_name text, p_user_id text, p_state jsonb) RETURNS jsonb
 LANGUAGE sql STABLE SET search_path FROM CURRENT
 AS $$
@@ -586,8 +597,8 @@ AS $$
                       AND e.user_id = p_user_id)
 $$;
 
--- Memories and facts of a user that stand though a tombstone says that they were forgotten, as where an import brought
--- it; not what was remembered again, or said anew, since. The next p_limit after p_after, by id.
+-- Memories and facts of a user that exist although a tombstone records their erasure, as after an import; not what was
+-- stored or stated again since. The next p_limit after p_after, by id.
 CREATE OR REPLACE FUNCTION standing_though_forgotten(p_app_name text, p_user_id text, p_after uuid, p_limit integer)
 RETURNS SETOF uuid
 LANGUAGE sql STABLE SET search_path FROM CURRENT
@@ -604,7 +615,7 @@ AS $$
     ORDER BY x.id LIMIT p_limit
 $$;
 
--- Forgets what a tombstone says was forgotten, as of then: what was said since is heard. False: it is gone by now.
+-- Erases what a tombstone records as erased, as of then: later statements are kept. False: it is gone already.
 CREATE OR REPLACE FUNCTION forget_as_of_tombstone(p_app_name text, p_user_id text, p_id uuid) RETURNS boolean
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
@@ -623,8 +634,8 @@ CREATE OR REPLACE FUNCTION import_hash(p_name text, p_value jsonb DEFAULT NULL) 
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN encode(sha256(convert_to(jsonb_build_array(p_name, p_value)::text, 'UTF8')), 'hex');
 
--- What an event set in the state, by full key; NULL where nothing. Escapes that JSON may hold and PostgreSQL cannot
--- read stand as U+FFFD.
+-- What an event set in the state, by full key; NULL: nothing. Escapes that JSON allows and PostgreSQL cannot read
+-- become U+FFFD.
 CREATE OR REPLACE FUNCTION event_delta(p_actions json) RETURNS json
 LANGUAGE plpgsql IMMUTABLE SET search_path FROM CURRENT
 AS $$
@@ -649,10 +660,10 @@ RETURN CASE WHEN json_typeof(p_value) = 'number' AND p_value::text ~ '(e\+|^-0\.
             THEN jsonb_build_object('$hippocampus', jsonb_build_array('float', p_value::text))
             ELSE p_value::jsonb END;
 
--- A state as it would be without some events of a thread. Each key that they set gets what the latest other event set
--- it to; none did: what the session was created with; else the key goes.
--- p_scope: 'session' (keys without a prefix), 'user', 'app' (keys stored without theirs), or 'snapshot' (every key as
--- it is written). p_upto_seq: of a snapshot. A user's keys are looked for in all of the user's threads.
+-- A state as it would be without some events of a thread. Each key that they set gets the value that the latest other
+-- event set; if there is none, the one that the session was created with; else the key is removed.
+-- p_scope: 'session' (keys without a prefix), 'user', 'app' (keys stored without their prefix), or 'snapshot' (keys as
+-- they are written). p_upto_seq: of a snapshot. A user's keys are searched for in all of the user's threads.
 CREATE OR REPLACE FUNCTION rebase_state(
     p_state jsonb, p_scope text, p_thread_id uuid, p_seqs bigint[], p_upto_seq bigint DEFAULT NULL)
 RETURNS jsonb
@@ -683,7 +694,7 @@ BEGIN
                    WHERE o.app_name = t.app_name AND o.user_id = t.user_id)))
           AND NOT (e.thread_id = p_thread_id AND e.sequence_num = ANY (p_seqs)) AND e.erased_at IS NULL
           AND (p_upto_seq IS NULL OR e.sequence_num <= p_upto_seq)
-          -- Before a delta is taken apart.
+          -- Before a delta is unpacked.
           AND strpos(e.actions::text, '"state_delta"') > 0 AND event_delta(e.actions) -> k.full_key IS NOT NULL
         ORDER BY e.created_at DESC, e.sequence_num DESC LIMIT 1;
         IF NOT FOUND THEN
@@ -701,11 +712,11 @@ BEGIN
 END
 $$;
 
--- Whoever may erase is said by a GRANT; the owner may.
+-- Who else may erase is decided by GRANT.
 REVOKE EXECUTE ON FUNCTION erase_events(text, text, text, bigint[], text[]), erase_session(text, text, text),
     erase_rows(erasures), erase_drawn(erasures), erase_thread(erasures) FROM PUBLIC;
 
--- Whoever may erase is said by a GRANT; the owner may.
+-- Who else may erase is decided by GRANT.
 REVOKE EXECUTE ON FUNCTION erase_turn(text, text, uuid), erase_memory(text, text, uuid), request_user_erasure(text, text),
     advance_erasure(uuid, integer) FROM PUBLIC;
 

@@ -1,5 +1,11 @@
--- One at a time may change what is known of a user. Taken after the thread's and the queue's locks, before any row of
--- facts or memories; so it does not matter in which order those are found.
+-- Facts: a ledger of statements with two clocks, and the current row that follows from it.
+--
+-- Each statement of a fact adds a row to `fact_versions`. What was true at a time, as it was known at a time, is the
+-- last statement up to the first among those accepted by the second; `facts` is the result for now, with its vector.
+-- Nothing that is written later changes what an earlier `known_at` sees.
+
+-- One transaction at a time may change what is known of a user. Acquired after the thread's and the queue's locks,
+-- before any row of facts or memories; so the order in which those are found does not matter.
 CREATE OR REPLACE FUNCTION lock_user_memory(p_app_name text, p_user_id text) RETURNS void
 LANGUAGE sql SET search_path FROM CURRENT
 AS $$
@@ -7,7 +13,7 @@ AS $$
         concat_ws(' ', 'memory of', current_schema(), p_app_name, p_user_id), 0))
 $$;
 
--- When something is heard: the clock's time, not the transaction's, which may have waited for a lock since it began.
+-- When something is recorded: the clock's time, since the transaction may have waited for a lock since it began.
 CREATE OR REPLACE FUNCTION recording_time() RETURNS timestamptz
 LANGUAGE sql VOLATILE SET search_path FROM CURRENT
 AS $$
@@ -15,7 +21,7 @@ AS $$
                 ELSE engine_now() END
 $$;
 
--- A text without case and separators: a key of plain SQL, an insight. Jobs bring a normal form that knows more.
+-- A text without case and separators: a key of plain SQL, an insight. Jobs supply a more capable normal form.
 CREATE OR REPLACE FUNCTION plain_key(p_key text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN coalesce(nullif(btrim(regexp_replace(lower(p_key), '[\s_.,;!?。，；！？、/:：-]+', ' ', 'g')), ''), p_key);
@@ -33,7 +39,7 @@ BEGIN
 END
 $$;
 
--- Keeps the ledger whole when somebody writes to `facts` by plain SQL: a new value is a statement, an end is one too.
+-- Keeps the ledger complete when `facts` is written by plain SQL: a new value is a statement, and so is an end.
 CREATE OR REPLACE FUNCTION note_fact() RETURNS trigger
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
@@ -68,9 +74,9 @@ BEGIN
 END
 $$;
 
--- What is believed of facts at a time of knowledge, as stretches of one value in the order in which they were said. A
--- stretch lasts until the next one begins; value NULL: nothing held. p_fact_id: NULL for all of the user's.
--- p_known_at: NULL for now. The sources are those of the thread that said it first.
+-- What was known of facts at a time, as periods of one value in the order of their statements. A period lasts until the
+-- next one begins; value NULL: nothing held. p_fact_id NULL: all facts of the user. p_known_at NULL: now. The sources
+-- are those of the thread that stated it first.
 CREATE OR REPLACE FUNCTION fact_stretches(p_app_name text, p_user_id text, p_fact_id uuid, p_known_at timestamptz)
 RETURNS TABLE (fact_id uuid, stretch bigint, fact_type varchar, key varchar, value jsonb, confidence double precision,
                valid_from timestamptz, valid_until timestamptz, last_said_at timestamptz, recorded_at timestamptz,
@@ -90,7 +96,7 @@ AS $$
                     OVER (PARTITION BY b.fact_id ORDER BY b.valid_from, b.recorded_at, b.id) AS stretch
         FROM believed AS b
     ), owned AS (
-        -- Turns are numbered by thread: those of one thread alone make a list.
+        -- Turns are numbered by thread: only those of one thread make a list.
         SELECT p.*, first_value(p.thread_id) OVER heard IS NOT DISTINCT FROM p.thread_id AS by_owner,
                first_value(p.id) OVER heard AS owner_id
         FROM placed AS p
@@ -120,8 +126,8 @@ AS $$
     WINDOW w AS (PARTITION BY s.fact_id ORDER BY s.stretch)
 $$;
 
--- What was held true of a user at a time, as it was known at a time: of each key, what was said last by the one among
--- what was believed by the other. Candidates never count.
+-- What was true of a user at a time, as it was known at a time: for each key, the last statement up to the first among
+-- those accepted by the second. Candidates never count.
 CREATE OR REPLACE FUNCTION facts_as_of(p_app_name text, p_user_id text, p_as_of timestamptz, p_known_at timestamptz)
 RETURNS TABLE (id uuid, thread_id uuid, fact_type varchar, key varchar, value jsonb, confidence double precision,
                source_seqs bigint[], valid_from timestamptz, valid_until timestamptz, recorded_at timestamptz)
@@ -133,7 +139,7 @@ AS $$
     WHERE s.value IS NOT NULL AND s.valid_from <= p_as_of AND (s.valid_until IS NULL OR s.valid_until > p_as_of)
 $$;
 
--- The fact that a key means: its own, or the one that it is another spelling of. NULL: none.
+-- The fact that a key refers to: its own, or the one that it is another spelling of. NULL: none.
 CREATE OR REPLACE FUNCTION known_fact(p_app_name text, p_user_id text, p_fact_type text, p_key text) RETURNS uuid
 LANGUAGE sql STABLE SET search_path FROM CURRENT
 AS $$
@@ -147,9 +153,9 @@ AS $$
     ORDER BY k.rank LIMIT 1
 $$;
 
--- All that was ever said about one key, the newest first: what holds ('current'), what another statement ended
--- ('superseded', or 'out_of_order' where it was learned after its end), what was too unsure ('candidate'), and what a
--- replay took back ('retracted'). superseded_by_… is the turn that ended it.
+-- Every statement about one key, the newest first: what holds ('current'), what another statement ended ('superseded',
+-- or 'out_of_order' if it was recorded after its end), what was too uncertain ('candidate'), and what a replay withdrew
+-- ('retracted'). superseded_by_… is the turn that ended it.
 CREATE OR REPLACE FUNCTION fact_history(p_app_name text, p_user_id text, p_fact_type text, p_key text)
 RETURNS TABLE (fact_id uuid, value jsonb, confidence double precision, outcome text, valid_from timestamptz,
                valid_until timestamptz, recorded_at timestamptz, superseded_at timestamptz, thread_id uuid,
@@ -187,9 +193,9 @@ AS $$
              t.recorded_at DESC
 $$;
 
--- Which fact a statement is about: that of its key, of a merged key, of the key's normal form, or the one that is so
--- like it in meaning that both say the same. Facts of another subject, collection or user are never meant; nor is one
--- from which somebody parted this key. No row: none, it is a new fact.
+-- Which fact a statement is about: that of its key, of a merged key, of the key's normal form, or the one that is
+-- similar enough in meaning. Facts of another subject, collection or user never match, nor does one from which this key
+-- was parted by undo_merge. No row: it is a new fact.
 CREATE OR REPLACE FUNCTION resolve_fact(p_app_name text, p_user_id text, p_fact fact_input, p_embedding_model text)
 RETURNS TABLE (fact_id uuid, key varchar, method text, similarity double precision)
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
@@ -232,11 +238,11 @@ AS $$
                      AND a.from_key = p_key AND a.fact_id = p_fact_id AND a.undone_at IS NOT NULL)
 $$;
 
--- Makes the row of a fact anew from its ledger; makes it where there is none, deletes it where nothing is left to say.
--- Where all that is left are candidates, the one heard first was never doubted: it counts. The caller holds the row.
--- p_content, p_embedding, p_embedding_model: a vector that is at hand, of that text.
--- The thread, or NULL where it is being deleted: that waits for the user's memory, which we hold, so it counts as gone.
--- A row that its own transaction writes twice has its foreign key checked, which would wait for the deletion.
+-- Rebuilds the row of a fact from its ledger: creates it if it is missing, deletes it if no statement is left.
+-- If only candidates are left, the first one recorded counts, since nothing contradicts it. The caller holds the row.
+-- p_content, p_embedding, p_embedding_model: an available vector, of that text.
+-- The thread, or NULL if it is being deleted: that waits for the user's memory, which we hold, so it counts as gone.
+-- PostgreSQL checks the foreign key of a row that its own transaction writes twice, which would wait for the deletion.
 CREATE OR REPLACE FUNCTION standing_thread(p_thread_id uuid) RETURNS uuid
 LANGUAGE sql VOLATILE SET search_path FROM CURRENT
 AS $$
@@ -277,7 +283,7 @@ BEGIN
     SELECT v.content INTO v_text FROM fact_versions AS v
     WHERE v.fact_id = p_fact_id AND v.value = s.value AND v.accepted_at IS NOT NULL AND v.retracted_at IS NULL
       AND v.content <> '' ORDER BY v.valid_from DESC, v.recorded_at DESC, v.id DESC LIMIT 1;
-    -- A vector of the same value is kept, whatever the words of its key were; one that is at hand is taken.
+    -- A vector of the same value is kept, whatever the words of its key were; an available one is used.
     IF f.id IS NOT NULL AND f.value = s.value AND f.embedding IS NOT NULL THEN
         v_text := f.content;
     ELSIF p_embedding IS NOT NULL AND p_content = v_text THEN
@@ -307,19 +313,19 @@ BEGIN
 END
 $$;
 
--- Records what a user was heard to say, under the thread's app and user, whatever the text claims.
+-- Records what a user stated, under the thread's app and user, whatever the text claims.
 --
 --   no such fact yet                                       'created'
 --   nothing held at that time, it had ended                'reopened'
---   the value that holds, said again                       'confirmed'
---   another value, not much less sure, said after all      'updated'
---   the same, but said before what holds was said last     'out_of_order'  history: what holds stays
---   less sure by over 0.1 than what held when it was said  'candidate'     kept beside, never counts
---   so, but its candidates together are sure enough        'promoted'      they count from when they were said
---   said before somebody had the fact forgotten            'forgotten'     nothing is stored, fact_id is NULL
+--   the value that holds, stated again                     'confirmed'
+--   another value, not much less certain, stated later     'updated'
+--   the same, but stated before what holds                 'out_of_order'  history: what holds stays
+--   less certain by over 0.1 than what held at that time   'candidate'     stored beside it, never counts
+--   so, but its candidates together are certain enough     'promoted'      they count from when they were stated
+--   stated before the fact was erased on request           'forgotten'     nothing is stored, fact_id is NULL
 --
--- What held when it was said is the rival; before the first statement, the first. Candidates of one value that other
--- turns said since the rival was said count together: 1 - (1 - c1)(1 - c2)… Models grade the same certainty a little
+-- The rival is what held when it was stated; before the first statement, the first. Candidates of one value that other
+-- turns stated since the rival count together: 1 - (1 - c1)(1 - c2)… Models rate the same certainty slightly
 -- differently each time, hence the margin of 0.1.
 CREATE OR REPLACE FUNCTION record_fact(p_thread threads, p_origin slice_origin, p_fact fact_input)
 RETURNS TABLE (fact_id uuid, outcome text)
@@ -361,13 +367,13 @@ BEGIN
             PERFORM FROM facts WHERE id = v_target.fact_id FOR UPDATE;
             CONTINUE WHEN NOT FOUND;
         END IF;
-        -- After the wait for the row: whoever held it may have been about to forget it.
+        -- After the wait for the row: its holder may have erased it.
         IF is_forgotten_fact(p_thread, p_fact) THEN
             RETURN QUERY SELECT NULL::uuid, 'forgotten';
             RETURN;
         END IF;
         EXIT WHEN v_target.fact_id IS NOT NULL;
-        -- What was said of a key before it was retracted belongs to its history.
+        -- What was stated of a key before it was retracted belongs to its history.
         fresh.fact_id := coalesce((SELECT v.fact_id FROM fact_versions AS v
                                    WHERE v.app_name = fresh.app_name AND v.user_id = fresh.user_id
                                      AND v.fact_type = fresh.fact_type AND v.key = fresh.key
@@ -375,7 +381,7 @@ BEGIN
                                    ORDER BY v.recorded_at DESC LIMIT 1), new_id());
         fresh.recorded_at := recording_time();
         fresh.accepted_at := fresh.recorded_at;
-        -- A turn that is dated ahead of the clock must not outrank everything that is said until then.
+        -- A turn that is dated in the future must not outrank everything stated until then.
         fresh.valid_from := least(p_fact.valid_from, fresh.recorded_at);
         INSERT INTO facts (id, thread_id, user_id, app_name, fact_type, key, normal_key, collection, contrast, value, content,
                            embedding, embedding_model, confidence, valid_from, last_said_at, recorded_at, from_seq,
@@ -392,12 +398,12 @@ BEGIN
                 fresh.source_seqs, fresh.job_id, fresh.prompt_hash, fresh.model)
         ON CONFLICT DO NOTHING;
         IF FOUND THEN
-            RETURN QUERY SELECT fresh.fact_id, 'created';   -- its statement stands in the ledger: see note_fact()
+            RETURN QUERY SELECT fresh.fact_id, 'created';   -- note_fact() has added its statement to the ledger
             RETURN;
         END IF;
     END LOOP;
 
-    -- Of a key without a thread, no turn of it is known.
+    -- Without a thread, no turn is known.
     fresh.fact_id := v_target.fact_id;
     fresh.recorded_at := greatest(recording_time(),
                                   (SELECT max(v.recorded_at) FROM fact_versions AS v WHERE v.fact_id = fresh.fact_id));
@@ -435,7 +441,7 @@ BEGIN
     END IF;
     UPDATE fact_versions AS v SET accepted_at = fresh.recorded_at, thread_id = standing_thread(v.thread_id)
     WHERE id = ANY (v_earlier);
-    -- An end that lies ahead was the end of what held until now.
+    -- An end in the future was the end of what held until now.
     UPDATE fact_versions AS v SET retracted_at = fresh.recorded_at, thread_id = standing_thread(v.thread_id)
     WHERE v.fact_id = fresh.fact_id AND v.value IS NULL AND v.retracted_at IS NULL
       AND v.valid_from > fresh.recorded_at AND v_said >= v_head.last_said_at;
@@ -453,7 +459,7 @@ BEGIN
 END
 $$;
 
--- Believes a candidate from now on; it was true from when it was said. Errors: HP041 no such candidate of this user.
+-- Accepts a candidate from now on; it was true from when it was stated. Errors: HP041 no such candidate of this user.
 CREATE OR REPLACE FUNCTION promote_candidate(p_app_name text, p_user_id text, p_id uuid) RETURNS uuid
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
@@ -475,8 +481,8 @@ BEGIN
 END
 $$;
 
--- Parts a key from the fact that it was merged into: what was said under it becomes a fact of its own, and the two are
--- never merged again. Returns the new fact; NULL where nothing was said under the key. Errors: HP041 no such merge.
+-- Parts a key from the fact that it was merged into: its statements become a fact of their own, and the two are never
+-- merged again. Returns the new fact; NULL if there was no statement under the key. Errors: HP041 no such merge.
 CREATE OR REPLACE FUNCTION undo_merge(p_app_name text, p_user_id text, p_id uuid) RETURNS uuid
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$

@@ -1,6 +1,8 @@
--- Adds a version of an instruction and returns it; returns the newest where nothing changed.
--- p_expected_version: the newest version that the caller saw, 0 for none; NULL: whatever it is.
--- Errors: HP016 somebody else changed it.
+-- Instructions: versions, and proposals to change them.
+
+-- Adds a version of an instruction and returns it; returns the newest one if nothing changed.
+-- p_expected_version: the newest version that the caller read, 0 for none; NULL: any.
+-- Errors: HP016 it was changed by another caller.
 CREATE OR REPLACE FUNCTION put_instruction(
     p_app_name text, p_instruction_key text, p_content text, p_metadata jsonb, p_expected_version integer)
 RETURNS instructions
@@ -9,7 +11,7 @@ AS $$
 DECLARE
     newest instructions;
 BEGIN
-    -- Versions of one instruction are given one at a time; there may be no row yet to lock.
+    -- Versions of one instruction are added one at a time; there may be no row yet to lock.
     PERFORM pg_advisory_xact_lock(hashtextextended(
         concat_ws(' ', 'instruction of', current_schema(), p_app_name, p_instruction_key), 0));
     SELECT * INTO newest FROM instructions AS i
@@ -28,7 +30,7 @@ BEGIN
 END
 $$;
 
--- What is in force: the newest version of each instruction, unless that is empty.
+-- The instructions in force: the newest version of each, unless that is empty.
 CREATE OR REPLACE FUNCTION active_instructions(p_app_name text) RETURNS SETOF instructions
 LANGUAGE sql STABLE SET search_path FROM CURRENT
 AS $$
@@ -38,8 +40,8 @@ AS $$
     WHERE i.content <> ''
 $$;
 
--- Stores what a slice proposes, under the thread's app and user; returns the new proposals. What is in force already, or
--- was proposed before, is not proposed again.
+-- Stores what a slice proposes, under the thread's app and user; returns the new proposals. What is in force already,
+-- or was proposed before, is skipped.
 CREATE OR REPLACE FUNCTION propose_instructions(p_thread_id uuid, p_origin slice_origin, p_proposals proposal_input[])
 RETURNS uuid[]
 LANGUAGE sql SET search_path FROM CURRENT
@@ -62,8 +64,8 @@ AS $$
     SELECT coalesce(array_agg(id ORDER BY id), '{}') FROM stored
 $$;
 
--- Makes a proposal a version of its instruction; where the instruction moved on since it was proposed, only if p_force.
--- Errors: HP042 no such proposal of this app waits; HP016 the instruction moved on.
+-- Makes a proposal a version of its instruction; if the instruction has changed since it was proposed, only if p_force.
+-- Errors: HP042 no such open proposal of this app; HP016 the instruction has changed.
 CREATE OR REPLACE FUNCTION approve_proposal(p_app_name text, p_id uuid, p_decided_by text, p_force boolean)
 RETURNS instruction_proposals
 LANGUAGE plpgsql SET search_path FROM CURRENT
@@ -94,7 +96,7 @@ BEGIN
 END
 $$;
 
--- A proposal that waits, held until the transaction ends. Errors: HP042.
+-- An open proposal, locked until the transaction ends. Errors: HP042.
 CREATE OR REPLACE FUNCTION open_proposal(p_app_name text, p_id uuid) RETURNS instruction_proposals
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
@@ -104,7 +106,7 @@ BEGIN
     SELECT * INTO p FROM instruction_proposals
     WHERE id = p_id AND app_name = p_app_name AND status = 'proposed' FOR UPDATE;
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'no proposal % of app % waits for a decision', p_id, quote_nullable(p_app_name)
+        RAISE EXCEPTION 'app % has no open proposal %', quote_nullable(p_app_name), p_id
             USING ERRCODE = 'HP042';
     END IF;
     RETURN p;

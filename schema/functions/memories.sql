@@ -1,5 +1,7 @@
--- Counts an access of each of these memories once, however often it is named. Ordered, so that two calls cannot
--- wait for each other. Returns how many rows there were.
+-- Memories: accesses, pins, and memories that callers write themselves.
+
+-- Counts an access of each of these memories once, however often it is listed. Ordered, so that two calls cannot
+-- deadlock. Returns how many rows there were.
 CREATE OR REPLACE FUNCTION record_memory_access(p_ids uuid[]) RETURNS integer
 LANGUAGE sql SET search_path FROM CURRENT
 AS $$
@@ -13,19 +15,19 @@ AS $$
     SELECT count(*)::integer FROM touched
 $$;
 
--- The names that the thread may have which holds what the memory is given of a session: one that shows the session's id,
--- and one for an id that is too long for that, or where a session of its own has the first name.
+-- The names of the thread that holds what the memory is given of a session kept elsewhere: one that contains the
+-- session's id, and one for an id that is too long for that, or if a real session has the first name.
 CREATE OR REPLACE FUNCTION memory_thread_names(p_session_id text) RETURNS text[]
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN ARRAY['memory:' || p_session_id, 'memory#' || encode(sha256(convert_to(p_session_id, 'UTF8')), 'hex')];
 
--- The session that a thread of the memory's holds turns of.
+-- The session whose turns such a thread holds.
 CREATE OR REPLACE FUNCTION remembered_session(t threads) RETURNS text
 LANGUAGE sql STABLE
 RETURN coalesce(t.metadata ->> 'session_id', substr(t.session_id, length('memory:') + 1));
 
--- Returns the name of the thread that holds what the memory is given of a session, and makes it where there is none.
--- Errors: HP006 both of its names are taken by sessions of their own.
+-- Returns the name of the thread that holds what the memory is given of a session, and creates it if it is missing.
+-- Errors: HP006 sessions have both of its names.
 CREATE OR REPLACE FUNCTION memory_thread(p_app_name text, p_user_id text, p_session_id text) RETURNS text
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
@@ -44,13 +46,13 @@ BEGIN
             RETURN v_name;
         END IF;
     END LOOP;
-    RAISE EXCEPTION '% is a session of its own: the memory keeps what it is given of others elsewhere', v_name
+    RAISE EXCEPTION 'session % exists already: the memory needs this name for the turns it is given', v_name
         USING ERRCODE = 'HP006';
 END
 $$;
 
--- Stores memories that somebody wrote, without vectors until the backfill. An id that is stored already gets what is
--- new of its memory; one of another user is passed over. Returns how many were stored or changed.
+-- Stores memories that a caller wrote; the backfill makes their vectors. An id that is stored already is updated; one
+-- of another user is skipped. Returns how many were stored or changed.
 CREATE OR REPLACE FUNCTION give_memories(p_app_name text, p_user_id text, p_memories given_memory[]) RETURNS integer
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
@@ -74,8 +76,8 @@ BEGIN
 END
 $$;
 
--- Pins or unpins a memory: a pinned one never fades and is never cleaned up. One in the archive is restored first.
--- Returns whether that changed anything. Errors: HP046.
+-- Pins or unpins a memory: a pinned one never decays and is never cleaned up. An archived one is restored first.
+-- Returns whether anything changed. Errors: HP046.
 CREATE OR REPLACE FUNCTION pin_memory(p_app_name text, p_user_id text, p_id uuid, p_pinned boolean) RETURNS boolean
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
@@ -95,7 +97,7 @@ BEGIN
 END
 $$;
 
--- Everything that was drawn from events, kept or archived, in force or not.
+-- Everything that was extracted from events, stored or archived, in force or not.
 CREATE OR REPLACE VIEW drawn AS
     SELECT 'memory' AS source, m.id, m.id AS row_id, m.memory_type AS kind, m.content, m.app_name, m.user_id, m.thread_id,
            m.from_seq, m.upto_seq, m.source_seqs, m.job_id, m.prompt_hash, m.model, m.created_at AS recorded_at

@@ -1,11 +1,14 @@
+-- Policies of apps.
+
+-- The policy of an app: its own, or that of '*'.
 CREATE OR REPLACE FUNCTION app_policy(p_app_name text) RETURNS app_policies
 LANGUAGE sql STABLE SET search_path FROM CURRENT
 AS $$
     SELECT * FROM app_policies WHERE app_name IN (p_app_name, '*') ORDER BY app_name = '*' LIMIT 1
 $$;
 
--- Changes an app's policy ('*': of every app without one) and returns it. An app that had none of its own starts from
--- what stands for it now. p_fields: the columns to change, by name. Errors: HP007 unknown field; 23514 out of range.
+-- Changes an app's policy ('*': that of every app without its own) and returns it. A new policy of an app starts as a
+-- copy of '*'. p_fields: the columns to change, by name. Errors: HP007 unknown field; 23514 out of range.
 CREATE OR REPLACE FUNCTION set_app_policy(p_app_name text, p_fields jsonb) RETURNS app_policies
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
@@ -15,7 +18,7 @@ DECLARE
 BEGIN
     v_policy := app_policy('*');
     IF v_policy.app_name IS NULL THEN
-        RAISE EXCEPTION 'app_policies has no row ''*'', the policy of every app without one: insert it'
+        RAISE EXCEPTION 'app_policies has no row ''*'', the policy of every app without its own: insert it'
             USING ERRCODE = 'HP007';
     ELSIF coalesce(p_app_name, '') = '' THEN
         RAISE EXCEPTION 'a policy needs the name of its app' USING ERRCODE = 'HP007';
@@ -44,7 +47,7 @@ BEGIN
 END
 $$;
 
--- Each memory with its score and its fate under two policies.
+-- Each memory with its score and what happens to it under two policies.
 CREATE OR REPLACE FUNCTION policy_verdicts(
     p_app_name text, p_user_id text, p_one app_policies, p_other app_policies, p_days double precision)
 RETURNS TABLE (id uuid, user_id varchar, memory_type varchar, content text, pinned boolean, one boolean,
@@ -63,8 +66,8 @@ AS $$
     WHERE m.app_name = p_app_name AND (p_user_id IS NULL OR m.user_id = p_user_id)
 $$;
 
--- What a clean-up would do p_days from now under two policies, if nothing is used: how many of the app's memories each
--- would keep. Nothing is changed.
+-- What a clean-up would do in p_days under two policies, without any access until then: how many of the app's memories
+-- each would keep. Nothing is changed.
 CREATE OR REPLACE FUNCTION compare_policies(
     p_app_name text, p_user_id text, p_one app_policies, p_other app_policies, p_days double precision DEFAULT 0,
     OUT total bigint, OUT kept_by_both bigint, OUT only_by_one bigint, OUT only_by_other bigint, OUT kept_by_none bigint)

@@ -1,4 +1,6 @@
--- A digest of the turns of a slice: another one says that something was erased or changed.
+-- Replays: extracting memories again from the same turns, and swapping the result in.
+
+-- A digest of the turns of a slice: it differs once something in them is erased or changed.
 CREATE OR REPLACE FUNCTION slice_digest(p_thread_id uuid, p_from_seq bigint, p_upto_seq bigint) RETURNS text
 LANGUAGE sql STABLE SET search_path FROM CURRENT
 AS $$
@@ -7,8 +9,8 @@ AS $$
     FROM messages AS m WHERE m.thread_id = p_thread_id AND m.sequence_num BETWEEN p_from_seq AND p_upto_seq
 $$;
 
--- The open replay of a session (p_session_id) or of a user (NULL) with a provider, begun where there is none. What
--- others began with another provider is dropped. Errors: HP001 no such session.
+-- The open replay of a session (p_session_id) or of a user (NULL) with a provider; begun if there is none. Open replays
+-- with another provider are dropped. Errors: HP001 no such session.
 CREATE OR REPLACE FUNCTION begin_replay(p_app_name text, p_user_id text, p_session_id text, p_fingerprint text) RETURNS uuid
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
@@ -31,7 +33,7 @@ BEGIN
     ON CONFLICT (app_name, user_id, coalesce(thread_id::text, ''), fingerprint) WHERE applied_at IS NULL
     DO UPDATE SET fingerprint = r.fingerprint
     RETURNING r.id INTO v_id;
-    -- Turns that were erased since they were read: drawn anew, with all that was drawn after them in their thread.
+    -- Slices in which turns were erased since they were read, and all later ones of their thread, are extracted again.
     DELETE FROM replay_draws AS d USING replay_draws AS b
     WHERE d.replay_id = v_id AND b.replay_id = v_id AND b.thread_id = d.thread_id AND b.stage = d.stage
       AND b.from_seq <= d.from_seq AND b.said <> slice_digest(b.thread_id, b.from_seq, b.upto_seq);
@@ -39,7 +41,7 @@ BEGIN
 END
 $$;
 
--- The stages of a replay's sessions with how far they are consolidated, and how far they were drawn anew.
+-- The stages of a replay's sessions: how far they are consolidated, and how far they were extracted again.
 CREATE OR REPLACE FUNCTION replay_progress(r replays)
 RETURNS TABLE (thread_id uuid, stage text, watermark bigint, drawn_seq bigint)
 LANGUAGE sql STABLE SET search_path FROM CURRENT
@@ -52,11 +54,11 @@ AS $$
     WHERE t.app_name = r.app_name AND t.user_id = r.user_id AND (r.thread_id IS NULL OR t.id = r.thread_id)
 $$;
 
--- Puts what a replay drew in the place of what is stored, and says what became of each: 'added', 'dropped' or 'kept'.
--- What comes out the same is not touched: it keeps its id, its strength and its age. What was added by hand, archived or
--- forgotten is left as it is. Statements of facts that were not drawn again are retracted: an earlier known_at still
--- sees them. Roll the transaction back to have looked only.
--- Errors: HP043 sessions were consolidated further, or changed, since they were drawn: nothing is changed.
+-- Replaces what is stored by what a replay extracted, and returns what became of each: 'added', 'dropped' or 'kept'.
+-- What comes out the same keeps its row, with its id, strength and age. What was added by hand, archived or erased is
+-- left as it is. Statements of facts that were not extracted again are retracted: an earlier known_at still sees them.
+-- Roll the transaction back for a dry run.
+-- Errors: HP043 sessions were consolidated further, or changed, since they were read: nothing is changed.
 CREATE OR REPLACE FUNCTION swap_replay(p_replay_id uuid)
 RETURNS TABLE (change text, kind text, thread_id uuid, key text, content text)
 LANGUAGE plpgsql SET search_path FROM CURRENT
@@ -67,7 +69,7 @@ DECLARE
     t     threads;
 BEGIN
     SELECT * INTO r FROM replays WHERE id = p_replay_id AND applied_at IS NULL;
-    -- Whoever consolidates one of these waits, and then goes on: no watermark is moved.
+    -- A job that consolidates one of these waits, and then continues: no watermark is moved.
     PERFORM FROM threads AS x
     WHERE x.app_name = r.app_name AND x.user_id = r.user_id AND (r.thread_id IS NULL OR x.id = r.thread_id)
     ORDER BY x.id FOR NO KEY UPDATE;
@@ -76,7 +78,7 @@ BEGIN
     IF r.id IS NULL OR EXISTS (SELECT FROM replay_progress(r) AS p WHERE p.drawn_seq <> p.watermark)
        OR EXISTS (SELECT FROM replay_draws AS d
                   WHERE d.replay_id = r.id AND d.said <> slice_digest(d.thread_id, d.from_seq, d.upto_seq)) THEN
-        RAISE EXCEPTION 'what replay % drew is not what is stored by now: nothing was changed, replay again', p_replay_id
+        RAISE EXCEPTION 'replay % no longer matches what is stored: nothing was changed, replay again', p_replay_id
             USING ERRCODE = 'HP043';
     END IF;
     FOR t IN SELECT x.* FROM threads AS x
@@ -98,8 +100,7 @@ BEGIN
 END
 $$;
 
--- The memories of one session. A pinned one is kept, and an insight that came more than once: other sessions may have
--- said it too.
+-- The memories of one session. A pinned one is kept, as is an insight that recurred: other sessions may support it.
 CREATE OR REPLACE FUNCTION swap_memories(r replays, t threads)
 RETURNS TABLE (change text, kind text, content text)
 LANGUAGE plpgsql SET search_path FROM CURRENT
@@ -155,7 +156,7 @@ BEGIN
 END
 $$;
 
--- The statements of all sessions of a replay, in the order in which they were said.
+-- The statements of all sessions of a replay, in the order in which they were made.
 CREATE OR REPLACE FUNCTION swap_facts(r replays)
 RETURNS TABLE (change text, thread_id uuid, key text, content text)
 LANGUAGE plpgsql SET search_path FROM CURRENT

@@ -1,11 +1,16 @@
+-- Retention: strength is computed when it is read, and what became too weak is archived in small batches.
+--
+-- Functions of a single expression have no pinned search_path: a function with a SET clause is never inlined, and costs
+-- ten times more per row. Their bodies follow RETURN, so every name in them was resolved when they were created.
+
 -- A memory's score between 0 and 1, by one of two curves:
 --   strength: initial_score * exp(-decay_rate * days / (1 + ln(1 + access_count)))
 --   classic:  min(1, exp(-decay_rate * days) * (1 + ln(1 + access_count)) / 5)
 -- days are those since the last access, with their fraction. Defined for every input: an unknown or future access
 -- counts as one just now, a missing or negative count as 0, an unknown rate as 0.1, a negative one as 0.
--- The bounds 1e-100, 1e6 and 200 keep every step from underflow and overflow, which are errors in PostgreSQL and would
--- end a whole clean-up; exp(-200) and 0 are the same to anybody.
--- Each argument that may be costly (p_now) stands once in the body; otherwise it could not be inlined.
+-- The bounds 1e-100, 1e6 and 200 prevent underflow and overflow, which are errors in PostgreSQL and would end a whole
+-- clean-up; exp(-200) is 0 for every purpose.
+-- An argument that may be costly (p_now) appears only once in the body; otherwise it could not be inlined.
 CREATE OR REPLACE FUNCTION retention_score(
     p_curve text, p_initial_score double precision, p_access_count integer, p_last_accessed_at timestamptz,
     p_decay_rate double precision, p_now timestamptz)
@@ -20,24 +25,24 @@ RETURN least(1,
         / CASE p_curve WHEN 'classic' THEN 1
                        ELSE 1 + ln(1::double precision + greatest(p_access_count, 0)) END)));
 
--- A memory's score under a policy. Over many rows, take the policy and the clock once, in FROM:
+-- A memory's score under a policy. Over many rows, put the policy and the clock in FROM:
 --   SELECT m.id, retention_score(m, p, n) FROM memories AS m, app_policy('shop') AS p, engine_now() AS n
 CREATE OR REPLACE FUNCTION retention_score(m memories, p app_policies, p_now timestamptz DEFAULT engine_now())
 RETURNS double precision
 LANGUAGE sql STABLE PARALLEL SAFE
--- An unknown access counts as one just now: what is pinned never fades.
+-- An unknown access counts as one just now: what is pinned never decays.
 RETURN retention_score(p.retention_curve, m.initial_score, m.access_count,
                        CASE WHEN NOT m.pinned THEN m.last_accessed_at END, p.decay_rate, p_now);
 
--- The classic score: 0.2 for a fresh memory that nobody read, 1 for a fresh one after 54 accesses.
+-- The classic score: 0.2 for a fresh memory without accesses, 1 for a fresh one after 54 accesses.
 CREATE OR REPLACE FUNCTION calculate_retention_score(
     p_access_count integer, p_last_accessed_at timestamptz, p_decay_rate double precision DEFAULT 0.1)
 RETURNS double precision
 LANGUAGE sql STABLE PARALLEL SAFE
 RETURN retention_score('classic', NULL, p_access_count, p_last_accessed_at, p_decay_rate, engine_now());
 
--- The forgetting curve with a memory's own strength in it: importance sets where it begins, each access starts it
--- anew and makes it flatter.
+-- The forgetting curve with a memory's own strength: importance sets where it starts, each access restarts it and makes
+-- it flatter.
 CREATE OR REPLACE FUNCTION memory_strength(
     p_initial_score double precision, p_access_count integer, p_last_accessed_at timestamptz,
     p_decay_rate double precision DEFAULT 0.1)
@@ -45,7 +50,8 @@ RETURNS double precision
 LANGUAGE sql STABLE PARALLEL SAFE
 RETURN retention_score('strength', p_initial_score, p_access_count, p_last_accessed_at, p_decay_rate, engine_now());
 
--- Checks what a caller of the clean-up sets in place of the apps' policies; NULL: each app's own. Errors: HP007.
+-- Checks the values that a caller of the clean-up sets in place of the apps' policies; NULL: each app's own.
+-- Errors: HP007.
 CREATE OR REPLACE FUNCTION check_cleanup_arguments(
     p_threshold double precision, p_min_age_days double precision, p_decay_rate double precision, p_limit integer)
 RETURNS void
@@ -61,14 +67,14 @@ BEGIN
     ELSIF p_limit IS NULL OR NOT p_limit BETWEEN 1 AND 1000 THEN
         RAISE EXCEPTION 'limit must be from 1 to 1000, not %', coalesce(p_limit::text, 'NULL') USING ERRCODE = 'HP007';
     ELSIF NOT EXISTS (SELECT FROM app_policies WHERE app_name = '*') THEN
-        RAISE EXCEPTION 'app_policies has no row ''*'', the policy of every app without one: insert it'
+        RAISE EXCEPTION 'app_policies has no row ''*'', the policy of every app without its own: insert it'
             USING ERRCODE = 'HP007';
     END IF;
 END
 $$;
 
 -- The dry run: the memories that a clean-up would archive now, and why, in the order of their ids.
--- At most p_limit rows; the next page begins after the last id of this one.
+-- At most p_limit rows; the next page starts after the last id of this one.
 CREATE OR REPLACE FUNCTION weak_memories(
     p_app_name text DEFAULT NULL, p_limit integer DEFAULT 1000,
     p_after uuid DEFAULT '00000000-0000-0000-0000-000000000000', p_threshold double precision DEFAULT NULL,
@@ -109,11 +115,12 @@ END
 $$;
 
 -- One batch of the clean-up: archives, then deletes, at most p_limit memories that are too weak and old enough under
--- their own app's policy. It looks at no more than 20 memories for each that it may archive, and at 10,000 at most, in
--- the order of their ids from p_after on, so that each call is short and a whole run reads each memory once; call it again with p_after => last_id until that is NULL.
--- A memory that somebody else holds (an access, another clean-up) is passed over, never waited for; one that was
--- accessed meanwhile is judged by what it is now.
--- last_id: where to go on, NULL at the end. by_app: how many of each app, as {"shop": 3}. Errors: HP007.
+-- their own app's policy. It reads at most 20 memories for each that it may archive, and at most 10,000, in the order
+-- of their ids after p_after, so that each call is short and a whole run reads each memory once; call it again with
+-- p_after => last_id until that is NULL.
+-- A locked memory (by an access, or another clean-up) is skipped; one that was accessed in the meantime is judged by
+-- its new state. last_id: where to continue, NULL at the end. by_app: how many of each app, as {"shop": 3}. Errors:
+-- HP007.
 CREATE OR REPLACE FUNCTION archive_weak_memories(
     p_app_name text DEFAULT NULL, p_limit integer DEFAULT 500,
     p_after uuid DEFAULT '00000000-0000-0000-0000-000000000000', p_threshold double precision DEFAULT NULL,
@@ -159,7 +166,7 @@ BEGIN
     archived := cardinality(v_ids);
     last_id := CASE WHEN archived = p_limit THEN v_ids[archived] ELSE v_upto END;
 
-    -- A memory that was put back by hand may still be in the archive: the later state stands.
+    -- A memory that was restored by hand may still be in the archive: the later state is kept.
     DELETE FROM memories_archive AS a WHERE a.id = ANY (v_ids);
     INSERT INTO memories_archive (
         id, thread_id, user_id, app_name, memory_type, content, embedding, embedding_model, metadata, initial_score, pinned,
@@ -175,10 +182,10 @@ BEGIN
 END
 $$;
 
--- For psql and cron: one clean-up of up to 1,000 memories in the caller's transaction. Returns how many went; call it
--- again, each time in a transaction of its own, until it returns 0. An argument that is NULL leaves that choice to
--- each app's policy, which says 0.1 and 7 days unless somebody changed it; one that is given stands for every app.
--- The curve and its rate are always the app's own.
+-- For psql and cron: one clean-up of up to 1,000 memories in the caller's transaction. Returns how many were archived;
+-- call it again, each time in a transaction of its own, until it returns 0. An argument that is NULL leaves the value
+-- to each app's policy (by default 0.1 and 7 days); one that is given applies to every app. The curve and its rate are
+-- always the app's own.
 CREATE OR REPLACE FUNCTION cleanup_low_value_memories(
     p_threshold double precision DEFAULT NULL, p_min_age_days integer DEFAULT NULL)
 RETURNS integer
@@ -199,7 +206,7 @@ END
 $$;
 
 -- How many memories there are, how strong, and how many a clean-up would archive now: one snapshot.
--- high from 0.7, medium from 0.3, low below. average is NULL where there are none. Errors: HP007.
+-- high from 0.7, medium from 0.3, low below. average is NULL if there are none. Errors: HP007.
 CREATE OR REPLACE FUNCTION retention_stats(
     p_app_name text DEFAULT NULL, p_user_id text DEFAULT NULL, p_threshold double precision DEFAULT NULL,
     p_min_age_days double precision DEFAULT NULL, p_decay_rate double precision DEFAULT NULL)
@@ -233,8 +240,8 @@ BEGIN
 END
 $$;
 
--- Brings archived memories of a user back, as if they had been accessed now: those of p_ids, or NULL for the first
--- p_limit. One whose slice has been drawn anew since stays. Returns the ids.
+-- Restores archived memories of a user, as if they were accessed now: those of p_ids, or if NULL the first p_limit.
+-- One whose slice was derived again since is skipped. Returns the ids.
 CREATE OR REPLACE FUNCTION restore_memories(p_app_name text, p_user_id text, p_ids uuid[] DEFAULT NULL, p_limit integer DEFAULT 1000)
 RETURNS SETOF uuid
 LANGUAGE plpgsql SET search_path FROM CURRENT
@@ -270,8 +277,8 @@ BEGIN
 END
 $$;
 
--- Deletes at most p_limit archived memories for good, whose app's policy keeps them no longer. Returns how many; call
--- it again, each time in a transaction of its own, until it returns 0.
+-- Deletes at most p_limit archived memories whose app's policy no longer keeps them. Returns how many; call it again,
+-- each time in a transaction of its own, until it returns 0.
 CREATE OR REPLACE FUNCTION purge_archive(p_app_name text DEFAULT NULL, p_limit integer DEFAULT 1000) RETURNS integer
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$

@@ -1,8 +1,21 @@
+-- Runs: one execution of an agent, as events of its session. The process that executes it holds a lease.
+--
+--                 start_run             end_run
+--                     |        .-------------------------> completed    last event: complete
+--                     v        |
+--                  running ----+-------------------------> failed       error
+--                              |   also reap_runs, once
+--                              |   the lease ran out
+--                              '-------------------------> cancelled    cancelled
+--
+-- An ended run does not change. Its event and the change of its row are one transaction, so that a reader of the events
+-- misses nothing of the run.
+
 CREATE OR REPLACE FUNCTION refuse_run_revival() RETURNS trigger
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
 BEGIN
-    RAISE EXCEPTION 'run % ended as %: it stays so', OLD.run_id, OLD.status USING ERRCODE = 'HP022';
+    RAISE EXCEPTION 'run % has ended as %, and cannot change', OLD.run_id, OLD.status USING ERRCODE = 'HP022';
 END
 $$;
 
@@ -13,18 +26,18 @@ BEGIN
     IF p_lease_seconds BETWEEN 1 AND 3600 THEN
         RETURN make_interval(secs => p_lease_seconds);
     END IF;
-    RAISE EXCEPTION 'a lease is 1 to 3600 seconds, not %', p_lease_seconds USING ERRCODE = 'HP007';
+    RAISE EXCEPTION 'a lease lasts 1 to 3600 seconds, not %', p_lease_seconds USING ERRCODE = 'HP007';
 END
 $$;
 
--- append_events for the events of a run, each of which carries the run's id.
+-- append_events for the events of a run, each of which has the run's id.
 CREATE OR REPLACE FUNCTION append_run_events(p_thread threads, p_run_id text, p_events event_input[], p_notify boolean)
 RETURNS stored_event[]
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
 BEGIN
     IF EXISTS (SELECT FROM unnest(p_events) AS e WHERE e.invocation_id IS DISTINCT FROM p_run_id) THEN
-        RAISE EXCEPTION 'the events of run % have its id as their invocation_id', p_run_id USING ERRCODE = 'HP007';
+        RAISE EXCEPTION 'the events of run % need its id as their invocation_id', p_run_id USING ERRCODE = 'HP007';
     END IF;
     RETURN (
         SELECT array_agg(ROW(a.event_id, a.sequence_num, a.occurred_at, a.created_at, a.appended, a.version, a.last_seq,
@@ -33,8 +46,8 @@ BEGIN
 END
 $$;
 
--- Ends the runs of a session, which the caller has locked, whose lease ran out; those that go on are an error, but for
--- the one that is asked for again. Errors: HP060.
+-- Ends the runs of a session, which the caller has locked, whose lease ran out; a run that is still running is an
+-- error, unless it is the one that is requested again. Errors: HP060.
 CREATE OR REPLACE FUNCTION require_no_run(p_thread threads, p_run_id text, p_notify boolean) RETURNS void
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
@@ -45,17 +58,17 @@ BEGIN
              WHERE o.thread_id = p_thread.id AND o.status = 'running' AND o.run_id <> p_run_id
              ORDER BY o.id FOR NO KEY UPDATE LOOP
         IF r.lease_until >= engine_now() THEN
-            RAISE EXCEPTION 'run % of this session goes on', r.run_id USING ERRCODE = 'HP060';
+            RAISE EXCEPTION 'run % of this session is still running', r.run_id USING ERRCODE = 'HP060';
         END IF;
         PERFORM reap_run(p_thread, r, p_notify);
     END LOOP;
 END
 $$;
 
--- Starts a run with its first events: the user's message, or `run_started` where there is none. The same run id again
--- changes nothing and returns the stored run, created false, without events: it is never executed twice. p_alone starts
--- it only where no other run of the session goes on; those whose lease ran out are ended before.
--- Errors: HP001, HP021 the id is another session's, HP060 another run goes on, and those of append_events.
+-- Starts a run with its first events: the user's message, or `run_started` if there is none. The same run id again
+-- changes nothing and returns the stored run, created false, without events: it is never executed twice. With p_alone
+-- it starts only if no other run of the session is running; those whose lease ran out are ended first.
+-- Errors: HP001, HP021 the id belongs to another session, HP060 another run is running, and those of append_events.
 CREATE OR REPLACE FUNCTION start_run(
     p_app_name text, p_user_id text, p_session_id text, p_run_id text, p_holder text,
     p_lease_seconds double precision, p_events event_input[], p_notify boolean DEFAULT true,
@@ -93,8 +106,8 @@ BEGIN
 END
 $$;
 
--- Locks a run's thread, then the run, for its holder. A run that ended is given only to a holder that sends again
--- what is stored. Errors: HP020 no such run, HP022 it ended, HP023 somebody else holds it.
+-- Locks a run's thread, then the run, for its holder. A run that ended is given only to a holder that repeats what is
+-- stored. Errors: HP020 no such run, HP022 it ended, HP023 another process holds it.
 CREATE OR REPLACE FUNCTION hold_run(p_app_name text, p_run_id text, p_holder text, p_events event_input[],
                          OUT thread threads, OUT run runs)
 LANGUAGE plpgsql SET search_path FROM CURRENT
@@ -113,12 +126,12 @@ BEGIN
         SELECT FROM unnest(p_events) AS i
         WHERE NOT EXISTS (SELECT FROM events AS e WHERE e.thread_id = thread.id AND e.id = i.id AND e.id <> ''
                           AND e.event_type = i.event_type AND e.content::text = i.content::text)) THEN
-        RAISE EXCEPTION 'run % ended as %', p_run_id, run.status USING ERRCODE = 'HP022';
+        RAISE EXCEPTION 'run % has ended as %', p_run_id, run.status USING ERRCODE = 'HP022';
     END IF;
 END
 $$;
 
--- What happens within a run: appends its events and prolongs the lease. p_tools describes the calls among them,
+-- What happens during a run: appends its events and extends the lease. p_tools describes the calls among them,
 -- {"event_id", "tool_call_id", "tool_name"}, and the results, {"event_id", "tool_call_id", "is_error"}.
 -- Errors: as hold_run and append_events; HP007 for events that only end_run may append.
 CREATE OR REPLACE FUNCTION write_run(
@@ -165,14 +178,14 @@ BEGIN
 END
 $$;
 
--- A run's row keeps its newest 200 steps and calls: it is written whole with each of them.
+-- A run's row holds its newest 200 steps and calls, since it is rewritten with each of them.
 CREATE OR REPLACE FUNCTION newest_of(p_entries jsonb) RETURNS jsonb
 LANGUAGE sql IMMUTABLE
 RETURN CASE WHEN jsonb_array_length(p_entries) <= 200 THEN p_entries ELSE (
     SELECT jsonb_agg(e.entry ORDER BY e.place) FROM jsonb_array_elements(p_entries) WITH ORDINALITY AS e (entry, place)
     WHERE e.place > jsonb_array_length(p_entries) - 200) END;
 
--- Adds a call, or to a call its result.
+-- Adds a call, or the result of a call.
 CREATE OR REPLACE FUNCTION note_tool(p_calls jsonb, p_tool jsonb) RETURNS jsonb
 LANGUAGE sql IMMUTABLE SET search_path FROM CURRENT
 AS $$
@@ -184,9 +197,9 @@ AS $$
         ELSE newest_of(p_calls || p_tool) END
 $$;
 
--- Ends a run with its last events: an assistant_message where there is an answer, and in the end complete, error or
--- cancelled, as the status says. A snapshot is taken where the state changed. The same end again changes nothing.
--- Errors: as hold_run and append_events; HP007 where the status and the last event differ.
+-- Ends a run with its last events: an assistant_message if there is a reply, and finally complete, error or cancelled,
+-- according to the status. A snapshot is taken if the state changed. The same end again changes nothing.
+-- Errors: as hold_run and append_events; HP007 if the status and the last event differ.
 CREATE OR REPLACE FUNCTION end_run(
     p_app_name text, p_run_id text, p_holder text, p_status text, p_events event_input[],
     p_error text DEFAULT NULL, p_error_code text DEFAULT NULL, p_notify boolean DEFAULT true,
@@ -203,7 +216,7 @@ BEGIN
     v_thread := v_held.thread;
     run := v_held.run;
     IF v_last.event_type IS DISTINCT FROM terminal_event_type(p_status) THEN
-        RAISE EXCEPTION 'a run that ends as % ends with the event %, not %', quote_nullable(p_status),
+        RAISE EXCEPTION 'a run that ends as % must end with the event %, not %', quote_nullable(p_status),
             terminal_event_type(p_status), v_last.event_type USING ERRCODE = 'HP007';
     END IF;
     stored := append_run_events(v_thread, p_run_id, p_events, p_notify);
@@ -221,9 +234,9 @@ CREATE OR REPLACE FUNCTION terminal_event_type(p_status text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE p_status WHEN 'completed' THEN 'complete' WHEN 'failed' THEN 'error' WHEN 'cancelled' THEN 'cancelled' END;
 
--- The heartbeat of everything that one holder executes, in one call. Each of the runs comes back as it is now: an owner
--- stops what is not running any more, and ends what it is asked to cancel. What another transaction holds is being
--- written by the owner itself, and prolonged by that.
+-- The heartbeat of everything that one holder executes, in one call. Each run is returned as it is now: its owner stops
+-- one that is no longer running, and ends one that it is asked to cancel. A run that is locked is being written by its
+-- owner, which extends its lease, too.
 CREATE OR REPLACE FUNCTION renew_runs(p_holder text, p_ids uuid[], p_lease_seconds double precision)
 RETURNS TABLE (id uuid, status text, cancel_requested boolean)
 LANGUAGE plpgsql SET search_path FROM CURRENT
@@ -238,7 +251,7 @@ BEGIN
 END
 $$;
 
--- Asks the owner of a run to cancel it; a run that ended stays as it is. The owner hears of it with its next heartbeat
+-- Asks the owner of a run to cancel it; a run that ended stays as it is. The owner is informed by its next heartbeat
 -- or write. Errors: HP020.
 CREATE OR REPLACE FUNCTION request_cancel(p_app_name text, p_user_id text, p_run_id text) RETURNS runs
 LANGUAGE plpgsql SET search_path FROM CURRENT
@@ -259,9 +272,9 @@ BEGIN
 END
 $$;
 
--- Ends runs whose lease ran out: as cancelled where that was asked for, else as failed with the code 'orphaned', in both
--- cases with the event, so that whoever follows the run hears of its end. What anybody holds is left for the next call.
--- Returns how many.
+-- Ends runs whose lease ran out: as cancelled if that was requested, else as failed with the code 'orphaned', in either
+-- case with the event, so that readers are informed of the end. Locked runs are left for the next call. Returns how
+-- many.
 CREATE OR REPLACE FUNCTION reap_runs(p_limit integer DEFAULT 100, p_notify boolean DEFAULT true) RETURNS integer
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$

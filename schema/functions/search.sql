@@ -1,3 +1,5 @@
+-- Search over memories, facts and messages.
+
 -- hnsw's settings exist once the library is loaded; the functions below set them.
 DO $$ BEGIN PERFORM vector_dims('[1]'::vector); END $$;
 
@@ -5,12 +7,12 @@ CREATE OR REPLACE FUNCTION default_search_weights() RETURNS search_weights
 LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path FROM CURRENT
 AS $$ SELECT ROW(0.1, 1.0, 0.7, 0.4, 0.5, 0.05, 0.1, 0.15)::search_weights $$;
 
--- The terms of a query: at most 128, so that one query is never a workload.
+-- The terms of a query: at most 128, so that a query stays bounded.
 CREATE OR REPLACE FUNCTION query_terms(p_query text) RETURNS text[]
 LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path FROM CURRENT
 AS $$ SELECT (tsvector_to_array(search_document(left(p_query, 4000))))[1:128] $$;
 
--- Matches a row that holds any of the terms.
+-- Matches a row that contains any of the terms.
 CREATE OR REPLACE FUNCTION any_term(p_terms text[]) RETURNS tsquery
 LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path FROM CURRENT
 AS $$
@@ -18,8 +20,8 @@ AS $$
     FROM unnest(p_terms) AS term
 $$;
 
--- How often the query's one term stands in the document: 1 to 64. ts_rank of one term sums 1, 1/4, 1/9, … over its
--- places, over a constant; that sum is looked up here. Unnesting the document would cost 0.5 us for each of its terms.
+-- How often the query's single term occurs in the document: 1 to 64. For one term ts_rank sums 1, 1/4, 1/9, … over its
+-- positions, divided by a constant; that sum is looked up here. Unnesting the document would cost 0.5 us per term.
 CREATE OR REPLACE FUNCTION term_frequency(p_document tsvector, p_query tsquery) RETURNS double precision
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN 1 + width_bucket(ts_rank('{1,1,1,1}', p_document, p_query) * 1.64493406685, ARRAY[
@@ -35,7 +37,7 @@ CREATE OR REPLACE FUNCTION plain_words(p_text text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path FROM CURRENT
 AS $$ SELECT ' ' || lower(regexp_replace(left(p_text, 4000), '[^[:alnum:]]+', ' ', 'g')) || ' ' $$;
 
--- The memories of a scope whose vectors are nearest, by the index: the way for scopes of many thousands.
+-- The memories of a scope whose vectors are nearest, by the index: for scopes of many thousands.
 CREATE OR REPLACE FUNCTION nearest_memories(
     p_app_name text, p_user_id text, p_embedding vector(1536), p_embedding_model text, p_limit integer,
     p_memory_types text[] DEFAULT NULL, p_since timestamptz DEFAULT NULL, p_until timestamptz DEFAULT NULL,
@@ -57,9 +59,9 @@ BEGIN
 END
 $$;
 
--- The memories of a giant scope that are worth scoring: those that hold the query's rare terms, those whose vectors
--- are nearest, the newest. `seen` holds, for each of the queries of one term, in how many rows of the scope it
--- stands: counted up to 4,000, beyond that from a sample of the newest 1,000.
+-- The memories of a giant scope that are worth scoring: those with the query's rare terms, those with the nearest
+-- vectors, the newest. `seen` is, for each of the single-term queries, in how many rows of the scope the term occurs:
+-- counted up to 4,000, beyond that estimated from a sample of the newest 1,000.
 CREATE OR REPLACE FUNCTION memory_candidates(
     p_app_name text, p_user_id text, p_queries tsquery[], p_embedding vector(1536), p_embedding_model text,
     p_memory_types text[], p_since timestamptz, p_until timestamptz, p_metadata jsonb,
@@ -152,10 +154,10 @@ BEGIN
 END
 $$;
 
--- The turns of a giant scope that are worth scoring: those that hold the query's rare terms, those whose vectors are
--- nearest, the newest, and four turns on either side of each. `places` are their numbers as `search_memory` numbers
--- turns; `seen` holds, for each of the queries of one term, in how many turns of the scope it stands. Words are read
--- in one pass over the scope, not by an index, which every append would pay for.
+-- The turns of a giant scope that are worth scoring: those with the query's rare terms, those with the nearest vectors,
+-- the newest, and four turns on either side of each. `places` are their numbers as `search_memory` numbers turns;
+-- `seen` is, for each of the single-term queries, in how many turns of the scope the term occurs. Words are read in one
+-- pass over the scope, not by an index, which would slow down every append.
 CREATE OR REPLACE FUNCTION turn_candidates(
     p_app_name text, p_user_id text, p_queries tsquery[], p_embedding vector(1536), p_embedding_model text,
     p_thread_id uuid, p_since timestamptz, p_until timestamptz, p_metadata jsonb,
@@ -191,7 +193,7 @@ BEGIN
         FROM generate_subscripts(p_queries, 1) AS q (term) LEFT JOIN held AS h ON h.term = q.term
         GROUP BY q.term
     ), rare AS (
-        -- A term counts by how rare it is, as in BM25; who holds most of it is worth scoring.
+        -- A term counts by its rarity, as in BM25; the turns with the greatest sums are worth scoring.
         SELECT h.place FROM held AS h JOIN counted AS c ON c.term = h.term
         GROUP BY h.place
         ORDER BY sum(ln(1 + (SELECT count(*) FROM scope) / c.rows)) DESC, h.place DESC LIMIT c_rows
@@ -215,20 +217,20 @@ BEGIN
 END
 $$;
 
--- What one user of one app said and what was learned from it, the best match first.
+-- Searches what one user of one app said and what was learned from it, the best match first.
 --
--- BM25 (k1 0.6, b 0.6) is exact: document frequencies, number and mean length of the rows are counted over the very rows that may
--- match. The parts are normalised among them (text by the best row, similarity from the worst to the best), weighted
--- and summed. A row without a vector of this model is judged by its text alone. Over more than 5,000 memories only
--- `memory_candidates` are scored, over more than 5,000 turns only `turn_candidates`.
+-- BM25 (k1 0.6, b 0.6) is exact: document frequencies, number and mean length of the rows are counted over the rows
+-- that may match. The parts are normalised among them (text by the best row, similarity from the worst to the best),
+-- weighted and summed. A row without a vector of this model is judged by its text alone. Over more than 5,000 memories
+-- only `memory_candidates` are scored, over more than 5,000 turns only `turn_candidates`.
 --
--- p_sources: any of 'memory', 'fact', 'message'. p_messages: 'recent' are those that fast_replay has not yet reached,
--- the latest 5,000 of them at most, 'all' every turn. p_session_id, p_since, p_until (exclusive), p_metadata,
+-- p_sources: any of 'memory', 'fact', 'message'. p_messages: 'recent' are those that fast_replay has not reached yet,
+-- at most the latest 5,000 of them, 'all' is every turn. p_session_id, p_since, p_until (exclusive), p_metadata and
 -- p_memory_types narrow the rows; facts have no metadata, and only memories have a memory type.
 -- p_as_of, p_known_at: facts as they were true then, and as they were known by then; see `facts_as_of`. A version that
 -- is not the current one is judged by its words.
--- relevance does not depend on the other rows: the cosine similarity, or the part of the query's words (by their
--- weight) that the row holds, whichever is greater. total counts all rows that match.
+-- relevance does not depend on the other rows: the cosine similarity, or the share of the query's words (by their
+-- weight) that the row contains, whichever is greater. total counts all rows that match.
 -- Errors: HP007 bad input, HP001 unknown session.
 CREATE OR REPLACE FUNCTION search_memory(
     p_app_name text, p_user_id text, p_query text,
@@ -269,9 +271,9 @@ DECLARE
     turns      record;
 BEGIN
     IF btrim(p_query) = '' OR p_query IS NULL THEN
-        RAISE EXCEPTION 'the query is blank: say what to search for' USING ERRCODE = 'HP007';
+        RAISE EXCEPTION 'the query is blank: give the words to search for' USING ERRCODE = 'HP007';
     ELSIF p_limit NOT BETWEEN 1 AND 1000 THEN
-        RAISE EXCEPTION 'limit is 1 to 1000, not %', p_limit USING ERRCODE = 'HP007';
+        RAISE EXCEPTION 'limit must be from 1 to 1000, not %', p_limit USING ERRCODE = 'HP007';
     ELSIF NOT p_sources <@ '{memory,fact,message}' OR p_messages NOT IN ('recent', 'all', 'none') THEN
         RAISE EXCEPTION 'sources are memory, fact and message; messages is recent, all or none' USING ERRCODE = 'HP007';
     END IF;
@@ -376,15 +378,15 @@ BEGIN
         LIMIT v_latest
     ), numbered AS (
         -- n numbers the turns of a thread without gaps, whatever stood between them, and leaves four numbers free
-        -- between threads: what is at most four away is a turn of the same thread.
+        -- between threads: a turn at most four away is of the same thread.
         SELECT t.*, coalesce(k.place, row_number() OVER (ORDER BY t.thread_id, t.place)
                                       + 4 * dense_rank() OVER (ORDER BY t.thread_id)) AS n
         FROM said AS t LEFT JOIN unnest(turns.ids, turns.places) AS k (id, place) ON k.id = t.id
     ), in_runs AS (
         SELECT t.*, t.n - row_number() OVER (ORDER BY t.n) AS run FROM numbered AS t
     ), docs AS MATERIALIZED (
-        -- Of the turns around, those before count 0.75 for each step away, those after 0.6, as `spread` has it; of
-        -- their vectors two on either side, 0.5 and 0.6 for each step.
+        -- Of the turns around it, those before count 0.75 per step, those after 0.6, as in `spread`; of their vectors
+        -- two on either side, 0.5 and 0.6 per step.
         SELECT d.n, 'message' AS source, d.id, d.length, d.document, d.similarity, d.author_match, d.asks, d.occurred_at,
                1::float8 AS retention,
                d.length + 0.75::float8 * lag(d.length, 1, 0) OVER beside + 0.5625::float8 * lag(d.length, 2, 0) OVER beside
@@ -404,7 +406,7 @@ BEGIN
                l.retention, NULL, l.similarity
         FROM learned AS l
     ), corpus AS MATERIALIZED (
-        -- What only candidates stand for is counted where they were chosen.
+        -- What only candidates can tell was counted where they were chosen.
         SELECT (count(*) FILTER (WHERE d.source = 'fact' OR d.source = 'memory' AND near.ids IS NULL
                                        OR d.source = 'message' AND turns.ids IS NULL)
                 + coalesce(near.total, 0) + coalesce(turns.total, 0))::float8 AS size,

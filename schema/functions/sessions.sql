@@ -1,16 +1,18 @@
--- Whether a session's time to live is over. Then it is as good as deleted, also before the upkeep deletes it.
+-- Sessions: creating, closing, deleting and importing them, and the triggers of their tables.
+
+-- Whether a session has expired. Then it counts as deleted, even before the upkeep deletes it.
 CREATE OR REPLACE FUNCTION has_expired(t threads) RETURNS boolean
 LANGUAGE sql STABLE
 RETURN t.ttl IS NOT NULL AND t.updated_at + t.ttl <= engine_now();
 
--- Whether a session is there for who asks by its names: its time to live is not over, and it is no mere place of what
--- the memory was given of sessions that are kept elsewhere.
+-- Whether a session exists for callers that name it: it has not expired, and is not a thread in which the memory holds
+-- turns of a session kept elsewhere.
 CREATE OR REPLACE FUNCTION is_open(t threads) RETURNS boolean
 LANGUAGE sql STABLE
 RETURN NOT t.memory_only AND NOT has_expired(t);
 
--- The time of a session's last event in seconds since 1970: exact where its writer gave it so, else to the microsecond.
--- NULL before the first.
+-- The time of a session's last event in seconds since 1970: exact if its writer gave it so, else to the microsecond.
+-- NULL before the first event.
 CREATE OR REPLACE FUNCTION last_event_time(t threads) RETURNS double precision
 LANGUAGE sql STABLE
 RETURN CASE WHEN t.last_seq > 0 THEN coalesce(
@@ -18,8 +20,8 @@ RETURN CASE WHEN t.last_seq > 0 THEN coalesce(
     (SELECT extract(epoch FROM e.occurred_at)::double precision FROM events AS e
      WHERE e.thread_id = t.id AND e.sequence_num = t.last_seq)) END;
 
--- Creates a session, for good or with a time to live; one of the same names whose time is over makes room.
--- Errors: HP004 state too large, HP006 there is one.
+-- Creates a session, permanent or with a time to live; it replaces an expired one of the same names.
+-- Errors: HP004 state too large, HP006 it exists.
 CREATE OR REPLACE FUNCTION create_session(
     p_app_name text, p_user_id text, p_session_id text,
     p_session_state jsonb DEFAULT '{}', p_user_delta jsonb DEFAULT NULL, p_app_delta jsonb DEFAULT NULL,
@@ -37,7 +39,7 @@ BEGIN
     ON CONFLICT (app_name, user_id, session_id) DO NOTHING
     RETURNING t.id, t.version, t.created_at INTO thread_id, version, created_at;
     IF NOT FOUND THEN
-        -- Locked by the statement that looks: what another caller put in its place since then is not over.
+        -- The statement that checks it also locks it: a session that another caller has just created is not deleted.
         PERFORM FROM threads AS t
         WHERE t.app_name = p_app_name AND t.user_id = p_user_id AND t.session_id = p_session_id AND has_expired(t)
         FOR UPDATE;
@@ -45,7 +47,7 @@ BEGIN
             PERFORM delete_session(p_app_name, p_user_id, p_session_id);
         ELSIF EXISTS (SELECT FROM threads AS t WHERE t.app_name = p_app_name AND t.user_id = p_user_id
                                                      AND t.session_id = p_session_id) THEN
-            RAISE EXCEPTION 'session % exists already for app % and user %', p_session_id, p_app_name, p_user_id
+            RAISE EXCEPTION 'session % already exists for app % and user %', p_session_id, p_app_name, p_user_id
                 USING ERRCODE = 'HP006';
         END IF;
         RETURN QUERY SELECT * FROM create_session(
@@ -90,7 +92,7 @@ BEGIN
     WHERE app_name = p_app_name AND user_id = p_user_id AND session_id = p_session_id
     FOR NO KEY UPDATE;
     IF NOT FOUND OR NOT is_open(t) THEN
-        RAISE EXCEPTION 'there is no session % for app % and user %, or no longer: create it first',
+        RAISE EXCEPTION 'there is no session % for app % and user %, or it has expired: create it first',
             quote_nullable(p_session_id), quote_nullable(p_app_name), quote_nullable(p_user_id)
             USING ERRCODE = 'HP001';
     END IF;
@@ -98,8 +100,8 @@ BEGIN
 END
 $$;
 
--- Locks a session for the rest of the transaction, to be changed only if it is at this version; returns its id, so that
--- what changes it in the same statement is called with that, and after this.
+-- Locks a session for the rest of the transaction, to be changed only at this version. Returns its id: a function that
+-- changes it in the same statement takes that as its argument, and so runs after this one.
 -- Errors: HP001 no such session, HP002 it is at another version.
 CREATE OR REPLACE FUNCTION lock_session_at(p_app_name text, p_user_id text, p_session_id text, p_version integer)
 RETURNS text
@@ -122,8 +124,8 @@ BEGIN
 END
 $$;
 
--- Ends a session for now: what is not yet consolidated is enqueued at once, whatever the policy counts; nothing where the
--- app does not consolidate: once it does, the idle timers find the session. Appending to it later opens it again. Returns
+-- Closes a session: what is not consolidated yet is enqueued at once, whatever the policy's thresholds; nothing if the
+-- app does not consolidate: if it does later, the idle timers find the session. A later append opens it again. Returns
 -- the jobs. Errors: HP001.
 CREATE OR REPLACE FUNCTION finalize_session(p_app_name text, p_user_id text, p_session_id text)
 RETURNS TABLE (job_id uuid, job_type text, created boolean)
@@ -150,7 +152,7 @@ END
 $$;
 
 -- Deletes a session with its events, messages, runs, snapshots and jobs. Memories and facts stay, without a thread.
--- Jobs that wait are cancelled; one that runs finds nothing to write to. Returns whether there was one.
+-- Waiting jobs are cancelled; a running one finds nothing to write to. Returns whether there was one.
 CREATE OR REPLACE FUNCTION delete_session(p_app_name text, p_user_id text, p_session_id text) RETURNS boolean
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
@@ -176,8 +178,8 @@ BEGIN
 END
 $$;
 
--- Deletes the session whose time to live has been over longest, in a transaction of its own; passes over one that a
--- writer holds. Returns whether there was any to look at: repeat until false.
+-- Deletes the session that expired first, in a transaction of its own; skips one that a writer holds. Returns whether
+-- there was any candidate: repeat until false.
 CREATE OR REPLACE FUNCTION delete_expired_session() RETURNS boolean
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
@@ -200,12 +202,12 @@ END
 $$;
 
 -- Begins the import of a session that is kept elsewhere, with the state that it has there; returns what became of it:
---   created   there was none
---   known     an earlier import made it, and nobody has appended to it since
---   moved     an earlier import made it, and somebody appended since: its state is its own now
---   taken     there is one that no import made: nothing was changed
---   erased    it was erased here, or its user, after it began: nothing was made
--- Events follow by append_events, with what each did to the session's state unless it moved; then
+--   created   it did not exist here
+--   known     an earlier import created it, and there was no other append since
+--   moved     an earlier import created it, and there were appends since: its state is its own now
+--   taken     there is one that no import created: nothing was changed
+--   erased    it, or its user, was erased here after it began: nothing was created
+-- Its events follow by append_events, with what each changed in the session's state unless it is 'moved'; then
 -- finish_session_import. Errors: HP004 state too large.
 CREATE OR REPLACE FUNCTION import_session(
     p_app_name text, p_user_id text, p_session_id text, p_state jsonb, p_created_at timestamptz)
@@ -242,9 +244,9 @@ BEGIN
 END
 $$;
 
--- Ends an import: from here on, who appends takes the session over. Where its events lead to another state than it has
--- elsewhere, as where two of them share their time, it returns the keys that differ and ends nothing: they are to be
--- appended as an event, before it is called again. NULL: it is done.
+-- Ends an import: from now on, a caller that appends takes the session over. If its events lead to another state than
+-- it has elsewhere, as when two of them have the same time, it returns the keys that differ and ends nothing: append
+-- them as an event, then call it again. NULL: it is done.
 CREATE OR REPLACE FUNCTION finish_session_import(
     p_app_name text, p_user_id text, p_session_id text, p_state jsonb, p_updated_at timestamptz)
 RETURNS jsonb
@@ -258,7 +260,7 @@ BEGIN
     IF v_differs IS NOT NULL THEN
         RETURN v_differs;
     END IF;
-    -- It was made with all of its last state. What an event set was not there before that event.
+    -- It was created with all of its last state. What an event set was not there before that event.
     UPDATE initial_states AS i SET session_state = i.session_state - s.keys
     FROM (SELECT array_agg(DISTINCT k) AS keys FROM events AS e, jsonb_object_keys(e.session_delta) AS k
           WHERE e.thread_id = t.id AND coalesce(e.session_delta, e.user_delta, e.app_delta) IS NOT NULL) AS s
@@ -284,7 +286,7 @@ BEGIN
 END
 $$;
 
--- Events are history. They go only with their thread, and are emptied only by erase_events, which says whose they are.
+-- Events are history. They are deleted only with their thread, and emptied only by erase_events.
 CREATE OR REPLACE FUNCTION refuse_event_change() RETURNS trigger
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
@@ -300,7 +302,7 @@ BEGIN
 END
 $$;
 
--- 'Look': ids only. A caller that wakes the listeners itself, after its commit, sets hippocampus.notify to off.
+-- Wakes listeners, with ids only. A caller that notifies them itself after its commit sets hippocampus.notify to off.
 CREATE OR REPLACE FUNCTION notify_event_insert() RETURNS trigger
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
@@ -312,7 +314,7 @@ BEGIN
 END
 $$;
 
--- Streams of a deleted session end at once; who misses it looks again a few seconds later.
+-- Ends the streams of a deleted session at once; a stream that misses it polls again a few seconds later.
 CREATE OR REPLACE FUNCTION notify_thread_gone() RETURNS trigger
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$

@@ -1,14 +1,16 @@
+-- State: rebuilding it from the events, snapshots, and what changed since.
+
 -- Sets the keys of many deltas, in order.
 CREATE OR REPLACE AGGREGATE fold_deltas (jsonb) (SFUNC = jsonb_concat, STYPE = jsonb, INITCOND = '{}');
 
--- Some keys of a state, so that a reader of one key is not sent all of them; NULL: all.
+-- Some keys of a state, so that a reader of one key does not receive all of them; NULL: all.
 CREATE OR REPLACE FUNCTION pick_keys(p_state jsonb, p_keys text[]) RETURNS jsonb
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE WHEN p_keys IS NULL OR p_state IS NULL THEN p_state ELSE (
     SELECT coalesce(jsonb_object_agg(s.key, s.value), '{}') FROM jsonb_each(p_state) AS s WHERE s.key = ANY (p_keys)) END;
 
--- Keeps a session's state as it is now, unless it has not changed since the newest snapshot. The thread is locked by
--- the caller, or by this. Returns whether there is a new one.
+-- Stores a session's current state, unless it has not changed since the newest snapshot. The thread is locked by the
+-- caller, or by this. Returns whether there is a new snapshot.
 CREATE OR REPLACE FUNCTION take_snapshot(p_thread_id uuid) RETURNS boolean
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
@@ -29,9 +31,9 @@ BEGIN
 END
 $$;
 
--- The state of a session once its event p_upto_seq was appended (NULL: now): the newest snapshot up to there, or what the
--- session was created with, and over it the deltas of the later events. snapshot_seq 0: no snapshot was used.
--- p_from_snapshot false tells it from the events alone. No row where there is no such thread or event.
+-- The state of a session after its event p_upto_seq (NULL: now): the newest snapshot up to there, or what the session
+-- was created with, and the deltas of the later events. snapshot_seq 0: no snapshot was used.
+-- p_from_snapshot false rebuilds it from the events alone. No row if there is no such thread or event.
 CREATE OR REPLACE FUNCTION restore_state(p_thread_id uuid, p_upto_seq bigint DEFAULT NULL, p_from_snapshot boolean DEFAULT true)
 RETURNS TABLE (state jsonb, sequence_num bigint, version integer, snapshot_seq bigint, deltas bigint)
 LANGUAGE sql STABLE SET search_path FROM CURRENT
@@ -57,9 +59,9 @@ AS $$
           AND coalesce(e.session_delta, e.user_delta, e.app_delta) IS NOT NULL AND e.session_delta IS NOT NULL) AS d
 $$;
 
--- The states that sessions share, told from the events and the first states of all sessions that changed them, and from
--- what was imported, in the order of their versions. Changes without a version were made to another database's state.
--- is_complete is false where a session that changed them was deleted since.
+-- The shared states, rebuilt from the events and initial states of all sessions that changed them, and from imports, in
+-- the order of their versions. Changes without a version were made to another database's state.
+-- is_complete is false if a session that changed them has been deleted.
 CREATE OR REPLACE FUNCTION rebuild_shared_states(p_app_name text, p_user_id text)
 RETURNS TABLE (user_state jsonb, user_is_complete boolean, app_state jsonb, app_is_complete boolean)
 LANGUAGE sql STABLE SET search_path FROM CURRENT
@@ -90,8 +92,8 @@ AS $$
     FROM of_user AS u, of_app AS a
 $$;
 
--- Deletes snapshots that another one superseded longer ago than p_keep. The newest of a session always stays, and the
--- state can be told without any. Returns how many.
+-- Deletes snapshots that were superseded longer ago than p_keep. The newest of a session always stays, and the state
+-- can be rebuilt without any. Returns how many.
 CREATE OR REPLACE FUNCTION prune_snapshots(p_keep interval, p_limit integer DEFAULT 1000) RETURNS integer
 LANGUAGE sql SET search_path FROM CURRENT
 AS $$
@@ -104,9 +106,9 @@ AS $$
     SELECT count(*)::integer FROM gone
 $$;
 
--- Adds to an app's state, or with p_user_id to a user's, what another engine holds. Keys that are here already stay as
--- they are unless p_overwrite; what was erased here stays erased. Returns how many keys differ afterwards from what was
--- given, and how many were left out as erased. Errors: HP004 state too large.
+-- Adds to an app's state, or with p_user_id to a user's, what another engine holds. Existing keys stay as they are
+-- unless p_overwrite; what was erased here stays erased. Returns how many keys differ afterwards from what was given,
+-- and how many were left out as erased. Errors: HP004 state too large.
 CREATE OR REPLACE FUNCTION import_state(p_app_name text, p_user_id text, p_state jsonb, p_overwrite boolean,
                              OUT kept bigint, OUT erased bigint)
 LANGUAGE plpgsql SET search_path FROM CURRENT
@@ -145,7 +147,7 @@ BEGIN
         kept := (SELECT count(*) FROM jsonb_each(p_state) AS g WHERE v_state -> g.key <> g.value);
         RETURN;
     END IF;
-    -- Every key is here, and none was to be replaced.
+    -- Every key exists, and none was to be replaced.
     kept := (SELECT count(*) FROM jsonb_each(p_state) AS g WHERE g.value <> (
         SELECT state FROM app_states WHERE app_name = p_app_name AND p_user_id IS NULL
         UNION ALL

@@ -1,6 +1,14 @@
--- Adds a piece to an open message at an offset in characters; offset 0 opens it. Returns the text's length then.
--- The same piece again, because the answer was lost, changes nothing, also if it has become longer. Listeners are told ids, never text.
--- Errors: HP030 the open text is not there or not so long, HP031 it would be too long.
+-- Streams: the text so far of messages that are being streamed, and tickets for browsers that watch.
+--
+-- A piece of a message is never an event. It is appended to the message's one row, and a notification names the row;
+-- a reader that joins late, or reconnects, reads the row. The final message is an event, and its row is deleted.
+--
+-- A backend that holds an API key requests a ticket for its user; the ticket is bound to app, user, session and, if
+-- given, run, works once and expires soon. Only its SHA-256 is stored.
+
+-- Adds a piece to an open message at an offset in characters; offset 0 opens it. Returns the new length of the text.
+-- The same piece again, after a lost reply, changes nothing, even if it has become longer. Notifications hold ids,
+-- never text. Errors: HP030 the open text is missing or shorter, HP031 it would be too long.
 CREATE OR REPLACE FUNCTION push_live_text(p_thread_id uuid, p_run_id text, p_message_id text, p_kind text,
                                p_offset integer, p_text text) RETURNS integer
 LANGUAGE plpgsql SET search_path FROM CURRENT
@@ -8,7 +16,7 @@ AS $$
 DECLARE
     v_length integer;
 BEGIN
-    -- The table does not outlive a crash: no commit of it needs to wait for the disk.
+    -- The table does not survive a crash, so its commits need not wait for the disk.
     PERFORM set_config('synchronous_commit', 'off', true);
     IF p_offset + char_length(p_text) > 1000000 THEN
         RAISE EXCEPTION 'an open message holds 1,000,000 characters, not %: end it and begin another',
@@ -35,7 +43,7 @@ BEGIN
 END
 $$;
 
--- Removes up to p_limit texts that nobody has added to for p_keep, and whose run has ended; after a day, any.
+-- Deletes up to p_limit texts that were not extended within p_keep and whose run has ended; after a day, any.
 -- Returns how many.
 CREATE OR REPLACE FUNCTION prune_live_messages(p_keep interval, p_limit integer DEFAULT 1000) RETURNS integer
 LANGUAGE sql VOLATILE SET search_path FROM CURRENT
@@ -53,7 +61,7 @@ AS $$
     SELECT count(*)::integer FROM gone
 $$;
 
--- Makes a ticket for a session. Error: HP001 no such session.
+-- Creates a ticket for a session. Error: HP001 no such session.
 CREATE OR REPLACE FUNCTION issue_ticket(p_token_hash bytea, p_app_name text, p_user_id text, p_session_id text, p_run_id text,
                              p_seconds double precision) RETURNS timestamptz
 LANGUAGE plpgsql SET search_path FROM CURRENT
@@ -74,7 +82,7 @@ BEGIN
 END
 $$;
 
--- Takes a ticket out of the world and returns what it allows; no row where it is unknown, used or too old.
+-- Deletes a ticket and returns what it allows; no row if it is unknown, used or expired.
 CREATE OR REPLACE FUNCTION redeem_ticket(p_token_hash bytea)
 RETURNS TABLE (app_name varchar, user_id varchar, session_id text, run_id text)
 LANGUAGE sql VOLATILE SET search_path FROM CURRENT
@@ -83,7 +91,7 @@ AS $$
     SELECT u.app_name, u.user_id, u.session_id, u.run_id FROM used AS u WHERE u.expires_at > engine_now()
 $$;
 
--- Removes up to p_limit tickets that nobody used in time; returns how many.
+-- Deletes up to p_limit expired tickets; returns how many.
 CREATE OR REPLACE FUNCTION prune_tickets(p_limit integer DEFAULT 1000) RETURNS integer
 LANGUAGE sql VOLATILE SET search_path FROM CURRENT
 AS $$

@@ -1,5 +1,7 @@
+-- Export and import of memories.
+
 -- A page of the lines of an export: the rows of one kind of data_catalogue, in the order of their ids, after p_after.
--- Whose they are stands in the file's header, not in its lines; `session` says where a row was drawn.
+-- The file's header names the user, its lines do not; `session` is where a row was extracted.
 CREATE OR REPLACE FUNCTION export_lines(p_app_name text, p_user_id text, p_kind text, p_vectors boolean, p_after uuid, p_limit integer)
 RETURNS TABLE (id uuid, line text)
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
@@ -25,7 +27,7 @@ END
 $$;
 
 -- Keeps imports and the erasure of a user apart for the rest of the transaction. Errors: HP047 the user is being
--- forgotten.
+-- erased.
 CREATE OR REPLACE FUNCTION begin_import(p_app_name text, p_user_id text) RETURNS void
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
@@ -33,15 +35,15 @@ BEGIN
     PERFORM pg_advisory_xact_lock_shared(hashtextextended(
         concat_ws(' ', 'erasure of', current_schema(), p_app_name, p_user_id), 0));
     IF EXISTS (SELECT FROM erasures WHERE app_name = p_app_name AND user_id = p_user_id AND finished_at IS NULL) THEN
-        RAISE EXCEPTION 'user % of app % is being forgotten: import when that has ended',
+        RAISE EXCEPTION 'user % of app % is being erased: import when that has ended',
             quote_literal(p_user_id), quote_literal(p_app_name) USING ERRCODE = 'HP047';
     END IF;
 END
 $$;
 
--- Stores lines of one kind for a user, who need not be whose they were. A row that is here to the letter, or that was
--- forgotten here by itself, is passed over. Returns how many were stored.
--- Errors: HP048 a line has a field that the table has not; PostgreSQL's own for values that it refuses.
+-- Stores lines of one kind for a user, who need not be the original one. A row that is stored already with the same
+-- content, or that was erased here by itself, is skipped. Returns how many were stored.
+-- Errors: HP048 a line has a field that the table does not have; PostgreSQL's own for values that it refuses.
 CREATE OR REPLACE FUNCTION import_lines(p_app_name text, p_user_id text, p_kind text, p_lines jsonb[]) RETURNS integer
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
@@ -75,7 +77,7 @@ BEGIN
         ), origins AS (
             INSERT INTO imported_origins (row_id, app_name, user_id, thread_id, session_id)
             SELECT f.id, $1, $2, f.thread_id, f.session_id FROM fresh AS f WHERE f.is_elsewhere
-            ON CONFLICT DO NOTHING  -- a tombstone of what an earlier import brought
+            ON CONFLICT DO NOTHING  -- a tombstone of an earlier import
         )
         INSERT INTO %1$I (%2$s)
         SELECT %3$s FROM fresh AS f, jsonb_populate_record(NULL::%1$I, f.row) AS r$f$,

@@ -1,3 +1,6 @@
+-- Triggers, apart from their functions: CREATE TRIGGER locks its table against writers, so this file changes rarely.
+
+
 CREATE OR REPLACE TRIGGER threads_updated_at BEFORE UPDATE OF state, metadata, version ON threads
     FOR EACH ROW WHEN (NEW.updated_at IS NOT DISTINCT FROM OLD.updated_at) EXECUTE FUNCTION update_updated_at();
 

@@ -88,8 +88,8 @@ CREATE TABLE app_states (
 );
 CREATE INDEX app_states_state_idx ON app_states USING gin (state jsonb_path_ops);
 
--- Append-only. content and actions are opaque: stored and returned as they are, never parsed here. What an event changed
--- in the state is stored beside them, so that the state can be rebuilt from the events.
+-- Append-only. content and actions are opaque: stored and returned as they are, never parsed here. What an event
+-- changed in the state is stored beside them, so that the state can be rebuilt from the events.
 CREATE TABLE events (
     thread_id       uuid NOT NULL REFERENCES threads ON DELETE CASCADE,
     sequence_num    bigint NOT NULL,

@@ -93,7 +93,8 @@ INSERT INTO merge_thresholds (embedding_model, kind, threshold, note) VALUES
 ('local-hash-v1', 'fact', 0.36, 'precision 0.91, recall 0.67'),
 ('local-hash-v1', 'insight', 0.68, 'precision 1.00, recall 0.07');
 
--- Which keys hold one value and which hold many; app '*' is for every app. Keys without a row follow the program's list.
+-- Which keys hold one value and which hold many; app '*' is for every app. Keys without a row follow the program's
+-- list.
 CREATE TABLE fact_styles (
     app_name   varchar(255) NOT NULL,
     fact_type  varchar(50) NOT NULL CHECK (fact_type IN ('preference', 'rule', 'profile', 'custom')),
