@@ -238,9 +238,6 @@ AS $$
                      AND a.from_key = p_key AND a.fact_id = p_fact_id AND a.undone_at IS NOT NULL)
 $$;
 
--- Rebuilds the row of a fact from its ledger: creates it if it is missing, deletes it if no statement is left.
--- If only candidates are left, the first one recorded counts, since nothing contradicts it. The caller holds the row.
--- p_content, p_embedding, p_embedding_model: an available vector, of that text.
 -- The thread, or NULL if it is being deleted: that waits for the user's memory, which we hold, so it counts as gone.
 -- PostgreSQL checks the foreign key of a row that its own transaction writes twice, which would wait for the deletion.
 CREATE OR REPLACE FUNCTION standing_thread(p_thread_id uuid) RETURNS uuid
@@ -249,6 +246,9 @@ AS $$
     SELECT t.id FROM threads AS t WHERE t.id = p_thread_id FOR KEY SHARE SKIP LOCKED
 $$;
 
+-- Rebuilds the row of a fact from its ledger: creates it if it is missing, deletes it if no statement is left.
+-- If only candidates are left, the first one recorded counts, since nothing contradicts it. The caller holds the row.
+-- p_content, p_embedding, p_embedding_model: an available vector, of that text.
 CREATE OR REPLACE FUNCTION rebuild_fact(p_fact_id uuid, p_content text DEFAULT NULL, p_embedding vector(1536) DEFAULT NULL,
                              p_embedding_model text DEFAULT NULL)
 RETURNS void
