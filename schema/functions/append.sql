@@ -1,5 +1,10 @@
 -- The write path of sessions: one call, one round trip, one commit.
 
+-- Whether a session has expired. Then it counts as deleted, even before the upkeep deletes it.
+CREATE OR REPLACE FUNCTION has_expired(t threads) RETURNS boolean
+LANGUAGE sql STABLE
+RETURN t.ttl IS NOT NULL AND t.updated_at + t.ttl <= engine_now();
+
 -- About how many tokens a model counts in a text: a quarter per ASCII character, one per other character.
 -- UTF-8 spends three bytes on most characters beyond Latin, so their number follows from the two lengths.
 CREATE OR REPLACE FUNCTION estimate_tokens(body text) RETURNS integer

@@ -313,6 +313,71 @@ BEGIN
 END
 $$;
 
+-- A statement for the ledger, as yet about no fact.
+CREATE OR REPLACE FUNCTION statement_of(p_thread threads, p_origin slice_origin, p_fact fact_input) RETURNS fact_versions
+LANGUAGE plpgsql SET search_path FROM CURRENT
+AS $$
+DECLARE
+    fresh fact_versions;
+BEGIN
+    fresh.id := new_id();
+    fresh.thread_id := p_thread.id;
+    fresh.user_id := p_thread.user_id;
+    fresh.app_name := p_thread.app_name;
+    fresh.fact_type := p_fact.fact_type;
+    fresh.key := p_fact.key;
+    fresh.normal_key := coalesce(p_fact.normal_key, plain_key(p_fact.key));
+    fresh.collection := p_fact.collection;
+    fresh.contrast := coalesce(p_fact.contrast, '');
+    fresh.value := p_fact.value;
+    fresh.content := p_fact.content;
+    fresh.confidence := p_fact.confidence;
+    fresh.from_seq := p_origin.from_seq;
+    fresh.upto_seq := p_origin.upto_seq;
+    fresh.source_seqs := p_fact.source_seqs;
+    fresh.job_id := p_origin.job_id;
+    fresh.prompt_hash := p_origin.prompt_hash;
+    fresh.model := p_origin.model;
+    RETURN fresh;
+END
+$$;
+
+-- Stores the first statement of a fact; returns it with its fact_id, NULL if another transaction has just stored one.
+CREATE OR REPLACE FUNCTION add_fact(fresh fact_versions, p_origin slice_origin, p_fact fact_input) RETURNS fact_versions
+LANGUAGE plpgsql SET search_path FROM CURRENT
+AS $$
+BEGIN
+    -- What was stated of a key before it was retracted belongs to its history.
+    fresh.fact_id := coalesce((SELECT v.fact_id FROM fact_versions AS v
+                               WHERE v.app_name = fresh.app_name AND v.user_id = fresh.user_id
+                                 AND v.fact_type = fresh.fact_type AND v.key = fresh.key
+                                 AND NOT EXISTS (SELECT FROM facts AS f WHERE f.id = v.fact_id)
+                               ORDER BY v.recorded_at DESC LIMIT 1), new_id());
+    fresh.recorded_at := recording_time();
+    fresh.accepted_at := fresh.recorded_at;
+    -- A turn that is dated in the future must not outrank everything stated until then.
+    fresh.valid_from := least(p_fact.valid_from, fresh.recorded_at);
+    INSERT INTO facts (id, thread_id, user_id, app_name, fact_type, key, normal_key, collection, contrast, value, content,
+                       embedding, embedding_model, confidence, valid_from, last_said_at, recorded_at, from_seq,
+                       upto_seq, source_seqs, job_id, prompt_hash, model)
+    VALUES (fresh.fact_id, fresh.thread_id, fresh.user_id, fresh.app_name, fresh.fact_type, fresh.key,
+            CASE WHEN EXISTS (SELECT FROM fact_aliases AS a
+                              WHERE a.app_name = fresh.app_name AND a.user_id = fresh.user_id
+                                AND a.fact_type = fresh.fact_type AND a.from_key = fresh.key
+                                AND a.undone_at IS NOT NULL)
+                 THEN '=' || fresh.key ELSE fresh.normal_key END,
+            fresh.collection, fresh.contrast, fresh.value, fresh.content, p_fact.embedding,
+            CASE WHEN p_fact.embedding IS NOT NULL THEN p_origin.embedding_model END, fresh.confidence,
+            fresh.valid_from, fresh.valid_from, fresh.recorded_at, fresh.from_seq, fresh.upto_seq,
+            fresh.source_seqs, fresh.job_id, fresh.prompt_hash, fresh.model)
+    ON CONFLICT DO NOTHING;
+    IF NOT FOUND THEN
+        fresh.fact_id := NULL;
+    END IF;
+    RETURN fresh;
+END
+$$;
+
 -- Records what a user stated, under the thread's app and user, whatever the text claims.
 --
 --   no such fact yet                                       'created'
@@ -342,25 +407,7 @@ DECLARE
     v_accepted boolean;
     fresh      fact_versions;
 BEGIN
-    fresh.id := new_id();
-    fresh.thread_id := p_thread.id;
-    fresh.user_id := p_thread.user_id;
-    fresh.app_name := p_thread.app_name;
-    fresh.fact_type := p_fact.fact_type;
-    fresh.key := p_fact.key;
-    fresh.normal_key := coalesce(p_fact.normal_key, plain_key(p_fact.key));
-    fresh.collection := p_fact.collection;
-    fresh.contrast := coalesce(p_fact.contrast, '');
-    fresh.value := p_fact.value;
-    fresh.content := p_fact.content;
-    fresh.confidence := p_fact.confidence;
-    fresh.from_seq := p_origin.from_seq;
-    fresh.upto_seq := p_origin.upto_seq;
-    fresh.source_seqs := p_fact.source_seqs;
-    fresh.job_id := p_origin.job_id;
-    fresh.prompt_hash := p_origin.prompt_hash;
-    fresh.model := p_origin.model;
-
+    fresh := statement_of(p_thread, p_origin, p_fact);
     LOOP
         SELECT * INTO v_target FROM resolve_fact(p_thread.app_name, p_thread.user_id, p_fact, p_origin.embedding_model);
         IF FOUND THEN
@@ -373,31 +420,8 @@ BEGIN
             RETURN;
         END IF;
         EXIT WHEN v_target.fact_id IS NOT NULL;
-        -- What was stated of a key before it was retracted belongs to its history.
-        fresh.fact_id := coalesce((SELECT v.fact_id FROM fact_versions AS v
-                                   WHERE v.app_name = fresh.app_name AND v.user_id = fresh.user_id
-                                     AND v.fact_type = fresh.fact_type AND v.key = fresh.key
-                                     AND NOT EXISTS (SELECT FROM facts AS f WHERE f.id = v.fact_id)
-                                   ORDER BY v.recorded_at DESC LIMIT 1), new_id());
-        fresh.recorded_at := recording_time();
-        fresh.accepted_at := fresh.recorded_at;
-        -- A turn that is dated in the future must not outrank everything stated until then.
-        fresh.valid_from := least(p_fact.valid_from, fresh.recorded_at);
-        INSERT INTO facts (id, thread_id, user_id, app_name, fact_type, key, normal_key, collection, contrast, value, content,
-                           embedding, embedding_model, confidence, valid_from, last_said_at, recorded_at, from_seq,
-                           upto_seq, source_seqs, job_id, prompt_hash, model)
-        VALUES (fresh.fact_id, fresh.thread_id, fresh.user_id, fresh.app_name, fresh.fact_type, fresh.key,
-                CASE WHEN EXISTS (SELECT FROM fact_aliases AS a
-                                  WHERE a.app_name = fresh.app_name AND a.user_id = fresh.user_id
-                                    AND a.fact_type = fresh.fact_type AND a.from_key = fresh.key
-                                    AND a.undone_at IS NOT NULL)
-                     THEN '=' || fresh.key ELSE fresh.normal_key END,
-                fresh.collection, fresh.contrast, fresh.value, fresh.content, p_fact.embedding,
-                CASE WHEN p_fact.embedding IS NOT NULL THEN p_origin.embedding_model END, fresh.confidence,
-                fresh.valid_from, fresh.valid_from, fresh.recorded_at, fresh.from_seq, fresh.upto_seq,
-                fresh.source_seqs, fresh.job_id, fresh.prompt_hash, fresh.model)
-        ON CONFLICT DO NOTHING;
-        IF FOUND THEN
+        fresh := add_fact(fresh, p_origin, p_fact);
+        IF fresh.fact_id IS NOT NULL THEN
             RETURN QUERY SELECT fresh.fact_id, 'created';   -- note_fact() has added its statement to the ledger
             RETURN;
         END IF;

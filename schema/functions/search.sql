@@ -217,6 +217,66 @@ BEGIN
 END
 $$;
 
+-- The facts that a search covers: the current ones or, if p_clocked, those of a time. Bound when it was created, not
+-- pinned, so that the planner inlines it.
+CREATE OR REPLACE FUNCTION search_facts(
+    p_app_name text, p_user_id text, p_wanted boolean, p_clocked boolean, p_as_of timestamptz, p_known_at timestamptz)
+RETURNS TABLE (
+    id uuid, thread_id uuid, fact_type varchar, key varchar, value jsonb, content text, search tsvector,
+    embedding vector, embedding_model text, confidence double precision, from_seq bigint, upto_seq bigint,
+    source_seqs bigint[], valid_from timestamptz)
+LANGUAGE sql STABLE
+BEGIN ATOMIC
+    SELECT f.id, f.thread_id, f.fact_type, f.key, f.value, f.content, f.search, f.embedding, f.embedding_model,
+           f.confidence, f.from_seq, f.upto_seq, f.source_seqs, f.valid_from
+    FROM facts AS f
+    WHERE p_wanted AND NOT p_clocked AND f.app_name = p_app_name AND f.user_id = p_user_id
+      AND (f.valid_until IS NULL OR f.valid_until > p_as_of)
+    UNION ALL
+    SELECT s.id, s.thread_id, s.fact_type, s.key, s.value, c.content, coalesce(f.search, search_document(c.content)),
+           f.embedding, f.embedding_model, s.confidence, s.source_seqs[1],
+           s.source_seqs[cardinality(s.source_seqs)], s.source_seqs, s.valid_from
+    FROM facts_as_of(p_app_name, p_user_id, p_as_of, p_known_at) AS s
+    LEFT JOIN facts AS f ON f.id = s.id AND f.app_name = p_app_name AND f.user_id = p_user_id
+                         AND f.recorded_at = s.recorded_at AND f.value = s.value,
+    LATERAL (SELECT coalesce(f.content, fact_text(s.key, s.value)) AS content) AS c
+    WHERE p_wanted AND p_clocked;
+END;
+
+-- The turns that a search covers, and how each matches by itself. Inlined like search_facts.
+CREATE OR REPLACE FUNCTION search_turns(
+    p_app_name text, p_user_id text, p_wanted boolean, p_messages text, p_latest integer, p_thread_id uuid,
+    p_ids uuid[], p_since timestamptz, p_until timestamptz, p_metadata jsonb, p_any tsquery, p_words text,
+    p_embedding vector, p_embedding_model text)
+RETURNS TABLE (
+    id uuid, thread_id uuid, place bigint, length integer, document tsvector, similarity double precision,
+    author_match boolean, asks boolean, occurred_at timestamptz)
+LANGUAGE sql STABLE
+BEGIN ATOMIC
+    SELECT g.id, g.thread_id, g.sequence_num AS place, length(g.search) AS length,
+           CASE WHEN g.search @@ p_any THEN g.search END AS document,
+           CASE WHEN g.embedding_model = p_embedding_model THEN 1 - (g.embedding <=> p_embedding) END AS similarity,
+           g.author NOT IN ('user', 'model', 'assistant', 'tool', 'agent')
+               AND strpos(p_words, ' ' || lower(g.author) || ' ') > 0 AS author_match,
+           right(g.content, 1) IN ('?', '？') AS asks, g.occurred_at
+    FROM (SELECT t.id, CASE p_messages WHEN 'all' THEN 0 ELSE t.fast_upto_seq END AS after_seq
+          FROM threads AS t
+          WHERE p_wanted AND t.app_name = p_app_name AND t.user_id = p_user_id AND NOT has_expired(t)
+            AND (p_messages = 'all' OR t.fast_upto_seq < t.last_seq) AND (p_thread_id IS NULL OR t.id = p_thread_id)
+          ORDER BY t.last_event_at DESC NULLS LAST) AS t
+    CROSS JOIN LATERAL (
+        SELECT m.id, m.thread_id, m.sequence_num, m.author, m.content, m.search, m.embedding, m.embedding_model,
+               m.occurred_at
+        FROM messages AS m
+        WHERE m.thread_id = t.id AND m.app_name = p_app_name AND m.user_id = p_user_id
+          AND m.sequence_num > t.after_seq
+          AND (p_ids IS NULL OR m.id = ANY (p_ids))
+          AND (p_since IS NULL OR m.occurred_at >= p_since) AND (p_until IS NULL OR m.occurred_at < p_until)
+          AND (p_metadata IS NULL OR m.metadata @> p_metadata)
+        ORDER BY m.sequence_num DESC LIMIT p_latest) AS g
+    LIMIT p_latest;
+END;
+
 -- Searches what one user of one app said and what was learned from it, the best match first.
 --
 -- BM25 (k1 0.6, b 0.6) is exact: document frequencies, number and mean length of the rows are counted over the rows
@@ -319,20 +379,8 @@ BEGIN
 
     RETURN QUERY
     WITH held AS (
-        SELECT f.id, f.thread_id, f.fact_type, f.key, f.value, f.content, f.search, f.embedding, f.embedding_model,
-               f.confidence, f.from_seq, f.upto_seq, f.source_seqs, f.valid_from
-        FROM facts AS f
-        WHERE v_facts AND NOT v_clocked AND f.app_name = p_app_name AND f.user_id = p_user_id
-          AND (f.valid_until IS NULL OR f.valid_until > v_now)
-        UNION ALL
-        SELECT s.id, s.thread_id, s.fact_type, s.key, s.value, c.content, coalesce(f.search, search_document(c.content)),
-               f.embedding, f.embedding_model, s.confidence, s.source_seqs[1],
-               s.source_seqs[cardinality(s.source_seqs)], s.source_seqs, s.valid_from
-        FROM facts_as_of(p_app_name, p_user_id, coalesce(p_as_of, v_now), coalesce(p_known_at, v_now)) AS s
-        LEFT JOIN facts AS f ON f.id = s.id AND f.app_name = p_app_name AND f.user_id = p_user_id
-                             AND f.recorded_at = s.recorded_at AND f.value = s.value,
-        LATERAL (SELECT coalesce(f.content, fact_text(s.key, s.value)) AS content) AS c
-        WHERE v_facts AND v_clocked
+        SELECT * FROM search_facts(p_app_name, p_user_id, v_facts, v_clocked, coalesce(p_as_of, v_now),
+                                   coalesce(p_known_at, v_now))
     ), learned AS (
         SELECT 'memory' AS source, m.id, length(m.search) AS length,
                CASE WHEN m.search @@ v_any THEN m.search END AS document,
@@ -356,26 +404,8 @@ BEGIN
         WHERE (v_thread IS NULL OR f.thread_id = v_thread)
           AND (p_since IS NULL OR f.valid_from >= p_since) AND (p_until IS NULL OR f.valid_from < p_until)
     ), said AS (
-        SELECT g.id, g.thread_id, g.sequence_num AS place, length(g.search) AS length,
-               CASE WHEN g.search @@ v_any THEN g.search END AS document,
-               CASE WHEN g.embedding_model = p_embedding_model THEN 1 - (g.embedding <=> p_embedding) END AS similarity,
-               g.author NOT IN ('user', 'model', 'assistant', 'tool', 'agent')
-                   AND strpos(v_words, ' ' || lower(g.author) || ' ') > 0 AS author_match,
-               right(g.content, 1) IN ('?', '？') AS asks, g.occurred_at
-        FROM (SELECT t.id, CASE p_messages WHEN 'all' THEN 0 ELSE t.fast_upto_seq END AS after_seq
-              FROM threads AS t
-              WHERE v_messages AND t.app_name = p_app_name AND t.user_id = p_user_id AND NOT has_expired(t)
-                AND (p_messages = 'all' OR t.fast_upto_seq < t.last_seq) AND (v_thread IS NULL OR t.id = v_thread)
-              ORDER BY t.last_event_at DESC NULLS LAST) AS t
-        CROSS JOIN LATERAL (
-            SELECT m.* FROM messages AS m
-            WHERE m.thread_id = t.id AND m.app_name = p_app_name AND m.user_id = p_user_id
-              AND m.sequence_num > t.after_seq
-              AND (turns.ids IS NULL OR m.id = ANY (turns.ids))
-              AND (p_since IS NULL OR m.occurred_at >= p_since) AND (p_until IS NULL OR m.occurred_at < p_until)
-              AND (p_metadata IS NULL OR m.metadata @> p_metadata)
-            ORDER BY m.sequence_num DESC LIMIT v_latest) AS g
-        LIMIT v_latest
+        SELECT * FROM search_turns(p_app_name, p_user_id, v_messages, p_messages, v_latest, v_thread, turns.ids, p_since,
+                                   p_until, p_metadata, v_any, v_words, p_embedding, p_embedding_model)
     ), numbered AS (
         -- n numbers the turns of a thread without gaps, whatever stood between them, and leaves four numbers free
         -- between threads: a turn at most four away is of the same thread.

@@ -1,10 +1,5 @@
 -- Sessions: creating, closing, deleting and importing them, and the triggers of their tables.
 
--- Whether a session has expired. Then it counts as deleted, even before the upkeep deletes it.
-CREATE OR REPLACE FUNCTION has_expired(t threads) RETURNS boolean
-LANGUAGE sql STABLE
-RETURN t.ttl IS NOT NULL AND t.updated_at + t.ttl <= engine_now();
-
 -- Whether a session exists for callers that name it: it has not expired, and is not a thread in which the memory holds
 -- turns of a session kept elsewhere.
 CREATE OR REPLACE FUNCTION is_open(t threads) RETURNS boolean
