@@ -1,5 +1,6 @@
 -- What is in the schema $1, without what belongs to an extension: one row per object, with its definition.
--- A function's name carries its argument types, a column's its table's: a name says which object is meant.
+-- A function's name carries its arguments, a column's its table: a name identifies one object. The stamp is the
+-- transaction that last wrote what CREATE OR REPLACE replaces, even by an equal definition.
 WITH ours AS (
     SELECT oid, nspname FROM pg_namespace WHERE nspname = $1
 ),
@@ -15,7 +16,9 @@ relations AS (
 )
 SELECT 'function' AS kind,
        p.proname || '(' || pg_get_function_identity_arguments(p.oid) || ')' AS name,
-       pg_get_functiondef(p.oid) AS definition
+       -- NULL where it was dropped since this statement began.
+       coalesce(pg_get_functiondef(p.oid), '') AS definition,
+       p.xmin::text AS stamp
 FROM pg_proc AS p
 JOIN ours ON ours.oid = p.pronamespace
 WHERE p.prokind IN ('f', 'p')
@@ -24,9 +27,22 @@ WHERE p.prokind IN ('f', 'p')
       WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e'
   )
 UNION ALL
+SELECT 'aggregate',
+       p.proname || '(' || pg_get_function_identity_arguments(p.oid) || ')',
+       concat_ws(' ', g.aggtransfn, g.aggfinalfn, g.aggtranstype::regtype, g.agginitval),
+       p.xmin::text
+FROM pg_proc AS p
+JOIN ours ON ours.oid = p.pronamespace
+JOIN pg_aggregate AS g ON g.aggfnoid = p.oid
+WHERE NOT EXISTS (
+    SELECT FROM pg_depend AS d
+    WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e'
+)
+UNION ALL
 SELECT CASE relkind WHEN 'v' THEN 'view' WHEN 'm' THEN 'view' WHEN 'c' THEN 'type' ELSE 'table' END,
        relname,
-       concat_ws(' ', relkind, CASE WHEN relkind IN ('v', 'm') THEN pg_get_viewdef(oid) END)
+       concat_ws(' ', relkind, CASE WHEN relkind IN ('v', 'm') THEN pg_get_viewdef(oid) END),
+       (SELECT w.xmin::text FROM pg_rewrite AS w WHERE w.ev_class = relations.oid AND w.rulename = '_RETURN')
 FROM relations
 UNION ALL
 SELECT 'column',
@@ -34,26 +50,27 @@ SELECT 'column',
        concat_ws(
            ' ', format_type(a.atttypid, a.atttypmod), a.attnotnull, a.attgenerated, a.attidentity,
            pg_get_expr(d.adbin, d.adrelid)
-       )
+       ),
+       NULL
 FROM relations AS r
-JOIN pg_attribute AS a ON a.attrelid = r.oid AND a.attnum > 0 AND NOT a.attisdropped
+JOIN pg_attribute AS a ON a.attrelid = r.oid AND a.attnum > 0 AND NOT a.attisdropped AND r.relkind <> 'v'
 LEFT JOIN pg_attrdef AS d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
 UNION ALL
 -- PostgreSQL 18 also lists NOT NULL here, 16 does not; the column's row has it for both.
-SELECT 'constraint', r.relname || '.' || k.conname, pg_get_constraintdef(k.oid)
+SELECT 'constraint', r.relname || '.' || k.conname, pg_get_constraintdef(k.oid), NULL
 FROM relations AS r
 JOIN pg_constraint AS k ON k.conrelid = r.oid AND k.contype <> 'n'
 UNION ALL
-SELECT 'index', i.relname, concat_ws(' ', pg_get_indexdef(x.indexrelid), x.indisvalid)
+SELECT 'index', i.relname, concat_ws(' ', pg_get_indexdef(x.indexrelid), x.indisvalid), NULL
 FROM relations AS r
 JOIN pg_index AS x ON x.indrelid = r.oid
 JOIN pg_class AS i ON i.oid = x.indexrelid
 UNION ALL
-SELECT 'trigger', r.relname || '.' || t.tgname, concat_ws(' ', pg_get_triggerdef(t.oid), t.tgenabled)
+SELECT 'trigger', r.relname || '.' || t.tgname, concat_ws(' ', pg_get_triggerdef(t.oid), t.tgenabled), t.xmin::text
 FROM relations AS r
 JOIN pg_trigger AS t ON t.tgrelid = r.oid AND NOT t.tgisinternal
 UNION ALL
-SELECT 'enum', t.typname, string_agg(e.enumlabel, ',' ORDER BY e.enumsortorder)
+SELECT 'enum', t.typname, string_agg(e.enumlabel, ',' ORDER BY e.enumsortorder), NULL
 FROM pg_type AS t
 JOIN ours ON ours.oid = t.typnamespace
 JOIN pg_enum AS e ON e.enumtypid = t.oid

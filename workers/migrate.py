@@ -1,21 +1,31 @@
-"""Bringing a database to this program's schema, and checking at start-up that it is there.
+"""Bringing a database to this program's schema, and checking at start-up that the two fit.
 
-One run at a time, whoever starts it: pgvector, the schema, procrastinate's own SQL from the installed
-package, then ours in the order of their numbers, each in its own transaction and recorded with the hash of
-its text. What a run made is recorded too, object by object (`hippocampus_catalogue`), so that the check can
-name what somebody dropped or changed by hand.
+`migrate` makes one run at a time: pgvector, the schema, procrastinate's own SQL from the installed package, then our
+migrations in the order of their numbers, each in its own transaction, then, in one transaction, the files of functions
+that changed. Each file is recorded with the hash of its text, the version of the program that applied it, and the least
+contract that a program needs once it is applied. Each object is recorded with the file that made it
+(`hippocampus_catalogue`), so that the check can name what was dropped or changed by hand, and a function that is no
+longer in its file is dropped.
+
+A program works with a database that a newer release migrated as long as its `CONTRACT` is not below the greatest
+contract recorded there.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
 import hashlib
+import importlib.metadata
 import re
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import asyncpg
+import tenacity
 
 import hippocampus
 from pulse import database
@@ -24,37 +34,91 @@ from pulse.errors import SchemaError
 if TYPE_CHECKING:
     from pulse.database import Connection
 
+# The contract between programs and databases: a program works with every database whose files ask for no more than
+# this. Raise it in the release that no longer uses what a later migration will take away; see schema/README.md.
+CONTRACT = 1
 # hnsw.iterative_scan, without which a filtered vector search comes back short, is in 0.8.
 PGVECTOR_VERSION_MIN = (0, 8, 0)
 # Any constant of our own: one run per database, whatever the schema.
 ADVISORY_LOCK_KEY = 0x6869_7070_6F63_616D
 LOCK_TIMEOUT_SECONDS = 600
+# How long a migration waits for a table, and every later statement on that table behind it, before it steps back to let
+# them through. Below deadlock_timeout: in a deadlock with a writer it is the migration that gives up.
+TABLE_LOCK_TIMEOUT_SECONDS = 0.5
 PROCRASTINATE_SCHEMA = "procrastinate/schema.sql"
+FUNCTIONS = "functions/"
 _NAME = re.compile(r"^(\d{4})_[a-z0-9_]+\.sql$")
+_CONTRACT = re.compile(r"^-- contract: (\d+)$", re.MULTILINE)
+_RELEASE = re.compile(r"\d+(?:\.\d+)*")
+# PostgreSQL's hint where CREATE OR REPLACE can't change a function's result or its arguments' names.
+_DROP_FIRST = re.compile(r"DROP \w+ (\w+\(.*\))")
 _RECORDS = """
 CREATE TABLE IF NOT EXISTS hippocampus_migrations (
     name       text PRIMARY KEY,
     sha256     text NOT NULL,
+    program    text NOT NULL,
+    contract   integer NOT NULL,
     applied_at timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 CREATE TABLE IF NOT EXISTS hippocampus_catalogue (
-    kind   text NOT NULL,
-    name   text NOT NULL,
-    sha256 text NOT NULL,
+    kind    text NOT NULL,
+    name    text NOT NULL,
+    sha256  text NOT NULL,
+    made_by text NOT NULL,
     PRIMARY KEY (kind, name)
 );
 """
 _EXTENSION_HOME = "SELECT extnamespace::regnamespace::text FROM pg_extension WHERE extname = 'vector'"
 _RECORD = """
-INSERT INTO hippocampus_migrations (name, sha256) VALUES ($1, $2)
-ON CONFLICT (name) DO UPDATE SET sha256 = EXCLUDED.sha256, applied_at = clock_timestamp()
+INSERT INTO hippocampus_migrations (name, sha256, program, contract) VALUES ($1, $2, $3, $4)
+ON CONFLICT (name) DO UPDATE SET sha256 = EXCLUDED.sha256, program = EXCLUDED.program,
+    contract = EXCLUDED.contract, applied_at = clock_timestamp()
 """
 _CATALOGUE_PUT = """
-INSERT INTO hippocampus_catalogue (kind, name, sha256) VALUES ($1, $2, $3)
-ON CONFLICT (kind, name) DO UPDATE SET sha256 = EXCLUDED.sha256
+INSERT INTO hippocampus_catalogue (kind, name, sha256, made_by) VALUES ($1, $2, $3, $4)
+ON CONFLICT (kind, name) DO UPDATE SET sha256 = EXCLUDED.sha256, made_by = EXCLUDED.made_by
+"""
+# A file whose function or view a migration dropped is applied again.
+_CATALOGUE_DELETE = """
+WITH gone AS (DELETE FROM hippocampus_catalogue WHERE kind = $1 AND name = $2 RETURNING made_by)
+DELETE FROM hippocampus_migrations AS m USING gone WHERE m.name = gone.made_by AND m.name LIKE 'functions/%'
+"""
+# What a migration or a trigger meets where writers are at work: it is tried again.
+_BUSY = (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError)
+_OUR_VIEWS = "SELECT name FROM hippocampus_catalogue WHERE kind = 'view' AND made_by = $1"
+_IS_OURS = """
+SELECT EXISTS (
+    SELECT FROM hippocampus_catalogue AS c JOIN pg_proc AS p ON p.oid = to_regprocedure($1)
+    WHERE c.name = p.proname || '(' || pg_get_function_identity_arguments(p.oid) || ')')
+"""
+_OUR_FUNCTIONS = """
+SELECT p.oid, c.made_by || ': ' || p.proname AS name,
+       CASE l.lanname WHEN 'sql' THEN 'fmgr_sql_validator' ELSE 'plpgsql_validator' END AS validator
+FROM pg_proc AS p
+JOIN pg_language AS l ON l.oid = p.prolang AND l.lanname IN ('sql', 'plpgsql')
+JOIN hippocampus_catalogue AS c
+  ON c.kind = 'function' AND c.name = p.proname || '(' || pg_get_function_identity_arguments(p.oid) || ')'
+WHERE p.pronamespace = to_regnamespace(quote_ident($1)) AND c.made_by LIKE 'functions/%'
+ORDER BY 2
 """
 
-Catalogue = dict[tuple[str, str], str]
+
+class CatalogueEntry(NamedTuple):
+    """An object of the database: the hash of its definition, and the transaction that last made it."""
+
+    sha256: str
+    stamp: str | None
+
+
+Catalogue = dict[tuple[str, str], CatalogueEntry]
+
+
+class Record(NamedTuple):
+    """What is recorded of an applied file."""
+
+    sha256: str
+    program: str
+    contract: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -69,29 +133,45 @@ class Migration:
         """The hash of the text, in hexadecimal."""
         return hashlib.sha256(self.sql.encode()).hexdigest()
 
+    @property
+    def contract(self) -> int:
+        """The least contract of a program that works once this is applied."""
+        found = _CONTRACT.search(self.sql)
+        return int(found[1]) if found else 1
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Schema:
+    """The two halves of the schema: numbered migrations, and files of functions and views."""
+
+    migrations: list[Migration]
+    functions: list[Migration]
+
 
 async def migrate(dsn: str, *, schema: str = "public", folder: Path | None = None) -> list[str]:
     """Bring the database to this program's schema and return the names of what was applied now, in order.
+
+    Nothing is applied to a database that a newer release migrated; see `version_ahead`.
 
     Args:
         dsn: a user that may create tables; for a database without pgvector or the schema, one that may make
             those.
         schema: where our tables are.
-        folder: the folder of our migrations; by default those of this program.
+        folder: the folder of both halves of our schema; by default this program's.
 
     Raises:
         DatabaseUnreachableError: no connection.
-        SchemaError: too old a server, no pgvector, an applied migration whose text changed, a newer
-            database, or a migration that failed. What was applied before it stays; mend it and run again.
+        SchemaError: too old a server, no pgvector, an applied migration whose text changed, a database that needs a
+            newer program, or a file that failed. What was applied before it stays; fix the cause and run again.
     """
-    migrations = read_migrations(folder or default_folder())
+    ours = read_schema(folder or default_folder())
     connection = await database.connect(dsn, schema=schema, prepare=False)
     try:
         await _take_turn(connection)
         await _make_extension(connection)
         await _make_schema(connection, schema)
         await connection.execute(_RECORDS)
-        return await _apply_all(connection, schema, migrations)
+        return await _apply_all(connection, schema, ours)
     except asyncpg.InsufficientPrivilegeError as error:
         raise SchemaError(
             f"This user may not make the schema {schema!r} or tables in it (SQLSTATE {error.sqlstate}: {error})."
@@ -103,39 +183,69 @@ async def migrate(dsn: str, *, schema: str = "public", folder: Path | None = Non
 
 
 async def check_schema(connection: Connection, *, schema: str = "public", folder: Path | None = None) -> None:
-    """Raise SchemaError unless the database has exactly this program's migrations and all that they made.
+    """Raise SchemaError unless this program works with the database as `migrate`, of this release or a newer, left it.
 
     It reads only, and is meant for every start-up.
     """
     database.require_supported_server(database.server_version_num(connection))
-    applied = await _applied(connection, schema)
-    _refuse_foreign(applied, read_migrations(folder or default_folder()))
-    missing = [each.name for each in _pending(applied, read_migrations(folder or default_folder()))]
-    if missing:
-        lacks = ", ".join(missing) if applied else "all of this program's tables"
-        raise SchemaError(f"The database's schema {schema!r} lacks {lacks}. Run `hippocampus migrate`.")
-    await _check_catalogue(connection, schema)
+    ours = read_schema(folder or default_folder())
+    while True:
+        applied = await _applied(connection, schema)
+        _require_fit(applied, ours, schema)
+        missing = [each.name for each in _pending(applied, ours)]
+        if missing:
+            lacks = ", ".join(missing) if applied else "all of this program's tables"
+            raise SchemaError(f"The database's schema {schema!r} lacks {lacks}. Run `hippocampus migrate`.")
+        drift = await _drift(connection, schema)
+        if drift is None:
+            return
+        # What a `migrate` commits between two reads is not drift: read again.
+        if await _applied(connection, schema) == applied:
+            raise SchemaError(drift)
+
+
+async def version_ahead(dsn: str, *, schema: str = "public", folder: Path | None = None) -> str | None:
+    """Return the version of the newer program that migrated the database; None where it is at this program's schema."""
+    connection = await database.connect(dsn, schema=schema, prepare=False)
+    try:
+        applied = await _applied(connection, schema)
+    finally:
+        await connection.close()
+    if not _is_ahead(applied, read_schema(folder or default_folder())):
+        return None
+    return max((record.program for record in applied.values()), key=_release)
 
 
 def default_folder() -> Path:
-    """Return the folder of this program's migrations: inside the wheel, or at the root of a checkout."""
-    packed = Path(next(iter(hippocampus.__path__))) / "_schema" / "migrations"
-    return packed if packed.is_dir() else Path(__file__).parent.parent / "schema" / "migrations"
+    """Return the folder of this program's schema: inside the wheel, or at the root of a checkout."""
+    packed = Path(next(iter(hippocampus.__path__))) / "_schema"
+    return packed if packed.is_dir() else Path(__file__).parent.parent / "schema"
+
+
+def read_schema(folder: Path) -> Schema:
+    """Read both halves of the schema below the folder: migrations by number, files of functions by name."""
+    return Schema(
+        read_migrations(folder / "migrations"),
+        [
+            Migration(FUNCTIONS + file.name, file.read_text(encoding="utf-8"))
+            for file in sorted((folder / "functions").glob("*.sql"))
+        ],
+    )
 
 
 def read_migrations(folder: Path) -> list[Migration]:
-    """Read the folder's migrations in the order of their numbers."""
+    """Read the folder's migrations, numbered from 0001 on without a gap."""
     files = sorted(folder.glob("*.sql"))
     if not files:
         raise SchemaError(f"There is no migration in {folder}: this installation is incomplete; install it again.")
-    numbers: dict[str, str] = {}
-    for file in files:
+    for number, file in enumerate(files, start=1):
         found = _NAME.match(file.name)
         if found is None:
-            raise SchemaError(f"The migration {file.name} must be called NNNN_what.sql, in small letters.")
-        if found[1] in numbers:
-            raise SchemaError(f"Two migrations have one number: {numbers[found[1]]} and {file.name}.")
-        numbers[found[1]] = file.name
+            raise SchemaError(f"The migration {file.name} must be called NNNN_what.sql, in lower case.")
+        if int(found[1]) < number:
+            raise SchemaError(f"Two migrations have one number: {files[number - 2].name} and {file.name}.")
+        if int(found[1]) > number:
+            raise SchemaError(f"There is no migration {number:04}, but there is {file.name}: number it {number:04}.")
     return [Migration(file.name, file.read_text(encoding="utf-8")) for file in files]
 
 
@@ -153,14 +263,14 @@ def read_procrastinate() -> tuple[Migration, list[Migration]]:
 
 
 async def _take_turn(connection: Connection) -> None:
-    """Wait until no other run is at this database."""
+    """Wait until no other run works on this database."""
     try:
         await connection.execute(f"SET lock_timeout = '{LOCK_TIMEOUT_SECONDS}s'")
         await connection.execute("SELECT pg_advisory_lock($1)", ADVISORY_LOCK_KEY)
     except asyncpg.LockNotAvailableError as error:
         raise SchemaError(
             f"Another `hippocampus migrate` has held this database for {LOCK_TIMEOUT_SECONDS} s."
-            " Look for it in pg_stat_activity (application_name 'hippocampus'), then run again."
+            " Find it in pg_stat_activity (application_name 'hippocampus'), then run again."
         ) from error
 
 
@@ -186,8 +296,8 @@ async def _make_extension(connection: Connection) -> None:
     if not await connection.fetchval("SELECT to_regtype('vector') IS NOT NULL"):
         home = await connection.fetchval(_EXTENSION_HOME)
         raise SchemaError(
-            f"pgvector is in the schema {home!r} of this database, where our functions don't look. Let its owner run"
-            " ALTER EXTENSION vector SET SCHEMA public, then run `hippocampus migrate` again."
+            f"pgvector is in the schema {home!r} of this database, where our functions don't find it. Let its owner"
+            " run ALTER EXTENSION vector SET SCHEMA public, then run `hippocampus migrate` again."
         )
 
 
@@ -208,69 +318,193 @@ async def _make_schema(connection: Connection, schema: str) -> None:
         await connection.execute("CREATE SCHEMA " + quoted)
 
 
-async def _apply_all(connection: Connection, schema: str, migrations: list[Migration]) -> list[str]:
+async def _apply_all(connection: Connection, schema: str, ours: Schema) -> list[str]:
     applied = await _applied(connection, schema)
-    _refuse_foreign(applied, migrations)
+    _require_fit(applied, ours, schema)
+    pending = _pending(applied, ours)
+    if _is_ahead(applied, ours):
+        if pending:
+            raise SchemaError(
+                f"The database's schema {schema!r} has files that this program does not have, and lacks"
+                f" {', '.join(each.name for each in pending)}: a release of another branch migrated it. Install a"
+                " release that has all of them, then run `hippocampus migrate`."
+            )
+        return []
+    await connection.execute(f"SET lock_timeout = '{TABLE_LOCK_TIMEOUT_SECONDS}s'")
     names = []
-    before = await _catalogue(connection, schema)
-    for each in _pending(applied, migrations):
-        try:
+    for each in pending:
+        if not each.name.startswith(FUNCTIONS):
+            await _in_transaction(connection, functools.partial(_apply, connection, schema, each))
+            names.append(each.name)
+    # Read again: a migration may have dropped what a file of functions made.
+    applied = await _applied(connection, schema)
+    changed = [each for each in _pending(applied, ours) if each.name.startswith(FUNCTIONS)]
+    vanished = sorted({name for name in applied if name.startswith(FUNCTIONS)} - {each.name for each in ours.functions})
+    if changed or vanished:
+        await _in_transaction(connection, functools.partial(_apply_functions, connection, schema, changed, vanished))
+    return names + [each.name for each in changed]
+
+
+async def _in_transaction(connection: Connection, work: Callable[[], Awaitable[None]]) -> None:
+    """Do the work in one transaction, again while other sessions hold the tables that it locks."""
+    async for attempt in tenacity.AsyncRetrying(
+        retry=tenacity.retry_if_exception_type(_BUSY),
+        stop=tenacity.stop_after_delay(LOCK_TIMEOUT_SECONDS),
+        wait=tenacity.wait_random(0.1, 1),
+        reraise=True,
+    ):
+        with attempt:
             async with connection.transaction():
-                await _apply(connection, each)
-                after = await _catalogue(connection, schema)
-                await _record_catalogue(connection, before, after)
-        except asyncpg.PostgresError as error:
-            raise SchemaError(_why_failed(each, error)) from error
-        before = after
-        names.append(each.name)
-    return names
+                await work()
 
 
-async def _apply(connection: Connection, migration: Migration) -> None:
-    await connection.execute(migration.sql)
-    await connection.execute(_RECORD, migration.name, migration.sha256)
+async def _apply(connection: Connection, schema: str, migration: Migration) -> None:
+    before = await _catalogue(connection, schema)
+    with _naming(migration.name):
+        await connection.execute(migration.sql)
+    await _record(connection, migration)
     if migration.name.startswith("procrastinate/"):
         # The whole schema contains every step, and a step leads to the installed whole.
         whole, steps = read_procrastinate()
-        contained = [whole, *steps] if migration.name == PROCRASTINATE_SCHEMA else [whole]
-        await connection.executemany(_RECORD, [(each.name, each.sha256) for each in contained])
+        for contained in [whole, *steps] if migration.name == PROCRASTINATE_SCHEMA else [whole]:
+            await _record(connection, contained)
+    await _record_catalogue(connection, before, await _catalogue(connection, schema), migration.name)
 
 
-def _why_failed(migration: Migration, error: asyncpg.PostgresError) -> str:
-    if migration.name == PROCRASTINATE_SCHEMA and isinstance(
-        error, asyncpg.DuplicateObjectError | asyncpg.DuplicateTableError
-    ):
+async def _apply_functions(
+    connection: Connection, schema: str, changed: Sequence[Migration], vanished: Sequence[str]
+) -> None:
+    """Apply the files whose text changed, and drop what no file makes any more."""
+    start = before = await _catalogue(connection, schema)
+    await connection.execute("SET LOCAL check_function_bodies = off")
+    for each in changed:
+        with _naming(each.name):
+            await _replace(connection, each)
+        after = await _catalogue(connection, schema)
+        await _record_catalogue(connection, before, after, each.name)
+        before = after
+    made_by = [*(each.name for each in changed), *vanished]
+    rows = await connection.fetch(
+        "SELECT kind, name, made_by FROM hippocampus_catalogue WHERE made_by = ANY ($1)", made_by
+    )
+    stale = [row for row in rows if before.get((row["kind"], row["name"])) == start.get((row["kind"], row["name"]))]
+    with _naming(", ".join(sorted({row["made_by"] for row in stale}))):
+        await _drop(connection, [(row["kind"], row["name"]) for row in stale])
+    await _record_catalogue(connection, before, await _catalogue(connection, schema), "")
+    await connection.execute("DELETE FROM hippocampus_migrations WHERE name = ANY ($1)", vanished)
+    for each in changed:
+        await _record(connection, each)
+    await connection.execute("SET LOCAL check_function_bodies = on")
+    # Until here a function could call what a later file makes: the bodies are checked when everything is there.
+    for row in await connection.fetch(_OUR_FUNCTIONS, schema):
+        with _naming(row["name"]):
+            await connection.execute(f"SELECT {row['validator']}({row['oid']})")
+
+
+async def _replace(connection: Connection, file: Migration) -> None:
+    """Run a file of CREATE OR REPLACE; what can't be replaced, since its result changed, is dropped first."""
+    views = [row["name"] for row in await connection.fetch(_OUR_VIEWS, file.name)]
+    while True:
+        try:
+            # One level deeper, so that each file has a transaction id of its own: see Catalogue.
+            async with connection.transaction():
+                await connection.execute(file.sql)
+            return
+        except asyncpg.InvalidFunctionDefinitionError as error:
+            found = _DROP_FIRST.search(error.hint or "")
+            if found is None or not await connection.fetchval(_IS_OURS, found[1]):
+                raise
+            await connection.execute("DROP ROUTINE " + found[1])
+        except asyncpg.InvalidTableDefinitionError:
+            if not views:
+                raise
+            await connection.execute("DROP VIEW " + ", ".join(views))
+            views = []
+
+
+async def _drop(connection: Connection, stale: Sequence[tuple[str, str]]) -> None:
+    """Drop triggers, views and functions; what other objects depend on is refused."""
+    for table, trigger in (name.split(".") for kind, name in stale if kind == "trigger"):
+        await connection.execute(f"DROP TRIGGER {trigger} ON {table}")
+    for statement, kinds in (("DROP VIEW ", {"view"}), ("DROP ROUTINE ", {"function", "aggregate"})):
+        names = [name for kind, name in stale if kind in kinds]
+        if names:
+            await connection.execute(statement + ", ".join(names))
+
+
+@contextlib.contextmanager
+def _naming(name: str) -> Iterator[None]:
+    """Raise SchemaError with the name of the file that failed."""
+    try:
+        yield
+    except _BUSY:
+        raise
+    except asyncpg.PostgresError as error:
+        raise SchemaError(_why_failed(name, error)) from error
+
+
+def _why_failed(name: str, error: asyncpg.PostgresError) -> str:
+    if name == PROCRASTINATE_SCHEMA and isinstance(error, asyncpg.DuplicateObjectError | asyncpg.DuplicateTableError):
         return (
             "This schema has procrastinate's tables already, from another program. Use a schema or a"
             " database of its own (HIPPOCAMPUS_SCHEMA_NAME, DATABASE_URL) and run `hippocampus migrate`."
         )
-    return f"The migration {migration.name} failed and was rolled back (SQLSTATE {error.sqlstate}): {error}"
+    if isinstance(error, asyncpg.DependentObjectsStillExistError):
+        return (
+            f"{name} drops what other objects depend on, and was rolled back (SQLSTATE {error.sqlstate}): {error}\n"
+            f"Drop the objects that are not ours, then run `hippocampus migrate` again."
+        )
+    return f"{name} failed and was rolled back (SQLSTATE {error.sqlstate}): {error}"
 
 
-async def _applied(connection: Connection, schema: str) -> dict[str, str]:
-    """Return the hash by name of what is recorded in this schema; empty where nothing is."""
+async def _record(connection: Connection, file: Migration) -> None:
+    await connection.execute(_RECORD, file.name, file.sha256, _program_version(), file.contract)
+
+
+@functools.cache
+def _program_version() -> str:
+    return importlib.metadata.version("hippocampus")
+
+
+def _release(version: str) -> tuple[int, ...]:
+    """Return the numbers of a release, without what marks a pre-release of it."""
+    found = _RELEASE.match(version)
+    return tuple(int(number) for number in found[0].split(".")) if found else ()
+
+
+async def _applied(connection: Connection, schema: str) -> dict[str, Record]:
+    """Return what is recorded in this schema, by name; empty where nothing is."""
     quoted: str = await connection.fetchval("SELECT quote_ident($1) || '.hippocampus_migrations'", schema)
     if await connection.fetchval("SELECT to_regclass($1) IS NULL", quoted):
         return {}
-    return {row["name"]: row["sha256"] for row in await connection.fetch("SELECT name, sha256 FROM " + quoted)}
-
-
-def _refuse_foreign(applied: dict[str, str], migrations: list[Migration]) -> None:
-    """Raise where the database has a migration that this program does not have, or has with another text."""
-    whole, steps = read_procrastinate()
-    known = {each.name: each.sha256 for each in (whole, *steps, *migrations)}
-    unknown = sorted(applied.keys() - known.keys())
-    if unknown:
+    try:
+        rows = await connection.fetch("SELECT name, sha256, program, contract FROM " + quoted)
+    except asyncpg.UndefinedColumnError as error:
         raise SchemaError(
-            f"The database is newer than this program: it has {', '.join(unknown)}. Install the newer program;"
-            " `hippocampus migrate` never goes back."
+            f"The database's schema {schema!r} was made by a program before 0.1.0, and can't be upgraded. Use an empty"
+            " database or schema (DATABASE_URL, HIPPOCAMPUS_SCHEMA_NAME), and carry over what you need with"
+            " `hippocampus export` of the program that made it and `hippocampus import` of this one."
+        ) from error
+    return {row["name"]: Record(row["sha256"], row["program"], row["contract"]) for row in rows}
+
+
+def _require_fit(applied: dict[str, Record], ours: Schema, schema: str) -> None:
+    """Raise where the database needs a newer program, or has one of our migrations with another text."""
+    contract, name = max(((record.contract, name) for name, record in applied.items()), default=(1, ""))
+    if contract > CONTRACT:
+        raise SchemaError(
+            f"The database's schema {schema!r} needs a program of contract {contract} or higher, since {name} was"
+            f" applied by release {applied[name].program}; this program, release {_program_version()}, has contract"
+            f" {CONTRACT}. Install release {applied[name].program} or newer; `hippocampus migrate` never goes back."
         )
-    grown = any(each.name not in applied for each in steps)
-    changed = [
-        name
-        for name, sha256 in sorted(applied.items())
-        if known[name] != sha256 and not (name == PROCRASTINATE_SCHEMA and grown)
-    ]
+    whole, steps = read_procrastinate()
+    known = {each.name: each.sha256 for each in (*steps, *ours.migrations)}
+    # The whole of procrastinate's schema changes with each step.
+    if all(name in known for name in applied if name.startswith("procrastinate/") and name != whole.name) and all(
+        each.name in applied for each in steps
+    ):
+        known[whole.name] = whole.sha256
+    changed = [name for name in sorted(applied.keys() & known.keys()) if applied[name].sha256 != known[name]]
     if changed:
         raise SchemaError(
             f"The text of {', '.join(changed)} differs from what was applied to this database. An applied"
@@ -279,40 +513,62 @@ def _refuse_foreign(applied: dict[str, str], migrations: list[Migration]) -> Non
         )
 
 
-def _pending(applied: dict[str, str], migrations: list[Migration]) -> list[Migration]:
+def _is_ahead(applied: dict[str, Record], ours: Schema) -> bool:
+    """Whether a newer release migrated the database: its version says so, or it has a migration that we lack."""
     whole, steps = read_procrastinate()
-    first = [each for each in steps if each.name not in applied] if PROCRASTINATE_SCHEMA in applied else [whole]
-    return first + [each for each in migrations if each.name not in applied]
+    known = {each.name for each in (whole, *steps, *ours.migrations)}
+    version = _release(_program_version())
+    return any(
+        _release(record.program) > version or not (name in known or name.startswith(FUNCTIONS))
+        for name, record in applied.items()
+    )
+
+
+def _pending(applied: dict[str, Record], ours: Schema) -> list[Migration]:
+    """Return what is to be applied, in order. Functions that a newer release replaced are left alone."""
+    whole, steps = read_procrastinate()
+    first = steps if PROCRASTINATE_SCHEMA in applied else [whole]
+    pending = [each for each in (*first, *ours.migrations) if each.name not in applied]
+    if not _is_ahead(applied, ours):
+        recorded = {name: record.sha256 for name, record in applied.items()}
+        pending += [each for each in ours.functions if recorded.get(each.name) != each.sha256]
+    return pending
 
 
 async def _catalogue(connection: Connection, schema: str) -> Catalogue:
-    """Return the hash of every object's definition by (kind, name)."""
+    """Return every object of the schema, by kind and name."""
     statement = (resources.files("workers") / "catalogue.sql").read_text(encoding="utf-8")
     rows = await connection.fetch(statement, schema)
-    return {(row["kind"], row["name"]): hashlib.sha256(row["definition"].encode()).hexdigest() for row in rows}
+    return {
+        (row["kind"], row["name"]): CatalogueEntry(hashlib.sha256(row["definition"].encode()).hexdigest(), row["stamp"])
+        for row in rows
+    }
 
 
-async def _record_catalogue(connection: Connection, before: Catalogue, after: Catalogue) -> None:
-    """Record what a migration made, changed or dropped; other people's objects are not ours to watch."""
-    made = [(*key, sha256) for key, sha256 in after.items() if before.get(key) != sha256]
+async def _record_catalogue(connection: Connection, before: Catalogue, after: Catalogue, made_by: str) -> None:
+    """Record what a file made, changed or dropped; other people's objects are not ours to watch."""
+    made = [(*key, entry.sha256, made_by) for key, entry in after.items() if before.get(key) != entry]
     await connection.executemany(_CATALOGUE_PUT, made)
-    dropped = list(before.keys() - after.keys())
-    await connection.executemany("DELETE FROM hippocampus_catalogue WHERE kind = $1 AND name = $2", dropped)
+    await connection.executemany(_CATALOGUE_DELETE, list(before.keys() - after.keys()))
 
 
-async def _check_catalogue(connection: Connection, schema: str) -> None:
+async def _drift(connection: Connection, schema: str) -> str | None:
+    """Return how the schema differs from what is recorded; None where it does not."""
     found = await _catalogue(connection, schema)
     quoted: str = await connection.fetchval("SELECT quote_ident($1) || '.hippocampus_catalogue'", schema)
     rows = await connection.fetch("SELECT kind, name, sha256 FROM " + quoted + " ORDER BY kind, name")
-    missing = [f"{row['kind']} {row['name']}" for row in rows if (row["kind"], row["name"]) not in found]
-    changed = [
-        f"{row['kind']} {row['name']}"
-        for row in rows
-        if found.get((row["kind"], row["name"]), row["sha256"]) != row["sha256"]
-    ]
-    if missing or changed:
-        parts = [f"{word}: {', '.join(names)}" for word, names in (("missing", missing), ("changed", changed)) if names]
-        raise SchemaError(
-            f"The schema {schema!r} is not as `hippocampus migrate` left it ({'; '.join(parts)}). Restore"
-            " these objects from a backup or from the migration that makes them."
-        )
+    missing = []
+    changed = []
+    for row in rows:
+        entry = found.get((row["kind"], row["name"]))
+        if entry is None:
+            missing.append(f"{row['kind']} {row['name']}")
+        elif entry.sha256 != row["sha256"]:
+            changed.append(f"{row['kind']} {row['name']}")
+    if not missing and not changed:
+        return None
+    parts = [f"{word}: {', '.join(names)}" for word, names in (("missing", missing), ("changed", changed)) if names]
+    return (
+        f"The schema {schema!r} is not as `hippocampus migrate` left it ({'; '.join(parts)}). Restore"
+        " these objects from a backup or from the file that makes them."
+    )

@@ -1,7 +1,7 @@
 """Forgetting on request: a user, a session, events, a memory or a fact, with everything that was drawn from them.
 
 Which rows of which table are meant stands in the table ``data_catalogue``; the work is done by the functions of
-``schema/migrations``, 0021 and 0029 to 0031. A session, events, a memory and a fact are one transaction each: all of
+``schema/functions/erasure.sql``. A session, events, a memory and a fact are one transaction each: all of
 it or nothing. A user is a stored request that is worked off session by session; whoever is killed, `resume` goes on.
 """
 

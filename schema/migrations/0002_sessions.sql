@@ -1,11 +1,13 @@
--- Sessions: threads, their events and messages, state in three scopes, runs, snapshots.
+-- Sessions: threads, their events and messages, and state in three scopes.
 
--- Bounds of a type, not of its columns: a table's own checks are read anew by each statement that writes to it.
+-- These checks belong to types, not to columns: PostgreSQL reads a table's own checks again for each statement that
+-- writes to the table.
 CREATE DOMAIN object_jsonb AS jsonb CHECK (jsonb_typeof(VALUE) = 'object');
+
 CREATE DOMAIN object_json AS json CHECK (json_typeof(VALUE) = 'object');
 CREATE DOMAIN message_role AS text CHECK (VALUE IN ('user', 'assistant', 'tool'));
 CREATE DOMAIN event_kind AS text CHECK (char_length(VALUE) BETWEEN 1 AND 64)
-    -- Pieces of a stream. The whole message is the event.
+    -- Pieces of a stream are not events; the whole message is.
     CONSTRAINT events_hold_no_pieces CHECK (VALUE NOT IN (
         'text_start', 'text_delta', 'text_end', 'thought_start', 'thought_delta', 'thought_end',
         'act_start', 'act_delta', 'act_end'));
@@ -30,33 +32,43 @@ CREATE TABLE threads (
     fast_queued_tokens  bigint NOT NULL DEFAULT 0,
     deep_queued_seq     bigint NOT NULL DEFAULT 0,
     deep_queued_tokens  bigint NOT NULL DEFAULT 0,
-    -- When the idle scan looks at the thread next. Set once after an enqueue and pushed on by the scan, not by
-    -- each append: an append stays a heap-only update.
+    -- When the idle scan checks the thread next. Set once after an enqueue and moved on by the scan, not by each
+    -- append, so that an append remains a heap-only update.
     fast_due_at         timestamptz,
     deep_due_at         timestamptz,
-    -- How often something of the thread was erased: who reads a slice compares it before storing what came of it.
+    -- How often something of the thread was erased. A job compares it before it stores what it derived from a slice.
     erasures            integer NOT NULL DEFAULT 0,
     last_event_at       timestamptz,
-    -- The last event's own time in seconds since 1970, to the last bit, where its writer gave it so: ADK's sessions have it.
+    -- The time of the last event as its writer gave it, in seconds since 1970, for ADK's sessions.
     event_time          double precision,
-    -- How long after its last event, or its creation, the session stays. NULL: for good.
+    -- How long the session is kept after its last event, or its creation. NULL: forever.
     ttl                 interval,
-    -- When the upkeep looks at it next: never after its end. Not pushed on by each append, as the idle timers above.
+    -- When the upkeep checks it next, at the latest when it expires. Not moved on by each append, like the idle timers.
     expires_at          timestamptz,
     finalized_at        timestamptz,
     created_at          timestamptz NOT NULL DEFAULT engine_now(),
     updated_at          timestamptz NOT NULL DEFAULT engine_now(),
+    memory_only         boolean NOT NULL DEFAULT false,  -- holds what the memory was given of a session kept elsewhere
+    generate_calls      bigint NOT NULL DEFAULT 0,
+    embed_calls         bigint NOT NULL DEFAULT 0,
+    prompt_tokens       bigint NOT NULL DEFAULT 0,
+    output_tokens       bigint NOT NULL DEFAULT 0,
+    reused_replies      bigint NOT NULL DEFAULT 0,
     UNIQUE (app_name, user_id, session_id),
     CONSTRAINT threads_names CHECK (
         char_length(session_id) BETWEEN 1 AND 512 AND user_id <> '' AND app_name <> ALL ('{"",*}')),
     CONSTRAINT threads_counts CHECK (version >= 0 AND fast_upto_seq <= last_seq AND deep_upto_seq <= last_seq),
     CONSTRAINT threads_ttl CHECK ((ttl IS NULL) = (expires_at IS NULL) AND ttl > '0')
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02);
--- With a condition for the reason of events_id_idx.
+
+COMMENT ON COLUMN threads.generate_calls IS 'Replies of the generating model that became memories; see memory_costs.';
+-- The condition is explained at events_id_idx.
 CREATE INDEX threads_page_idx ON threads (app_name, user_id, id) WHERE session_id <> '';
 CREATE INDEX threads_fast_due_idx ON threads (fast_due_at) WHERE fast_due_at IS NOT NULL;
 CREATE INDEX threads_deep_due_idx ON threads (deep_due_at) WHERE deep_due_at IS NOT NULL;
 CREATE INDEX threads_expires_idx ON threads (expires_at) WHERE expires_at IS NOT NULL;
+CREATE INDEX threads_behind_idx ON threads (id)
+    WHERE fast_upto_seq < fast_queued_seq OR deep_upto_seq < deep_queued_seq;
 
 CREATE TABLE user_states (
     app_name    varchar(255) NOT NULL,
@@ -76,8 +88,8 @@ CREATE TABLE app_states (
 );
 CREATE INDEX app_states_state_idx ON app_states USING gin (state jsonb_path_ops);
 
--- Append-only. content and actions are opaque: stored and given back to the letter, never opened here. What an event
--- did to the state stands beside them, so that the state can be told from the events.
+-- Append-only. content and actions are opaque: stored and returned as they are, never parsed here. What an event
+-- changed in the state is stored beside them, so that the state can be rebuilt from the events.
 CREATE TABLE events (
     thread_id       uuid NOT NULL REFERENCES threads ON DELETE CASCADE,
     sequence_num    bigint NOT NULL,
@@ -87,28 +99,30 @@ CREATE TABLE events (
     event_type      event_kind NOT NULL,
     content         json NOT NULL,
     actions         object_json NOT NULL DEFAULT '{}',
-    version         integer,        -- of the session, once the event was appended
-    session_delta   jsonb,          -- keys that were set, without their prefix; NULL where nothing changed
+    version         integer,        -- of the session after the event
+    session_delta   jsonb,          -- keys that were set, without their prefix; NULL if none
     user_delta      jsonb,
     app_delta       jsonb,
-    user_version    bigint,         -- of the shared state, once user_delta was in it
+    user_version    bigint,         -- of the user's state after user_delta
     app_version     bigint,
     occurred_at     timestamptz NOT NULL,
     created_at      timestamptz NOT NULL DEFAULT engine_now(),
-    erased_at       timestamptz,   -- a tombstone: nothing is left of it but its number, its id and its time
+    erased_at       timestamptz,   -- a tombstone: only its number, id and time are left
     PRIMARY KEY (thread_id, sequence_num),
     CONSTRAINT events_names CHECK (
         char_length(id) BETWEEN 1 AND 512 AND char_length(invocation_id) <= 512
         AND char_length(author) BETWEEN 1 AND 255),
     CONSTRAINT events_place CHECK (sequence_num > 0 AND isfinite(occurred_at))
 );
--- Every event is in it: the condition keeps it from look-ups that do not repeat it. While a table has no statistics, an
--- index of the same first columns costs as much as the right one, and the whole thread would be read through it.
+-- The condition holds for every event; it keeps the index from queries that do not repeat it. Without statistics, an
+-- index with the same first columns costs as much as the right one, and the whole thread would be read through it.
 CREATE UNIQUE INDEX events_id_idx ON events (thread_id, id) WHERE id <> '';
 CREATE INDEX events_changes_idx ON events (thread_id, sequence_num)
     WHERE coalesce(session_delta, user_delta, app_delta) IS NOT NULL;
+-- The condition is explained at events_id_idx.
+CREATE INDEX events_time_idx ON events (thread_id, occurred_at) WHERE occurred_at > '-infinity';
 
--- The text of the events that say something: the corpus of search and the history of a context window.
+-- The text of events that carry a message: the corpus of search and the history of a context window.
 CREATE TABLE messages (
     id              uuid PRIMARY KEY DEFAULT new_id(),
     thread_id       uuid NOT NULL,
@@ -127,43 +141,17 @@ CREATE TABLE messages (
     created_at      timestamptz NOT NULL DEFAULT engine_now(),
     search          tsvector GENERATED ALWAYS AS (search_document(content)) STORED,
     UNIQUE (thread_id, sequence_num),
-    -- At the end of the transaction: an append stores its message first.
+    -- Checked at the end of the transaction, since an append stores its message first.
     FOREIGN KEY (thread_id, sequence_num) REFERENCES events ON DELETE CASCADE DEFERRABLE INITIALLY DEFERRED,
     CHECK ((embedding IS NULL) = (embedding_model IS NULL))
 );
+-- For the backfill. An entry exists from an append until its fast_replay.
+CREATE INDEX messages_without_vector_idx ON messages (id) WHERE embedding IS NULL;
+CREATE INDEX messages_embedding_model_idx ON messages (embedding_model) WHERE embedding_model IS NOT NULL;
+CREATE INDEX messages_embedding_idx ON messages USING hnsw (embedding vector_cosine_ops)
+    WITH (m = 16, ef_construction = 64);
 
--- One execution of an agent. It runs from its first row on, and ends once.
-CREATE TABLE runs (
-    id                   uuid PRIMARY KEY DEFAULT new_id(),
-    thread_id            uuid NOT NULL REFERENCES threads ON DELETE CASCADE,
-    app_name             varchar(255) NOT NULL,
-    run_id               text NOT NULL CHECK (char_length(run_id) BETWEEN 1 AND 512),
-    status               text NOT NULL DEFAULT 'running'
-                         CHECK (status IN ('running', 'completed', 'failed', 'cancelled')),
-    holder               text NOT NULL CHECK (char_length(holder) BETWEEN 1 AND 255),
-    -- Until when the holder has promised to be heard of again.
-    lease_until          timestamptz NOT NULL,
-    cancel_requested_at  timestamptz,
-    first_seq            bigint NOT NULL CHECK (first_seq > 0),
-    last_seq             bigint NOT NULL,
-    -- The newest, by their events' numbers; what they say stands in the events.
-    thinking_steps       jsonb NOT NULL DEFAULT '[]' CHECK (jsonb_typeof(thinking_steps) = 'array'),
-    tool_calls           jsonb NOT NULL DEFAULT '[]' CHECK (jsonb_typeof(tool_calls) = 'array'),
-    error                text,
-    error_code           text,
-    started_at           timestamptz NOT NULL DEFAULT engine_now(),
-    completed_at         timestamptz,
-    UNIQUE (app_name, run_id),
-    CONSTRAINT runs_span CHECK (last_seq >= first_seq),
-    CONSTRAINT runs_end CHECK ((status = 'running') = (completed_at IS NULL)),
-    CONSTRAINT runs_error CHECK ((status = 'failed') = (error IS NOT NULL)),
-    CONSTRAINT runs_error_code CHECK (error IS NOT NULL OR error_code IS NULL)
-) WITH (fillfactor = 70);
-CREATE INDEX runs_thread_idx ON runs (thread_id, id);
--- Not by lease_until: a heartbeat stays a heap-only update.
-CREATE INDEX runs_live_idx ON runs (id) WHERE status = 'running';
-
--- What a session was created with, where that was anything: the ground that its events' deltas stand on.
+-- The state that a session was created with, if any: its events' deltas apply to it.
 CREATE TABLE initial_states (
     thread_id       uuid PRIMARY KEY REFERENCES threads ON DELETE CASCADE,
     session_state   object_jsonb NOT NULL,
@@ -173,7 +161,7 @@ CREATE TABLE initial_states (
     app_version     bigint
 );
 
--- What an import set in a state that sessions share: the change to that version of it. user_id NULL: the app's.
+-- What an import set in a shared state, by the state's version. user_id NULL: in the app's state.
 CREATE TABLE imported_states (
     app_name        varchar(255) NOT NULL,
     user_id         varchar(255),
@@ -182,7 +170,7 @@ CREATE TABLE imported_states (
     UNIQUE NULLS NOT DISTINCT (app_name, user_id, version)
 );
 
--- The state of a session after some of its events: only a shorter way to it.
+-- The state of a session after some of its events: a shortcut that can be rebuilt.
 CREATE TABLE snapshots (
     id              uuid PRIMARY KEY DEFAULT new_id(),
     thread_id       uuid NOT NULL REFERENCES threads ON DELETE CASCADE,
@@ -196,52 +184,18 @@ CREATE TABLE snapshots (
 );
 CREATE INDEX snapshots_superseded_idx ON snapshots (superseded_at) WHERE superseded_at IS NOT NULL;
 
-CREATE FUNCTION update_updated_at() RETURNS trigger
-LANGUAGE plpgsql SET search_path FROM CURRENT
-AS $$
-BEGIN
-    NEW.updated_at := engine_now();
-    RETURN NEW;
-END
-$$;
-CREATE TRIGGER threads_updated_at BEFORE UPDATE OF state, metadata, version ON threads
-    FOR EACH ROW WHEN (NEW.updated_at IS NOT DISTINCT FROM OLD.updated_at) EXECUTE FUNCTION update_updated_at();
-CREATE TRIGGER user_states_updated_at BEFORE UPDATE ON user_states
-    FOR EACH ROW WHEN (NEW.updated_at IS NOT DISTINCT FROM OLD.updated_at) EXECUTE FUNCTION update_updated_at();
-CREATE TRIGGER app_states_updated_at BEFORE UPDATE ON app_states
-    FOR EACH ROW WHEN (NEW.updated_at IS NOT DISTINCT FROM OLD.updated_at) EXECUTE FUNCTION update_updated_at();
-CREATE TRIGGER app_policies_updated_at BEFORE UPDATE ON app_policies
-    FOR EACH ROW WHEN (NEW.updated_at IS NOT DISTINCT FROM OLD.updated_at) EXECUTE FUNCTION update_updated_at();
-
--- Events are history. They go only with their thread, and are emptied only by erase_events, which says whose they are.
-CREATE FUNCTION refuse_event_change() RETURNS trigger
-LANGUAGE plpgsql SET search_path FROM CURRENT
-AS $$
-BEGIN
-    IF TG_OP = 'DELETE' AND pg_trigger_depth() > 1 THEN
-        RETURN OLD;
-    ELSIF TG_OP = 'UPDATE' AND current_setting('hippocampus.erasing', true) = OLD.thread_id::text
-          AND (NEW.thread_id, NEW.sequence_num, NEW.id) = (OLD.thread_id, OLD.sequence_num, OLD.id)
-          AND NEW.erased_at IS NOT NULL THEN
-        RETURN NEW;
-    END IF;
-    RAISE EXCEPTION 'events are append-only: delete the session, or append a correcting event' USING ERRCODE = 'HP013';
-END
-$$;
-CREATE TRIGGER events_append_only BEFORE UPDATE OR DELETE ON events
-    FOR EACH ROW EXECUTE FUNCTION refuse_event_change();
-
--- 'Look': ids only. A caller that wakes the listeners itself, after its commit, sets hippocampus.notify to off.
-CREATE FUNCTION notify_event_insert() RETURNS trigger
-LANGUAGE plpgsql SET search_path FROM CURRENT
-AS $$
-BEGIN
-    PERFORM pg_notify('agent_events', json_build_object(
-        'thread_id', NEW.thread_id, 'sequence_num', NEW.sequence_num, 'event_id', NEW.id,
-        'run_id', NEW.invocation_id, 'event_type', NEW.event_type)::text);
-    RETURN NULL;
-END
-$$;
-CREATE TRIGGER notify_event_insert AFTER INSERT ON events
-    FOR EACH ROW WHEN (current_setting('hippocampus.notify', true) IS DISTINCT FROM 'off')
-    EXECUTE FUNCTION notify_event_insert();
+-- An event to append.
+CREATE TYPE event_input AS (
+    id              text,
+    author          text,
+    event_type      text,
+    invocation_id   text,         -- '' for none
+    content         json,
+    actions         json,
+    session_delta   jsonb,        -- keys without a prefix; NULL: no change
+    user_delta      jsonb,        -- keys without the prefix 'user:'
+    app_delta       jsonb,        -- keys without the prefix 'app:'
+    role            text,         -- of the message; NULL: the event has none
+    message         text,
+    occurred_at     timestamptz   -- NULL: now
+);

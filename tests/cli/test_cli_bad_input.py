@@ -268,7 +268,10 @@ def test_a_database_that_cannot_be_used_is_said_by_every_command(
     password = (server.home / f"password-{18 if (server.home / 'password-18').exists() else 16}").read_text()
     with cloned(admin, "template1") as empty, cloned(admin, template) as newer:
         with psycopg.connect(dsn_of(server, newer), autocommit=True) as connection:
-            connection.execute("INSERT INTO hippocampus_migrations (name, sha256) VALUES ('9999_later.sql', 'x')")
+            connection.execute(
+                "INSERT INTO hippocampus_migrations (name, sha256, program, contract)"
+                " VALUES ('9999_later.sql', 'x', '999.0', 1000)"
+            )
         wrong = {
             "postgresql://nobody@127.0.0.1:9/none": "can't be used",
             here.dsn.replace(password, "wrong-one"): "password authentication failed",

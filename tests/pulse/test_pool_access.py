@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import asyncpg
 import pytest
 
-from pulse import database
+from pulse import database, loop_pools
 from pulse.errors import SchemaError
 from pulse.loop_pools import GivenPool, LoopPools, access
 from pulse.postgres import bounded_pool
@@ -139,7 +139,7 @@ async def test_a_pool_that_could_not_be_opened_is_tried_again(dsn: str) -> None:
 
 
 async def test_a_pool_that_nobody_gives_back_to_is_cut_in_the_end(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool_access, "CLOSE_SECONDS_MAX", 0.1)
+    monkeypatch.setattr(loop_pools, "CLOSE_SECONDS_MAX", 0.1)
     own = LoopPools(dsn)
     kept = await own.run(lambda pool: pool.acquire())
     async with asyncio.timeout(WAIT_SECONDS):

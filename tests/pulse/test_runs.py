@@ -145,7 +145,7 @@ async def test_only_the_holder_writes_to_a_run_and_only_until_it_ends(
     for late in (runs.think(run, "one more"), runs.fail(run, "too late"), runs.cancel(run), runs.finish(run, "other")):
         with pytest.raises(PulseError):
             await late
-    with pytest.raises(asyncpg.PostgresError, match="it stays so"):
+    with pytest.raises(asyncpg.PostgresError, match="cannot change"):
         await pool.execute("UPDATE runs SET status = 'running', completed_at = NULL")
     assert await types(sessions) == before == ["run_started", "thought", "assistant_message", "complete"]
     assert await runs.get("app", "mei", "run-1") == done.run

@@ -139,7 +139,7 @@ def test_every_command_exists(command: list[str]) -> None:
 
 @pytest.mark.system
 def test_the_wheel_carries_the_migrations(tmp_path: Path) -> None:
-    """A wheel built here has every migration, statement file and the sample, and finds them once installed."""
+    """A wheel built here has the schema, the statement files and the sample, and finds them once installed."""
     build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path), str(ROOT)]
     done = subprocess.run(build, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -159,17 +159,19 @@ def test_the_wheel_carries_the_migrations(tmp_path: Path) -> None:
     subprocess.run(pip, check=True, capture_output=True)
     script = (
         "from importlib import resources\n"
-        "from workers.migrate import default_folder, read_migrations\n"
         "from workers.intake.samples import sample_path\n"
+        "from workers.migrate import default_folder, read_schema\n"
         "assert (resources.files('workers') / 'catalogue.sql').is_file()\n"
         "assert (resources.files('workers.cli') / 'queries.sql').is_file()\n"
         "assert sample_path().parent.name == '_examples', sample_path()\n"
-        "print(default_folder(), *(each.name for each in read_migrations(default_folder())))"
+        "ours = read_schema(default_folder())\n"
+        "print(default_folder(), *(each.name for each in (*ours.migrations, *ours.functions)))"
     )
     ask = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(installed)!r})\n{script}"]
     folder, *names = subprocess.run(ask, check=True, capture_output=True, text=True, cwd="/").stdout.split()
-    assert folder == str(installed / "hippocampus" / "_schema" / "migrations")
-    assert names == sorted(path.name for path in (ROOT / "schema" / "migrations").glob("*.sql"))
+    assert folder == str(installed / "hippocampus" / "_schema")
+    halves = (ROOT / "schema" / "migrations").glob("*.sql"), (ROOT / "schema").glob("functions/*.sql")
+    assert names == [*sorted(path.name for path in halves[0]), *sorted(f"functions/{path.name}" for path in halves[1])]
 
 
 def test_ci_runs_what_the_makefile_has() -> None:

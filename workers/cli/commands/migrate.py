@@ -6,7 +6,7 @@ import asyncio
 
 import click
 
-from workers import settings
+from workers import migrate, settings
 from workers.cli import databases, output
 from workers.cli.owners import json_option
 
@@ -14,14 +14,25 @@ from workers.cli.owners import json_option
 @click.command(epilog="Example:  DATABASE_URL=postgresql://me@db/app hippocampus migrate")
 @json_option
 def command(as_json: bool) -> None:
-    """Bring the database to this program's schema. It may be run at any time, also by many at once."""
+    """Bring the database to this program's schema.
+
+    It prints what it applied, and may be run at any time, also by many processes at once and while older programs are
+    at work. A database that a newer release migrated is left as it is.
+    """
     config = settings.load()
     with databases.opened(config, create=True) as ready:
         applied = asyncio.run(databases.migrated(ready))
+        ahead = asyncio.run(migrate.version_ahead(ready.dsn or "", schema=ready.schema_name))
     where = databases.name_of(config)
     if as_json:
-        output.write_json({"database": where, "schema": config.schema_name, "applied": applied})
+        output.write_json({"database": where, "schema": config.schema_name, "applied": applied, "ahead": ahead})
         return
     if applied:
         click.echo("\n".join(f"applied {name}" for name in applied))
+    if ahead is not None:
+        click.echo(
+            f"The schema {config.schema_name} of {where} is ahead of this program: release {ahead} migrated it."
+            " This program works with it as it is."
+        )
+        return
     click.echo(f"The schema {config.schema_name} of {where} is current.")

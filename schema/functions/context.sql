@@ -1,0 +1,195 @@
+-- Context windows.
+
+-- Candidates for a context window, in one round trip: memories and unconsolidated turns that match the query and the
+-- newest summaries ('memory'), facts that match and the most certain ones ('fact'), the newest turns of the session
+-- ('history'). place is the rank within each kind: 1 is taken first; history counts from the newest turn.
+-- A blank query matches nothing. Errors: HP001 unknown session.
+CREATE OR REPLACE FUNCTION context_candidates(
+    p_app_name text, p_user_id text, p_session_id text, p_query text,
+    p_embedding vector(1536) DEFAULT NULL, p_embedding_model text DEFAULT NULL,
+    p_memories integer DEFAULT 20, p_facts integer DEFAULT 20, p_turns integer DEFAULT 30)
+RETURNS TABLE (
+    context_type text, place bigint, source text, id uuid, kind text, author text, content text,
+    relevance double precision, thread_id uuid, from_seq bigint, upto_seq bigint, occurred_at timestamptz)
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_thread uuid;
+BEGIN
+    IF p_session_id IS NOT NULL THEN
+        SELECT t.id INTO v_thread FROM threads AS t
+        WHERE t.app_name = p_app_name AND t.user_id = p_user_id AND t.session_id = p_session_id AND NOT has_expired(t);
+        IF NOT FOUND THEN
+            RAISE EXCEPTION 'there is no session % for app % and user %',
+                quote_nullable(p_session_id), quote_nullable(p_app_name), quote_nullable(p_user_id)
+                USING ERRCODE = 'HP001';
+        END IF;
+    END IF;
+    IF btrim(p_query) <> '' THEN
+        RETURN QUERY
+            SELECT f.kind_of, row_number() OVER (PARTITION BY f.kind_of ORDER BY f.score DESC, f.id), f.source, f.id,
+                   f.kind, NULL, f.content, f.relevance, f.thread_id, f.from_seq, f.upto_seq,
+                   f.occurred_at
+            FROM (SELECT s.*, CASE s.source WHEN 'fact' THEN 'fact' ELSE 'memory' END AS kind_of,
+                         row_number() OVER (PARTITION BY s.source = 'fact' ORDER BY s.score DESC, s.id) AS nth
+                  FROM search_memory(p_app_name, p_user_id, p_query, p_embedding, p_embedding_model,
+                                     least(4 * (p_memories + p_facts), 1000)) AS s) AS f
+            WHERE f.nth <= CASE f.kind_of WHEN 'fact' THEN p_facts ELSE p_memories END;
+    END IF;
+    RETURN QUERY
+        (SELECT 'memory', 1000 + row_number() OVER (ORDER BY m.occurred_at DESC, m.id DESC), 'memory', m.id,
+                m.memory_type::text, NULL::text, m.content, 0::double precision, m.thread_id, m.from_seq,
+                m.upto_seq, m.occurred_at
+         FROM (SELECT * FROM memories WHERE app_name = p_app_name AND user_id = p_user_id
+               ORDER BY created_at DESC LIMIT 50) AS m
+         WHERE m.memory_type = 'summary' ORDER BY m.occurred_at DESC, m.id DESC LIMIT 3)
+        UNION ALL
+        (SELECT 'fact', 1000 + row_number() OVER (ORDER BY f.confidence DESC, f.updated_at DESC, f.id), 'fact', f.id,
+                f.fact_type, NULL, f.content, 0, f.thread_id, f.from_seq, f.upto_seq, f.valid_from
+         FROM facts AS f
+         WHERE f.app_name = p_app_name AND f.user_id = p_user_id
+           AND (f.valid_until IS NULL OR f.valid_until > engine_now())
+         ORDER BY f.confidence DESC, f.updated_at DESC, f.id LIMIT p_facts)
+        UNION ALL
+        (SELECT 'history', row_number() OVER (ORDER BY g.sequence_num DESC), 'message', g.id, g.role, g.author,
+                g.content, 1, g.thread_id, g.sequence_num, g.sequence_num, g.occurred_at
+         FROM messages AS g
+         WHERE g.thread_id = v_thread AND g.app_name = p_app_name AND g.user_id = p_user_id
+         ORDER BY g.sequence_num DESC LIMIT p_turns);
+END
+$$;
+
+-- How many tokens a text costs, overestimated rather than underestimated; equals count_tokens in hippocampus/text/tokens.py.
+CREATE OR REPLACE FUNCTION count_tokens(body text) RETURNS integer
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN ceil((80 * regexp_count(body, '[A-Za-z]+') + 10 * regexp_count(body, '[A-Za-z]')
+             + 8 * regexp_count(body, '[A-Z]') + 100 * regexp_count(body, '[0-9\u0080-\u07ff]')
+             + 75 * regexp_count(body, '[\u0001-\u0008\u000e-\u001f!-/:-@\[-`{-\u007f]')
+             + 90 * regexp_count(body, '[\n\v\f\r]') + 110 * regexp_count(body, '[\u0800-\uffff]')
+             + 300 * regexp_count(body, '[\U00010000-\U0010ffff]')) / 100.0)::integer;
+
+-- The longest beginning of a turn that costs at most p_tokens, with a mark at its end; NULL if too little would be
+-- left.
+CREATE OR REPLACE FUNCTION cut_turn(p_content text, p_tokens integer) RETURNS text
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path FROM CURRENT
+AS $$
+DECLARE
+    c_mark   constant text := ' […]';
+    -- Prose has fewer than eight characters a token, so only a bounded beginning is measured.
+    v_low    integer := 0;
+    v_high   integer := least(char_length(p_content), 8 * greatest(p_tokens, 0));
+    v_middle integer;
+BEGIN
+    IF p_tokens < 16 THEN
+        RETURN NULL;
+    END IF;
+    WHILE v_low < v_high LOOP
+        v_middle := (v_low + v_high + 1) / 2;
+        IF count_tokens(left(p_content, v_middle) || c_mark) <= p_tokens THEN
+            v_low := v_middle;
+        ELSE
+            v_high := v_middle - 1;
+        END IF;
+    END LOOP;
+    RETURN CASE WHEN v_low > 0 THEN left(p_content, v_low) || c_mark END;
+END
+$$;
+
+-- A context window for callers of plain SQL, from the same candidates. The sum of token_estimate is at most
+-- p_max_tokens; facts get what the two ratios leave. Each section first fills its own share; unspent tokens go to the
+-- history, then to the memories, then to the facts. The newest turn is cut rather than left out; a memory or a fact
+-- that is too long is skipped, as is a text that the window contains already.
+-- p_session_id NULL: the user's latest session. p_embedding_model NULL: the model of the newest memory.
+CREATE OR REPLACE FUNCTION get_context_window(
+    p_user_id text, p_app_name text, p_query text, p_query_embedding vector(1536) DEFAULT NULL,
+    p_max_tokens integer DEFAULT 4000, p_memory_ratio double precision DEFAULT 0.3,
+    p_history_ratio double precision DEFAULT 0.5, p_session_id text DEFAULT NULL, p_embedding_model text DEFAULT NULL)
+RETURNS TABLE (context_type text, content text, relevance_score double precision, token_estimate integer)
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
+AS $$
+#variable_conflict use_column
+DECLARE
+    c_kinds constant text[] := '{history,memory,fact}';
+    v_session text := coalesce(p_session_id, (
+        SELECT t.session_id FROM threads AS t
+        WHERE t.app_name = p_app_name AND t.user_id = p_user_id AND NOT has_expired(t)
+        ORDER BY last_event_at DESC NULLS LAST, id DESC LIMIT 1));
+    v_model text := coalesce(p_embedding_model, (
+        SELECT embedding_model FROM memories WHERE app_name = p_app_name AND user_id = p_user_id
+        ORDER BY created_at DESC LIMIT 1));
+    v_shares integer[];
+    v_used   integer[] := '{0,0,0}';
+    v_kept   integer := 0;     -- free for the newest turn, while it waits for its place
+    v_kinds  text[];
+    v_texts  text[];
+    v_scores double precision[];
+    v_tokens integer[];
+    v_taken  boolean[];
+    v_room   integer;
+    v_cut    text;
+BEGIN
+    IF p_max_tokens < 0 OR p_memory_ratio < 0 OR p_history_ratio < 0 OR p_memory_ratio + p_history_ratio > 1 THEN
+        RAISE EXCEPTION 'max_tokens must not be negative, and the two ratios are shares of 1' USING ERRCODE = 'HP007';
+    END IF;
+    v_shares := ARRAY[floor(p_max_tokens * p_history_ratio), floor(p_max_tokens * p_memory_ratio),
+                      floor(p_max_tokens * (1 - p_memory_ratio - p_history_ratio))];
+    WITH found AS (
+        SELECT DISTINCT ON (c.context_type, c.id)
+               c.context_type, c.place, c.relevance,
+               CASE c.context_type
+                   WHEN 'history' THEN '[' || c.author || ']: ' || c.content
+                   WHEN 'fact' THEN '[' || c.kind || '] ' || c.content
+                   ELSE c.content END AS body
+        FROM context_candidates(p_app_name, p_user_id, v_session, p_query, p_query_embedding, v_model, 10, 10, 20) AS c
+        ORDER BY c.context_type, c.id, c.place
+    ), ordered AS (
+        SELECT f.*, row_number() OVER (ORDER BY array_position(c_kinds, f.context_type), f.place) AS nth FROM found AS f
+    )
+    SELECT array_agg(o.context_type ORDER BY o.nth), array_agg(o.body ORDER BY o.nth),
+           array_agg(o.relevance ORDER BY o.nth), array_agg(count_tokens(o.body) ORDER BY o.nth),
+           array_agg(false ORDER BY o.nth)
+    INTO v_kinds, v_texts, v_scores, v_tokens, v_taken FROM ordered AS o;
+
+    FOR within_share IN REVERSE 1 .. 0 LOOP
+        FOR k IN 1 .. 3 LOOP
+            IF k = 1 THEN
+                v_kept := 0;
+            END IF;
+            FOR i IN 1 .. coalesce(cardinality(v_kinds), 0) LOOP
+                CONTINUE WHEN v_kinds[i] <> c_kinds[k] OR v_taken[i];
+                v_room := greatest(p_max_tokens - v_used[1] - v_used[2] - v_used[3] - v_kept, 0);
+                IF within_share = 1 THEN
+                    v_room := least(v_room, v_shares[k] - v_used[k]);
+                END IF;
+                IF v_tokens[i] <= v_room THEN
+                    CONTINUE WHEN k > 1 AND EXISTS (
+                        SELECT FROM unnest(v_texts, v_taken) AS t (body, taken) WHERE t.taken AND t.body = v_texts[i]);
+                ELSIF k > 1 THEN
+                    CONTINUE;
+                ELSIF within_share = 1 THEN
+                    IF v_used[1] = 0 THEN
+                        v_kept := greatest(v_room, 16);
+                    END IF;
+                    EXIT;
+                ELSE
+                    v_cut := cut_turn(v_texts[i], v_room);
+                    EXIT WHEN v_cut IS NULL;
+                    v_texts[i] := v_cut;
+                    v_tokens[i] := count_tokens(v_cut);
+                END IF;
+                v_taken[i] := true;
+                v_used[k] := v_used[k] + v_tokens[i];
+                EXIT WHEN k = 1 AND v_cut IS NOT NULL;
+            END LOOP;
+        END LOOP;
+    END LOOP;
+    RETURN QUERY
+        SELECT w.kind, w.body, w.score, w.tokens
+        FROM unnest(v_kinds, v_texts, v_scores, v_tokens, v_taken) WITH ORDINALITY
+             AS w (kind, body, score, tokens, taken, nth)
+        WHERE w.taken
+        ORDER BY array_position(ARRAY['fact', 'memory', 'history'], w.kind),
+                 CASE w.kind WHEN 'history' THEN -w.nth ELSE w.nth END;
+END
+$$;

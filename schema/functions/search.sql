@@ -1,0 +1,566 @@
+-- Search over memories, facts and messages.
+
+-- hnsw's settings exist once the library is loaded; the functions below set them.
+DO $$ BEGIN PERFORM vector_dims('[1]'::vector); END $$;
+
+CREATE OR REPLACE FUNCTION default_search_weights() RETURNS search_weights
+LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path FROM CURRENT
+AS $$ SELECT ROW(0.1, 1.0, 0.7, 0.4, 0.5, 0.05, 0.1, 0.15)::search_weights $$;
+
+-- The terms of a query: at most 128, so that a query stays bounded.
+CREATE OR REPLACE FUNCTION query_terms(p_query text) RETURNS text[]
+LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path FROM CURRENT
+AS $$ SELECT (tsvector_to_array(search_document(left(p_query, 4000))))[1:128] $$;
+
+-- Matches a row that contains any of the terms.
+CREATE OR REPLACE FUNCTION any_term(p_terms text[]) RETURNS tsquery
+LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path FROM CURRENT
+AS $$
+    SELECT coalesce(string_agg('''' || replace(replace(term, '\', '\\'), '''', '''''') || '''', '|'), '')::tsquery
+    FROM unnest(p_terms) AS term
+$$;
+
+-- How often the query's single term occurs in the document: 1 to 64. For one term ts_rank sums 1, 1/4, 1/9, … over its
+-- positions, divided by a constant; that sum is looked up here. Unnesting the document would cost 0.5 us per term.
+CREATE OR REPLACE FUNCTION term_frequency(p_document tsvector, p_query tsquery) RETURNS double precision
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN 1 + width_bucket(ts_rank('{1,1,1,1}', p_document, p_query) * 1.64493406685, ARRAY[
+    1.125, 1.30556, 1.39236, 1.44361, 1.4775, 1.50159, 1.51961, 1.5336, 1.54477, 1.5539, 1.5615, 1.56794, 1.57344,
+    1.57822, 1.58239, 1.58608, 1.58935, 1.59228, 1.59491, 1.5973, 1.59946, 1.60144, 1.60326, 1.60492, 1.60646,
+    1.60789, 1.60921, 1.61044, 1.6116, 1.61267, 1.61368, 1.61463, 1.61552, 1.61636, 1.61715, 1.6179, 1.61861,
+    1.61929, 1.61993, 1.62054, 1.62112, 1.62168, 1.6222, 1.62271, 1.62319, 1.62366, 1.6241, 1.62452, 1.62493,
+    1.62532, 1.6257, 1.62607, 1.62641, 1.62675, 1.62708, 1.62739, 1.62769, 1.62798, 1.62827, 1.62854, 1.6288,
+    1.62906, 1.62931]::float8[]);
+
+-- A query's words between blanks, for whole-word comparison with the names of authors.
+CREATE OR REPLACE FUNCTION plain_words(p_text text) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path FROM CURRENT
+AS $$ SELECT ' ' || lower(regexp_replace(left(p_text, 4000), '[^[:alnum:]]+', ' ', 'g')) || ' ' $$;
+
+-- The memories of a scope whose vectors are nearest, by the index: for scopes of many thousands. An HNSW index does not
+-- reach every row: groups of like vectors become islands, and a scan ends after so many tuples. If it finds fewer rows
+-- than requested, all rows of the scope are compared.
+CREATE OR REPLACE FUNCTION nearest_memories(
+    p_app_name text, p_user_id text, p_embedding vector(1536), p_embedding_model text, p_limit integer,
+    p_memory_types text[] DEFAULT NULL, p_since timestamptz DEFAULT NULL, p_until timestamptz DEFAULT NULL,
+    p_metadata jsonb DEFAULT NULL)
+RETURNS TABLE (id uuid, similarity double precision)
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
+SET hnsw.iterative_scan = 'relaxed_order' SET hnsw.ef_search = 200 SET hnsw.max_scan_tuples = 40000
+SET plan_cache_mode = force_custom_plan SET jit = off SET enable_sort = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_ids          uuid[];
+    v_similarities double precision[];
+BEGIN
+    SELECT array_agg(n.id), array_agg(n.similarity) INTO v_ids, v_similarities
+    FROM (
+        SELECT m.id, 1 - (m.embedding <=> p_embedding) AS similarity FROM memories AS m
+        WHERE m.embedding_model = p_embedding_model AND m.app_name = p_app_name AND m.user_id = p_user_id
+          AND (p_memory_types IS NULL OR m.memory_type = ANY (p_memory_types))
+          AND (p_since IS NULL OR m.occurred_at >= p_since) AND (p_until IS NULL OR m.occurred_at < p_until)
+          AND (p_metadata IS NULL OR m.metadata @> p_metadata)
+        ORDER BY m.embedding <=> p_embedding LIMIT p_limit
+    ) AS n;
+    IF cardinality(v_ids) = p_limit THEN
+        RETURN QUERY SELECT * FROM unnest(v_ids, v_similarities);
+        RETURN;
+    END IF;
+    -- OFFSET keeps the index from answering. A vector of zeros has no direction, and is not indexed either.
+    RETURN QUERY
+        SELECT n.id, 1 - n.distance
+        FROM (
+            SELECT m.id, m.embedding <=> p_embedding AS distance FROM memories AS m
+            WHERE m.embedding_model = p_embedding_model AND m.app_name = p_app_name AND m.user_id = p_user_id
+              AND (p_memory_types IS NULL OR m.memory_type = ANY (p_memory_types))
+              AND (p_since IS NULL OR m.occurred_at >= p_since) AND (p_until IS NULL OR m.occurred_at < p_until)
+              AND (p_metadata IS NULL OR m.metadata @> p_metadata)
+            OFFSET 0
+        ) AS n
+        WHERE n.distance < 'NaN' ORDER BY n.distance LIMIT p_limit;
+END
+$$;
+
+-- The memories of a giant scope that are worth scoring: those with the query's rare terms, those with the nearest
+-- vectors, the newest. `seen` is, for each of the single-term queries, in how many rows of the scope the term occurs:
+-- counted up to 4,000, beyond that estimated from a sample of the newest 1,000.
+CREATE OR REPLACE FUNCTION memory_candidates(
+    p_app_name text, p_user_id text, p_queries tsquery[], p_embedding vector(1536), p_embedding_model text,
+    p_memory_types text[], p_since timestamptz, p_until timestamptz, p_metadata jsonb,
+    OUT ids uuid[], OUT seen double precision[], OUT total double precision, OUT mean_length double precision)
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
+SET plan_cache_mode = force_custom_plan SET jit = off
+AS $$
+DECLARE
+    c_rows     constant integer := 2000;
+    v_rare     tsquery;
+    v_rows     double precision := 0;
+    v_sampled  integer;
+    v_in       double precision[];
+    v_term     record;
+BEGIN
+    SELECT count(*) INTO total FROM memories AS m
+    WHERE m.app_name = p_app_name AND m.user_id = p_user_id
+      AND (p_memory_types IS NULL OR m.memory_type = ANY (p_memory_types))
+      AND (p_since IS NULL OR m.occurred_at >= p_since) AND (p_until IS NULL OR m.occurred_at < p_until)
+      AND (p_metadata IS NULL OR m.metadata @> p_metadata);
+    WITH sample AS MATERIALIZED (
+        SELECT m.search FROM memories AS m
+        WHERE m.app_name = p_app_name AND m.user_id = p_user_id
+          AND (p_memory_types IS NULL OR m.memory_type = ANY (p_memory_types))
+          AND (p_since IS NULL OR m.occurred_at >= p_since) AND (p_until IS NULL OR m.occurred_at < p_until)
+          AND (p_metadata IS NULL OR m.metadata @> p_metadata)
+        ORDER BY m.created_at DESC LIMIT 1000
+    )
+    SELECT (SELECT count(*) FROM sample), (SELECT avg(length(s.search)) FROM sample AS s),
+           (SELECT array_agg((SELECT count(*) FROM sample AS s WHERE s.search @@ q.query) ORDER BY q.place)
+            FROM unnest(p_queries) WITH ORDINALITY AS q (query, place))
+    INTO v_sampled, mean_length, v_in;
+
+    seen := '{}';
+    FOR i IN 1 .. coalesce(cardinality(p_queries), 0) LOOP
+        seen[i] := v_in[i] * total / greatest(v_sampled, 1);
+        IF seen[i] < 2 * c_rows THEN
+            seen[i] := (SELECT greatest(count(*), 1) FROM (
+                SELECT FROM memories AS m
+                WHERE m.search @@ p_queries[i] AND m.app_name = p_app_name AND m.user_id = p_user_id
+                LIMIT 2 * c_rows) AS counted);
+        END IF;
+    END LOOP;
+    FOR v_term IN SELECT u.query, u.rows FROM unnest(p_queries, seen) AS u (query, rows) ORDER BY u.rows LOOP
+        EXIT WHEN v_rows > 0 AND v_rows + v_term.rows > c_rows;
+        v_rare := coalesce(v_rare || v_term.query, v_term.query);
+        v_rows := v_rows + v_term.rows;
+    END LOOP;
+
+    SELECT array_agg(DISTINCT worth.id) INTO ids FROM (
+        (SELECT m.id FROM memories AS m
+         WHERE m.search @@ v_rare AND m.app_name = p_app_name AND m.user_id = p_user_id
+           AND (p_memory_types IS NULL OR m.memory_type = ANY (p_memory_types))
+           AND (p_since IS NULL OR m.occurred_at >= p_since) AND (p_until IS NULL OR m.occurred_at < p_until)
+           AND (p_metadata IS NULL OR m.metadata @> p_metadata)
+         LIMIT c_rows)
+        UNION ALL
+        (SELECT n.id FROM nearest_memories(p_app_name, p_user_id, p_embedding, p_embedding_model, 200,
+                                           p_memory_types, p_since, p_until, p_metadata) AS n
+         WHERE p_embedding IS NOT NULL)
+        UNION ALL
+        (SELECT m.id FROM memories AS m
+         WHERE m.app_name = p_app_name AND m.user_id = p_user_id
+           AND (p_memory_types IS NULL OR m.memory_type = ANY (p_memory_types))
+           AND (p_since IS NULL OR m.occurred_at >= p_since) AND (p_until IS NULL OR m.occurred_at < p_until)
+           AND (p_metadata IS NULL OR m.metadata @> p_metadata)
+         ORDER BY m.created_at DESC LIMIT 100)) AS worth;
+END
+$$;
+
+-- The turns of a scope whose vectors are nearest, by the index; see `nearest_memories`.
+CREATE OR REPLACE FUNCTION nearest_messages(
+    p_app_name text, p_user_id text, p_embedding vector(1536), p_embedding_model text, p_limit integer,
+    p_thread_id uuid DEFAULT NULL, p_since timestamptz DEFAULT NULL, p_until timestamptz DEFAULT NULL,
+    p_metadata jsonb DEFAULT NULL)
+RETURNS TABLE (id uuid, similarity double precision)
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
+SET hnsw.iterative_scan = 'relaxed_order' SET hnsw.ef_search = 200 SET hnsw.max_scan_tuples = 40000
+SET plan_cache_mode = force_custom_plan SET jit = off SET enable_sort = off
+AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+        SELECT m.id, 1 - (m.embedding <=> p_embedding) FROM messages AS m
+        WHERE m.embedding_model = p_embedding_model AND m.app_name = p_app_name AND m.user_id = p_user_id
+          AND (p_thread_id IS NULL OR m.thread_id = p_thread_id)
+          AND (p_since IS NULL OR m.occurred_at >= p_since) AND (p_until IS NULL OR m.occurred_at < p_until)
+          AND (p_metadata IS NULL OR m.metadata @> p_metadata)
+        ORDER BY m.embedding <=> p_embedding LIMIT p_limit;
+END
+$$;
+
+-- The turns of a giant scope that are worth scoring: those with the query's rare terms, those with the nearest vectors,
+-- the newest, and four turns on either side of each. `places` are their numbers as `search_memory` numbers turns;
+-- `seen` is, for each of the single-term queries, in how many turns of the scope the term occurs. Words are read in one
+-- pass over the scope, not by an index, which would slow down every append.
+CREATE OR REPLACE FUNCTION turn_candidates(
+    p_app_name text, p_user_id text, p_queries tsquery[], p_embedding vector(1536), p_embedding_model text,
+    p_thread_id uuid, p_since timestamptz, p_until timestamptz, p_metadata jsonb,
+    OUT ids uuid[], OUT places bigint[], OUT seen double precision[], OUT total double precision,
+    OUT mean_length double precision)
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
+SET plan_cache_mode = force_custom_plan SET jit = off SET work_mem = '32MB'
+AS $$
+DECLARE
+    c_rows   constant integer := 300;
+    v_any    tsquery;
+    v_query  tsquery;
+BEGIN
+    FOREACH v_query IN ARRAY coalesce(p_queries, '{}') LOOP
+        v_any := coalesce(v_any || v_query, v_query);
+    END LOOP;
+    WITH scope AS MATERIALIZED (
+        SELECT m.id, length(m.search) AS length, CASE WHEN m.search @@ v_any THEN m.search END AS document,
+               row_number() OVER (ORDER BY m.thread_id, m.sequence_num)
+                   + 4 * dense_rank() OVER (ORDER BY m.thread_id) AS place,
+               row_number() OVER (ORDER BY m.occurred_at DESC, m.id DESC) AS age
+        FROM threads AS t JOIN messages AS m ON m.thread_id = t.id
+        WHERE t.app_name = p_app_name AND t.user_id = p_user_id
+          AND m.app_name = p_app_name AND m.user_id = p_user_id
+          AND (p_thread_id IS NULL OR t.id = p_thread_id)
+          AND (p_since IS NULL OR m.occurred_at >= p_since) AND (p_until IS NULL OR m.occurred_at < p_until)
+          AND (p_metadata IS NULL OR m.metadata @> p_metadata)
+    ), held AS MATERIALIZED (
+        SELECT s.place, q.term FROM scope AS s, unnest(p_queries) WITH ORDINALITY AS q (query, term)
+        WHERE s.document @@ q.query
+    ), counted AS MATERIALIZED (
+        SELECT q.term, count(h.term)::float8 AS rows
+        FROM generate_subscripts(p_queries, 1) AS q (term) LEFT JOIN held AS h ON h.term = q.term
+        GROUP BY q.term
+    ), rare AS (
+        -- A term counts by its rarity, as in BM25; the turns with the greatest sums are worth scoring.
+        SELECT h.place FROM held AS h JOIN counted AS c ON c.term = h.term
+        GROUP BY h.place
+        ORDER BY sum(ln(1 + (SELECT count(*) FROM scope) / c.rows)) DESC, h.place DESC LIMIT c_rows
+    ), chosen AS (
+        SELECT r.place FROM rare AS r
+        UNION
+        SELECT s.place FROM scope AS s WHERE s.age <= 100
+        UNION
+        SELECT s.place FROM scope AS s JOIN nearest_messages(
+            p_app_name, p_user_id, p_embedding, p_embedding_model, 200, p_thread_id, p_since, p_until, p_metadata) AS n
+            ON n.id = s.id
+        WHERE p_embedding IS NOT NULL
+    ), around AS (
+        SELECT DISTINCT c.place + o.shift AS place FROM chosen AS c, generate_series(-4, 4) AS o (shift)
+    )
+    SELECT (SELECT array_agg(s.id ORDER BY s.place) FROM scope AS s JOIN around AS a ON a.place = s.place),
+           (SELECT array_agg(s.place ORDER BY s.place) FROM scope AS s JOIN around AS a ON a.place = s.place),
+           (SELECT array_agg(c.rows ORDER BY c.term) FROM counted AS c),
+           (SELECT count(*) FROM scope), (SELECT avg(s.length) FROM scope AS s)
+    INTO ids, places, seen, total, mean_length;
+END
+$$;
+
+-- The facts that a search covers: the current ones or, if p_clocked, those of a time. Bound when it was created, not
+-- pinned, so that the planner inlines it.
+CREATE OR REPLACE FUNCTION search_facts(
+    p_app_name text, p_user_id text, p_wanted boolean, p_clocked boolean, p_as_of timestamptz, p_known_at timestamptz)
+RETURNS TABLE (
+    id uuid, thread_id uuid, fact_type varchar, key varchar, value jsonb, content text, search tsvector,
+    embedding vector, embedding_model text, confidence double precision, from_seq bigint, upto_seq bigint,
+    source_seqs bigint[], valid_from timestamptz)
+LANGUAGE sql STABLE
+BEGIN ATOMIC
+    SELECT f.id, f.thread_id, f.fact_type, f.key, f.value, f.content, f.search, f.embedding, f.embedding_model,
+           f.confidence, f.from_seq, f.upto_seq, f.source_seqs, f.valid_from
+    FROM facts AS f
+    WHERE p_wanted AND NOT p_clocked AND f.app_name = p_app_name AND f.user_id = p_user_id
+      AND (f.valid_until IS NULL OR f.valid_until > p_as_of)
+    UNION ALL
+    SELECT s.id, s.thread_id, s.fact_type, s.key, s.value, c.content, coalesce(f.search, search_document(c.content)),
+           f.embedding, f.embedding_model, s.confidence, s.source_seqs[1],
+           s.source_seqs[cardinality(s.source_seqs)], s.source_seqs, s.valid_from
+    FROM facts_as_of(p_app_name, p_user_id, p_as_of, p_known_at) AS s
+    LEFT JOIN facts AS f ON f.id = s.id AND f.app_name = p_app_name AND f.user_id = p_user_id
+                         AND f.recorded_at = s.recorded_at AND f.value = s.value,
+    LATERAL (SELECT coalesce(f.content, fact_text(s.key, s.value)) AS content) AS c
+    WHERE p_wanted AND p_clocked;
+END;
+
+-- The turns that a search covers, and how each matches by itself. Inlined like search_facts.
+CREATE OR REPLACE FUNCTION search_turns(
+    p_app_name text, p_user_id text, p_wanted boolean, p_messages text, p_latest integer, p_thread_id uuid,
+    p_ids uuid[], p_since timestamptz, p_until timestamptz, p_metadata jsonb, p_any tsquery, p_words text,
+    p_embedding vector, p_embedding_model text)
+RETURNS TABLE (
+    id uuid, thread_id uuid, place bigint, length integer, document tsvector, similarity double precision,
+    author_match boolean, asks boolean, occurred_at timestamptz)
+LANGUAGE sql STABLE
+BEGIN ATOMIC
+    SELECT g.id, g.thread_id, g.sequence_num AS place, length(g.search) AS length,
+           CASE WHEN g.search @@ p_any THEN g.search END AS document,
+           CASE WHEN g.embedding_model = p_embedding_model THEN 1 - (g.embedding <=> p_embedding) END AS similarity,
+           g.author NOT IN ('user', 'model', 'assistant', 'tool', 'agent')
+               AND strpos(p_words, ' ' || lower(g.author) || ' ') > 0 AS author_match,
+           right(g.content, 1) IN ('?', '？') AS asks, g.occurred_at
+    FROM (SELECT t.id, CASE p_messages WHEN 'all' THEN 0 ELSE t.fast_upto_seq END AS after_seq
+          FROM threads AS t
+          WHERE p_wanted AND t.app_name = p_app_name AND t.user_id = p_user_id AND NOT has_expired(t)
+            AND (p_messages = 'all' OR t.fast_upto_seq < t.last_seq) AND (p_thread_id IS NULL OR t.id = p_thread_id)
+          ORDER BY t.last_event_at DESC NULLS LAST) AS t
+    CROSS JOIN LATERAL (
+        SELECT m.id, m.thread_id, m.sequence_num, m.author, m.content, m.search, m.embedding, m.embedding_model,
+               m.occurred_at
+        FROM messages AS m
+        WHERE m.thread_id = t.id AND m.app_name = p_app_name AND m.user_id = p_user_id
+          AND m.sequence_num > t.after_seq
+          AND (p_ids IS NULL OR m.id = ANY (p_ids))
+          AND (p_since IS NULL OR m.occurred_at >= p_since) AND (p_until IS NULL OR m.occurred_at < p_until)
+          AND (p_metadata IS NULL OR m.metadata @> p_metadata)
+        ORDER BY m.sequence_num DESC LIMIT p_latest) AS g
+    LIMIT p_latest;
+END;
+
+-- Searches what one user of one app said and what was learned from it, the best match first.
+--
+-- BM25 (k1 0.6, b 0.6) is exact: document frequencies, number and mean length of the rows are counted over the rows
+-- that may match. The parts are normalised among them (text by the best row, similarity from the worst to the best),
+-- weighted and summed. A row without a vector of this model is judged by its text alone. Over more than 5,000 memories
+-- only `memory_candidates` are scored, over more than 5,000 turns only `turn_candidates`.
+--
+-- p_sources: any of 'memory', 'fact', 'message'. p_messages: 'recent' are those that fast_replay has not reached yet,
+-- at most the latest 5,000 of them, 'all' is every turn. p_session_id, p_since, p_until (exclusive), p_metadata and
+-- p_memory_types narrow the rows; facts have no metadata, and only memories have a memory type.
+-- p_as_of, p_known_at: facts as they were true then, and as they were known by then; see `facts_as_of`. A version that
+-- is not the current one is judged by its words.
+-- relevance does not depend on the other rows: the cosine similarity, or the share of the query's words (by their
+-- weight) that the row contains, whichever is greater. total counts all rows that match.
+-- Errors: HP007 bad input, HP001 unknown session.
+CREATE OR REPLACE FUNCTION search_memory(
+    p_app_name text, p_user_id text, p_query text,
+    p_embedding vector(1536) DEFAULT NULL, p_embedding_model text DEFAULT NULL, p_limit integer DEFAULT 10,
+    p_sources text[] DEFAULT '{memory,fact,message}', p_messages text DEFAULT 'recent',
+    p_memory_types text[] DEFAULT NULL, p_session_id text DEFAULT NULL,
+    p_since timestamptz DEFAULT NULL, p_until timestamptz DEFAULT NULL, p_metadata jsonb DEFAULT NULL,
+    p_min_relevance double precision DEFAULT 0, p_weights search_weights DEFAULT NULL,
+    p_as_of timestamptz DEFAULT NULL, p_known_at timestamptz DEFAULT NULL)
+RETURNS TABLE (
+    source text, id uuid, kind text, content text, metadata jsonb, score double precision, relevance double precision,
+    bm25 double precision, context_bm25 double precision, similarity double precision,
+    context_similarity double precision, author_match boolean, recency double precision, retention double precision,
+    text_rank bigint, vector_rank bigint, matched_terms text[], thread_id uuid, session_id text,
+    from_seq bigint, upto_seq bigint, source_seqs bigint[], occurred_at timestamptz, total bigint)
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
+SET plan_cache_mode = force_custom_plan SET jit = off SET work_mem = '32MB'
+AS $$
+#variable_conflict use_column
+DECLARE
+    c_exact constant integer := 5000;
+    v_terms    text[] := query_terms(p_query);
+    v_any      tsquery := any_term(v_terms);
+    v_queries  tsquery[] := (SELECT array_agg(any_term(ARRAY[term]) ORDER BY place)
+                             FROM unnest(v_terms) WITH ORDINALITY AS t (term, place));
+    v_words    text := plain_words(p_query);
+    v_now      timestamptz := engine_now();
+    v_policy   app_policies := app_policy(p_app_name);
+    w          search_weights := coalesce(p_weights, default_search_weights());
+    v_memories boolean := 'memory' = ANY (p_sources);
+    v_facts    boolean := 'fact' = ANY (p_sources) AND p_memory_types IS NULL AND p_metadata IS NULL;
+    v_messages boolean := 'message' = ANY (p_sources) AND p_memory_types IS NULL AND p_messages <> 'none';
+    v_clocked  boolean := p_as_of IS NOT NULL OR p_known_at IS NOT NULL;
+    v_latest   integer := CASE WHEN p_messages = 'recent' THEN c_exact END;
+    v_thread   uuid;
+    v_giant    boolean := false;
+    near       record;
+    turns      record;
+BEGIN
+    IF btrim(p_query) = '' OR p_query IS NULL THEN
+        RAISE EXCEPTION 'the query is blank: give the words to search for' USING ERRCODE = 'HP007';
+    ELSIF p_limit NOT BETWEEN 1 AND 1000 THEN
+        RAISE EXCEPTION 'limit must be from 1 to 1000, not %', p_limit USING ERRCODE = 'HP007';
+    ELSIF NOT p_sources <@ '{memory,fact,message}' OR p_messages NOT IN ('recent', 'all', 'none') THEN
+        RAISE EXCEPTION 'sources are memory, fact and message; messages is recent, all or none' USING ERRCODE = 'HP007';
+    END IF;
+    IF p_session_id IS NOT NULL THEN
+        SELECT t.id INTO v_thread FROM threads AS t
+        WHERE t.app_name = p_app_name AND t.user_id = p_user_id AND t.session_id = p_session_id AND NOT has_expired(t);
+        IF NOT FOUND THEN
+            RAISE EXCEPTION 'there is no session % for app % and user %',
+                quote_nullable(p_session_id), quote_nullable(p_app_name), quote_nullable(p_user_id)
+                USING ERRCODE = 'HP001';
+        END IF;
+    END IF;
+    IF v_memories AND v_thread IS NULL THEN
+        SELECT count(*) > c_exact INTO v_giant FROM (
+            SELECT FROM memories AS m
+            WHERE m.app_name = p_app_name AND m.user_id = p_user_id
+              AND (p_memory_types IS NULL OR m.memory_type = ANY (p_memory_types))
+              AND (p_since IS NULL OR m.occurred_at >= p_since) AND (p_until IS NULL OR m.occurred_at < p_until)
+              AND (p_metadata IS NULL OR m.metadata @> p_metadata)
+            LIMIT c_exact + 1) AS counted;
+    END IF;
+    SELECT NULL::uuid[] AS ids, NULL::double precision[] AS seen, NULL::double precision AS total,
+           NULL::double precision AS mean_length INTO near;
+    IF v_giant THEN
+        SELECT * INTO near FROM memory_candidates(
+            p_app_name, p_user_id, v_queries, p_embedding, p_embedding_model, p_memory_types, p_since, p_until, p_metadata);
+    END IF;
+    SELECT NULL::uuid[] AS ids, NULL::bigint[] AS places, NULL::double precision[] AS seen,
+           NULL::double precision AS total, NULL::double precision AS mean_length INTO turns;
+    IF v_messages AND p_messages = 'all' THEN
+        SELECT count(*) > c_exact INTO v_giant FROM (
+            SELECT FROM threads AS t JOIN messages AS g ON g.thread_id = t.id
+            WHERE t.app_name = p_app_name AND t.user_id = p_user_id
+              AND g.app_name = p_app_name AND g.user_id = p_user_id AND (v_thread IS NULL OR t.id = v_thread)
+              AND (p_since IS NULL OR g.occurred_at >= p_since) AND (p_until IS NULL OR g.occurred_at < p_until)
+              AND (p_metadata IS NULL OR g.metadata @> p_metadata)
+            LIMIT c_exact + 1) AS counted;
+        IF v_giant THEN
+            SELECT * INTO turns FROM turn_candidates(
+                p_app_name, p_user_id, v_queries, p_embedding, p_embedding_model, v_thread, p_since, p_until, p_metadata);
+        END IF;
+    END IF;
+
+    RETURN QUERY
+    WITH held AS (
+        SELECT * FROM search_facts(p_app_name, p_user_id, v_facts, v_clocked, coalesce(p_as_of, v_now),
+                                   coalesce(p_known_at, v_now))
+    ), learned AS (
+        SELECT 'memory' AS source, m.id, length(m.search) AS length,
+               CASE WHEN m.search @@ v_any THEN m.search END AS document,
+               CASE WHEN m.embedding_model = p_embedding_model THEN 1 - (m.embedding <=> p_embedding) END AS similarity,
+               m.occurred_at,
+               retention_score(v_policy.retention_curve, m.initial_score, m.access_count,
+                               CASE WHEN NOT m.pinned THEN m.last_accessed_at END, v_policy.decay_rate, v_now) AS retention
+        FROM memories AS m
+        WHERE v_memories AND m.app_name = p_app_name AND m.user_id = p_user_id
+          AND (near.ids IS NULL OR m.id = ANY (near.ids))
+          AND (p_memory_types IS NULL OR m.memory_type = ANY (p_memory_types))
+          AND (v_thread IS NULL OR m.thread_id = v_thread)
+          AND (p_since IS NULL OR m.occurred_at >= p_since) AND (p_until IS NULL OR m.occurred_at < p_until)
+          AND (p_metadata IS NULL OR m.metadata @> p_metadata)
+        UNION ALL
+        SELECT 'fact', f.id, length(f.search),
+               CASE WHEN f.search @@ v_any THEN f.search END,
+               CASE WHEN f.embedding_model = p_embedding_model THEN 1 - (f.embedding <=> p_embedding) END,
+               f.valid_from, f.confidence
+        FROM held AS f
+        WHERE (v_thread IS NULL OR f.thread_id = v_thread)
+          AND (p_since IS NULL OR f.valid_from >= p_since) AND (p_until IS NULL OR f.valid_from < p_until)
+    ), said AS (
+        SELECT * FROM search_turns(p_app_name, p_user_id, v_messages, p_messages, v_latest, v_thread, turns.ids, p_since,
+                                   p_until, p_metadata, v_any, v_words, p_embedding, p_embedding_model)
+    ), numbered AS (
+        -- n numbers the turns of a thread without gaps, whatever stood between them, and leaves four numbers free
+        -- between threads: a turn at most four away is of the same thread.
+        SELECT t.*, coalesce(k.place, row_number() OVER (ORDER BY t.thread_id, t.place)
+                                      + 4 * dense_rank() OVER (ORDER BY t.thread_id)) AS n
+        FROM said AS t LEFT JOIN unnest(turns.ids, turns.places) AS k (id, place) ON k.id = t.id
+    ), in_runs AS (
+        SELECT t.*, t.n - row_number() OVER (ORDER BY t.n) AS run FROM numbered AS t
+    ), docs AS MATERIALIZED (
+        -- Of the turns around it, those before count 0.75 per step, those after 0.6, as in `spread`; of their vectors
+        -- two on either side, 0.5 and 0.6 per step.
+        SELECT d.n, 'message' AS source, d.id, d.length, d.document, d.similarity, d.author_match, d.asks, d.occurred_at,
+               1::float8 AS retention,
+               d.length + 0.75::float8 * lag(d.length, 1, 0) OVER beside + 0.5625::float8 * lag(d.length, 2, 0) OVER beside
+                        + 0.4219::float8 * lag(d.length, 3, 0) OVER beside
+                        + 0.3164::float8 * lag(d.length, 4, 0) OVER beside
+                        + 0.6::float8 * lead(d.length, 1, 0) OVER beside + 0.36::float8 * lead(d.length, 2, 0) OVER beside
+                        + 0.216::float8 * lead(d.length, 3, 0) OVER beside
+                        + 0.1296::float8 * lead(d.length, 4, 0) OVER beside AS context_length,
+               (0.5::float8 * coalesce(lag(d.similarity, 1) OVER beside, 0)
+                + 0.25::float8 * coalesce(lag(d.similarity, 2) OVER beside, 0)
+                + 0.6::float8 * coalesce(lead(d.similarity, 1) OVER beside, 0)
+                + 0.36::float8 * coalesce(lead(d.similarity, 2) OVER beside, 0)) / 1.71::float8 AS context_similarity
+        FROM in_runs AS d
+        WINDOW beside AS (PARTITION BY d.run ORDER BY d.n)
+        UNION ALL
+        SELECT -row_number() OVER (), l.source, l.id, l.length, l.document, l.similarity, false, false, l.occurred_at,
+               l.retention, NULL, l.similarity
+        FROM learned AS l
+    ), corpus AS MATERIALIZED (
+        -- What only candidates can tell was counted where they were chosen.
+        SELECT (count(*) FILTER (WHERE d.source = 'fact' OR d.source = 'memory' AND near.ids IS NULL
+                                       OR d.source = 'message' AND turns.ids IS NULL)
+                + coalesce(near.total, 0) + coalesce(turns.total, 0))::float8 AS size,
+               greatest(coalesce(near.mean_length, turns.mean_length, avg(d.length)), 1)::float8 AS mean_length,
+               greatest(avg(d.context_length), 1)::float8 AS mean_context_length
+        FROM docs AS d
+    ), hits AS MATERIALIZED (
+        SELECT d.n, d.source, d.length, q.place::integer AS place, term_frequency(d.document, q.query) AS tf
+        FROM docs AS d, unnest(v_queries) WITH ORDINALITY AS q (query, place)
+        WHERE d.document @@ q.query
+    ), terms AS MATERIALIZED (
+        SELECT t.place, ln(1 + (greatest(c.size - f.seen, 0) + 0.5) / (f.seen + 0.5)) AS idf
+        FROM corpus AS c, unnest(v_queries, near.seen, turns.seen) WITH ORDINALITY AS t (query, memories, turns, place)
+        LEFT JOIN (SELECT h.place, count(*) AS others FROM hits AS h
+                   WHERE h.source = 'fact' OR h.source = 'memory' AND near.ids IS NULL
+                         OR h.source = 'message' AND turns.ids IS NULL
+                   GROUP BY h.place) AS h ON h.place = t.place,
+        LATERAL (SELECT (coalesce(t.memories, 0) + coalesce(t.turns, 0) + coalesce(h.others, 0))::float8 AS seen) AS f
+    ), weights AS MATERIALIZED (
+        SELECT array_agg(t.idf ORDER BY t.place) AS idf, nullif(sum(t.idf), 0) AS whole FROM terms AS t
+    ), own AS (
+        SELECT h.n, sum((SELECT idf FROM weights)[h.place] * h.tf * 1.6::float8
+                        / (h.tf + 0.6::float8 * (0.4::float8
+                                   + 0.6::float8 * h.length / (SELECT mean_length FROM corpus)))) AS bm25
+        FROM hits AS h
+        GROUP BY h.n
+    ), spread AS (
+        SELECT h.n + o.shift AS n, h.place, sum(h.tf * o.share) AS tf
+        FROM hits AS h, unnest('{-4,-3,-2,-1,0,1,2,3,4}'::integer[],
+                               '{0.1296,0.216,0.36,0.6,1,0.75,0.5625,0.4219,0.3164}'::float8[]) AS o (shift, share)
+        WHERE h.source = 'message'
+        GROUP BY h.n + o.shift, h.place
+    ), context AS (
+        SELECT s.n, sum((SELECT idf FROM weights)[s.place] * s.tf * 1.6::float8
+                        / (s.tf + 0.6::float8 * (0.4::float8
+                                   + 0.6::float8 * d.context_length / (SELECT mean_context_length FROM corpus)))) AS bm25
+        FROM spread AS s JOIN docs AS d ON d.n = s.n
+        GROUP BY s.n
+    ), parts AS MATERIALIZED (
+        SELECT d.n, d.source, d.id, d.author_match, d.asks, d.occurred_at, d.retention, d.similarity,
+               d.context_similarity,
+               coalesce(o.bm25, 0) AS bm25,
+               CASE WHEN d.source = 'message' THEN coalesce(x.bm25, 0) ELSE coalesce(o.bm25, 0) END AS context_bm25
+        FROM docs AS d LEFT JOIN own AS o ON o.n = d.n LEFT JOIN context AS x ON x.n = d.n
+    ), extremes AS (
+        SELECT nullif(max(bm25), 0) AS text, nullif(max(context_bm25), 0) AS context,
+               min(similarity) AS far, nullif(max(similarity) - min(similarity), 0) AS span,
+               min(context_similarity) AS context_far,
+               nullif(max(context_similarity) - min(context_similarity), 0) AS context_span,
+               (SELECT whole FROM weights) AS whole
+        FROM parts
+    ), normal AS MATERIALIZED (
+        SELECT r.* FROM (
+            SELECT p.*, coalesce(p.bm25 / x.text, 0) AS n_text, coalesce(p.context_bm25 / x.context, 0) AS n_context,
+                   (p.similarity - x.far) / x.span AS n_vector,
+                   (p.context_similarity - x.context_far) / x.context_span AS n_around,
+                   power(0.5::float8, greatest(extract(epoch FROM v_now - p.occurred_at)::float8, 0) / 2592000) AS fresh,
+                   greatest(p.similarity, least(p.bm25 / x.whole, 1), 0) AS relevance
+            FROM parts AS p, extremes AS x
+            WHERE p.bm25 > 0 OR p.context_bm25 > 0 OR p.similarity > 0) AS r
+        WHERE r.relevance >= p_min_relevance
+    ), sorted AS MATERIALIZED (
+        SELECT array_agg(n.bm25 ORDER BY n.bm25) AS texts,
+               array_agg(n.similarity ORDER BY n.similarity) FILTER (WHERE n.similarity IS NOT NULL) AS vectors,
+               count(*) AS total
+        FROM normal AS n
+    ), best AS MATERIALIZED (
+        SELECT n.*,
+               greatest((w.bm25 * n_text + w.context_bm25 * n_context
+                + w.similarity * coalesce(n_vector, n_text)
+                + w.context_similarity * coalesce(n_around, n_vector, n_context)
+                + CASE WHEN n.author_match THEN w.author * greatest(n_text, n_context, n_vector) ELSE 0 END
+                - CASE WHEN n.asks THEN w.question ELSE 0 END
+                + w.recency * fresh + w.retention * n.retention)
+               / nullif(w.bm25 + w.context_bm25 + w.similarity + w.context_similarity
+                        + w.author + w.recency + w.retention, 0), 0) AS score
+        FROM normal AS n
+        ORDER BY score DESC, occurred_at DESC, id LIMIT p_limit
+    ), matched AS (
+        SELECT h.n, array_agg(v_terms[h.place] ORDER BY (SELECT idf FROM weights)[h.place] DESC, v_terms[h.place]) AS terms
+        FROM hits AS h WHERE h.n IN (SELECT b.n FROM best AS b)
+        GROUP BY h.n
+    )
+    SELECT b.source, b.id, coalesce(m.memory_type, f.fact_type, g.role)::text, coalesce(m.content, f.content, g.content),
+           coalesce(m.metadata, g.metadata, jsonb_build_object('key', f.key, 'value', f.value, 'confidence', f.confidence)),
+           b.score, b.relevance, b.bm25, b.context_bm25, b.similarity, b.context_similarity,
+           b.author_match, b.fresh, b.retention,
+           -- One more than how many are greater.
+           CASE WHEN b.bm25 > 0 THEN s.total - width_bucket(b.bm25, s.texts) + 1 END,
+           CASE WHEN b.similarity IS NOT NULL THEN cardinality(s.vectors)::bigint - width_bucket(b.similarity, s.vectors) + 1 END,
+           coalesce(x.terms, '{}'),
+           t.id, t.session_id, coalesce(m.from_seq, f.from_seq, g.sequence_num),
+           coalesce(m.upto_seq, f.upto_seq, g.sequence_num),
+           coalesce(m.source_seqs, f.source_seqs, ARRAY[g.sequence_num]), b.occurred_at, s.total
+    FROM best AS b
+    CROSS JOIN sorted AS s
+    LEFT JOIN matched AS x ON x.n = b.n
+    LEFT JOIN memories AS m ON b.source = 'memory' AND m.id = b.id
+    LEFT JOIN held AS f ON b.source = 'fact' AND f.id = b.id
+    LEFT JOIN messages AS g ON b.source = 'message' AND g.id = b.id
+    LEFT JOIN threads AS t ON t.id = coalesce(m.thread_id, f.thread_id, g.thread_id)
+    ORDER BY b.score DESC, b.occurred_at DESC, b.id;
+END
+$$;

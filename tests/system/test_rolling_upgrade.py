@@ -1,0 +1,310 @@
+"""A rolling upgrade: the next release migrates and starts while the previous one serves, and nothing is lost.
+
+The previous release is that of the latest tag, or a copy of this checkout where there is no tag yet. The next release
+is this checkout with expanding migrations on top, every file of functions changed, and a version far ahead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import io
+import itertools
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import asyncpg
+import httpx
+import pytest
+
+from tests.support.writer_process import free_port
+
+ROOT = Path(__file__).resolve().parents[2]
+TREE = ("pulse", "hippocampus", "workers", "schema", "examples", "pyproject.toml")
+USERS = "/v1/apps/shop/users"
+SESSIONS = 8
+WAIT_SECONDS = 60.0
+# What an expanding migration may do to tables that the previous release reads and writes.
+EXPANDING = """
+ALTER TABLE threads ADD COLUMN label text, ADD COLUMN priority integer NOT NULL DEFAULT 0;
+ALTER TABLE events ADD COLUMN trace_id text;
+ALTER TABLE messages ADD COLUMN language text;
+ALTER TABLE memories ADD COLUMN language text;
+ALTER TABLE consolidation_jobs ADD COLUMN trace_id text;
+CREATE INDEX threads_label_idx ON threads (label) WHERE label IS NOT NULL;
+CREATE TABLE labels (app_name text, label text, PRIMARY KEY (app_name, label));
+INSERT INTO data_catalogue (place, table_name, note) VALUES (5000, 'labels', 'an app''s own');
+"""
+NEXT_FUNCTION = """
+CREATE OR REPLACE FUNCTION labels_of(p_app_name text) RETURNS SETOF text
+LANGUAGE sql STABLE SET search_path FROM CURRENT
+AS $$ SELECT label FROM labels WHERE app_name = p_app_name $$;
+"""
+
+pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
+
+
+def previous_release(tree: Path) -> Path:
+    """The release that users upgrade from."""
+    tree.mkdir()
+    tags = subprocess.run(
+        ["git", "tag", "--list", "v*", "--sort=-version:refname"], cwd=ROOT, capture_output=True, text=True, check=False
+    ).stdout.split()
+    if tags:
+        archive = subprocess.run(["git", "archive", tags[0], *TREE], cwd=ROOT, capture_output=True, check=True).stdout
+        with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+            tar.extractall(tree, filter="data")
+    else:
+        copy_checkout(tree)
+    found = re.search(r'^version = "(.+)"$', (tree / "pyproject.toml").read_text(), re.MULTILINE)
+    assert found
+    return named(tree, found[1])
+
+
+def next_release(tree: Path) -> Path:
+    """This checkout, and what a later release may add to it."""
+    tree.mkdir()
+    copy_checkout(tree)
+    migrations = tree / "schema" / "migrations"
+    number = len(list(migrations.iterdir()))
+    for statement in EXPANDING.strip().splitlines():
+        number += 1
+        (migrations / f"{number:04}_more.sql").write_text(statement)
+    for file in (tree / "schema" / "functions").iterdir():
+        changed = (
+            file.read_text().replace("\nBEGIN\n", "\nBEGIN\n    -- The next release.\n") + "\n-- The next release.\n"
+        )
+        file.write_text(changed)
+    (tree / "schema" / "functions" / "labels.sql").write_text(NEXT_FUNCTION)
+    return named(tree, "999.0.0")
+
+
+def copy_checkout(tree: Path) -> None:
+    for name in TREE:
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(source, tree / name)
+
+
+def named(tree: Path, version: str) -> Path:
+    """Have the programs of this tree report this version."""
+    info = tree / f"hippocampus-{version}.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: hippocampus\nVersion: {version}\n")
+    return tree
+
+
+class Role:
+    """A process of one release; it has ended when the block is left."""
+
+    def __init__(self, tree: Path, dsn: str, log: Path, *words: str) -> None:
+        self.port = free_port()
+        self._log = log
+        self._command = [sys.executable, "-P", "-m", "workers", *words]
+        self._environment = {
+            **os.environ,
+            "PYTHONPATH": str(tree),
+            "DATABASE_URL": dsn,
+            "HIPPOCAMPUS_API_PORT": str(self.port),
+            "HIPPOCAMPUS_PROVIDER": "local",
+            "HIPPOCAMPUS_RETENTION_CRON": "* * * * * */5",
+        }
+        self._process: asyncio.subprocess.Process | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    async def __aenter__(self) -> Self:
+        with self._log.open("ab") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                *self._command, env=self._environment, cwd="/", stdout=log, stderr=log
+            )
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._process is not None
+        if self._process.returncode is None:
+            self._process.kill()
+            await self._process.wait()
+
+    async def run(self) -> str:
+        """Run a command to its end and return what it printed."""
+        async with self:
+            assert self._process is not None
+            assert await asyncio.wait_for(self._process.wait(), WAIT_SECONDS) == 0, self._log.read_text()
+        return self._log.read_text()
+
+    async def stop(self) -> None:
+        """End it as a process manager does."""
+        assert self._process is not None
+        assert self._process.returncode is None, self._log.read_text()
+        self._process.send_signal(signal.SIGTERM)
+        assert await asyncio.wait_for(self._process.wait(), WAIT_SECONDS) == 0, self._log.read_text()
+
+    async def serving(self, client: httpx.AsyncClient) -> None:
+        async def answers() -> bool:
+            assert self._process is not None
+            assert self._process.returncode is None, self._log.read_text()
+            try:
+                return (await client.get(f"{self.url}/health")).status_code == 200
+            except httpx.TransportError:
+                return False
+
+        await until(answers)
+
+
+async def until(condition: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(WAIT_SECONDS):
+        while not await condition():
+            await asyncio.sleep(0.05)
+
+
+@dataclasses.dataclass
+class Traffic:
+    """Clients behind a load balancer: each keeps one session, and appends and reads until told to stop."""
+
+    client: httpx.AsyncClient
+    url: str
+    numbers: dict[tuple[str, str], int] = dataclasses.field(default_factory=dict)
+    failures: list[str] = dataclasses.field(default_factory=list)
+    health_checks: int = 0
+    watched: set[str] = dataclasses.field(default_factory=set)
+    is_over: bool = False
+
+    async def request(self, method: str, path: str, **body: object) -> httpx.Response:
+        try:
+            response = await self.client.request(method, self.url + path, **body)  # type: ignore[arg-type]
+        except httpx.TransportError:
+            # Its writer stopped before it took the request: the balancer sends it to another one.
+            response = await self.client.request(method, self.url + path, **body)  # type: ignore[arg-type]
+        if response.is_error:
+            self.failures.append(f"{method} {path}: {response.status_code} {response.text}")
+        return response
+
+    async def converse(self, session: str) -> None:
+        path = f"{USERS}/{session}/sessions"
+        await self.request("POST", path, json={"session_id": session})
+        for number in itertools.count(1):
+            if self.is_over:
+                return
+            event = {"id": f"e{number}", "author": "user", "content": {"text": f"I like plum number {number}."}}
+            answer = await self.request("POST", f"{path}/{session}/events", json={"events": [event]})
+            if answer.is_success:
+                self.numbers[session, f"e{number}"] = answer.json()["events"][0]["sequence_num"]
+            if number % 10 == 0:
+                await self.request("GET", f"{path}/{session}")
+                await self.request("POST", f"{USERS}/{session}/search", json={"query": "Which plum do I like?"})
+                await self.request("POST", f"{USERS}/{session}/context", json={"query": "plum", "session_id": session})
+
+    async def watch(self) -> None:
+        while not self.is_over:
+            for url in list(self.watched):
+                response = await self.client.get(f"{url}/health")
+                self.health_checks += 1
+                if response.status_code != 200:
+                    self.failures.append(f"health: {response.status_code} {response.text}")
+            await asyncio.sleep(0.02)
+
+
+async def test_nothing_is_lost_and_nothing_fails(empty_dsn: str, tmp_path: Path) -> None:
+    """migrate, the new roles up, the old ones down one after the other, under load all the time."""
+    old = previous_release(tmp_path / "old")
+    new = next_release(tmp_path / "new")
+    await Role(old, empty_dsn, tmp_path / "migrate-old.log", "migrate").run()
+    pools = ("fast_replay", "deep_reflection", "retention")
+    async with AsyncExitStack() as stack:
+        client = await stack.enter_async_context(httpx.AsyncClient(timeout=WAIT_SECONDS))
+        conn = await asyncpg.connect(empty_dsn)
+        stack.push_async_callback(conn.close)
+
+        async def start(tree: Path, *words: str) -> Role:
+            log = tmp_path / f"{tree.name}-{words[-1]}.log"
+            return await stack.enter_async_context(Role(tree, empty_dsn, log, *words))
+
+        async def workers_are(number: int) -> None:
+            async def there() -> bool:
+                return await conn.fetchval("SELECT count(*) FROM procrastinate_workers") == number  # type: ignore[no-any-return]
+
+            await until(there)
+
+        old_writer = await start(old, "writer")
+        old_workers = [await start(old, "worker", pool) for pool in pools]
+        await old_writer.serving(client)
+        await workers_are(len(pools))
+        traffic = Traffic(client, old_writer.url, watched={old_writer.url})
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(SESSIONS):
+                tasks.create_task(traffic.converse(f"s{number}"))
+            tasks.create_task(traffic.watch())
+
+            async def more(events: int) -> None:
+                enough = len(traffic.numbers) + events
+
+                async def there() -> bool:
+                    assert not traffic.failures, traffic.failures
+                    return len(traffic.numbers) >= enough
+
+                await until(there)
+
+            try:
+                await more(200)
+                printed = await Role(new, empty_dsn, tmp_path / "migrate-new.log", "migrate").run()
+                assert "applied functions/labels.sql" in printed
+                await more(200)
+                # The old program finds nothing to do, and a restart of an old role finds its place.
+                printed = await Role(old, empty_dsn, tmp_path / "migrate-again.log", "migrate").run()
+                assert "ahead of this program" in printed
+                assert "applied" not in printed
+                await old_workers[0].stop()
+                old_workers[0] = await start(old, "worker", pools[0])
+                new_writer = await start(new, "writer")
+                new_workers = [await start(new, "worker", pool) for pool in pools]
+                await new_writer.serving(client)
+                await workers_are(2 * len(pools))
+                traffic.watched.add(new_writer.url)
+                await more(200)
+                # New requests go to the new writer; those that are under way end at the old one.
+                traffic.url = new_writer.url
+                traffic.watched.remove(old_writer.url)
+                await old_writer.stop()
+                for worker in old_workers:
+                    await worker.stop()
+                    await more(50)
+            finally:
+                traffic.is_over = True
+
+        async def idle() -> bool:
+            open_jobs = "SELECT count(*) FROM consolidation_jobs WHERE status IN ('pending', 'running')"
+            return await conn.fetchval(open_jobs) == 0  # type: ignore[no-any-return]
+
+        await until(idle)
+        assert not traffic.failures, traffic.failures
+        assert traffic.health_checks > 50
+        rows = await conn.fetch(
+            "SELECT t.session_id, e.id, e.sequence_num FROM events AS e JOIN threads AS t ON t.id = e.thread_id"
+        )
+        assert {(row[0], row[1]): row[2] for row in rows} == traffic.numbers
+        gaps = (
+            "SELECT count(*) FROM threads AS t WHERE last_seq <> (SELECT count(*) FROM events WHERE thread_id = t.id)"
+        )
+        assert await conn.fetchval(gaps) == 0
+        statuses = dict(await conn.fetch("SELECT status, count(*) FROM consolidation_jobs GROUP BY status"))
+        assert statuses.keys() == {"completed"}, statuses
+        for worker in new_workers:
+            await worker.stop()
+        await new_writer.stop()
