@@ -1,4 +1,4 @@
-"""Migrations: in order, once, whoever runs them; and a start-up check that names what is amiss."""
+"""Migrations: in order, once, whatever process runs them; and a start-up check that names what is wrong."""
 
 from __future__ import annotations
 
