@@ -1,4 +1,4 @@
-"""Migrations: in order, once, whoever runs them; and a start-up check that names what is amiss."""
+"""Migrations: in order, once, whatever process runs them; and a start-up check that names what is wrong."""
 
 from __future__ import annotations
 
@@ -16,65 +16,19 @@ from psycopg import sql
 from pulse import database
 from pulse.errors import DatabaseUnreachableError, SchemaError
 from tests.conftest import dsn_of
-from tests.support.paths import ROOT
+from tests.support import small_schema
+from tests.support.small_schema import EVERYTHING, SECOND, check, run_sql
 from workers import migrate as migrate_module
 from workers.embedded.server import EmbeddedServer
-from workers.migrate import PROCRASTINATE_SCHEMA, Migration, check_schema, migrate, read_migrations
+from workers.migrate import PROCRASTINATE_SCHEMA, Migration, migrate, read_migrations
 
 RECORDED = "SELECT kind, name, sha256 FROM hippocampus_catalogue ORDER BY kind, name"
-
-FIRST = """
-CREATE TABLE notes (id bigint PRIMARY KEY, body text NOT NULL, at vector(3), CHECK (body <> ''));
-CREATE INDEX notes_body ON notes (body);
-"""
-SECOND = "CREATE TABLE topics (name text PRIMARY KEY);"
-COUNT = """
-CREATE OR REPLACE FUNCTION count_notes() RETURNS bigint LANGUAGE sql STABLE
-RETURN (SELECT count(*) FROM notes);
-"""
-SHOUT = """
-CREATE OR REPLACE FUNCTION shout() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN NEW.body := upper(NEW.body); RETURN NEW; END $$;
-CREATE OR REPLACE TRIGGER shout BEFORE INSERT ON notes FOR EACH ROW EXECUTE FUNCTION shout();
-CREATE OR REPLACE VIEW loud AS SELECT id, body FROM notes WHERE body = upper(body);
-"""
-EVERYTHING = [
-    PROCRASTINATE_SCHEMA,
-    "0001_notes.sql",
-    "0002_topics.sql",
-    "functions/count.sql",
-    "functions/shout.sql",
-]
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A small schema: two migrations, two files of functions."""
-    for name, text in {
-        "migrations/0001_notes.sql": FIRST,
-        "migrations/0002_topics.sql": SECOND,
-        "functions/count.sql": COUNT,
-        "functions/shout.sql": SHOUT,
-    }.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text)
-    return tmp_path
-
-
-async def check(dsn: str, folder: Path | None = None, schema: str = "public") -> None:
-    connection = await database.connect(dsn, schema=schema, prepare=False)
-    try:
-        await check_schema(connection, schema=schema, folder=folder)
-    finally:
-        await connection.close()
-
-
-async def run_sql(dsn: str, statement: str, schema: str = "public") -> object:
-    connection = await database.connect(dsn, schema=schema, prepare=False)
-    try:
-        return await connection.fetchval(statement)
-    finally:
-        await connection.close()
+    """A small schema."""
+    return small_schema.write(tmp_path)
 
 
 async def test_an_empty_database_gets_everything_in_order(empty_dsn: str, folder: Path) -> None:
@@ -120,7 +74,9 @@ def test_processes_and_schemas_at_once(empty_dsn: str, folder: Path) -> None:
         "asyncio.run(migrate(sys.argv[1], schema=sys.argv[2], folder=Path(sys.argv[3])))"
     )
     runs = [
-        subprocess.Popen([sys.executable, "-c", script, empty_dsn, schema, str(folder)], cwd=ROOT)
+        subprocess.Popen(
+            [sys.executable, "-c", script, empty_dsn, schema, str(folder)], cwd=Path(__file__).parent.parent
+        )
         for schema in ("public", "hippo", "public", "hippo")
     ]
     assert [run.wait(60) for run in runs] == [0, 0, 0, 0]

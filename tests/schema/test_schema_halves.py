@@ -13,7 +13,8 @@ import pytest
 
 from pulse import database
 from pulse.errors import SchemaError
-from tests.schema.test_migrate import COUNT, SHOUT, check, folder, run_sql  # noqa: F401 - folder is a fixture
+from tests.support import small_schema
+from tests.support.small_schema import COUNT, SHOUT, check, run_sql
 from workers import migrate as migrate_module
 from workers.migrate import default_folder, migrate, read_schema, version_ahead
 
@@ -21,6 +22,12 @@ ROOT = Path(__file__).resolve().parents[2]
 RELEASED = ROOT / "schema" / "released.txt"
 DUMP = (ROOT / "tests" / "support" / "schema_dump.sql").read_text()
 STATEMENT = re.compile(r"^(CREATE OR REPLACE (?:FUNCTION|VIEW|AGGREGATE|TRIGGER)|REVOKE|GRANT|COMMENT ON|DO) ")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A small schema."""
+    return small_schema.write(tmp_path)
 
 
 async def dump(dsn: str) -> list[asyncpg.Record]:
@@ -80,7 +87,7 @@ class TestOneSchema:
 
 
 class TestFunctionsFollowTheirFiles:
-    async def test_only_a_changed_file_is_applied_again(self, empty_dsn: str, folder: Path) -> None:  # noqa: F811
+    async def test_only_a_changed_file_is_applied_again(self, empty_dsn: str, folder: Path) -> None:
         await migrate(empty_dsn, folder=folder)
         (folder / "functions" / "count.sql").write_text(COUNT.replace("count(*)", "count(*) + 100"))
         with pytest.raises(SchemaError, match=r"lacks functions/count\.sql\. Run `hippocampus migrate`"):
@@ -89,7 +96,7 @@ class TestFunctionsFollowTheirFiles:
         await check(empty_dsn, folder)
         assert await run_sql(empty_dsn, "SELECT count_notes()") == 100
 
-    async def test_all_files_change_or_none(self, empty_dsn: str, folder: Path) -> None:  # noqa: F811
+    async def test_all_files_change_or_none(self, empty_dsn: str, folder: Path) -> None:
         """The second file fails: the first keeps its former text, function and record."""
         await migrate(empty_dsn, folder=folder)
         (folder / "functions" / "count.sql").write_text(COUNT.replace("count(*)", "count(*) + 100"))
@@ -105,7 +112,7 @@ class TestFunctionsFollowTheirFiles:
     async def test_a_body_that_does_not_compile_names_its_function(
         self,
         empty_dsn: str,
-        folder: Path,  # noqa: F811
+        folder: Path,
     ) -> None:
         """Bodies may call what a later file makes, and are checked when everything is there."""
         calls = "CREATE FUNCTION {} RETURNS integer LANGUAGE sql AS 'SELECT {}';".replace("CREATE", "CREATE OR REPLACE")
@@ -130,7 +137,7 @@ class TestFunctionsFollowTheirFiles:
     async def test_a_function_that_cannot_be_replaced_is_dropped(
         self,
         empty_dsn: str,
-        folder: Path,  # noqa: F811
+        folder: Path,
         changed: str,
     ) -> None:
         """Another result, other arguments, another name: no function of the former text is left."""
@@ -141,14 +148,14 @@ class TestFunctionsFollowTheirFiles:
         names = "SELECT array_agg(proname || pg_get_function_arguments(oid)) FROM pg_proc WHERE proname ~ '_notes$'"
         assert len(await run_sql(empty_dsn, names)) == 1
 
-    async def test_a_view_with_other_columns_is_made_again(self, empty_dsn: str, folder: Path) -> None:  # noqa: F811
+    async def test_a_view_with_other_columns_is_made_again(self, empty_dsn: str, folder: Path) -> None:
         await migrate(empty_dsn, folder=folder)
         (folder / "functions" / "shout.sql").write_text(SHOUT.replace("SELECT id, body", "SELECT body"))
         await migrate(empty_dsn, folder=folder)
         await check(empty_dsn, folder)
         assert await run_sql(empty_dsn, "SELECT count(*) FROM loud") == 0
 
-    async def test_what_is_no_longer_in_its_file_is_dropped(self, empty_dsn: str, folder: Path) -> None:  # noqa: F811
+    async def test_what_is_no_longer_in_its_file_is_dropped(self, empty_dsn: str, folder: Path) -> None:
         """Triggers, views and functions, in that order, and a whole file with all that it made."""
         await migrate(empty_dsn, folder=folder)
         (folder / "functions" / "shout.sql").unlink()
@@ -159,14 +166,14 @@ class TestFunctionsFollowTheirFiles:
         assert await run_sql(empty_dsn, "SELECT to_regclass('loud') IS NULL AND to_regproc('shout') IS NULL")
         await run_sql(empty_dsn, "INSERT INTO notes (id, body) VALUES (1, 'quiet')")
 
-    async def test_a_function_may_move_to_another_file(self, empty_dsn: str, folder: Path) -> None:  # noqa: F811
+    async def test_a_function_may_move_to_another_file(self, empty_dsn: str, folder: Path) -> None:
         await migrate(empty_dsn, folder=folder)
         (folder / "functions" / "count.sql").rename(folder / "functions" / "tally.sql")
         assert await migrate(empty_dsn, folder=folder) == ["functions/tally.sql"]
         await check(empty_dsn, folder)
         assert await run_sql(empty_dsn, "SELECT count_notes()") == 0
 
-    async def test_what_others_depend_on_is_not_dropped(self, empty_dsn: str, folder: Path) -> None:  # noqa: F811
+    async def test_what_others_depend_on_is_not_dropped(self, empty_dsn: str, folder: Path) -> None:
         """The error names the object of theirs; nothing changed, and once it is gone `migrate` goes on."""
         await migrate(empty_dsn, folder=folder)
         await run_sql(empty_dsn, "CREATE VIEW theirs AS SELECT count_notes() AS n")
@@ -178,7 +185,7 @@ class TestFunctionsFollowTheirFiles:
         await migrate(empty_dsn, folder=folder)
         await check(empty_dsn, folder)
 
-    async def test_other_peoples_functions_stay(self, empty_dsn: str, folder: Path) -> None:  # noqa: F811
+    async def test_other_peoples_functions_stay(self, empty_dsn: str, folder: Path) -> None:
         """One of ours that would take the name of theirs, with another result, is an error."""
         await run_sql(empty_dsn, "CREATE FUNCTION count_notes() RETURNS text LANGUAGE sql RETURN 'mine'")
         with pytest.raises(SchemaError, match=r"functions/count\.sql failed .*42P13"):
@@ -188,7 +195,7 @@ class TestFunctionsFollowTheirFiles:
     async def test_a_function_that_a_migration_drops_is_made_again(
         self,
         empty_dsn: str,
-        folder: Path,  # noqa: F811
+        folder: Path,
     ) -> None:
         """A table that a function is bound to changes its type: the migration drops the function, its file makes it."""
         await migrate(empty_dsn, folder=folder)
@@ -199,7 +206,7 @@ class TestFunctionsFollowTheirFiles:
         await check(empty_dsn, folder)
         assert await run_sql(empty_dsn, "SELECT count(*) FROM loud") == 0
 
-    async def test_it_works_in_another_schema(self, empty_dsn: str, folder: Path) -> None:  # noqa: F811
+    async def test_it_works_in_another_schema(self, empty_dsn: str, folder: Path) -> None:
         for schema in ("hippo", "Other one"):
             await migrate(empty_dsn, schema=schema, folder=folder)
         (folder / "functions" / "count.sql").write_text(COUNT.replace("RETURNS bigint", "RETURNS numeric"))
@@ -212,7 +219,7 @@ class TestANewerDatabase:
     """What a program of the previous release does once the next one has migrated."""
 
     @pytest.fixture
-    async def newer_dsn(self, empty_dsn: str, folder: Path, tmp_path_factory: pytest.TempPathFactory) -> str:  # noqa: F811
+    async def newer_dsn(self, empty_dsn: str, folder: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
         """A database whose latest migration and function are unknown to the program of `folder`."""
         newer = tmp_path_factory.mktemp("newer") / "schema"
         shutil.copytree(folder, newer)
@@ -221,15 +228,15 @@ class TestANewerDatabase:
         await migrate(empty_dsn, folder=newer)
         return empty_dsn
 
-    async def test_it_is_used_while_the_contract_holds(self, newer_dsn: str, folder: Path) -> None:  # noqa: F811
+    async def test_it_is_used_while_the_contract_holds(self, newer_dsn: str, folder: Path) -> None:
         await check(newer_dsn, folder)
 
-    async def test_migrate_leaves_it_alone(self, newer_dsn: str, folder: Path) -> None:  # noqa: F811
+    async def test_migrate_leaves_it_alone(self, newer_dsn: str, folder: Path) -> None:
         """Its functions are not replaced by older ones, and the newer program finds everything in place."""
         assert await migrate(newer_dsn, folder=folder) == []
         assert await run_sql(newer_dsn, "SELECT count_notes()") == 100
 
-    async def test_newer_functions_alone_make_it_newer(self, empty_dsn: str, folder: Path) -> None:  # noqa: F811
+    async def test_newer_functions_alone_make_it_newer(self, empty_dsn: str, folder: Path) -> None:
         """A release without a migration is known by its version."""
         await migrate(empty_dsn, folder=folder)
         assert await version_ahead(empty_dsn, folder=folder) is None
@@ -239,7 +246,7 @@ class TestANewerDatabase:
         assert await migrate(empty_dsn, folder=folder) == []
         assert await version_ahead(empty_dsn, folder=folder) == "999.10"
 
-    async def test_older_functions_are_replaced(self, empty_dsn: str, folder: Path) -> None:  # noqa: F811
+    async def test_older_functions_are_replaced(self, empty_dsn: str, folder: Path) -> None:
         await migrate(empty_dsn, folder=folder)
         await run_sql(empty_dsn, "UPDATE hippocampus_migrations SET program = '0.0.9', sha256 = 'x' WHERE name ~ '^f'")
         assert await migrate(empty_dsn, folder=folder) == ["functions/count.sql", "functions/shout.sql"]
@@ -247,7 +254,7 @@ class TestANewerDatabase:
     async def test_a_contract_that_this_program_does_not_keep_refuses_it(
         self,
         newer_dsn: str,
-        folder: Path,  # noqa: F811
+        folder: Path,
         tmp_path_factory: pytest.TempPathFactory,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
@@ -268,7 +275,7 @@ class TestANewerDatabase:
             ):
                 await attempt
 
-    async def test_another_branchs_database_is_refused(self, newer_dsn: str, folder: Path) -> None:  # noqa: F811
+    async def test_another_branchs_database_is_refused(self, newer_dsn: str, folder: Path) -> None:
         """It has what we lack, and lacks what we have: nothing is applied."""
         (folder / "migrations" / "0003_else.sql").write_text("CREATE TABLE elsewhere ();")
         with pytest.raises(SchemaError, match=r"lacks 0003_else\.sql: a release of another branch"):
@@ -278,7 +285,7 @@ class TestANewerDatabase:
     async def test_a_database_from_before_the_baseline_says_what_to_do(
         self,
         empty_dsn: str,
-        folder: Path,  # noqa: F811
+        folder: Path,
     ) -> None:
         await run_sql(empty_dsn, "CREATE TABLE hippocampus_migrations (name text, sha256 text, applied_at timestamptz)")
         for attempt in (migrate(empty_dsn, folder=folder), check(empty_dsn, folder)):
@@ -287,7 +294,7 @@ class TestANewerDatabase:
 
 
 class TestWhileWritersWork:
-    async def test_a_migration_steps_back_for_writers(self, empty_dsn: str, folder: Path) -> None:  # noqa: F811
+    async def test_a_migration_steps_back_for_writers(self, empty_dsn: str, folder: Path) -> None:
         """A long transaction holds a table: the migration waits for it, but no statement waits behind the migration."""
         await migrate(empty_dsn, folder=folder)
         (folder / "migrations" / "0003_more.sql").write_text("ALTER TABLE notes ADD COLUMN more text;")
@@ -310,7 +317,7 @@ class TestWhileWritersWork:
             await long.close()
             await short.close()
 
-    async def test_a_check_beside_migrate_finds_no_drift(self, empty_dsn: str, folder: Path) -> None:  # noqa: F811
+    async def test_a_check_beside_migrate_finds_no_drift(self, empty_dsn: str, folder: Path) -> None:
         """Functions are replaced thirty times while the check runs all the time: it never reads half of a change."""
         await migrate(empty_dsn, folder=folder)
         # The program that checks is the older one: which functions there are is not its business.

@@ -1,4 +1,4 @@
-"""Whether a process can do its work: the database answers, and is at this program's schema."""
+"""Whether a process can do its work: the database responds, and this program works with its schema."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pulse.errors import DatabaseUnreachableError, SchemaError
 from workers import migrate
 
 CHECK_TIMEOUT_SECONDS = 2.0
-# Anybody may ask: however often, the database is asked once in this time.
+# However many requests there are, the database is checked once in this time.
 FRESH_SECONDS = 1.0
 
 _log = structlog.get_logger(__name__)
@@ -23,7 +23,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """The outcome of one look at the database."""
+    """The outcome of one check of the database."""
 
     database: Literal["reachable", "unreachable"]
     schema: Literal["current", "mismatch", "unknown"]
@@ -35,7 +35,7 @@ class Health:
 
 
 class HealthCheck:
-    """Looks at the database, at most once in `FRESH_SECONDS` however many ask."""
+    """Checks the database, at most once in `FRESH_SECONDS` however many requests there are."""
 
     def __init__(self, dsn: str, schema: str) -> None:
         self._dsn = dsn
@@ -44,7 +44,7 @@ class HealthCheck:
         self._last: tuple[float, Health] | None = None
 
     async def look(self) -> Health:
-        """Return how the database is now, or was a moment ago."""
+        """Return the state of the database, at most `FRESH_SECONDS` old."""
         async with self._turn:
             if self._last is None or time.monotonic() - self._last[0] > FRESH_SECONDS:
                 self._last = (time.monotonic(), await self._look())
@@ -53,7 +53,7 @@ class HealthCheck:
     async def _look(self) -> Health:
         try:
             async with asyncio.timeout(CHECK_TIMEOUT_SECONDS):
-                # Not from the pool: a busy pool is no unreachable database.
+                # Not from the pool: a busy pool does not mean an unreachable database.
                 connection = await database.connect(self._dsn, schema=self._schema, prepare=False)
                 try:
                     await migrate.check_schema(connection, schema=self._schema)
