@@ -30,8 +30,11 @@ FAST_SETTINGS = {
     "full_page_writes": "off",
     "autovacuum": "off",
     "max_connections": "200",
-    "max_wal_size": "8GB",
+    "max_wal_size": "1GB",
 }
+# Cloning a database copies a thousand files: in memory it takes a third of the time.
+MEMORY = Path("/dev/shm")
+MEMORY_BYTES_MIN = 8 * 2**30
 TEMPLATE = "hippocampus_template"
 register_profiles()
 _numbers = itertools.count(1)
@@ -52,7 +55,8 @@ def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session")
 def home_root() -> Iterator[Path]:
     """A short folder for homes of embedded servers, which the server's user can enter for root too."""
-    folder = Path(tempfile.mkdtemp(prefix="hippo-test-", dir="/tmp"))
+    fits = MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= MEMORY_BYTES_MIN
+    folder = Path(tempfile.mkdtemp(prefix="hippo-test-", dir=MEMORY if fits else "/tmp"))
     folder.chmod(0o711)
     yield folder
     shutil.rmtree(folder)

@@ -152,7 +152,7 @@ VALUES = st.recursive(
 )
 
 
-@examples(300)
+@examples(100)
 @given(st.text(st.characters()), st.dictionaries(st.text(min_size=1), VALUES), st.dictionaries(st.text(), VALUES))
 def test_any_event_is_stored_alike_or_looked_through(
     text: str, delta: dict[str, Any], arguments: dict[str, Any]
