@@ -34,7 +34,7 @@ _STATEMENTS = Statements("workers.adk", "importing.sql")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """A session of the source that could not be copied completely, or with `session_id` None a shared state; and why."""
+    """A session that could not be copied completely, or a shared state where `session_id` is None; and why."""
 
     app_name: str
     user_id: str | None
