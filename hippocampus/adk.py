@@ -1,4 +1,4 @@
-"""Google ADK's memory service on the Hippocampus."""
+"""Google ADK's memory service on Hippocampus."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from hippocampus.transfer.given_memories import GivenMemories, GivenMemory, Sour
 from pulse.errors import InvalidInputError
 from pulse.events import Event
 from pulse.loop_pools import access
+from pulse.postgres.cursors import check_limit
 from pulse.postgres.json_values import escape_state
 
 if TYPE_CHECKING:
@@ -29,18 +30,18 @@ if TYPE_CHECKING:
 
 __all__ = ["PostgresMemoryService"]
 
-#: Where events are kept that come without a session, as in ADK's own services.
+#: The session of events without one, as in ADK's own services.
 UNKNOWN_SESSION_ID: Final = "__unknown_session_id__"
-#: Every turn of the user, not only those that no summary covers yet: a turn says who spoke, and when.
+#: Every turn of the user, not only those that no summary covers yet: a turn has its author and its time.
 _EVERY_TURN = SearchFilter(messages="all")
 
 
 class PostgresMemoryService(BaseMemoryService):
-    """Stands in for ADK's memory services; see their base class for what each method means.
+    """Replaces ADK's memory services; see their base class for the meaning of each method.
 
-    What is given is found by the next search; workers consolidate it, and nothing here waits for a model but the
-    query's own vector. Sessions of `PostgresSessionService` are read where they are; those of other services are
-    copied, event by event, once.
+    What is added is found by the next search, and consolidated by workers. Only a search waits for a model, which
+    embeds the query. Sessions of `PostgresSessionService` are read in place; those of other services are copied, each
+    event once.
 
     Raises, from every method:
         InvalidInputError: an argument is out of its bounds (a ValueError); nothing was changed.
@@ -49,27 +50,26 @@ class PostgresMemoryService(BaseMemoryService):
     def __init__(
         self, database: Pool | PoolAccess | str, embedder: Embedder | None = None, *, max_results: int = 10
     ) -> None:
-        """Without an embedder, searches compare words alone.
+        """Create the service. Without an embedder, searches compare words only.
 
         Args:
             database: a pool of the event loop that all calls come from, or a URL (``postgresql://…``) for any loops.
-            embedder: must be the one that the workers use: vectors of two models are never compared.
+            embedder: must be the workers' embedder: vectors of different models are never compared.
+            max_results: 1 to 100.
         """
-        if not 1 <= max_results <= 100:
-            raise InvalidInputError(f"max_results is 1 to 100, not {max_results}")
+        self._max_results = check_limit(max_results, 100, name="max_results")
         self._database = access(database)
         self._embedder = embedder
-        self._max_results = max_results
 
     async def close(self) -> None:
-        """Close the embedder and what a URL opened."""
+        """Close the embedder, and the pools that a URL opened."""
         if self._embedder is not None:
             await self._embedder.close()
         await self._database.close()
 
     @override
     async def add_session_to_memory(self, session: Session) -> None:
-        """Keep what is new of a session, have it consolidated, and return at once; see `add_events_to_memory`."""
+        """Store a session's new events, enqueue their consolidation, and return; see `add_events_to_memory`."""
         await self._remember(session.app_name, session.user_id, session.id, session.events)
 
     @override
@@ -82,10 +82,10 @@ class PostgresMemoryService(BaseMemoryService):
         session_id: str | None = None,
         custom_metadata: Mapping[str, object] | None = None,
     ) -> None:
-        """Keep those of the events that say something and are not known by their id, and have them consolidated.
+        """Store the events that have text and whose ids are new, and enqueue their consolidation.
 
         Args:
-            custom_metadata: has no keys that mean something here.
+            custom_metadata: ignored.
         """
         await self._remember(app_name, user_id, session_id or "", events)
 
@@ -98,24 +98,24 @@ class PostgresMemoryService(BaseMemoryService):
         memories: Sequence[MemoryEntry],
         custom_metadata: Mapping[str, object] | None = None,
     ) -> None:
-        """Store memories as they are. The `id` of an entry names it: the same id again replaces what it says.
+        """Store memories unchanged. An entry with the `id` of an earlier one replaces its content.
 
         Args:
-            custom_metadata: kept with each memory, below the entry's own; ``importance`` (high, medium, low) says how
-                long it lasts, high by default.
+            custom_metadata: stored with each memory; the entry's own metadata takes precedence. ``importance`` (high,
+                medium, low) determines how long it lasts, high by default.
 
         Raises:
-            InvalidInputError: an entry has no text, or parts that are no text: save those as artifacts.
+            InvalidInputError: an entry has no text, or parts that are not text: save those as artifacts.
         """
         given = [_given(entry, custom_metadata or {}) for entry in memories]
         await self._database.run(lambda pool: GivenMemories(pool).give(app_name, user_id, given))
 
     @override
     async def search_memory(self, *, app_name: str, user_id: str, query: str) -> SearchMemoryResponse:
-        """Find what matches best among memories, facts and all turns; nothing for a blank query.
+        """Find the best matches among memories, facts and all turns; none for a blank query.
 
-        A turn that says just the query is left out: it is most often the question itself. `custom_metadata` of an entry
-        says why it matched and where it comes from.
+        A turn whose text is the query is left out: it is usually the question itself. The `custom_metadata` of an entry
+        contains its scores and its origin.
         """
         text = query.strip()[:QUERY_LENGTH_MAX]
         if not text.replace("\0", " ").strip():
@@ -124,9 +124,9 @@ class PostgresMemoryService(BaseMemoryService):
 
     @override
     async def delete_memory(self, *, app_name: str, user_id: str, memory_id: str | None = None) -> None:
-        """Forget one entry of a search for good: nothing that was said until now brings it back.
+        """Erase an entry of a search: no event so far will restore it.
 
-        An id that this user does not have is no error.
+        An id that this user does not have is not an error.
         """
         try:
             wanted = UUID(memory_id or "")
@@ -147,7 +147,7 @@ class PostgresMemoryService(BaseMemoryService):
 
     async def _search(self, pool: Pool, app_name: str, user_id: str, query: str) -> SearchMemoryResponse:
         search = MemorySearch(pool, self._embedder)
-        # Room for what is left out.
+        # More than needed, since some are left out.
         found = await search.search(
             app_name=app_name,
             user_id=user_id,
@@ -156,7 +156,7 @@ class PostgresMemoryService(BaseMemoryService):
             narrow=_EVERY_TURN,
             record_access=False,
         )
-        chosen = [hit for hit in found.memories if not _says_nothing_new(hit, query)][: self._max_results]
+        chosen = [hit for hit in found.memories if not _is_redundant(hit, query)][: self._max_results]
         await search.record_access(
             hit.memory_id for hit in chosen if hit.source == "memory" and hit.relevance_score >= USED_RELEVANCE_MIN
         )
@@ -169,13 +169,13 @@ class PostgresMemoryService(BaseMemoryService):
         return SearchMemoryResponse(memories=[_entry(hit, sources) for hit in chosen])
 
 
-def _says_nothing_new(hit: SearchMemoryResult, query: str) -> bool:
-    """Whether a hit is a slice, whose turns are found by themselves, or a turn that only says the query."""
+def _is_redundant(hit: SearchMemoryResult, query: str) -> bool:
+    """Whether a hit is a slice, whose turns are found separately, or a turn that only repeats the query."""
     return hit.memory_type == "episodic" or (hit.source == "message" and hit.content.strip() == query)
 
 
 def _turn(event: AdkEvent) -> Event | None:
-    """Return an event as the memory keeps it: its text; None where it has none, or is a piece of a stream."""
+    """Return an event with its text only; None if it has none, or is partial."""
     if event.partial or event.content is None or not event.content.parts:
         return None
     texts = [part.text for part in event.content.parts if part.text and not part.thought]
@@ -194,9 +194,9 @@ def _turn(event: AdkEvent) -> Event | None:
 
 
 def _content_id(author: str, timestamp: float, texts: Sequence[str]) -> str:
-    """An event without an id is known by what it says, so that it is kept once."""
-    said = repr((author, timestamp, list(texts))).encode("utf-8", "backslashreplace")
-    return hashlib.sha256(said).hexdigest()[:32]
+    """Return an id for an event without one, from its content, so that it is stored once."""
+    content = repr((author, timestamp, list(texts))).encode("utf-8", "backslashreplace")
+    return hashlib.sha256(content).hexdigest()[:32]
 
 
 def _given(entry: MemoryEntry, shared: Mapping[str, object]) -> GivenMemory:
@@ -204,7 +204,7 @@ def _given(entry: MemoryEntry, shared: Mapping[str, object]) -> GivenMemory:
     texts = [part.text for part in parts if part.text is not None]
     if len(texts) < len(parts) or not "".join(texts).strip():
         raise InvalidInputError(
-            "a memory is text: this entry has none, or parts that are none; save those as artifacts"
+            "a memory is text: this entry has no text, or parts that are not text; save those as artifacts"
         )
     metadata: dict[str, Any] = {**shared, **entry.custom_metadata}
     importance = metadata.pop("importance", "high")
@@ -222,7 +222,7 @@ def _given(entry: MemoryEntry, shared: Mapping[str, object]) -> GivenMemory:
 
 
 def _moment(timestamp: str | None) -> datetime | None:
-    """Read an ISO time; one without a zone is local, as ADK writes it."""
+    """Return an ISO 8601 time; one without a zone is local, as ADK writes it."""
     if timestamp is None:
         return None
     try:

@@ -1,7 +1,7 @@
-"""A client of the HTTP API: async, typed, thin. It needs httpx, and neither a database driver nor a web framework.
+"""A client of the HTTP API: async, typed, thin. It needs only httpx: no database driver and no web framework.
 
-Safe calls are tried again on 429 and 503, as long as Retry-After says and no longer than the bound: all that read, and
-appends, whose events always have ids. A call that changes is sent once.
+Safe calls are retried on 429 and 503, after Retry-After and within a bound: all reads, and appends, whose events always
+have ids. Any other call is sent once.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hippocampus.client.calls import RETRY_WAIT_SECONDS_MAX, TIMEOUT_SECONDS, TRIES_MAX
-from hippocampus.client.care import CareCalls
+from hippocampus.client.erasures import ErasureCalls
 from hippocampus.client.errors import (
     ClientError,
     ConflictError,
@@ -51,6 +51,7 @@ from hippocampus.client.records import (
     WeakMemory,
     Window,
 )
+from hippocampus.client.retention import RetentionCalls
 from hippocampus.client.sessions import SessionCalls
 
 __all__ = [
@@ -98,15 +99,15 @@ __all__ = [
 ]
 
 
-class HippocampusClient(SessionCalls, MemoryCalls, CareCalls, InstructionCalls):
-    """Calls the API in the name of one app; see `hippocampus.client.calls.Calls` for its arguments.
+class HippocampusClient(SessionCalls, MemoryCalls, RetentionCalls, ErasureCalls, InstructionCalls):
+    """Calls the API on behalf of one app; see `hippocampus.client.calls.Calls` for the arguments.
 
     Raises, from every method:
         ClientError: see `hippocampus.client.errors`.
     """
 
     async def health(self) -> Health:
-        """Ask whether the API can do its work; it needs no key."""
+        """Read whether the API can do its work. This needs no key."""
         response = await self._send("GET", "/health")
         if response.status_code not in (200, 503):
             raise problem_of(response)
@@ -116,5 +117,5 @@ class HippocampusClient(SessionCalls, MemoryCalls, CareCalls, InstructionCalls):
         )
 
     async def metrics_targets(self) -> Sequence[Mapping[str, Any]]:
-        """List every live process's metrics address, as Prometheus's service discovery; needs a key of every app."""
+        """List every live process's metrics address, for Prometheus's service discovery. Needs a key of every app."""
         return tuple(await self._call("GET", "/metrics/targets"))

@@ -1,4 +1,4 @@
-"""How the client asks: one connection pool, an app's paths, pages, and another try where that is safe."""
+"""The client's requests: one connection pool, an app's paths, pages, and retries of safe calls."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ TIMEOUT_SECONDS = 30.0
 TRIES_MAX = 4
 RETRY_WAIT_SECONDS_MAX = 10.0
 _FIRST_WAIT_SECONDS = 0.2
-_PASSING = frozenset({429, 503})
+_TRANSIENT = frozenset({429, 503})
 
 
 class Calls:
-    """Calls the API in the name of one app.
+    """Calls the API on behalf of one app.
 
     Args:
         base_url: such as http://127.0.0.1:8000.
-        api_key: of `hippocampus keys create`; None where the API needs none.
-        timeout_seconds: for each try.
-        retry_wait_seconds_max: for all waits between the tries of one call together.
+        api_key: a key of `hippocampus keys create`; None if the API needs none.
+        timeout_seconds: of each attempt.
+        retry_wait_seconds_max: of all waits between the attempts of one call together.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Calls:
         return self._app("users", user_id, *parts)
 
     def _owner(self, user_id: str) -> dict[str, str]:
-        """Return the query that names app and user where the path does not."""
+        """Return the query that names the app and the user, for a path that does not."""
         return {"app_name": self._app_name, "user_id": user_id}
 
     async def _pages(self, path: str, name: str, **params: Any) -> AsyncIterator[Mapping[str, Any]]:
@@ -79,15 +79,15 @@ class Calls:
             params["cursor"] = following
 
     async def _call(self, method: str, path: str, *, is_safe: bool = False, **request: Any) -> Any:
-        """Send a request, again where it is safe and the API says later; return its body."""
+        """Send a request, retry it if that is safe and the API is busy, and return the response's body."""
         waited_seconds = 0.0
-        for tries in range(1, TRIES_MAX + 1):
+        for attempt in range(1, TRIES_MAX + 1):
             response = await self._send(method, path, **request)
             if response.status_code < 400:
                 return response.json() if response.content else None
-            wait_seconds = _wait_seconds(response, tries)
-            is_over = tries == TRIES_MAX or waited_seconds + wait_seconds > self._retry_wait_seconds_max
-            if response.status_code not in _PASSING or not (is_safe or method == "GET") or is_over:
+            wait_seconds = _wait_seconds(response, attempt)
+            is_over = attempt == TRIES_MAX or waited_seconds + wait_seconds > self._retry_wait_seconds_max
+            if response.status_code not in _TRANSIENT or not (is_safe or method == "GET") or is_over:
                 break
             await asyncio.sleep(wait_seconds)
             waited_seconds += wait_seconds
@@ -97,12 +97,13 @@ class Calls:
         try:
             return await self._http.request(method, path, **request)
         except httpx.TransportError as error:
-            said = f"{method} {path}: no answer from {self._http.base_url} ({type(error).__name__})"
-            raise ConnectionFailedError(said) from error
+            raise ConnectionFailedError(
+                f"{method} {path}: no response from {self._http.base_url} ({type(error).__name__})"
+            ) from error
 
 
 def plain(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out what is None, and write times as the API reads them."""
+    """Return the options that are not None, with times in the API's format."""
     return {
         name: value.isoformat() if isinstance(value, datetime) else value
         for name, value in options.items()
@@ -114,8 +115,8 @@ def _path(*parts: str) -> str:
     return "/".join(quote(part, safe="") for part in parts)
 
 
-def _wait_seconds(response: httpx.Response, tries: int) -> float:
-    """As long as Retry-After says, and a little more, so that not all come at once."""
+def _wait_seconds(response: httpx.Response, attempt: int) -> float:
+    """Return the wait of Retry-After and a random addition, so that clients do not retry at the same time."""
     given = response.headers.get("retry-after", "")
-    least = float(given) if given.isdecimal() else _FIRST_WAIT_SECONDS * 2 ** (tries - 1)
+    least = float(given) if given.isdecimal() else _FIRST_WAIT_SECONDS * 2 ** (attempt - 1)
     return least * (1 + random.random() / 4)  # noqa: S311 - no secret

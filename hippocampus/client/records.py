@@ -1,6 +1,6 @@
-"""What the client takes and gives: frozen records, of the fields that the API's document names.
+"""The client's arguments and results: frozen records, with the fields of the API's document.
 
-Times are as the API writes them, in ISO 8601, but for `timestamp` and `last_update_time`, seconds since 1970.
+Times are ISO 8601 text as in the API, except `timestamp` and `last_update_time`, in seconds since 1970.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MemoryType = Literal["episodic", "semantic", "summary"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewEvent:
-    """An event to append. Its id makes the append safe to repeat: give one of your own, or keep this object."""
+    """An event to append. Its id makes the append safe to repeat: choose your own, or keep this object."""
 
     author: str
     content: Any = None
@@ -31,7 +31,7 @@ class NewEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredEvent:
-    """An event of a session; `actions` as the API shows them."""
+    """An event of a session; `actions` in the API's format."""
 
     id: str
     sequence_num: int
@@ -46,7 +46,7 @@ class StoredEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionRecord:
-    """A session as it was read; without events where it comes from a list."""
+    """A session as it was read; without events if it is from a list."""
 
     id: str
     app_name: str
@@ -63,7 +63,7 @@ class SessionRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendOutcome:
-    """What an append did: the session's version, and by event id whether it is new."""
+    """The outcome of an append: the session's version, and whether each event is new, by id."""
 
     thread_id: str
     version: int
@@ -72,7 +72,7 @@ class AppendOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchResult:
-    """One row that matches."""
+    """A row that matches."""
 
     memory_id: str
     source: str
@@ -114,7 +114,7 @@ class MemoryRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactRecord:
-    """What holds of a user."""
+    """A fact about a user."""
 
     id: str
     fact_type: str
@@ -152,7 +152,7 @@ class Health:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThreadRecord:
-    """Where one of a user's sessions stands; `newest_run` is live while its `status` is running."""
+    """The position of a session; `newest_run` is live while its `status` is running."""
 
     thread_id: str
     version: int
@@ -176,7 +176,7 @@ class StateChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateChanges:
-    """What was set since the versions that were given. Where `is_whole`, drop the session's other keys."""
+    """The keys that were set since the given versions. If `is_whole`, drop the session's other keys."""
 
     state: Mapping[str, Any]
     is_whole: bool
@@ -187,7 +187,7 @@ class StateChanges:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ticket:
-    """Lets a browser follow the streams of one session, once and soon."""
+    """A ticket for a browser to follow the streams of one session, once, until it expires."""
 
     ticket: str
     expires_at: str
@@ -195,7 +195,7 @@ class Ticket:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:
-    """A run as it stands."""
+    """A run."""
 
     run_id: str
     thread_id: str
@@ -206,7 +206,7 @@ class RunRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactVersion:
-    """One statement about a key, and what became of it."""
+    """A statement about a key, and its outcome."""
 
     fact_id: str
     value: Any
@@ -221,7 +221,7 @@ class FactVersion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactCandidate:
-    """A statement that was too unsure to replace what held."""
+    """A statement that was too uncertain to replace a fact."""
 
     id: str
     fact_id: str
@@ -236,7 +236,7 @@ class FactCandidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactMerge:
-    """A key that was taken for another spelling of a fact's key."""
+    """A key that was recognized as another spelling of a fact's key."""
 
     id: str
     fact_id: str
@@ -250,7 +250,7 @@ class FactMerge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchivedMemory:
-    """A memory that a clean-up has put away; until `purged_after` it can be restored."""
+    """A memory that a clean-up archived; it can be restored until `purged_after`."""
 
     id: str
     memory_type: str
@@ -277,7 +277,7 @@ class WeakMemory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Erasure:
-    """A request to forget, and what became of it: rows that went, and those that it still finds, by table."""
+    """An erasure and its outcome: the rows that were erased, and those that are still found, by table."""
 
     id: str
     scope: Literal["user", "session", "events", "memory", "fact"]
@@ -289,7 +289,7 @@ class Erasure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forgotten:
-    """What is to be forgotten: a session, events of one, a memory or a fact, or everything of the user. Name one."""
+    """What to erase: a session, events of a session, a memory or a fact, or everything of the user. Name one."""
 
     session_id: str | None = None
     sequence_nums: Sequence[int] = ()
@@ -300,7 +300,7 @@ class Forgotten:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyStyleRecord:
-    """How a key of facts holds its values; `app_name` is '*' where it stands for every app."""
+    """How a key of facts holds its values; `app_name` is '*' for a style of every app."""
 
     app_name: str
     fact_type: str
@@ -321,7 +321,7 @@ class InstructionRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """A change of an instruction that a user's feedback asks for. It acts only when it is approved."""
+    """A change of an instruction that a user's feedback suggests. It takes effect only when it is approved."""
 
     id: str
     key: str
@@ -335,6 +335,6 @@ class Proposal:
 
 
 def pick(record: type[Record], body: Mapping[str, Any]) -> Record:
-    """Make a record of the fields that it knows: a newer API may send more."""
+    """Return a record of its fields in a body: a newer API may send more."""
     names = (each.name for each in dataclasses.fields(record))  # type: ignore[arg-type]  # every record is one
     return record(**{name: body[name] for name in names})

@@ -23,7 +23,7 @@ from hippocampus.client.records import (
 
 
 class SessionCalls(Calls):
-    """Creates, reads, lists, appends to, finalises and deletes sessions; reads their state; looks after runs."""
+    """Creates, reads, lists, appends to, finalizes and deletes sessions; reads their state; manages runs."""
 
     async def create_session(
         self,
@@ -33,7 +33,7 @@ class SessionCalls(Calls):
         state: Mapping[str, Any] | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> SessionRecord:
-        """Create a session; ConflictError where the id is taken."""
+        """Create a session; ConflictError if the id is taken."""
         body = {"session_id": session_id, "state": dict(state or {}), "metadata": dict(metadata or {})}
         return _session(await self._call("POST", self._user(user_id, "sessions"), json=body))
 
@@ -43,19 +43,19 @@ class SessionCalls(Calls):
         return _session(await self._call("GET", path, params={"num_recent_events": num_recent_events}))
 
     async def list_sessions(self, user_id: str, *, page_size: int = 100) -> AsyncIterator[SessionRecord]:
-        """Yield a user's sessions, the newest first."""
+        """Yield a user's sessions, newest first."""
         async for each in self._pages(self._user(user_id, "sessions"), "sessions", limit=page_size):
             yield _session(each)
 
     async def delete_session(self, user_id: str, session_id: str, *, expected_version: int | None = None) -> None:
-        """Delete a session; what was learned from it stays."""
+        """Delete a session. Memories that were extracted from it remain."""
         path = self._user(user_id, "sessions", session_id)
         await self._call("DELETE", path, headers=_if_match(expected_version))
 
     async def finalize_session(
         self, user_id: str, session_id: str, *, expected_version: int | None = None
     ) -> Mapping[str, str]:
-        """End a session for now; return the jobs that consolidate it, by type."""
+        """Finalize a session; return the jobs that consolidate it, by type."""
         path = self._user(user_id, "sessions", session_id, "finalize")
         body = await self._call("POST", path, headers=_if_match(expected_version))
         return dict(body["jobs"])
@@ -63,7 +63,7 @@ class SessionCalls(Calls):
     async def append(
         self, user_id: str, session_id: str, events: Sequence[NewEvent], *, expected_version: int | None = None
     ) -> AppendOutcome:
-        """Append events, all or none. Tried again where it did not come through: nothing is stored twice."""
+        """Append events, all or none. The call is retried if the API is busy: nothing is stored twice."""
         body = {"events": [_event_body(event) for event in events], "expected_version": expected_version}
         path = self._user(user_id, "sessions", session_id, "events")
         found = await self._call("POST", path, json=body, is_safe=True)
@@ -86,13 +86,13 @@ class SessionCalls(Calls):
     async def state_changes(
         self, user_id: str, session_id: str, *, version: int = 0, user_version: int = 0, app_version: int = 0
     ) -> StateChanges:
-        """Read the keys that were set since the versions of an earlier read; 0 for all of them."""
+        """Read the keys that were set since the versions of an earlier read; 0 for every key."""
         path = self._user(user_id, "sessions", session_id, "state", "changes")
         params = {"since_version": version, "since_user_version": user_version, "since_app_version": app_version}
         return pick(StateChanges, await self._call("GET", path, params=params))
 
     async def state_history(self, user_id: str, session_id: str, *, page_size: int = 100) -> AsyncIterator[StateChange]:
-        """Yield the events that changed the state, the newest first."""
+        """Yield the events that changed the state, newest first."""
         path = self._user(user_id, "sessions", session_id, "state", "history")
         async for each in self._pages(path, "changes", limit=page_size):
             yield pick(StateChange, each)
@@ -100,23 +100,23 @@ class SessionCalls(Calls):
     async def timeline(
         self, user_id: str, session_id: str, *, page_size: int = 100
     ) -> AsyncIterator[Mapping[str, Any]]:
-        """Yield what was said, thought and done, as the API shows it."""
+        """Yield messages, thoughts, tool calls and results, in the API's format."""
         path = self._user(user_id, "conversations", session_id, "messages")
         async for each in self._pages(path, "timeline", limit=page_size):
             yield each
 
     async def threads(self, user_id: str, *, page_size: int = 100) -> AsyncIterator[ThreadRecord]:
-        """Yield where a user's sessions stand, the one that changed last first."""
+        """Yield a user's threads with their newest runs, the most recently changed first."""
         async for each in self._pages("/api/threads", "threads", limit=page_size, **self._owner(user_id)):
             yield pick(ThreadRecord, each)
 
     async def cancel_run(self, user_id: str, run_id: str) -> RunRecord:
-        """Ask whoever executes a run to cancel it; one that has ended stays as it ended."""
+        """Request the cancellation of a run. A run that has ended is not changed."""
         path = f"/api/runs/{quote(run_id, safe='')}/cancel"
         return pick(RunRecord, await self._call("POST", path, params=self._owner(user_id)))
 
     async def ticket(self, user_id: str, session_id: str, run_id: str | None = None) -> Ticket:
-        """Make a ticket with which a browser may follow a session's streams, or one run's; any AG-UI client reads."""
+        """Issue a ticket with which a browser may follow a session's streams, or those of one run, once."""
         body = {"thread_id": session_id, "run_id": run_id}
         return pick(Ticket, await self._call("POST", "/api/tickets", params=self._owner(user_id), json=body))
 

@@ -1,1 +1,1 @@
-"""The memory over HTTP: search, context, memories, facts, jobs, retention. Needs the extra ``[http]``."""
+"""The memory over HTTP: its routes with their schemas, and its problems. Needs the extra ``[http]``."""

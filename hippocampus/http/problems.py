@@ -6,26 +6,29 @@ from hippocampus import errors
 from pulse.http.edge.problems import INVALID_REQUEST, NOT_FOUND, Kind, register
 
 UNKNOWN_JOB_TYPE = Kind(
-    "unknown-job-type", 422, "No worker knows this type of job", "Use one of the types that 'detail' lists."
+    "unknown-job-type", 422, "There is no such type of job", "Use one of the types that 'detail' lists."
 )
 JOB_NOT_FOUND = Kind("job-not-found", 404, "There is no such job", "Check the app, the user and the job's id.")
 MEMORY_NOT_FOUND = Kind(
-    "memory-not-found", 404, "There is no such memory", "Check the app, the user and the id or number."
+    "memory-not-found", 404, "There is no such memory", "Check the app, the user and the id or sequence number."
 )
 JOB_NOT_FAILED = Kind(
-    "job-not-failed", 409, "The job has not failed", "Only a failed job can be run again; enqueue a new one instead."
+    "job-not-failed", 409, "The job has not failed", "Only a failed job can be retried; enqueue a new one instead."
 )
 INSTRUCTION_CONFLICT = Kind(
-    "instruction-conflict", 409, "The instruction was changed meanwhile", "Read it again, and redo the change."
+    "instruction-conflict", 409, "The instruction has changed", "Read it again, redo the change, and send it again."
 )
 CONTEXT_BUDGET = Kind(
     "context-budget", 422, "The system prompt is over the budget", "Raise max_tokens, or shorten the system prompt."
 )
 MODEL_UNAVAILABLE = Kind(
-    "model-unavailable", 503, "The model does not answer", "Try again later, or search by text without it."
+    "model-unavailable", 503, "The model is unavailable", "Try again later, or search by text only."
 )
 MODEL_REFUSED = Kind(
-    "model-refused", 502, "The model cannot do this", "Give 'request_id' to whoever runs this API; see its settings."
+    "model-refused",
+    502,
+    "The model refused the call",
+    "Give 'request_id' to the operator of this API; see its settings.",
 )
 
 register(

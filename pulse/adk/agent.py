@@ -1,4 +1,4 @@
-"""An agent of Google ADK as one that ``POST /agui`` runs.
+"""Running an agent of Google ADK with ``POST /agui``.
 
     from pulse.adk import PostgresSessionService
     from pulse.adk.agent import AdkAgent
@@ -6,12 +6,12 @@
     sessions = PostgresSessionService(url)
     main_writer(settings.load(), agents={"default": AdkAgent(root_agent, sessions)})
 
-The session of the run is the agent's session: what the agent does is stored once, as events of the run, and ADK reads
-them back as its own. A text that the model streams is streamed, thoughts too. Tools of the client are offered to the
-model; a call of one ends the run, and the client sends the result with its next run. A call that waits for somebody
-outside ends the run as well, and is answered by ``resume``.
+The run's session is the agent's session: what the agent does is stored once, as events of the run, and ADK reads them
+as its own. Text and thoughts that the model streams are streamed. The client's tools are offered to the model; a call
+of one ends the run, and the client sends the result with its next run. A call that waits for input from outside ends
+the run as well, and is answered by ``resume``.
 
-While a run of a session goes on, another is refused: ADK reads a session once and knows nothing of who writes beside.
+While a run of a session is in progress, another is refused: ADK reads a session once and does not see other writers.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _TYPES: Mapping[Kind, str] = {"text": "assistant_message", "thought": "thought"}
 
 
 class AdkAgent:
-    """A `pulse.runs.agents.Agent` that has an ADK runner execute an agent or an app, on the services given.
+    """A `pulse.runs.agents.Agent` that executes an agent or an app with ADK's runner, on the given services.
 
     Attributes:
         runs_alone: see `pulse.runs.agents.runs_alone`.
@@ -60,16 +60,16 @@ class AdkAgent:
         run_config: RunConfig | None = None,
         interrupts: bool = False,
     ) -> None:
-        """Describe the agent; nothing is opened.
+        """Store the arguments; nothing is opened.
 
         Args:
-            agent: the root agent, or an app with its plugins and configurations. The run's app name stands for its own.
-            sessions: on the writer's database. What it opened is the caller's to close.
+            agent: the root agent, or an app with its plugins and configurations. The run's app name replaces its own.
+            sessions: on the writer's database. The caller closes it.
             memory: for tools such as PreloadMemoryTool.
             artifacts: for files.
             run_config: by default one that streams.
-            interrupts: end a run that waits for somebody outside with AG-UI's outcome `interrupt`, which the next run
-                must answer by `resume`; by default the call is pending, and may be answered by `resume` all the same.
+            interrupts: end a run that waits for input from outside with AG-UI's outcome `interrupt`, which the next run
+                must answer by `resume`; by default the call is pending, and may still be answered by `resume`.
         """
         self._app = agent if isinstance(agent, App) else None
         root = agent.root_agent if isinstance(agent, App) else agent
@@ -84,17 +84,16 @@ class AdkAgent:
         """Execute one run.
 
         Raises:
-            AgentError: there is nothing to answer, `resume` answers what does not wait, or the model failed: it says
-                why.
+            AgentError: there is nothing to answer, `resume` answers a call that does not wait, or the model failed.
         """
-        said, answers = _asked(run.input.messages)
+        messages, answers = _inputs_of(run.input.messages)
         if run.input.resume:
             answers = await self._resume(run, answers)
-        asked = said or answers
-        if not asked:
-            raise AgentError("send a message of the user's, or the result of a tool", "nothing_to_answer")
-        spoken = _Spoken(run)
-        sessions = RunSessions(self._sessions, run, asked, spoken.ids)
+        inputs = messages or answers
+        if not inputs:
+            raise AgentError("send a message of the user, or the result of a tool", "nothing_to_answer")
+        streamed = _StreamedTexts(run)
+        sessions = RunSessions(self._sessions, run, inputs, streamed.ids)
         events = self._runner(run, sessions).run_async(
             user_id=run.run.user_id,
             session_id=run.run.session_id,
@@ -108,25 +107,24 @@ class AdkAgent:
                 async for event in turns:
                     failure = _failure_of(event)
                     if event.partial:
-                        await spoken.say(event)
+                        await streamed.push(event)
                     else:
-                        await spoken.end()
+                        await streamed.end()
                         stored.append(event)
         finally:
-            spoken.abandon()
+            streamed.abandon()
         if failure is not None:
             raise failure
         if self._interrupts and (open_ones := interrupts.interrupts_of(stored, _names(run.input.tools))):
             run.interrupt(*open_ones)
 
     async def _resume(self, run: RunContext, answers: Mapping[str, Any]) -> dict[str, Any]:
-        """Store what ``resume`` answers, as results of the calls that wait, and return it beside the client's answers.
+        """Store the answers of ``resume`` as results of the calls that wait, and return them with the client's answers.
 
-        Results that the agent's own tools gave stand among a client's messages, too: they are not given to it again.
+        A client's messages also contain results of the agent's own tools: they are not passed to the agent again.
         """
-        names = run.run
         session = await self._sessions.get_session(
-            app_name=names.app_name, user_id=names.user_id, session_id=names.session_id
+            app_name=run.run.app_name, user_id=run.run.user_id, session_id=run.run.session_id
         )
         events = session.events if session else []
         resumed = interrupts.answers_of(run.input.resume, events)
@@ -136,7 +134,7 @@ class AdkAgent:
         return {**new, **{each: answer.content for each, answer in resumed.items()}}
 
     def _runner(self, run: RunContext, sessions: RunSessions) -> Runner:
-        """Return the runner of one run: ADK keeps nothing in it that outlives the run."""
+        """Return the runner of one run. Nothing in it outlives the run."""
         root = _with_tools(self._root, run.input.tools)
         services: dict[str, Any] = {
             "app_name": run.run.app_name,
@@ -149,47 +147,47 @@ class AdkAgent:
         return Runner(app=self._app.model_copy(update={"root_agent": root}), **services)
 
 
-class _Spoken:
-    """The messages that the model streams, until ADK stores the event that has them whole."""
+class _StreamedTexts:
+    """The messages that the model streams, until ADK stores the event with the complete text."""
 
     def __init__(self, run: RunContext) -> None:
         self._run = run
         self._open: dict[Kind, LiveText] = {}
         self._stored: list[LiveText] = []
 
-    async def say(self, event: Event) -> None:
-        """Stream what is new in a partial event."""
+    async def push(self, event: Event) -> None:
+        """Stream the text of a partial event."""
         for part in event.content.parts or [] if event.content else []:
             if part.text:
                 kind: Kind = "thought" if part.thought else "text"
                 if kind not in self._open:
-                    # What was said before is sent first: clients show messages in the order of their beginning.
+                    # The earlier message is sent first: clients show messages in the order in which they began.
                     for other in self._open.values():
                         await other.end()
                     self._open[kind] = self._run.open_text(kind)
                 await self._open[kind].push(part.text)
 
     def ids(self) -> Mapping[str, str]:
-        """Return what was streamed for the event that is to be stored next, by type; what comes then is new."""
+        """Return the ids of the messages that were streamed for the next event to store, by type, and close them."""
         opened, self._open = self._open, {}
         self._stored += opened.values()
         return {_TYPES[kind]: live.message_id for kind, live in opened.items()}
 
     async def end(self) -> None:
-        """Forget what was streamed and is stored."""
+        """Drop the streamed messages that are stored by now."""
         stored, self._stored = self._stored, []
         for live in stored:
             live.abandon()
             await live.drop()
 
     def abandon(self) -> None:
-        """Send nothing more. What was said so far stays to be read until it is too old."""
+        """Stop streaming. The text so far can be read until it expires."""
         for live in (*self._open.values(), *self._stored):
             live.abandon()
 
 
 class _ClientTool(BaseTool):
-    """A tool that the client has: it is called, and answered with the next run."""
+    """A tool of the client: a call ends the run, and is answered with the next one."""
 
     def __init__(self, tool: Mapping[str, Any]) -> None:
         super().__init__(name=tool["name"], description=tool["description"], is_long_running=True)
@@ -207,7 +205,7 @@ class _ClientTool(BaseTool):
 
 
 def _with_tools(root: BaseAgent, tools: Sequence[Mapping[str, Any]]) -> BaseAgent:
-    """Return the agent with the client's tools, but for those whose names it has itself; one of no model as it is."""
+    """Return the agent with the client's tools, except those whose names it has; an agent without a model unchanged."""
     if not tools or not isinstance(root, LlmAgent):
         return root
     known = {getattr(tool, "name", getattr(tool, "__name__", "")) for tool in root.tools}
@@ -219,16 +217,16 @@ def _names(tools: Sequence[Mapping[str, Any]]) -> set[str]:
     return {tool["name"] for tool in tools}
 
 
-def _asked(messages: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return what the agent is asked with, by the messages' ids: what the user says, and what tools answered.
+def _inputs_of(messages: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the contents of the user's new messages and of new tool results, by the messages' ids.
 
-    Only what came after the last message of the assistant is new. Beside something that the user says, answers need
-    not be given to the agent: they are in the session already.
+    Only messages after the last one of the assistant are new. With a message of the user, tool results need not be
+    passed to the agent: they are in the session already.
     """
     new: list[Mapping[str, Any]] = []
     for message in messages:
         new = [] if message["role"] == "assistant" else [*new, message]
-    said = {each["id"]: _said(each["content"]) for each in new if each["role"] == "user"}
+    from_user = {each["id"]: _user_content(each["content"]) for each in new if each["role"] == "user"}
     names = {call["id"]: call["function"]["name"] for each in messages for call in each.get("toolCalls") or ()}
     answers = {
         each["id"]: {
@@ -239,15 +237,15 @@ def _asked(messages: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], dict[
         for each in new
         if each["role"] == "tool"
     }
-    return said, answers
+    return from_user, answers
 
 
-def _said(content: Any) -> dict[str, Any]:
+def _user_content(content: Any) -> dict[str, Any]:
     return {"content": content} if isinstance(content, str) else {"parts": content}
 
 
 def _failure_of(event: Event) -> AgentError | None:
-    """Return why a model did not answer; None where it did."""
+    """Return the error of a model that did not answer; None otherwise."""
     if event.partial or not event.error_code:
         return None
     return AgentError(event.error_message or f"the model did not answer: {event.error_code}", event.error_code)

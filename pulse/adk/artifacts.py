@@ -18,21 +18,21 @@ if TYPE_CHECKING:
     from pulse.database import Pool
     from pulse.loop_pools import PoolAccess
 
-#: An artifact that refers to another that refers … : so many steps, as in ADK's own services.
+#: The maximum number of references to follow, as in ADK's own services.
 REFERENCE_DEPTH_MAX: Final = 5
 USER_PREFIX: Final = "user:"
-#: What a rewind saves in the place of an artifact that did not exist yet.
+#: Saved by a rewind in place of an artifact that did not exist yet.
 _TOMBSTONE = types.Part(inline_data=types.Blob(mime_type="application/octet-stream", data=b""))
 
 
 class PostgresArtifactService(BaseArtifactService):
-    """Stands in for ADK's artifact services; see their base class for what each method means.
+    """Replaces ADK's artifact services; see their base class for the meaning of each method.
 
-    A filename that begins with ``user:`` belongs to the user in every session. `canonical_uri` is an ``artifact://``
-    address, which another artifact of the same user may refer to.
+    A filename that begins with ``user:`` belongs to the user, in every session. `canonical_uri` is an ``artifact://``
+    URI, which another artifact of the same user may refer to.
 
     Raises, from every method:
-        InputValidationError: a name is out of its bounds, a session is missing, or a reference leads out of its scope.
+        InputValidationError: a name is out of its bounds, a session is missing, or a reference is out of its scope.
     """
 
     def __init__(self, database: Pool | PoolAccess | str) -> None:
@@ -40,7 +40,7 @@ class PostgresArtifactService(BaseArtifactService):
         self._database = access(database)
 
     async def close(self) -> None:
-        """Close what a URL opened."""
+        """Close the pools that a URL opened."""
         await self._database.close()
 
     @override
@@ -57,7 +57,7 @@ class PostgresArtifactService(BaseArtifactService):
         """Save a version and return its number.
 
         Raises:
-            InputValidationError: also for a file over the app's ``max_artifact_bytes``; nothing was stored.
+            InputValidationError: also if the file is over the app's ``max_artifact_bytes``; nothing was stored.
         """
         key = _key(app_name, user_id, filename, session_id)
         part = ensure_part(artifact)
@@ -83,7 +83,7 @@ class PostgresArtifactService(BaseArtifactService):
         session_id: str | None = None,
         version: int | None = None,
     ) -> types.Part | None:
-        """Load a version, the newest for None; a reference is followed. None where there is nothing."""
+        """Load a version, the newest for None, and follow references. None if it does not exist."""
         for _ in range(REFERENCE_DEPTH_MAX + 1):
             part = await self._load(_key(app_name, user_id, filename, session_id), version)
             if part is None or not artifact_util.is_artifact_ref(part):
@@ -104,7 +104,7 @@ class PostgresArtifactService(BaseArtifactService):
     async def delete_artifact(
         self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None
     ) -> None:
-        """Delete an artifact with all versions; saved again, it begins at version 0."""
+        """Delete an artifact with all versions. If it is saved again, it starts at version 0."""
         key = _key(app_name, user_id, filename, session_id)
         await self._database.run(lambda pool: ArtifactStore(pool).delete(key))
 
@@ -119,7 +119,7 @@ class PostgresArtifactService(BaseArtifactService):
     async def list_artifact_versions(
         self, *, app_name: str, user_id: str, filename: str, session_id: str | None = None
     ) -> list[ArtifactVersion]:
-        """List the versions with what is known of them."""
+        """List the versions with their metadata."""
         key = _key(app_name, user_id, filename, session_id)
         return [_version(key, each) for each in await self._versions(key)]
 
@@ -133,7 +133,7 @@ class PostgresArtifactService(BaseArtifactService):
         session_id: str | None = None,
         version: int | None = None,
     ) -> ArtifactVersion | None:
-        """Return what is known of a version, the newest for None."""
+        """Return the metadata of a version, the newest for None."""
         key = _key(app_name, user_id, filename, session_id)
         if version is not None and version < 0:
             return None
@@ -159,7 +159,8 @@ def _key(app_name: str, user_id: str, filename: str, session_id: str | None) -> 
     is_users = filename.startswith(USER_PREFIX)
     if not is_users and session_id is None:
         raise InputValidationError(
-            f"{filename!r} needs a session_id; files of the user in every session begin with {USER_PREFIX!r}"
+            f"{filename!r} needs a session_id; the names of files for every session of a user begin with"
+            f" {USER_PREFIX!r}"
         )
     _check_scope(app_name, user_id, None if is_users else session_id)
     try:
@@ -178,12 +179,12 @@ def _check_scope(app_name: str, user_id: str, session_id: str | None) -> None:
 
 
 def _target(part: types.Part, app_name: str, user_id: str, session_id: str | None) -> artifact_util.ParsedArtifactUri:
-    """Return what a reference refers to, within the caller's own scope."""
+    """Return the target of a reference, within the caller's scope."""
     uri = (part.file_data.file_uri if part.file_data else None) or ""
     target = artifact_util.parse_artifact_uri(uri)
     if target is None:
         raise InputValidationError(
-            f"{uri!r} is no reference: write artifact://apps/APP/users/USER/sessions/SESSION/artifacts/NAME/versions/N"
+            f"{uri!r} is not a reference: write artifact://apps/APP/users/USER/sessions/SESSION/artifacts/NAME/versions/N"
         )
     artifact_util.validate_artifact_reference_scope(
         app_name=app_name, user_id=user_id, session_id=session_id, parsed_uri=target
@@ -198,11 +199,11 @@ def _take_apart(part: types.Part) -> tuple[dict[str, Any], bytes | None, str | N
         fields["inline_data"].pop("data", None)
         return fields, part.inline_data.data, part.inline_data.mime_type
     if part.text is not None:
-        # A lone surrogate has no UTF-8.
+        # UTF-8 cannot encode a lone surrogate.
         return {**fields, "text": ""}, part.text.encode("utf-8", "surrogatepass"), "text/plain"
     if part.file_data is not None:
         return fields, None, None if artifact_util.is_artifact_ref(part) else part.file_data.mime_type
-    raise InputValidationError("an artifact is a part with inline_data, text or file_data; this one has none of them")
+    raise InputValidationError("an artifact is a part with inline_data, text or file_data; this part has none of them")
 
 
 def _put_together(stored: StoredArtifact) -> types.Part:

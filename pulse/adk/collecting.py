@@ -1,4 +1,4 @@
-"""Making thousands of objects without looking for garbage among them."""
+"""Creating thousands of objects without garbage collection in between."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from contextlib import contextmanager
 
 @contextmanager
 def paused() -> Iterator[None]:
-    """Keep Python from collecting cycles in the block, which makes objects alone, and awaits nothing.
+    """Suspend the collection of cycles in the block, which must only create objects and not await.
 
-    Whoever imports ADK has some hundred thousand objects; each full collection passes over all of them, and a list of
-    10,000 sessions would bring about one or two, which take as long as the list itself. What the block makes is looked
-    at once afterwards. A process that has switched collecting off is left so.
+    A process that imports ADK has some hundred thousand objects; each full collection traverses all of them. A list of
+    10,000 sessions would cause one or two, which take as long as the list itself. The new objects are traversed once
+    afterwards. If the process has disabled the collector, it stays disabled.
     """
     if not gc.isenabled():
         yield

@@ -1,11 +1,11 @@
-"""ADK's events as the engine stores them, and back.
+"""Converting ADK's events to the engine's, and back.
 
-    column       holds
-    content      the event's content as ADK writes it to the wire: ``{"role": …, "parts": […]}``, or null
-    actions      the event's actions alike, and under ``adk`` whatever else the event has, with its exact time
+    column       contains
+    content      the event's content in ADK's wire format: ``{"role": …, "parts": […]}``, or null
+    actions      the event's actions likewise, and under ``adk`` its other fields, with its exact time
 
-Both are text to the database and come back to the letter. The text of the parts, thoughts left out, is the message that
-search and consolidation read. What is stored in a run is stored in pieces; see `pulse.adk.pieces`.
+Both are text to the database and are returned unchanged. The text of the parts, without thoughts, is the message that
+search and consolidation read. Events of a run are stored in pieces; see `pulse.adk.pieces`.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ AUTHOR_LENGTH_MAX = 255
 INVOCATION_LENGTH_MAX = 512
 _TEXT = types.Part(text="")
 _CONTENT = types.Content(role="", parts=[])
-#: What an event has without saying so.
+#: Fields that an event has even if they are empty.
 _EMPTY_ACTIONS = ("artifactDelta", "requestedAuthConfigs", "requestedToolConfirmations")
 
 
 def to_engine(event: Event) -> engine.Event:
-    """Return an event for the engine to store; ``temp:`` keys of its delta are left out of it.
+    """Return an event for the engine to store, without the ``temp:`` keys of its delta.
 
     Raises:
-        ValueError: a value in it holds itself.
+        ValueError: a value contains itself.
     """
-    # By alias: by name, an API key's place would come back as another kind of scheme.
+    # By alias: by name, the location of an API key would be read as another kind of scheme.
     fields: dict[str, Any] = event.model_dump(exclude_none=True, by_alias=True)
     actions = fields.pop("actions")
     delta = actions.pop("stateDelta", {})
-    # Not the dump's own JSON mode: that turns NaN and the infinities into null.
+    # Not pydantic's JSON mode: it turns NaN and the infinities into null.
     fields = json_safe(fields, bytes_mode="base64")
     content = fields.pop("content", None)
     author = clean_text(event.author)[:AUTHOR_LENGTH_MAX] or "unknown"
@@ -56,14 +56,17 @@ def to_engine(event: Event) -> engine.Event:
         content=content,
         actions=engine.EventActions(
             state_delta={key: json_safe(value) for key, value in delta.items() if not key.startswith("temp:")},
-            other={**_said(json_safe(actions, bytes_mode="base64")), REST: _rest(fields, author, invocation_id)},
+            other={
+                **_without_empty(json_safe(actions, bytes_mode="base64")),
+                REST: _rest(fields, author, invocation_id),
+            },
         ),
         timestamp=event.timestamp,
     )
 
 
 def event_type_of(event: Event, text: str | None) -> str:
-    """Return the engine's type of an event; `text` is its message's, None where it says nothing."""
+    """Return the engine's type of an event; `text` is its message's, None where it has none."""
     if text is not None:
         return "user_message" if event.author == "user" else "assistant_message"
     if event.get_function_calls():
@@ -75,12 +78,12 @@ def event_type_of(event: Event, text: str | None) -> str:
 
 @collecting.paused()
 def from_rows(stored: str | None) -> tuple[list[Event], int]:
-    """Return the events of a JSON array of rows, in the order of their times, then of their ids, and how many rows.
+    """Return the events of a JSON array of rows, by time and id, and the number of rows.
 
-    Each row: id, author, invocation id, time in seconds, content, actions; as `get_adk_session` gives them.
+    Each row: id, author, invocation id, time in seconds, content, actions; as `get_adk_session` returns them.
 
     Raises:
-        pydantic.ValidationError: an event was stored by a later version of ADK with actions that this one doesn't know.
+        pydantic.ValidationError: an event was stored by a later version of ADK, with actions unknown to this one.
     """
     rows = json.loads(stored) if stored else []
     if stored and MARK in stored:
@@ -93,12 +96,12 @@ def from_rows(stored: str | None) -> tuple[list[Event], int]:
     return events, len(rows)
 
 
-def _said(actions: dict[str, Any]) -> dict[str, Any]:
+def _without_empty(actions: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in actions.items() if value or key not in _EMPTY_ACTIONS}
 
 
 def _rest(fields: dict[str, Any], author: str, invocation_id: str) -> dict[str, Any]:
-    """Leave out what the columns hold as it is, and an empty node_info."""
+    """Remove the fields that are columns, and an empty node_info."""
     columns = {"author": author, "invocationId": invocation_id, "nodeInfo": {"path": ""}}
     return {key: value for key, value in fields.items() if columns.get(key) != value}
 
@@ -116,9 +119,9 @@ def _from_row(
 
 
 def _text_alone(content: Any) -> types.Content | None:
-    """Return a content of nothing but text, the most frequent kind; None for any other.
+    """Return a content that has only text, the most frequent kind; None for any other.
 
-    A copy of one that was checked takes a third of the time of checking it again.
+    Copying a validated content takes a third of the time of validating a new one.
     """
     match content:
         case {"role": str(role), "parts": [*parts], **rest} if not rest and all(map(_is_text, parts)):
@@ -135,9 +138,9 @@ def _is_text(part: Any) -> bool:
 def _from_elsewhere(
     event_id: str, author: str, invocation_id: str, seconds: float, content: Any, actions: dict[str, Any]
 ) -> Event:
-    """Read an event that was appended without ADK: what it says, calls or answers, and what it did to the state."""
+    """Return an event that was appended without ADK, with its text, call or result, and its state delta."""
     parts = [types.Part.model_validate(part) for part in pieces.parts_of_elsewhere(content)]
-    # ADK knows no tool as an author: who answers a call is the user, as for its own long-running tools.
+    # In ADK a tool is never an author: the user answers a call, as with its own long-running tools.
     author = "user" if any(part.function_response for part in parts) else author
     role = "user" if author == "user" else "model"
     return Event(
@@ -151,15 +154,15 @@ def _from_elsewhere(
 
 
 def _as_adk(delta: dict[str, Any]) -> dict[str, Any]:
-    """ADK knows no deletion: where it takes keys back, it sets them to None."""
+    """ADK has no deletion: to remove a key, it sets the key to None."""
     return {key: None if value is DELETED else value for key, value in delta.items()}
 
 
 def _name_answers(events: Iterable[Event], unnamed: Collection[str]) -> None:
-    """Name the function in answers that came without its name, by the call that they answer.
+    """Set the missing function names of responses, from the calls that they answer.
 
     Args:
-        unnamed: the ids of the events that may hold such answers.
+        unnamed: the ids of the events that may have such responses.
     """
     names: dict[str | None, str | None] = {}
     for event in events:

@@ -1,7 +1,7 @@
-"""Calls of ADK that wait for somebody outside: told to AG-UI as interrupts, answered by its ``resume``.
+"""ADK's calls that wait for input from outside: reported to AG-UI as interrupts, answered by its ``resume``.
 
-A long-running tool, a confirmation, a question to the person: each is a call of a function that ADK marks as
-long-running, and goes on once the function's response is there. An interrupt's id is the call's.
+A long-running tool, a confirmation, a question to the user: each is a function call that ADK marks as long-running,
+and continues once the function's response arrives. An interrupt's id is the call's id.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _SHOWN_MAX = 300
 
 
 def waiting_calls(events: Iterable[Event]) -> dict[str, tuple[types.FunctionCall, str]]:
-    """Return the long-running calls that nobody outside has answered, each with its invocation, by their ids.
+    """Return the long-running calls that were not answered from outside, each with its invocation, by id.
 
-    What a long-running tool says itself when it begins is no answer.
+    The first response of a long-running tool itself is not an answer.
     """
     waiting: dict[str, tuple[types.FunctionCall, str]] = {}
     for event in events:
@@ -42,13 +42,13 @@ def waiting_calls(events: Iterable[Event]) -> dict[str, tuple[types.FunctionCall
 
 
 def interrupts_of(events: Sequence[Event], client_tools: Iterable[str]) -> list[dict[str, Any]]:
-    """Return what a run's events wait for, but for tools of the client and those that said how it will go on."""
-    said = {answer.id for event in events for answer in event.get_function_responses()}
+    """Return the interrupts of a run's events, except calls of the client's tools and calls that have a response."""
+    answered = {answer.id for event in events for answer in event.get_function_responses()}
     left_out = set(client_tools)
     return [
         _interrupt(call_id, call)
         for call_id, (call, _) in waiting_calls(events).items()
-        if call_id not in said and call.name not in left_out
+        if call_id not in answered and call.name not in left_out
     ]
 
 
@@ -56,23 +56,23 @@ def answers_of(resume: Sequence[Mapping[str, Any]], events: Iterable[Event]) -> 
     """Return the results to store for the entries of ``resume``, by their ids.
 
     Args:
-        resume: as AG-UI has them: ``interruptId``, ``status`` (resolved or cancelled), ``payload``.
+        resume: entries of AG-UI: ``interruptId``, ``status`` (resolved or cancelled), ``payload``.
         events: of the session.
 
     Raises:
         AgentError: ``unknown_interrupt``, ``resume_apart`` or ``wrong_answer``; nothing was stored.
     """
     waiting = waiting_calls(events)
-    asked = [entry["interruptId"] for entry in resume]
-    if unknown := [each for each in asked if each not in waiting]:
+    ids = [entry["interruptId"] for entry in resume]
+    if unknown := [each for each in ids if each not in waiting]:
         raise AgentError(
             f"nothing in this session waits for an answer to {', '.join(unknown)[:_SHOWN_MAX]}: 'resume' answers calls"
             " of long-running tools, confirmations and questions that are open",
             "unknown_interrupt",
         )
-    if len({waiting[each][1] for each in asked}) > 1:
-        raise AgentError("these answers belong to several turns: resume one after the other", "resume_apart")
-    if len(set(asked)) < len(asked):
+    if len({waiting[each][1] for each in ids}) > 1:
+        raise AgentError("these answers belong to several invocations: resume them one by one", "resume_apart")
+    if len(set(ids)) < len(ids):
         raise AgentError("an interrupt is answered twice: send one entry for each", "wrong_answer")
     answers = {}
     for entry in resume:
@@ -103,7 +103,7 @@ def _response(name: str, entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _confirmation(payload: Any) -> dict[str, Any]:
-    """Return ADK's ToolConfirmation for an answer; what is neither yes nor no is never taken for yes."""
+    """Return ADK's ToolConfirmation for an answer. An unclear answer is never a confirmation."""
     match payload:
         case bool():
             return {"confirmed": payload}

@@ -1,4 +1,4 @@
-"""Any Python value as a JSON value, as ADK stores state: what has no JSON form becomes its ``repr``."""
+"""Any Python value as a JSON value, as ADK stores state: values without a JSON form become their ``repr``."""
 
 from __future__ import annotations
 
@@ -13,22 +13,21 @@ _PLAIN = (str, int, float, bool, type(None))
 
 
 def json_safe(value: Any, *, bytes_mode: Literal["utf8", "base64"] = "utf8") -> Any:
-    """Return a copy of plain JSON values; strings, numbers and the order of keys as they were.
+    """Return a copy of plain JSON values; strings, numbers and the order of keys are unchanged.
 
-    Datetimes, pydantic models, sets and the like take their JSON form; what has no form at all, such as a function,
+    Datetimes, pydantic models, sets and the like take their JSON form; a value without one, such as a function, becomes
     its ``repr``.
 
     Args:
-        value: anything.
-        bytes_mode: how bytes are written; what is not UTF-8 is always base64.
+        bytes_mode: how bytes are written; bytes that are not valid UTF-8 are always base64.
 
     Raises:
-        InvalidInputError: a value holds itself, or is nested by the hundred.
+        InvalidInputError: a value contains itself, or is nested too deeply.
     """
     try:
         return _safe(value, bytes_mode)
     except RecursionError as error:
-        raise InvalidInputError("a value holds itself, or is nested too deep: flatten it") from error
+        raise InvalidInputError("a value contains itself, or is nested too deeply: flatten it") from error
 
 
 def _safe(value: Any, bytes_mode: Literal["utf8", "base64"]) -> Any:

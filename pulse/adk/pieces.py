@@ -1,16 +1,16 @@
-"""An event of ADK as the events of a run, one for each thing in it, and back.
+"""Splitting an event of ADK into the events of a run, and joining them again.
 
-ADK puts a thought, a text and calls of tools into one event; timelines, streams and searches know an event for each. So
-an event that is stored in a run becomes as many as it has things in it, in their order, in one transaction:
+ADK puts a thought, a text and tool calls into one event; timelines, streams and searches have an event for each. An
+event that is stored in a run is therefore split into pieces, in order, in one transaction:
 
-    parts that say something      assistant_message     content, message_id
-    parts that think              thought               content
-    a call of a function          act                   tool_name, tool_input, tool_call_id
-    a function's answer           observe               tool_name, observation, tool_call_id
-    none of these                 adk_event             nothing: it shows nowhere but to ADK
+    text parts                    assistant_message     content, message_id
+    thought parts                 thought               content
+    a function call               act                   tool_name, tool_input, tool_call_id
+    a function response           observe               tool_name, observation, tool_call_id
+    none of these                 adk_event             nothing: only ADK sees it
 
-Each keeps its own parts, so that whatever is erased is erased for ADK too. The last keeps what else the event has,
-under ``adk`` among its actions, and changes the state.
+Each piece has its own parts, so that an erased piece is erased for ADK too. The last piece has the event's other
+fields, under ``adk`` in its actions, and its state delta.
 """
 
 from __future__ import annotations
@@ -23,34 +23,34 @@ from typing import Any, Final, TypeAlias
 from pulse import events as engine
 from pulse.event_types import ADK_EVENT
 
-#: Where what only ADK knows is kept, among an event's actions.
+#: The key in an event's actions of the fields that only ADK uses.
 REST: Final = "adk"
-# Within it: the id of the event that a piece is of, its place, its parts where they can't be told from its content, the
+# Within it: the id of the piece's event, its position in it, its parts if they do not follow from its content, the
 # remaining fields (of the last piece), and the ids of the messages that the event repeats.
-_OF, _PLACE, _PARTS, _FIELDS, _REPEATS = "of", "place", "parts", "fields", "repeats"
+_OF, _POSITION, _PARTS, _FIELDS, _REPEATS = "of", "place", "parts", "fields", "repeats"
 
 Part: TypeAlias = Mapping[str, Any]
-#: id, author, invocation id, time in seconds, content, actions; as `get_adk_session` gives them.
+#: id, author, invocation id, time in seconds, content, actions; as `get_adk_session` returns them.
 Row: TypeAlias = Sequence[Any]
 
 
 def split(event: engine.Event, run_id: str, streamed: Mapping[str, str]) -> list[engine.Event]:
-    """Return the events to store in a run for one of ADK's.
+    """Return the events to store in a run for an event of ADK.
 
     Args:
-        event: as `pulse.adk.events.to_engine` gives it.
-        run_id: theirs.
-        streamed: ids of the messages that were streamed, by their type; the first piece of the type gets it.
+        event: as `pulse.adk.events.to_engine` returns it.
+        run_id: the run of the new events.
+        streamed: ids of the messages that were streamed, by type; the first piece of the type gets the id.
     """
     content = event.content or {}
     groups = list(_groups(content.get("parts") or ()))
     ids = _ids(event.id, [kind for kind, _ in groups], dict(streamed))
     carriers = [own for own, (kind, _) in zip(ids, groups, strict=True) if kind in ("assistant_message", "act")]
     pieces = []
-    for place, ((kind, parts), own) in enumerate(zip(groups, ids, strict=True)):
-        said = _content_of(kind, parts, own, carriers)
-        kept: dict[str, Any] = {_OF: event.id, _PLACE: place}
-        if _parts_of(said) != parts:
+    for position, ((kind, parts), own) in enumerate(zip(groups, ids, strict=True)):
+        piece_content = _content_of(kind, parts, own, carriers)
+        kept: dict[str, Any] = {_OF: event.id, _POSITION: position}
+        if _parts_of(piece_content) != parts:
             kept[_PARTS] = parts
         actions = engine.EventActions(other={REST: kept})
         pieces.append(
@@ -59,7 +59,7 @@ def split(event: engine.Event, run_id: str, streamed: Mapping[str, str]) -> list
                 author=event.author,
                 event_type=kind,
                 invocation_id=run_id,
-                content=said,
+                content=piece_content,
                 actions=actions,
                 timestamp=event.timestamp,
             )
@@ -69,13 +69,13 @@ def split(event: engine.Event, run_id: str, streamed: Mapping[str, str]) -> list
 
 
 def repeat(event: engine.Event, run_id: str, repeated: Sequence[str], *, is_changed: bool) -> engine.Event:
-    """Return the event to store for a message of ADK's that repeats stored ones; their content stays theirs alone.
+    """Return the event to store for an event of ADK that repeats stored messages, without a copy of their content.
 
     Args:
         event: as for `split`.
-        run_id: as there.
+        run_id: as for `split`.
         repeated: the ids of the stored messages.
-        is_changed: it says something else by now, which it keeps itself.
+        is_changed: its content differs from theirs, and is stored.
     """
     (piece,) = split(replace(event, content=None), run_id, {})
     content = event.content or {}
@@ -88,7 +88,7 @@ def repeat(event: engine.Event, run_id: str, repeated: Sequence[str], *, is_chan
 
 
 def join(rows: Sequence[Row]) -> list[list[Any]]:
-    """Put rows together again: one for each event as ADK made it, or as somebody else did."""
+    """Join rows: one for each event of ADK, or of another client."""
     whole: list[list[Any]] = []
     pieces: dict[str, list[Row]] = {}
     contents = {row[0]: row[4] for row in rows}
@@ -107,13 +107,13 @@ def join(rows: Sequence[Row]) -> list[list[Any]]:
 
 
 def said_elsewhere(rows: Sequence[Row]) -> set[str]:
-    """Return the ids of the events, as `join` gives them, whose content was written without ADK."""
+    """Return the ids of the joined events whose content was written without ADK."""
     kept = ((row[0], row[5].get(REST)) for row in rows)
     return {row_id if rest is None else rest[_OF] for row_id, rest in kept if rest is None or _REPEATS in rest}
 
 
 def parts_of_elsewhere(content: Any) -> list[dict[str, Any]]:
-    """Return the parts that an event is to ADK which was stored without it: what it says, calls or answers."""
+    """Return the parts of an event that was stored without ADK: its text, call or result."""
     parts = _parts_of(content)
     if not parts and (text := engine.message_text(content)) is not None:
         parts = [{"text": text}]
@@ -121,7 +121,7 @@ def parts_of_elsewhere(content: Any) -> list[dict[str, Any]]:
 
 
 def _joined(event_id: str, some: list[Row], contents: Mapping[str, Any]) -> list[Any]:
-    some.sort(key=lambda row: int(row[5][REST][_PLACE]))
+    some.sort(key=lambda row: int(row[5][REST][_POSITION]))
     _, author, invocation_id, seconds, _, actions = some[-1]
     kept = actions[REST]
     fields = dict(kept.get(_FIELDS) or {})
@@ -143,7 +143,7 @@ def _with_fields(event: engine.Event, last: engine.Event, role: str | None) -> e
 
 
 def _groups(parts: Sequence[Part]) -> Iterator[tuple[str, list[Part]]]:
-    """Yield the kinds of thing in an event, each with its parts; what has no kind goes with what is before it."""
+    """Yield the kinds of pieces in an event, each with its parts; a part without a kind joins the piece before it."""
     kind, group = "", list[Part]()
     for part in parts:
         own = _kind_of(part)
@@ -168,7 +168,7 @@ def _kind_of(part: Part) -> str:
 
 
 def _ids(event_id: str, kinds: Sequence[str], streamed: dict[str, str]) -> list[str]:
-    numbered = [f"{event_id}.{place}" if place < len(kinds) - 1 else event_id for place in range(len(kinds))]
+    numbered = [f"{event_id}.{number}" if number < len(kinds) - 1 else event_id for number in range(len(kinds))]
     return [streamed.pop(kind, own) for kind, own in zip(kinds, numbered, strict=True)]
 
 
@@ -178,27 +178,27 @@ def _content_of(kind: str, parts: Sequence[Part], own: str, carriers: Sequence[s
             return {"content": "".join(part.get("text", "") for part in parts), "message_id": own}
         case "act":
             call = parts[0]["functionCall"]
-            said = {"tool_name": call.get("name"), "tool_input": call.get("args", {})}
-            # Calls of one event belong to one message: the text before them, or the first of them.
-            return {**said, "tool_call_id": call.get("id") or own, "message_id": carriers[0]}
+            tool = {"tool_name": call.get("name"), "tool_input": call.get("args", {})}
+            # The calls of one event belong to one message: the text before them, or the first call.
+            return {**tool, "tool_call_id": call.get("id") or own, "message_id": carriers[0]}
         case "observe":
             answer = parts[0]["functionResponse"]
-            said = {"tool_name": answer.get("name"), "observation": answer.get("response", {})}
-            return {**said, "tool_call_id": answer.get("id") or own, "is_error": False}
+            tool = {"tool_name": answer.get("name"), "observation": answer.get("response", {})}
+            return {**tool, "tool_call_id": answer.get("id") or own, "is_error": False}
     return {}
 
 
 def _parts_of(content: Any) -> list[dict[str, Any]]:
-    """Return the parts that an event's content stands for; none where it neither says, calls nor answers anything."""
+    """Return the parts that correspond to an event's content; none if it has no text, call or result."""
     if not isinstance(content, Mapping):
         return []
     if "tool_input" in content:
         return [{"functionCall": _named(content, args=_object(content["tool_input"]))}]
     if "observation" in content:
         return [{"functionResponse": _named(content, response=_answer(content["observation"]))}]
-    said = content.get("content")
-    if isinstance(said, str) and said:
-        return [{"text": said}]
+    text = content.get("content")
+    if isinstance(text, str) and text:
+        return [{"text": text}]
     parts = content.get("parts")
     return [each for part in parts for each in _part_of(part)] if isinstance(parts, list) else []
 
@@ -209,7 +209,7 @@ def _named(content: Mapping[str, Any], **fields: Any) -> dict[str, Any]:
 
 
 def _part_of(part: Any) -> list[dict[str, Any]]:
-    """Return a part of AG-UI's as ADK's; one of ADK's as it is."""
+    """Return a part of AG-UI as one of ADK, and a part of ADK unchanged."""
     if not isinstance(part, Mapping) or "type" not in part:
         return [dict(part)] if isinstance(part, Mapping) else []
     if part["type"] == "text":
@@ -229,7 +229,7 @@ def _object(value: Any) -> dict[str, Any]:
 
 
 def _answer(value: Any) -> dict[str, Any]:
-    """Return a tool's result as the object that ADK wants; a client sends it as text, most often of JSON."""
+    """Return a tool's result as an object, as ADK requires; a client sends it as text, usually JSON."""
     if isinstance(value, str):
         try:
             value = json.loads(value)

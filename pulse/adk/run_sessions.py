@@ -1,4 +1,4 @@
-"""ADK's session service within one run: what the agent does is stored as events of the run, and so is streamed."""
+"""ADK's session service within one run: the agent's events are stored as events of the run, and thereby streamed."""
 
 from __future__ import annotations
 
@@ -18,40 +18,40 @@ from pulse.adk.sessions import PostgresSessionService
 from pulse.runs.agents import RunContext
 from pulse.scopes import apply_delta
 
-#: Called before an event of the agent's is stored; returns the ids of the messages that were streamed for it, by type.
+#: Called before an event of the agent is stored; returns the ids of the messages that were streamed for it, by type.
 Streamed = Callable[[], "Mapping[str, str]"]
 
 
 class RunSessions(BaseSessionService):
-    """Reads as `PostgresSessionService`, and writes to the run.
+    """Reads like `PostgresSessionService`, and writes to the run.
 
-    What others write to the session meanwhile, such as a client that appends, does not make a run stale: it would fail
-    for that. Other runs of the same session are refused before they begin.
+    Events that other clients append to the session meanwhile do not make the run's session stale, as that would fail
+    the run. Other runs of the same session are refused before they begin.
 
     Args:
-        stored: reads, and writes to every session but the run's.
-        run: which executes the agent.
-        asked: contents of the messages that the agent is asked with, by their ids. They are stored already; the
-            agent's runner brings them again, as its own.
-        streamed: which messages were streamed for the event that is to be stored.
+        stored: reads, and writes to every session other than the run's.
+        run: the run that executes the agent.
+        inputs: the contents of the messages that the agent answers, by id. They are already stored; the agent's runner
+            appends them again, as one event.
+        streamed: returns the messages that were streamed for the next event to store.
 
     Attributes:
-        message: what the agent is asked with.
+        message: the message that the agent answers.
     """
 
     def __init__(
         self,
         stored: PostgresSessionService,
         run: RunContext,
-        asked: Mapping[str, Any],
+        inputs: Mapping[str, Any],
         streamed: Streamed,
     ) -> None:
         self._stored = stored
         self._run = run
-        self._asked = list(asked)
-        parts = [part for content in asked.values() for part in pieces.parts_of_elsewhere(content)]
+        self._inputs = list(inputs)
+        parts = [part for content in inputs.values() for part in pieces.parts_of_elsewhere(content)]
         self.message = types.Content(role="user", parts=[types.Part.model_validate(part) for part in parts])
-        self._asked_at: float | None = None
+        self._inputs_at: float | None = None
         self._streamed = streamed
 
     @override
@@ -67,12 +67,12 @@ class RunSessions(BaseSessionService):
         session = await self._stored.get_session(
             app_name=app_name, user_id=user_id, session_id=session_id, config=config
         )
-        if session is not None and self._asked and self._is_of_the_run(session):
-            asked = [event for event in session.events if event.id in self._asked]
-            self._asked_at = max((event.timestamp for event in asked), default=self._asked_at)
-            # What ends a run says nothing to an agent: ADK would wonder whose it is.
+        if session is not None and self._inputs and self._is_of_the_run(session):
+            repeated = [event for event in session.events if event.id in self._inputs]
+            self._inputs_at = max((event.timestamp for event in repeated), default=self._inputs_at)
+            # The events that end a run are not for the agent: ADK does not know their author.
             session.events = [
-                event for event in session.events if event.id not in self._asked and not _is_of_the_system(event)
+                event for event in session.events if event.id not in self._inputs and not _is_of_the_system(event)
             ]
         return session
 
@@ -90,11 +90,11 @@ class RunSessions(BaseSessionService):
 
     @override
     async def append_event(self, session: Session, event: Event) -> Event:
-        """Store an event in the run, and bring the session up to it; on an error both are as they were.
+        """Store an event in the run, and update the session object; on an error both are unchanged.
 
         Raises:
-            pulse.errors.RunEndedError, pulse.errors.RunFencedError: the run is not ours any more.
-            pulse.errors.EventTooLargeError, pulse.errors.StateTooLargeError: over the app's limits.
+            pulse.errors.RunEndedError, pulse.errors.RunFencedError: this process no longer holds the run.
+            pulse.errors.EventTooLargeError, pulse.errors.StateTooLargeError: it would exceed the app's limits.
         """
         if not self._is_of_the_run(session):
             return await self._stored.append_event(session, event)
@@ -102,11 +102,11 @@ class RunSessions(BaseSessionService):
             return event
         stored = adk_events.to_engine(event)
         run_id = self._run.run.run_id
-        if self._asked and event.author == "user":
-            # Beside what it repeats, so that a reader of the newest events has both or none.
-            again = pieces.repeat(stored, run_id, self._asked, is_changed=event.content != self.message)
-            await self._run.write(replace(again, timestamp=self._asked_at or again.timestamp))
-            self._asked = []
+        if self._inputs and event.author == "user":
+            # At the time of the messages that it repeats, so that a reader of the newest events gets both or none.
+            again = pieces.repeat(stored, run_id, self._inputs, is_changed=event.content != self.message)
+            await self._run.write(replace(again, timestamp=self._inputs_at or again.timestamp))
+            self._inputs = []
         else:
             await self._run.write(*pieces.split(stored, run_id, self._streamed()))
         apply_delta(self._run.state, stored.actions.state_delta)
@@ -123,6 +123,6 @@ class RunSessions(BaseSessionService):
 
 
 def _is_of_the_system(event: Event) -> bool:
-    # The last event of a failed run has its message.
+    # The last event of a failed run has the error message.
     is_silent = event.content is None or event.id.startswith("end-of-")
     return event.author == "system" and is_silent and not event.actions.state_delta

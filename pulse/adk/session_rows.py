@@ -1,14 +1,13 @@
-"""ADK's session objects from the rows that `sessions.sql` gives."""
+"""ADK's session objects from the rows of `sessions.sql`."""
 
 from __future__ import annotations
 
 import base64
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
-import asyncpg
 from google.adk.events import Event
 from google.adk.sessions import Session
 
@@ -17,68 +16,115 @@ from pulse.adk.markers import Marker
 from pulse.errors import InvalidInputError
 from pulse.postgres.json_values import decode_body
 from pulse.scopes import merge_state
+from pulse.session_key import SessionKey
 
-_CHECKED = Session(id="", app_name="", user_id="", state={}, events=[], last_update_time=0.0)
+_VALIDATED = Session(id="", app_name="", user_id="", state={}, events=[], last_update_time=0.0)
 _FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 
 
-@collecting.paused()
-def read_sessions(rows: Sequence[asyncpg.Record], app_name: str) -> list[Session]:
-    """Return the sessions of rows in which each user's state stands once, and the app's once.
+class CreatedRow(NamedTuple):
+    """A row of ``create_adk_session``."""
 
-    Thousands are read at once: their states as one JSON text.
+    thread_id: uuid.UUID
+    version: int
+    user_state: str | None
+    app_state: str | None
+    created_at: datetime
+
+
+class AppendedRow(NamedTuple):
+    """A row of ``append_adk_event`` or ``append_seen_event``."""
+
+    sequence_num: int
+    created_at: datetime
+    appended: bool
+    thread_id: uuid.UUID
+    version: int
+    last_seq: int
+
+
+class SessionRow(NamedTuple):
+    """A row of ``get_adk_session``."""
+
+    thread_id: uuid.UUID
+    version: int
+    created_at: datetime
+    event_time: float | None
+    state: str
+    user_state: str | None
+    app_state: str | None
+    events: str | None
+
+
+class ListedRow(NamedTuple):
+    """A row of ``list_adk_sessions``."""
+
+    thread_id: uuid.UUID
+    user_id: str
+    session_id: str
+    version: int
+    created_at: datetime
+    event_time: float | None
+    state: str
+    user_state: str | None
+    app_state: str | None
+
+
+@collecting.paused()
+def read_sessions(records: Iterable[Iterable[Any]], app_name: str) -> tuple[list[Session], list[ListedRow]]:
+    """Return the sessions of listed records, and their rows. Each user's state is in one row only, and the app's too.
+
+    There may be thousands: their states are decoded as one JSON text.
     """
-    states = decode_body(f"[{','.join([row['state'] for row in rows])}]")
+    rows = list(map(ListedRow._make, records))
+    states = decode_body(f"[{','.join([row.state for row in rows])}]")
     sessions = []
-    app_state: Mapping[str, Any] = {}
+    app_state = read_state(rows[0].app_state) if rows else {}
     shared: dict[str, Any] = {}
     user_id = ""
-    for place, (row, state) in enumerate(zip(rows, states, strict=True)):
-        if place == 0:
-            app_state = read_state(row["app_state"])
-        if row["user_id"] != user_id:
-            user_id = row["user_id"]
-            shared = merge_state({}, read_state(row["user_state"]), app_state)
-        session = new_session(app_name, user_id, row["session_id"], shared | state, [], _last_update(row))
-        Marker.at(row).mark(session)
+    for row, state in zip(rows, states, strict=True):
+        if row.user_id != user_id:
+            user_id = row.user_id
+            shared = merge_state({}, read_state(row.user_state), app_state)
+        key = SessionKey(app_name, user_id, row.session_id)
+        session = new_session(key, shared | state, [], _last_update(row))
+        Marker.at(row.thread_id, row.version).mark(session)
         sessions.append(session)
-    return sessions
+    return sessions, rows
 
 
-def new_session(
-    app_name: str, user_id: str, session_id: str, state: dict[str, Any], events: list[Event], seconds: float
-) -> Session:
-    """Return a session of values that need no check, as a copy of one that was checked; `seconds` is of its update."""
+def new_session(key: SessionKey, state: dict[str, Any], events: list[Event], last_update_time: float) -> Session:
+    """Return a session of values that need no validation, as a copy of a validated one."""
     fields = {
-        "id": session_id,
-        "app_name": app_name,
-        "user_id": user_id,
+        "id": key.session_id,
+        "app_name": key.app_name,
+        "user_id": key.user_id,
         "state": state,
         "events": events,
-        "last_update_time": seconds,
+        "last_update_time": last_update_time,
     }
-    copied: Session = _CHECKED.model_copy(update=fields)
+    copied: Session = _VALIDATED.model_copy(update=fields)
     return copied
 
 
-def read_session(
-    row: asyncpg.Record,
-    app_name: str,
-    user_id: str,
-    session_id: str,
-    shared: tuple[Mapping[str, Any], Mapping[str, Any]],
-    events: list[Event],
-) -> Session:
-    """Return the session of a row, with its marker; `shared` are the states of user and app."""
-    state = merge_state(read_state(row["state"]), *shared)
-    session = new_session(app_name, user_id, session_id, state, events, _last_update(row))
-    Marker.at(row).mark(session)
+def created_session(row: CreatedRow, key: SessionKey, own_state: Mapping[str, Any]) -> Session:
+    """Return the session that was created, with its marker."""
+    state = merge_state(own_state, read_state(row.user_state), read_state(row.app_state))
+    session = new_session(key, state, [], row.created_at.timestamp())
+    Marker.at(row.thread_id, row.version).mark(session)
     return session
 
 
-def _last_update(row: asyncpg.Record) -> float:
-    at: float | None = row["event_time"]
-    return row["created_at"].timestamp() if at is None else at
+def read_session(row: SessionRow, key: SessionKey, events: list[Event]) -> Session:
+    """Return the session of a row, with its marker."""
+    state = merge_state(read_state(row.state), read_state(row.user_state), read_state(row.app_state))
+    session = new_session(key, state, events, _last_update(row))
+    Marker.at(row.thread_id, row.version).mark(session)
+    return session
+
+
+def _last_update(row: SessionRow | ListedRow) -> float:
+    return row.created_at.timestamp() if row.event_time is None else row.event_time
 
 
 def read_state(stored: str | None) -> dict[str, Any]:
@@ -87,7 +133,7 @@ def read_state(stored: str | None) -> dict[str, Any]:
 
 
 def moment(seconds: float) -> datetime:
-    """Return a moment as the database compares it; one out of its range is the end that is nearer."""
+    """Return a time as the database compares it; one out of its range becomes the nearer end of the range."""
     try:
         return datetime.fromtimestamp(seconds, UTC)
     except (ValueError, OverflowError, OSError):
@@ -95,7 +141,7 @@ def moment(seconds: float) -> datetime:
 
 
 def write_token(thread_id: uuid.UUID, user_id: str) -> str:
-    """Return where the page after this session begins."""
+    """Return the token of the page after a session."""
     return base64.urlsafe_b64encode(thread_id.bytes + user_id.encode()).decode()
 
 
@@ -103,10 +149,12 @@ def read_token(token: str) -> tuple[str, uuid.UUID]:
     """Undo `write_token`.
 
     Raises:
-        InvalidInputError: it is no such token.
+        InvalidInputError: it is not a page token.
     """
     try:
         content = base64.b64decode(token, altchars=b"-_", validate=True)
         return content[16:].decode(), uuid.UUID(bytes=content[:16])
     except ValueError as error:
-        raise InvalidInputError(f"{token[:40]!r} is no page token; use next_page_token of the page before") from error
+        raise InvalidInputError(
+            f"{token[:40]!r} is not a page token; use next_page_token of the previous page"
+        ) from error

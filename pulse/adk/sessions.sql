@@ -1,7 +1,7 @@
--- Every statement that the session service for Google ADK runs, beside those of the engine.
+-- The statements of the session service for Google ADK, in addition to those of the engine.
 
 -- name: check_tables
--- fails where they are missing
+-- fails if they are missing
 SELECT 'append_seen_event'::regproc
 
 -- name: create_adk_session

@@ -1,4 +1,4 @@
-"""Times to live as callers write them."""
+"""Times to live, in the forms that callers may use."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 from pulse.errors import InvalidInputError
 
-#: A duration, a number of seconds, or a string such as ``3600s``, which also passes through JSON.
+#: A duration, a number of seconds, or a string such as ``3600s``, which JSON can represent too.
 Ttl: TypeAlias = timedelta | float | str
 
 _SECONDS = re.compile(r"(\d+(?:\.\d+)?)s?")
@@ -19,7 +19,7 @@ def read_ttl(ttl: Ttl | None) -> timedelta | None:
     """Return a time to live as a duration; None for None.
 
     Raises:
-        InvalidInputError: it is no duration above 0 and up to 100 years.
+        InvalidInputError: it is not a duration above 0 and up to 100 years.
     """
     if ttl is None:
         return None

@@ -1,4 +1,4 @@
-"""Calls that would only hinder each other in the database, one after the other here."""
+"""Serializing calls that would only wait for each other in the database."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections.abc import Hashable
 
 
 class Turns:
-    """Lets so many at a time of those who name the same thing pass, in the order in which they came.
+    """Limits how many calls with the same key run at once; the others wait in order.
 
-    Each event loop has turns of its own.
+    Each event loop has its own limits.
     """
 
     def __init__(self, at_once: int) -> None:
         self._at_once = at_once
-        # By event loop, too: a semaphore belongs to the one in which somebody waited for it.
+        # By event loop, too: a semaphore is bound to the loop in which a task waited for it.
         self._queues: dict[Hashable, _Queue] = {}
 
-    def of(self, thing: Hashable) -> _Queue:
-        """Return what to enter: it waits for a turn, and keeps it until the end of the block."""
-        key = id(asyncio.get_running_loop()), thing
+    def of(self, name: Hashable) -> _Queue:
+        """Return the context manager of a key, which waits for a turn and holds it until the end of the block."""
+        key = id(asyncio.get_running_loop()), name
         queue = self._queues.get(key)
         if queue is None:
             queue = self._queues[key] = _Queue(self._queues, key, self._at_once)
@@ -27,7 +27,7 @@ class Turns:
 
 
 class _Queue:
-    """Those who named one thing; gone when nobody does."""
+    """The calls with one key; removed after the last of them."""
 
     def __init__(self, queues: dict[Hashable, _Queue], key: Hashable, at_once: int) -> None:
         self._queues = queues

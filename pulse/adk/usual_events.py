@@ -1,7 +1,7 @@
-"""The usual event of ADK as the database takes it, written by pydantic and json alone.
+"""A fast path for usual events of ADK: pydantic and json alone write them for the database.
 
-`pulse.adk.events.to_engine` walks through every value of an event, since JSON, PostgreSQL or pydantic might rewrite it.
-Few events hold such a value, and what is written tells which.
+`pulse.adk.events.to_engine` visits every value of an event, since JSON, PostgreSQL or pydantic could change it. Few
+events have such a value, and their JSON text shows which.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from pulse.events import moment, role_of
 from pulse.postgres.json_values import MARK, clean_text
 from pulse.scopes import split_delta
 
-#: A null may have been NaN; exponents and the sign of zero are rewritten by jsonb; NUL is refused by it.
+#: A null may have been NaN; jsonb rewrites exponents and the sign of zero, and refuses NUL.
 _SUSPECT: Final = ("null", "e+", "-0.0", "\\u0000", MARK)
-#: In characters: a whole number that is too long to be read again is longer.
+#: In characters: an integer that is too long to be read again is longer.
 _LENGTH_MAX: Final = 4000
 _DEPTH_MAX: Final = 100
-#: What actions hold that do nothing, or change the state alone.
+#: The fields of actions that have no effect, or change only the state.
 _CHANGES: Final = frozenset({"state_delta", "artifact_delta", "requested_auth_configs", "requested_tool_confirmations"})
 _COLUMNS: Final = {"id", "author", "invocation_id", "content", "actions"}
 _COLUMNS_AND_NODE: Final = _COLUMNS | {"node_info"}
@@ -33,7 +33,7 @@ _DELTA: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allo
 
 
 def usual_input(event: Event) -> EventInput | None:
-    """Return what ``event_input(to_engine(event))`` is, in a third of its time; None for an event it doesn't know.
+    """Return ``event_input(to_engine(event))`` in a third of its time; None for an event that is not usual.
 
     Raises:
         InvalidInputError: as `event_input`.
@@ -51,7 +51,7 @@ def usual_input(event: Event) -> EventInput | None:
         return None
     if not (_is_exact(rest) and _is_exact(changes) and (content is None or _is_exact(body))):
         return None
-    # A copy: until the database has it, its owner may change what is within.
+    # A copy: the caller may change nested values before the event is stored.
     split = split_delta(json.loads(changes))
     if split.temp:
         return None
@@ -89,7 +89,7 @@ def _has_usual_columns(event: Event) -> bool:
 
 
 def _has_usual_content(event: Event) -> bool:
-    """Whether the models are ADK's own: who set a field anew may have set anything, and a subclass writes more."""
+    """Whether the models are ADK's own: an assigned field may have any value, and a subclass has more fields."""
     content = event.content
     return content is None or (
         type(content) is types.Content and all(isinstance(part, types.Part) for part in content.parts or ())

@@ -1,11 +1,10 @@
-"""Where a client is in the stream of a run: enough for any process to go on with the very next frame.
+"""A client's position in the stream of a run, from which any process can continue with the next frame.
 
     12                      every frame of the events up to number 12
     12.2                    and the first two frames of event 13
-    12~m7:57:1a2b3c4d       and 57 characters of the open message m7, with their checksum; of a thought: 12*m7…
+    12~m7:57:1a2b3c4d       and 57 characters of the open message m7, with their checksum; for a thought: 12*m7…
 
-An id is unique for each frame, because each frame either ends an event, or counts on within one, or makes a text
-longer.
+Each frame has a unique id, because it ends an event, increases the count within one, or extends a text.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from typing import Self
 from pulse.errors import InvalidInputError
 from pulse.live_text import Kind
 
-#: So many messages may be open at once in a stream; further ones come when they are stored.
+#: How many messages may be open at once in a stream; further ones are sent when they are stored.
 OPEN_MAX = 32
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
@@ -31,19 +30,19 @@ _EACH_SENT = re.compile(r"([~*])([^:]+):(\d+):([0-9a-f]{8})", re.ASCII)
 
 
 def key_of(message_id: str) -> str:
-    """Return what stands for a message in a cursor: its id, or a digest of one that is long or holds odd characters."""
+    """Return the key of a message in a cursor: its id, or a digest if the id is long or has other characters."""
     if _NAME.fullmatch(message_id):
         return message_id
     return "." + hashlib.blake2s(message_id.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
 def name_of(key: str) -> str | None:
-    """Return the message's id that a key stands for, or None where it is a digest."""
+    """Return the message's id of a key, or None if the key is a digest."""
     return None if key.startswith(".") else key
 
 
 def checksum(text: str, before: int = 0) -> int:
-    """Return the CRC-32 of a text in UTF-8, or of a text that goes on after another."""
+    """Return the CRC-32 of a text in UTF-8; `before` is that of the text before it."""
     return zlib.crc32(text.encode("utf-8", "surrogatepass"), before)
 
 
@@ -56,22 +55,22 @@ class Sent:
     crc: int = 0
 
     def and_then(self, text: str) -> Sent:
-        """Return what it has after a further piece."""
+        """Return what the client has after a further piece."""
         return replace(self, length=self.length + len(text), crc=checksum(text, self.crc))
 
     def begins(self, text: str) -> bool:
-        """Whether what it has is how this text begins."""
+        """Whether this text begins with what the client has."""
         return len(text) >= self.length and checksum(text[: self.length]) == self.crc
 
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """A place between two frames of a run's stream.
+    """A position between two frames of a run's stream.
 
     Attributes:
         sequence: every frame of the events up to this one was sent.
-        frames: so many frames of the next event were sent.
-        open: what was sent of open messages, by the message's key, in the order of their beginning.
+        frames: the number of frames of the next event that were sent.
+        open: what was sent of open messages, by the message's key, in the order in which they began.
     """
 
     sequence: int
@@ -80,14 +79,14 @@ class Cursor:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read a cursor.
+        """Return the cursor of a text.
 
         Raises:
-            InvalidInputError: it is none.
+            InvalidInputError: it is not a cursor.
         """
         match = _CURSOR.fullmatch(text)
         if match is None:
-            raise InvalidInputError(f"{text[:60]!r} is no cursor; send the id of the last frame that you received")
+            raise InvalidInputError(f"{text[:60]!r} is not a cursor; send the id of the last frame that you received")
         return cls(
             int(match["sequence"]),
             int(match["frames"] or 0),

@@ -1,4 +1,4 @@
-"""Frames: an AG-UI event with its place in the stream, encoded once for whoever gets it."""
+"""Frames: AG-UI events with their positions in the stream, encoded once for all followers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ag_ui.core import BaseEvent
 from ag_ui.encoder import EventEncoder
 
 _ENCODER = EventEncoder()
-# Legal in JSON and in SSE; but clients that split lines as Unicode does cut a frame there.
+# Valid in JSON and in SSE, but clients that split lines as Unicode does would split the frame there.
 _LINE_ENDS = str.maketrans({"\u2028": "\\u2028", "\u2029": "\\u2029", "\x85": "\\u0085"})
 
 
@@ -17,11 +17,11 @@ class Frame:
     """One event on the wire.
 
     Attributes:
-        id: the cursor after it; '' for one that has no place in the stream.
-        history_until: this event is a snapshot of messages, to be filled with the thread's up to this number.
-        for_input: the id of the user's message that it repeats, for whoever sent that message himself.
+        id: the cursor after it; '' for an event without a position in the stream.
+        history_until: this event is a snapshot of messages, to be filled with the thread's messages up to this number.
+        for_input: the id of the user's message that it repeats; the client that sent the message has it already.
         is_terminal: the run is over after it.
-        legacy: what clients before protocol 1.0 get in its place.
+        legacy: the event that replaces it for clients before protocol 1.0.
     """
 
     id: str
@@ -37,7 +37,7 @@ class Frame:
         return self._data(legacy)[len(b"data: ") : -2]
 
     def sse(self, *, legacy: bool = False) -> bytes:
-        """Return the frame as Server-Sent Events want it; never with `event:`, which hides it from `onmessage`."""
+        """Return the frame as a Server-Sent Event; never with `event:`, which would hide it from `onmessage`."""
         return b"id: %s\n%s" % (self.id.encode(), self._data(legacy)) if self.id else self._data(legacy)
 
     def _data(self, legacy: bool) -> bytes:
@@ -48,5 +48,5 @@ class Frame:
 
 
 def encode(event: BaseEvent) -> bytes:
-    """Return an event as ``data: {…}`` and an empty line, in UTF-8."""
+    """Return an event as ``data: {…}`` and a blank line, in UTF-8."""
     return _ENCODER.encode(event).translate(_LINE_ENDS).encode()

@@ -1,4 +1,4 @@
-"""What a run that was interrupted asks for."""
+"""The interrupts of a run."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pulse.postgres.json_values import escape_state
 
 
 def interrupts_of(result: Any) -> list[Interrupt]:
-    """Return the interrupts in a run's result; none where it has none that AG-UI could show."""
-    asked = result.get("interrupts") if isinstance(result, Mapping) else None
-    if not isinstance(asked, list):
+    """Return the interrupts in a run's result; none if they are not valid for AG-UI."""
+    found = result.get("interrupts") if isinstance(result, Mapping) else None
+    if not isinstance(found, list):
         return []
     try:
-        return [Interrupt.model_validate(escape_state(each) if isinstance(each, Mapping) else each) for each in asked]
+        return [Interrupt.model_validate(escape_state(each) if isinstance(each, Mapping) else each) for each in found]
     except ValidationError:
         return []

@@ -1,4 +1,4 @@
-"""Stored events as the messages of a conversation, as a client holds them after it has seen the stream."""
+"""Stored events as the messages of a conversation, in the form that a client has after following the stream."""
 
 from __future__ import annotations
 
@@ -24,31 +24,31 @@ MESSAGE_TYPES = frozenset({"user_message", "assistant_message", "message", "thou
 
 
 def content_of(event: Event) -> Mapping[str, Any]:
-    """Return the fields of an event's content; none where it is not an object."""
+    """Return the fields of an event's content; none if it is not an object."""
     return event.content if isinstance(event.content, Mapping) else {}
 
 
 def message_id(event: Event) -> str:
-    """Return the id of the message that an event is: what its content says, else its own."""
+    """Return the id of an event's message: the one in its content, otherwise the event's own."""
     named = content_of(event).get("message_id")
     return clean_text(named) if isinstance(named, str) and named else clean_text(event.id)
 
 
 def text_of(event: Event) -> str:
-    """Return what an event says; '' where it says nothing."""
+    """Return the text of an event; '' if it has none."""
     thought = content_of(event).get("thought") if event.event_type == "thought" else None
     return clean_text(thought) if isinstance(thought, str) and thought else message_text(event.content) or ""
 
 
 def as_text(value: Any) -> str:
-    """Return a value as the text that a tool's arguments and results travel as."""
+    """Return a tool's arguments or result as text, as AG-UI sends them."""
     if isinstance(value, str):
         return clean_text(value)
     return json.dumps(escape_state(value), ensure_ascii=False, separators=(",", ":"))
 
 
 def tool_name(event: Event) -> str:
-    """Return the name of the tool that an event is about."""
+    """Return the name of an event's tool."""
     return clean_text(str(content_of(event).get("tool_name") or "tool"))
 
 
@@ -64,7 +64,7 @@ def tool_output(event: Event) -> str:
 
 
 class CallIds:
-    """Which result answers which call: by the id that both carry, else the oldest open call of the same tool."""
+    """Matches results to calls: by the id that both have, otherwise to the oldest open call of the same tool."""
 
     def __init__(self) -> None:
         self._open: dict[str, str] = {}
@@ -72,16 +72,16 @@ class CallIds:
 
     @property
     def unanswered(self) -> list[str]:
-        """The calls that have no result, in order."""
+        """The calls without a result, in order."""
         return list(self._open)
 
     def has_seen(self, event: Event) -> bool:
-        """Whether the call that a result answers was seen."""
+        """Whether the call of a result was seen."""
         given = self._given(event)
         return given in self._used if given is not None else tool_name(event) in self._open.values()
 
     def call(self, event: Event) -> str:
-        """Return the id of a call, and remember it."""
+        """Return the id of a call, and record the call as open."""
         found = self._given(event) or message_id(event)
         if found in self._used:
             found = f"{found}#{event.sequence_num}"
@@ -90,7 +90,7 @@ class CallIds:
         return found
 
     def result(self, event: Event) -> str:
-        """Return the id of the call that a result answers."""
+        """Return the id of the call of a result."""
         name = tool_name(event)
         found = self._given(event) or next((each for each, tool in self._open.items() if tool == name), None)
         if found is None:
@@ -108,11 +108,12 @@ class CallIds:
 
 
 def messages_of(events: Iterable[Event], *, is_cut: bool = False) -> list[Message]:
-    """Return the messages of a thread's events, in order; one whose message's id is taken goes by its event's.
+    """Return the messages of a thread's events, in order. A message whose id is taken gets its event's id.
 
     Args:
         events: in sequence.
-        is_cut: older ones are left out. So are results of calls among those: no model takes a result without its call.
+        is_cut: older events are left out, and therefore the results of their calls: no model accepts a result without
+            its call.
     """
     messages: dict[str, Message] = {}
     calls = CallIds()
@@ -130,13 +131,13 @@ def messages_of(events: Iterable[Event], *, is_cut: bool = False) -> list[Messag
 
 
 def unique_id(event: Event, taken: Container[str]) -> str:
-    """Return the id of an event's message, or the event's own where an earlier one has it."""
+    """Return the id of an event's message, or the event's own id if an earlier message has it."""
     named = message_id(event)
     return clean_text(event.id) if named in taken else named
 
 
 def _add_call(messages: dict[str, Message], event: Event, call_id: str) -> None:
-    """Add a call to the message that carries it, or to one that carries nothing else."""
+    """Add a call to its message, or to a new message."""
     call = ToolCall(id=call_id, function=FunctionCall(name=tool_name(event), arguments=tool_input(event)))
     carrier = messages.setdefault(message_id(event), AssistantMessage(id=message_id(event)))
     if isinstance(carrier, AssistantMessage):

@@ -324,7 +324,7 @@ async def test_what_cannot_be_here_is_named_and_all_else_is_copied(tmp_path: Pat
             ("u", None): "app_name is 1 to 255 characters",
             ("u", "s"): "app_name is 1 to 255 characters",
             ("ann", "  "): "its id is blank",
-            ("ann", " s"): "its id is another session's, but for blanks",
+            ("ann", " s"): "its id differs from another session's only in blanks",
             ("ann", "big"): "over the limit of 20000",
             ("bob", None): "over the limit of 3000",
         }.items():
@@ -358,13 +358,13 @@ async def test_what_is_no_database_of_adk_is_said_so(tmp_path: Path, dsn: str, e
             await connection.exec_driver_sql("DROP TABLE adk_internal_metadata")
             await connection.exec_driver_sql("ALTER TABLE events ADD COLUMN actions BLOB")
     for url, expected in {
-        "nonsense": "can't be used: write it as DatabaseSessionService takes it",
-        "oracle://host/name": "can't be used",
-        dsn: "holds no sessions of ADK's",
-        empty_dsn: "holds no sessions of ADK's",
+        "nonsense": "is not valid: write it as for DatabaseSessionService",
+        "oracle://host/name": "is not valid",
+        dsn: "is not a database of ADK's",
+        empty_dsn: "is not a database of ADK's",
         f"sqlite:///{old}": "version 0 of ADK's schema, of google-adk 1.x: run `adk migrate session`",
-        "postgresql://me:secret@127.0.0.1:1/none": "can't be read",
-        f"sqlite:///{tmp_path}/mistyped.db": "There is no file .*/mistyped.db: give the address",
+        "postgresql://me:secret@127.0.0.1:1/none": "cannot be read",
+        f"sqlite:///{tmp_path}/mistyped.db": "There is no file .*/mistyped.db: use the address",
         "mysql://me:secret@127.0.0.1/none": "needs the driver aiomysql, which is not installed: pip install aiomysql",
     }.items():
         with pytest.raises(SourceError, match=expected) as caught:

@@ -15,8 +15,8 @@ import pytest
 
 from pulse.api_keys import ApiKeyService
 from pulse.errors import ApiKeyNotFoundError, InvalidInputError
-from pulse.http.edge.bodies import ExactRoute
 from pulse.http.edge.roles import role_of
+from pulse.http.edge.routing import ExactRoute
 from pulse.http.routes.runs import router as runs_router
 from tests.support import cli_process
 from tests.support.key_scene import bearer, made
@@ -173,7 +173,7 @@ async def test_every_route_says_which_role_it_needs(client: httpx.AsyncClient) -
         for operation in item.values():
             assert ("Needs a key with the role" in operation["description"]) is (path != "/health"), path
     assert {role_of(route) for route in runs_router.routes} == {"read", "append"}
-    with pytest.raises(LookupError, match="says no role"):
+    with pytest.raises(LookupError, match="requires no role"):
         ExactRoute("/forgotten", lambda: None)
 
 

@@ -75,7 +75,7 @@ def test_processes_and_schemas_at_once(empty_dsn: str, folder: Path) -> None:
     )
     runs = [
         subprocess.Popen(
-            [sys.executable, "-c", script, empty_dsn, schema, str(folder)], cwd=Path(__file__).parent.parent
+            [sys.executable, "-c", script, empty_dsn, schema, str(folder)], cwd=Path(__file__).resolve().parents[2]
         )
         for schema in ("public", "hippo", "public", "hippo")
     ]

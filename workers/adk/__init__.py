@@ -1,4 +1,4 @@
-"""What Google ADK's users run: its services by URL, and the way over from its own database."""
+"""For users of Google ADK: its services by URL, and the import from its own database."""
 
 from workers.adk.services import artifact_service, memory_service, register, session_service
 

@@ -1,8 +1,8 @@
 """Google ADK's services by URL: ``hippocampus://user:password@host:port/name``.
 
 The functions are what ADK's registry calls: name them in an agent folder's ``services.yaml``, or call `register` in its
-``services.py``. The part after the scheme is a PostgreSQL address; ``hippocampus://`` alone stands for DATABASE_URL.
-``?schema=…`` names the schema in place of HIPPOCAMPUS_SCHEMA_NAME. All services of one address share one pool.
+``services.py``. The rest of the URL is a PostgreSQL address; ``hippocampus://`` alone means DATABASE_URL.
+``?schema=…`` overrides HIPPOCAMPUS_SCHEMA_NAME. All services of one address share one connection pool.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def session_service(uri: str, **_options: Any) -> PostgresSessionService:
     """Return the session service of an address.
 
     Raises:
-        SettingsError: no address, or a variable of the environment is wrong.
+        SettingsError: there is no address, or an environment variable is wrong.
     """
     return PostgresSessionService(_access(uri))
 
@@ -46,7 +46,7 @@ def artifact_service(uri: str, **_options: Any) -> PostgresArtifactService:
 
 
 def register() -> None:
-    """Make ADK's command line know the scheme ``hippocampus``, for sessions, memory and artifacts."""
+    """Register the scheme ``hippocampus`` with ADK, for sessions, memory and artifacts."""
     registry = get_service_registry()
     registry.register_session_service(SCHEME, session_service)
     registry.register_memory_service(SCHEME, memory_service)
@@ -56,7 +56,7 @@ def register() -> None:
 def _access(uri: str) -> LoopPools:
     config = settings.load()
     parts = urlsplit(uri)
-    # What is not ours belongs to PostgreSQL, such as sslmode.
+    # All other parameters are PostgreSQL's, such as sslmode.
     query = dict(parse_qsl(parts.query))
     schema = query.pop("schema", config.schema_name)
     dsn = urlunsplit(parts._replace(scheme="postgresql", query=urlencode(query)))

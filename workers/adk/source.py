@@ -1,7 +1,7 @@
 """A database of ADK's own DatabaseSessionService, read page by page.
 
-Known is version 1 of its schema, which google-adk 2.x writes (``adk_internal_metadata`` says so). Version 0, of
-google-adk 1.x, holds pickles: ADK's own ``adk migrate session`` brings it to version 1.
+Version 1 of its schema is supported, which google-adk 2.x writes and records in ``adk_internal_metadata``. Version 0,
+of google-adk 1.x, contains pickles: ADK's own ``adk migrate session`` converts it to version 1.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ _TABLES: Final = {
 
 
 class SourceError(InvalidInputError):
-    """The database that is to be copied can't be read, or is none of ADK's. The message says what to do."""
+    """The source cannot be read, or is not a database of ADK's. The message says what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceSession:
-    """A session without its events; `state` holds what belongs to it alone."""
+    """A session without its events; `state` has the keys of its own scope."""
 
     app_name: str
     user_id: str
@@ -57,7 +57,7 @@ class SourceSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceState:
-    """A state that sessions share: a user's, or with `user_id` None an app's. Keys have no prefix."""
+    """A shared state: a user's, or an app's where `user_id` is None. Keys have no prefix."""
 
     app_name: str
     user_id: str | None
@@ -65,13 +65,13 @@ class SourceState:
 
 
 class Source:
-    """Reads; each page is a query of its own, so that no transaction stays open while what was read is written."""
+    """Reads ADK's tables. Each page is a separate query: no transaction stays open while a page is copied."""
 
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine
 
     async def counts(self) -> dict[str, int]:
-        """Return how many rows each table has."""
+        """Return the number of rows of each table."""
         async with AsyncSession(self._engine) as session:
             return {
                 name: int(await session.scalar(select(func.count()).select_from(table)) or 0)
@@ -96,13 +96,13 @@ class Source:
             after = (page[-1].app_name, page[-1].user_id, page[-1].id)
 
     async def count_events(self, session: SourceSession) -> int:
-        """Return how many events a session has."""
+        """Return the number of events of a session."""
         query = select(func.count()).select_from(v1.StorageEvent).where(*_of(session))
         async with AsyncSession(self._engine) as opened:
             return int(await opened.scalar(query) or 0)
 
     async def has_session(self, app_name: str, user_id: str, session_id: str) -> bool:
-        """Whether there is a session of exactly these names."""
+        """Whether a session with exactly these names exists."""
         async with AsyncSession(self._engine) as session:
             return await session.get(v1.StorageSession, (app_name, user_id, session_id)) is not None
 
@@ -149,10 +149,10 @@ def _of(session: SourceSession) -> tuple[ColumnElement[bool], ...]:
 
 @asynccontextmanager
 async def opened(url: str) -> AsyncIterator[Source]:
-    """Open the database that ADK calls by this URL; a driver is chosen where the URL names none.
+    """Open ADK's database at a URL; the driver is chosen if the URL names none.
 
     Raises:
-        SourceError: the URL can't be read, the database not reached, or its schema is not version 1.
+        SourceError: the URL is not valid, the database is unreachable, or its schema is not version 1.
     """
     try:
         address = make_url(url)
@@ -166,7 +166,7 @@ async def opened(url: str) -> AsyncIterator[Source]:
         ) from error
     except (ArgumentError, InvalidRequestError, KeyError, ImportError) as error:
         raise SourceError(
-            "The address of ADK's database can't be used: write it as DatabaseSessionService takes it, such as"
+            "The address of ADK's database is not valid: write it as for DatabaseSessionService, such as"
             f" postgresql+asyncpg://user:password@host/name or sqlite+aiosqlite:///sessions.db ({type(error).__name__})"
         ) from error
     try:
@@ -175,13 +175,13 @@ async def opened(url: str) -> AsyncIterator[Source]:
         yield Source(engine)
     except (SQLAlchemyError, OSError) as error:
         where = address.render_as_string(hide_password=True)
-        raise SourceError(f"ADK's database at {where} can't be read: {_reason(error)}") from error
+        raise SourceError(f"ADK's database at {where} cannot be read: {_reason(error)}") from error
     finally:
         await engine.dispose()
 
 
 def _require_file(address: URL) -> None:
-    """Refuse a file that is not there: SQLite would make it, and then find it empty."""
+    """Refuse a missing file: SQLite would create it."""
     name = address.database or ":memory:"
     if (
         address.get_backend_name() == "sqlite"
@@ -189,21 +189,21 @@ def _require_file(address: URL) -> None:
         and not Path(name).exists()
     ):
         raise SourceError(
-            f"There is no file {Path(name).absolute()}: give the address that DatabaseSessionService is given. One with"
-            " three slashes (sqlite:///sessions.db) is sought from here, one with four (sqlite:////) from the root."
+            f"There is no file {Path(name).absolute()}: use the address of DatabaseSessionService. With three slashes"
+            " (sqlite:///sessions.db) it is relative to this directory, with four (sqlite:////) it is absolute."
         )
 
 
 def _check_version(connection: Connection) -> None:
-    look = inspect(connection)
-    if not look.has_table(v1.StorageMetadata.__tablename__):
-        columns = look.get_columns("events") if look.has_table("events") else []
+    inspector = inspect(connection)
+    if not inspector.has_table(v1.StorageMetadata.__tablename__):
+        columns = inspector.get_columns("events") if inspector.has_table("events") else []
         has_pickles = "actions" in {column["name"] for column in columns}
         raise SourceError(
-            "This database has version 0 of ADK's schema, of google-adk 1.x: run `adk migrate session` first, and give"
-            " the address of what it made."
-            if has_pickles and look.has_table("sessions")
-            else "This database holds no sessions of ADK's DatabaseSessionService: there is no table"
+            "This database has version 0 of ADK's schema, of google-adk 1.x: run `adk migrate session` first, and use"
+            " the address of the database that it creates."
+            if has_pickles and inspector.has_table("sessions")
+            else "This is not a database of ADK's DatabaseSessionService: there is no table"
             f" {v1.StorageMetadata.__tablename__}."
         )
     version = connection.scalar(select(v1.StorageMetadata.value).where(v1.StorageMetadata.key == "schema_version"))
@@ -216,7 +216,7 @@ def _event(row: v1.StorageEvent) -> Event:
         return row.to_event()
     except ValueError as error:
         raise SourceError(
-            f"event {row.id!r} of session {row.session_id!r} can't be read by the installed google-adk: {error}"
+            f"the installed google-adk cannot read event {row.id!r} of session {row.session_id!r}: {error}"
         ) from error
 
 
@@ -225,6 +225,6 @@ def _aware(moment: datetime) -> datetime:
 
 
 def _reason(error: BaseException) -> str:
-    # The whole text of a driver's error holds the statement and its parameters.
+    # The full text of a driver's error contains the statement and its parameters.
     origin = getattr(error, "orig", None) or error
     return (str(origin).splitlines() or [type(origin).__name__])[0][:300]

@@ -1,6 +1,6 @@
-"""The API's own description: the OpenAPI document, and the page for people that is drawn from it.
+"""The API's documentation: the OpenAPI document, and a page for people that is rendered from it.
 
-The page loads nothing from anywhere: no script, no font, no style of others.
+The page loads no scripts, fonts or styles.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from typing import Any
 from fastapi import FastAPI
 
 from pulse.http.edge import problems
+from workers.api.operation import OPEN_PATHS
 
-#: What anybody may ask, without a key.
-OPEN_PATHS = frozenset({"/health"})
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #222 }
 h2 { margin-top: 2.5rem; border-bottom: 1px solid #ddd }
@@ -34,10 +33,10 @@ summary { cursor: pointer }
 
 
 class DocumentedApi(FastAPI):
-    """FastAPI with a document that says what is true: problems have their media type, the key is a bearer key."""
+    """FastAPI with an exact document: problems have their media type, the key is a bearer token."""
 
     def openapi(self) -> dict[str, Any]:
-        """Return the OpenAPI document, made once."""
+        """Return the OpenAPI document. It is built once."""
         if self.openapi_schema is None:
             document = super().openapi()
             for operation in _operations(document):
@@ -50,7 +49,7 @@ class DocumentedApi(FastAPI):
 
 
 def render_page(document: dict[str, Any]) -> str:
-    """Draw a page of every operation: what it takes, an example, what it answers."""
+    """Return a page with every operation: its parameters, its body with an example, and its responses."""
     info = document["info"]
     parts = [
         "<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>",
@@ -66,7 +65,7 @@ def render_page(document: dict[str, Any]) -> str:
             if tag != section:
                 parts.append(f"<h2>{_text(tag.capitalize())}</h2>")
                 section = tag
-            parts.extend(_draw_operation(document, method, path, operation))
+            parts.extend(_render_operation(document, method, path, operation))
     parts.append("<h2>Problems</h2><table>")
     for kind in problems.KINDS.values():
         cells = (f"<code>{kind.uri}</code>", str(kind.status), f"{_text(kind.title)}. {_text(kind.advice)}")
@@ -74,14 +73,14 @@ def render_page(document: dict[str, Any]) -> str:
     return "\n".join([*parts, "</table></html>"])
 
 
-def _draw_operation(document: dict[str, Any], method: str, path: str, operation: dict[str, Any]) -> Iterator[str]:
+def _render_operation(document: dict[str, Any], method: str, path: str, operation: dict[str, Any]) -> Iterator[str]:
     yield f"<h3><span class=method>{method.upper()}</span> <code>{_text(path)}</code></h3>"
     yield f"<p>{_text(operation.get('description') or operation['summary'])}</p>"
     parameters = operation.get("parameters", ())
     if parameters:
         yield "<details><summary>Parameters</summary><table>"
         for each in parameters:
-            needed = "" if each["required"] else ", may be left out"
+            needed = "" if each["required"] else ", optional"
             yield (
                 f"<tr><td><code>{_text(each['name'])}</code><td>{_text(each['in'])}{needed}"
                 f"<td>{_text(each.get('description', ''))}</tr>"
@@ -94,7 +93,7 @@ def _draw_operation(document: dict[str, Any], method: str, path: str, operation:
         for example in schema.get("examples", ()):
             yield f"<p>For example:</p><pre>{_text(json.dumps(example, indent=2, ensure_ascii=False))}</pre>"
         yield f"<pre>{_text(json.dumps(schema, indent=2, ensure_ascii=False))}</pre></details>"
-    yield "<details><summary>Answers</summary><table>"
+    yield "<details><summary>Responses</summary><table>"
     for status, response in operation["responses"].items():
         yield f"<tr><td>{status}<td>{_text(response['description'])}</tr>"
     yield "</table></details>"

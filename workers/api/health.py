@@ -15,7 +15,7 @@ from pulse.errors import DatabaseUnreachableError, SchemaError
 from workers import migrate
 
 CHECK_TIMEOUT_SECONDS = 2.0
-# However many requests there are, the database is checked once in this time.
+# The check needs no key: however often it is requested, it runs once in this time.
 FRESH_SECONDS = 1.0
 
 _log = structlog.get_logger(__name__)
@@ -23,7 +23,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """The outcome of one check of the database."""
+    """The outcome of a check."""
 
     database: Literal["reachable", "unreachable"]
     schema: Literal["current", "mismatch", "unknown"]
@@ -35,25 +35,25 @@ class Health:
 
 
 class HealthCheck:
-    """Checks the database, at most once in `FRESH_SECONDS` however many requests there are."""
+    """Checks the database, at most once in `FRESH_SECONDS`."""
 
     def __init__(self, dsn: str, schema: str) -> None:
         self._dsn = dsn
         self._schema = schema
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._last: tuple[float, Health] | None = None
 
-    async def look(self) -> Health:
-        """Return the state of the database, at most `FRESH_SECONDS` old."""
-        async with self._turn:
+    async def run(self) -> Health:
+        """Return the outcome of a check that is at most `FRESH_SECONDS` old."""
+        async with self._lock:
             if self._last is None or time.monotonic() - self._last[0] > FRESH_SECONDS:
-                self._last = (time.monotonic(), await self._look())
+                self._last = (time.monotonic(), await self._check())
             return self._last[1]
 
-    async def _look(self) -> Health:
+    async def _check(self) -> Health:
         try:
             async with asyncio.timeout(CHECK_TIMEOUT_SECONDS):
-                # Not from the pool: a busy pool does not mean an unreachable database.
+                # Not from the pool: a busy pool is not an unreachable database.
                 connection = await database.connect(self._dsn, schema=self._schema, prepare=False)
                 try:
                     await migrate.check_schema(connection, schema=self._schema)

@@ -1,4 +1,4 @@
-"""The live half of a writer: what listens, streams and runs agents, opened and closed in order."""
+"""The live part of a writer: what listens, streams and runs agents, opened and closed in order."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from workers.settings import Settings
 
 
-#: Of the time that a process has to end: for the last events of what it executes, and for its followers to hear them.
+#: When a process shuts down: to store the last events of its runs, and to send them to their followers.
 _ENDING_SECONDS = 1.0
-_HEARING_SECONDS = 0.5
+_SENDING_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveStreams:
-    """What the routes of streams stand on."""
+    """The services of the routes of streams."""
 
     sessions: OpenSessionService
     runs: RunService
@@ -45,17 +45,17 @@ class LiveStreams:
     tests: StreamTests
 
     async def end(self) -> None:
-        """End what runs here, let its followers hear of it, and let everybody go; in a moment, whatever happens."""
+        """End this process's runs, send their last events, and end every stream, within a bounded time."""
         runs = self.runner.runs
-        # Not cancelled when its time is over: whoever closes this waits for it again.
+        # Not cancelled at the timeout: `opened` waits for it again.
         await asyncio.wait({asyncio.ensure_future(self.runner.stop())}, timeout=_ENDING_SECONDS)
-        await self.streams.hear_the_ends(runs, _HEARING_SECONDS)
+        await self.streams.hear_the_ends(runs, _SENDING_SECONDS)
         self.streams.begin_stop()
 
 
 @asynccontextmanager
 async def opened(settings: Settings, pool: Pool, agents: Mapping[str, Agent]) -> AsyncIterator[LiveStreams]:
-    """Start to listen, and stop in the order in which each still needs the next: agents, streams, listener."""
+    """Start the services, and stop them in the order of their dependencies: agents, streams, listener."""
     async with AsyncExitStack() as stack:
         sessions, runs = OpenSessionService(pool), RunService(pool)
         listener = PgNotifyListener(settings.dsn or "", pool, schema=settings.schema_name)

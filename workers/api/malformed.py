@@ -1,4 +1,4 @@
-"""What is said to a client whose bytes are no HTTP: the same kind of problem as everywhere."""
+"""The response to a client whose bytes are not valid HTTP: a problem, as everywhere."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pulse.http.edge import problems
 
 
 class ProblemProtocol(H11Protocol):
-    """uvicorn's protocol, but for its plain text."""
+    """uvicorn's protocol, with a problem in place of its plain text."""
 
     def send_400_response(self, msg: str) -> None:
         """Answer with a problem and close the connection."""
@@ -23,6 +23,6 @@ class ProblemProtocol(H11Protocol):
             h11.Data(data=bytes(response.body)),
             h11.EndOfMessage(),
         )
-        for part in parts:
-            self.transport.write(self.conn.send(part) or b"")
+        for each in parts:
+            self.transport.write(self.conn.send(each) or b"")
         self.transport.close()

@@ -1,1 +1,1 @@
-"""What every request passes: middleware, bodies, keys, roles, problems."""
+"""What every route shares: middleware, bodies, keys and roles, owners, pages, services, problems."""

@@ -1,4 +1,4 @@
-"""A run's frames as Server-Sent Events: bytes that were encoded once, comments in between, nothing held behind."""
+"""A run's frames as Server-Sent Events: each frame is encoded once for all followers, with comments as heartbeats."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 from pulse.database import FAULTS
 from pulse.streams.run_hub import Cut, RunFollower, farewell
 
-#: Comments, which no client shows.
+#: Comments, which clients ignore.
 CONNECTED = b": connected\n\n"
 HEARTBEAT = b": heartbeat\n\n"
 HEADERS = {
@@ -27,7 +27,7 @@ _log = structlog.get_logger(__name__)
 
 
 class FrameStream(StreamingResponse):
-    """Streams a follower's frames, and lets go of it whether or not anybody ever read one."""
+    """Streams a follower's frames, and releases the follower even if no frame was ever read."""
 
     def __init__(self, chunks: AsyncIterator[bytes], release: AsyncExitStack, headers: Mapping[str, str]) -> None:
         super().__init__(chunks, headers={**HEADERS, **headers})
@@ -42,13 +42,13 @@ class FrameStream(StreamingResponse):
 async def frames_of(
     follower: RunFollower, run_id: str, *, heartbeat_seconds: float, legacy: bool = False, custom: bool = False
 ) -> AsyncIterator[bytes]:
-    """Yield what a client is sent, several frames together where several wait.
+    """Yield what is sent to a client; frames that wait are sent together.
 
-    A database that fails ends the stream without a last event: the run may go on, and the client comes back. What
-    nobody foresaw would meet it again: it is logged whole, and ends the stream with RUN_ERROR.
+    A database error ends the stream without a last event: the run may continue, and the client reconnects. An
+    unexpected error would occur again: it is logged with its traceback, and ends the stream with RUN_ERROR.
 
     Args:
-        custom: the first frame and the heartbeats are events of type CUSTOM. No AG-UI client takes them.
+        custom: send the first frame and the heartbeats as events of type CUSTOM, which AG-UI clients do not accept.
     """
     yield custom_frame(run_id, "connected") if custom else CONNECTED
     try:
@@ -66,7 +66,7 @@ async def frames_of(
 
 
 def custom_frame(run_id: str, name: str) -> bytes:
-    """Return the opt-in frame that says that a stream is there, or still is."""
+    """Return an opt-in frame: ``connected`` or ``heartbeat``."""
     event = {"type": "CUSTOM", "runId": run_id, "timestamp": int(time.time() * 1000), "name": name}
     if name == "connected":
         event["message"] = f"SSE stream for run_id={run_id}"

@@ -1,10 +1,10 @@
-"""What stands around every route: the request's id, the access log, the key, the limit of a body, the last catch.
+"""The middleware around every route: request ids, the access log, keys, body limits, unexpected errors.
 
     event              fields                                                            metric
     request            request_id method route status seconds bytes_in [error]          `Telemetry.request`
     request_crashed    request_id error sqlstate where                                  status 500 of the same
 
-`route` is the template of the route, never the path: paths hold names of users. No line holds content or a key.
+`route` is the route's template, never the path: paths contain names of users. No event contains content or a key.
 """
 
 from __future__ import annotations
@@ -20,20 +20,19 @@ import asyncpg
 import structlog
 from starlette.datastructures import Headers, MutableHeaders, QueryParams
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from starlette.websockets import WebSocket
 
 from pulse.http.edge import problems
-from pulse.http.edge.early_answer import answer_early
 from pulse.http.edge.key_ring import ANYBODY, KeyRing
+from pulse.http.edge.refusals import refuse
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _OPEN_PATHS = ("/health", "/docs", "/openapi.json", "/problems/", "/page/")
 _STREAM_PATH = re.compile(r"/api/runs/[^/]+/events")
-# For a turn on the pool and one statement.
+# For a connection of the pool and one statement.
 _KEY_SECONDS = 10.0
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
-# Whichever is more of bodies may be held in memory at once.
+# All bodies in memory together may have the larger of the two sizes.
 _BODIES_AT_ONCE = 8
 _HELD_BYTES = 16 * 1024 * 1024
 
@@ -41,20 +40,20 @@ _log = structlog.get_logger(__name__)
 
 
 class Telemetry(Protocol):
-    """Where the counts go."""
+    """Counts what the API does."""
 
     def request(self, method: str, route: str, status: int, seconds: float) -> None:
-        """One request was answered; `route` is the template, or ``unmatched``."""
+        """Count a request; `route` is the template, or ``unmatched``."""
 
     def appended(self, events: int) -> None:
-        """So many new events were stored by one append."""
+        """Count the new events of one append."""
 
     def conflict(self) -> None:
-        """An append was refused because the session had moved on."""
+        """Count an append that was refused because the session had changed."""
 
 
 class Edge:
-    """The outermost layer: gives each request its id, logs and counts it, turns a crash into a problem."""
+    """The outermost layer: gives each request an id, logs and counts it, and turns an unexpected error into a 500."""
 
     def __init__(self, app: ASGIApp, telemetry: Telemetry) -> None:
         self._app = app
@@ -65,7 +64,7 @@ class Edge:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
-        # Matched as it was sent: a slash inside of an id stays inside. The parameters are decoded by their type.
+        # Matched in its encoded form, so that a slash within an id stays there. Parameters are decoded by their type.
         scope["path"] = scope.get("raw_path", scope["path"].encode()).decode("latin-1").partition("?")[0]
         if scope["type"] == "websocket":
             scope.setdefault("state", {})["request_id"] = uuid.uuid4().hex
@@ -74,7 +73,7 @@ class Edge:
         exchange = _Exchange(scope, receive, send)
         try:
             await self._app(scope, exchange.receive, exchange.send)
-        except Exception as error:  # noqa: BLE001 - the last catch: whatever nobody foresaw becomes a 500
+        except Exception as error:  # noqa: BLE001 - the last handler: every unexpected error becomes a 500
             exchange.log_crash(error)
             if not exchange.status:
                 await problems.render(problems.INTERNAL, exchange.request_id)(scope, receive, exchange.send)
@@ -106,7 +105,7 @@ class _Exchange:
         await self._send(message)
 
     def log_crash(self, error: Exception) -> None:
-        # Without the message: a driver's may quote what was to be stored.
+        # Without the message: a driver's may quote the values of a statement.
         frames = traceback.extract_tb(error.__traceback__)[-12:]
         _log.error(
             "request_crashed",
@@ -120,7 +119,7 @@ class _Exchange:
         seconds = time.perf_counter() - self._began
         method = self._scope["method"] if self._scope["method"] in _METHODS else "other"
         route = getattr(self._scope.get("route"), "path", "unmatched")
-        status = self.status or 499  # The client went away before there was an answer.
+        status = self.status or 499  # The client disconnected before there was a response.
         telemetry.request(method, route, status, seconds)
         error = self._scope["state"].get("error")
         _log.info(
@@ -136,10 +135,10 @@ class _Exchange:
 
 
 class KeyGuard:
-    """Lets nobody in without a key; without the operator's key set, nobody who came by a name other than loopback's.
+    """Refuses requests without a valid key; where no operator's key is set, those to a host name other than loopback's.
 
-    The second keeps a web page from reaching an open API on its visitor's own machine, be it by a name that it points
-    there or by a request that its browser sends unasked. What the key allows is left for the routes to check.
+    The latter keeps a web page from reaching an open API on its visitor's machine, through DNS rebinding or a
+    cross-origin request. Whether the key allows the call is checked by the routes: see `pulse.http.edge.roles`.
     """
 
     def __init__(self, app: ASGIApp, keys: KeyRing) -> None:
@@ -151,18 +150,16 @@ class KeyGuard:
         if scope["type"] == "lifespan" or scope["path"] == "/" or scope["path"].startswith(_OPEN_PATHS):
             await self._app(scope, receive, send)
             return
-        refusal = await self._refuse(scope, Headers(scope=scope))
+        refusal = await self._check(scope, Headers(scope=scope))
         if refusal is None:
             await self._app(scope, receive, send)
-        elif scope["type"] == "websocket":
-            response = problems.render(refusal, scope["state"]["request_id"])
-            await WebSocket(scope, receive, send).send_denial_response(response)
         else:
-            await answer_early(problems.render(refusal, scope["state"]["request_id"]), scope, receive, send)
+            await refuse(refusal, scope, receive, send)
 
-    async def _refuse(self, scope: Scope, headers: Headers) -> problems.Kind | None:
-        if _brings_ticket(scope):
-            # The route uses the ticket up, or refuses it: it stands for the key and says who it is.
+    async def _check(self, scope: Scope, headers: Headers) -> problems.Kind | None:
+        """Store the grant of the caller's key in the scope, or return why it is refused."""
+        if _has_ticket(scope):
+            # The route redeems the ticket: it replaces the key, and names the app and the user.
             return None
         if self._keys.is_open:
             names = {
@@ -186,16 +183,16 @@ class KeyGuard:
         return problems.WRONG_KEY if grant is None else None
 
 
-def _brings_ticket(scope: Scope) -> bool:
-    """Whether a browser asks for a stream, which sends no headers of its choice."""
+def _has_ticket(scope: Scope) -> bool:
+    """Whether a request for a stream has a ticket: browsers cannot set its headers."""
     is_stream = scope["type"] == "websocket" or (scope["method"] == "GET" and _STREAM_PATH.fullmatch(scope["path"]))
     return bool(is_stream) and "ticket" in QueryParams(scope["query_string"])
 
 
 class BodyLimit:
-    """Refuses a body over the limit: at once where its length is announced, else as soon as it is passed.
+    """Refuses a body over the limit: at once where its length is announced, else as soon as it exceeds the limit.
 
-    All bodies that are held at once have a limit too; past it the next ones are asked to come again.
+    All bodies in memory together have a limit too: beyond it, requests are refused as `problems.OVERLOADED`.
     """
 
     def __init__(self, app: ASGIApp, bytes_max: int) -> None:
@@ -230,7 +227,7 @@ class BodyLimit:
         async def released(message: Message) -> None:
             nonlocal seen
             if message["type"] == "http.response.start":
-                # The body was read; a stream that answers it may last for hours.
+                # The body was read; the stream that answers it may last for hours.
                 self._held -= seen
                 seen = 0
             await send(message)
@@ -240,19 +237,17 @@ class BodyLimit:
         except _TooLargeError:
             await self._refuse(scope, receive, send)
         except _TooMuchError:
-            overloaded = problems.render(problems.OVERLOADED, scope["state"]["request_id"])
-            await answer_early(overloaded, scope, receive, send)
+            await refuse(problems.OVERLOADED, scope, receive, send)
         finally:
             self._held -= seen
 
     async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
         detail = f"the limit is {self._bytes_max} bytes. {problems.BODY_TOO_LARGE.advice}"
-        response = problems.render(problems.BODY_TOO_LARGE, scope["state"]["request_id"], detail)
-        await answer_early(response, scope, receive, send)
+        await refuse(problems.BODY_TOO_LARGE, scope, receive, send, detail=detail)
 
 
 class _TooLargeError(BaseException):
-    """Not an Exception: between here and the limit, whoever reads a body turns those into a 400."""
+    """Not an Exception: FastAPI turns an Exception while it reads a body into a 400."""
 
 
 class _TooMuchError(BaseException):
@@ -260,7 +255,7 @@ class _TooMuchError(BaseException):
 
 
 def _host(header: str) -> str:
-    """Return the name in a Host header, without port and brackets."""
+    """Return the name in a Host header, without the port and brackets."""
     if header.startswith("["):
         return header[1:].partition("]")[0]
     return header.partition(":")[0].lower()

@@ -1,7 +1,7 @@
 """Conditional requests (RFC 9110, section 13): a session's entity tag begins with its version.
 
-``ETag: "7-5f1c0a93"`` is version 7 and a hash of the answer, which also shows what other sessions share. If-None-Match
-compares the whole tag; If-Match asks only whether the session is still at the version, so ``If-Match: "7"`` will do.
+``ETag: "7-5f1c0a93"`` is version 7 and a hash of the response, which also contains the state that sessions share.
+If-None-Match compares the whole tag; If-Match compares only the session's version, so ``If-Match: "7"`` is enough.
 """
 
 from __future__ import annotations
@@ -16,50 +16,51 @@ from typing import Annotated, Any
 from fastapi import Depends, Header
 from starlette.responses import Response
 
-from pulse.errors import ConcurrencyConflictError, SessionNotFoundError
+from pulse.errors import ConcurrencyConflictError
 from pulse.http.edge import problems
+from pulse.session_key import SessionKey
 from pulse.session_service import OpenSessionService
 
 _HEADER_LENGTH_MAX = 4000
 _TAG = re.compile(r'(?P<weak>W/)?"(?P<text>[\x21\x23-\x7e\x80-\xff]*)"')
 _VERSION = re.compile(r"(\d{1,10})(-.*)?")
 
-NOT_MODIFIED: dict[int | str, dict[str, Any]] = {304: {"description": "It is as the client has it (If-None-Match)."}}
+NOT_MODIFIED: dict[int | str, dict[str, Any]] = {
+    304: {"description": "The client has the current state (If-None-Match)."}
+}
 
 
 @dataclass(frozen=True, slots=True)
 class IfMatch:
-    """The versions at which a session may be changed; None: any, as long as there is one."""
+    """The versions at which a session may be changed; None for any version of an existing session."""
 
     versions: frozenset[int] | None
 
-    async def version_for(
-        self, sessions: OpenSessionService, app_name: str, user_id: str, session_id: str
-    ) -> int | None:
-        """Return the version to insist on, None for any.
+    async def version_for(self, sessions: OpenSessionService, key: SessionKey) -> int | None:
+        """Return the version that the session must have; None for any.
 
         Raises:
-            ProblemError: none of several versions is the session's.
+            ProblemError: the session has none of the versions.
             SessionNotFoundError: there is no such session.
         """
         if self.versions is None:
             return None
         if len(self.versions) == 1:
             return next(iter(self.versions))
-        session = await sessions.get_session(app_name, user_id, session_id, num_recent_events=0, state_keys=())
+        session = await sessions.get_session(*key, num_recent_events=0, state_keys=())
         if session is None:
-            raise SessionNotFoundError(f"there is no session {session_id!r}")
+            raise key.not_found()
         if session.version not in self.versions:
             raise problems.ProblemError(problems.PRECONDITION_FAILED)
         return session.version
 
 
-def _if_match(
+async def _if_match(
     if_match: Annotated[
         str | None,
         Header(
             max_length=_HEADER_LENGTH_MAX,
-            description='Refuse where the session is at another version: "7", or its ETag.',
+            description='Refuse the call unless the session is at this version: "7", or its ETag.',
         ),
     ] = None,
 ) -> IfMatch | None:
@@ -67,7 +68,7 @@ def _if_match(
         return None
     if if_match.strip() == "*":
         return IfMatch(None)
-    # The strong comparison: a weak tag equals nothing.
+    # The strong comparison: a weak tag matches nothing.
     texts = [match["text"] for match in _tags("If-Match", if_match) if not match["weak"]]
     found = [match for match in map(_VERSION.fullmatch, texts) if match]
     return IfMatch(frozenset(int(match[1]) for match in found if int(match[1]) < 2**31))
@@ -77,13 +78,13 @@ def _if_match(
 Precondition = Annotated[IfMatch | None, Depends(_if_match)]
 IfNoneMatch = Annotated[
     str | None,
-    Header(max_length=_HEADER_LENGTH_MAX, description="ETags that the client has: 304 where one of them still holds."),
+    Header(max_length=_HEADER_LENGTH_MAX, description="ETags that the client has: 304 if one of them is current."),
 ]
 
 
 @contextmanager
 def precondition(condition: IfMatch | None) -> Iterator[None]:
-    """Make of a conflict of versions a failed precondition, where there is one."""
+    """Turn a conflict of versions in the block into a failed precondition, if the request has a condition."""
     try:
         yield
     except ConcurrencyConflictError as error:
@@ -95,7 +96,7 @@ def precondition(condition: IfMatch | None) -> Iterator[None]:
 
 
 def tagged(response: Response, version: int, if_none_match: str | None) -> Response:
-    """Give a session's response its entity tag; answer 304 without it to a client that has it."""
+    """Return a session's response with its entity tag, or a 304 for a client that has it."""
     tag = f"{version}-{hashlib.sha256(response.body).hexdigest()[:16]}"
     headers = {"ETag": f'"{tag}"', "Cache-Control": "private, no-cache"}
     if if_none_match is not None:
@@ -112,16 +113,16 @@ def _tags(header: str, text: str) -> list[re.Match[str]]:
     """Return the entity tags of a list.
 
     Raises:
-        ProblemError: it is none. A condition that can't be read must not count as met.
+        ProblemError: it is not a list of entity tags. A condition that cannot be read must not count as met.
     """
-    found, place = [], 0
+    found, position = [], 0
     for match in _TAG.finditer(text):
-        if text[place : match.start()].strip(" \t,"):
+        if text[position : match.start()].strip(" \t,"):
             break
         found.append(match)
-        place = match.end()
-    if not found or text[place:].strip(" \t,"):
+        position = match.end()
+    if not found or text[position:].strip(" \t,"):
         raise problems.ProblemError(
-            problems.INVALID_REQUEST, f'header {header}: write it as "7", as W/"7", as a list of such, or as *'
+            problems.INVALID_REQUEST, f'header {header}: write "7", W/"7", a list of these, or *'
         )
     return found

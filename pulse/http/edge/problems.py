@@ -1,8 +1,9 @@
-"""Errors as the API shows them: ``application/problem+json`` (RFC 9457), one stable type each.
+"""Errors as the API returns them: ``application/problem+json`` (RFC 9457), each with a stable type.
 
-A client branches on ``type``; ``detail`` is for the person who reads it and says what to do. Neither holds content of
-events, an address of the database, or where in the code it happened. `kind_of` is the one place that knows which
-exception is which problem; other rooms add theirs with `register`.
+A client branches on ``type``; ``detail`` tells a person what is wrong and what to do. Neither contains the content of
+events, the database's address, or a position in the code. Routes raise; `install` turns what they raise into responses.
+Which error class is which problem is written down once: here for pulse, and in `hippocampus.http.problems`, which joins
+its table to this one with `register`.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _ERRORS_SHOWN_MAX = 20
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A problem's type: the last part of its URI, its HTTP status, its title, and what to do about it."""
+    """A type of problem: the last part of its URI, its HTTP status, its title, and what to do about it."""
 
     slug: str
     status: int
@@ -38,7 +39,7 @@ class Kind:
 
     @property
     def uri(self) -> str:
-        """The problem's type, relative to the API."""
+        """The type's URI, relative to the API."""
         return f"/problems/{self.slug}"
 
 
@@ -47,7 +48,7 @@ BAD_REQUEST = Kind("bad-request", 400, "The request cannot be read", "Send a wel
 WRONG_KEY = Kind(
     "wrong-key",
     401,
-    "The key is missing, wrong, revoked or too old",
+    "The key is missing, wrong, revoked or expired",
     "Send the header 'Authorization: Bearer' with a key of `hippocampus keys create`, or HIPPOCAMPUS_API_KEY.",
 )
 WRONG_APP = Kind("wrong-app", 403, "The key is for another app", "Name the key's own app, or use a key of that app.")
@@ -58,47 +59,57 @@ WRONG_HOST = Kind(
     "wrong-host", 403, "This host name is not served", "Use the address that the API listens on, or set an API key."
 )
 WRONG_TICKET = Kind(
-    "wrong-ticket", 401, "The ticket allows none of this", "POST /api/tickets makes a new one, for one connection."
+    "wrong-ticket", 401, "The ticket does not allow this", "POST /api/tickets makes a new one, for one connection."
 )
 WRONG_ORIGIN = Kind(
     "wrong-origin",
     403,
-    "Pages of this site may not follow",
-    "Serve the page from this host, or name its site in HIPPOCAMPUS_STREAM_ORIGINS.",
+    "Pages of this site may not follow streams",
+    "Serve the page from this host, or add its site to HIPPOCAMPUS_STREAM_ORIGINS.",
 )
 NO_SUCH_AGENT = Kind(
     "no-such-agent", 404, "There is no such agent", "Register it with the program, or call one that is registered."
 )
 NO_SUCH_ROUTE = Kind("no-such-route", 404, "There is nothing at this path", "GET /docs lists every route.")
 SESSION_NOT_FOUND = Kind(
-    "session-not-found", 404, "There is no such session", "Create it first, or check app, user and session."
+    "session-not-found", 404, "There is no such session", "Create it first, or check the app, the user and the session."
 )
-RUN_NOT_FOUND = Kind("run-not-found", 404, "There is no such run", "Start it first, or check app, user and run.")
+RUN_NOT_FOUND = Kind(
+    "run-not-found", 404, "There is no such run", "Start it first, or check the app, the user and the run."
+)
 NOT_FOUND = Kind("not-found", 404, "There is no such thing", "Check the app, the user and the id.")
 METHOD_NOT_ALLOWED = Kind(
-    "method-not-allowed", 405, "This path has no such method", "The header Allow names the methods that it has."
+    "method-not-allowed", 405, "This path has no such method", "The header Allow lists the methods that it has."
 )
 SESSION_EXISTS = Kind("session-exists", 409, "The session id is taken", "Get that session, or choose another id.")
 VERSION_CONFLICT = Kind(
     "version-conflict", 409, "The session moved on", "Read the session again, recompute the change, append again."
 )
-EVENT_CONFLICT = Kind("event-conflict", 409, "The event id is taken by other content", "Use a new id for a new event.")
+EVENT_CONFLICT = Kind(
+    "event-conflict", 409, "The event id belongs to an event with other content", "Use a new id for a new event."
+)
 RUN_CONFLICT = Kind(
-    "run-conflict", 409, "The run id is another session's", "Use a new id for a new run; it is unique within the app."
+    "run-conflict",
+    409,
+    "The run id belongs to another session",
+    "Use a new id for a new run; it is unique within the app.",
 )
 RUN_ACTIVE = Kind(
-    "run-active", 409, "Another run of the session goes on", "Wait for its end or cancel it, then send this again."
+    "run-active",
+    409,
+    "Another run of the session is in progress",
+    "Wait for it to end, or cancel it, then send this again.",
 )
-RUN_ENDED = Kind("run-ended", 409, "The run ended already", "Read it; start a new one to go on.")
+RUN_ENDED = Kind("run-ended", 409, "The run has already ended", "Read it; start a new one to continue.")
 RUN_FENCED = Kind("run-fenced", 409, "Another process executes the run", "Follow it; do not execute it.")
 INTERRUPT_OPEN = Kind(
     "interrupt-open",
     409,
-    "The last run asks for answers",
+    "The last run waits for answers",
     "Send an entry of 'resume' for each interrupt that the last run ended with.",
 )
 RUN_PRUNED = Kind(
-    "run-pruned", 410, "The run's events are not kept any more", "Read the conversation as it is: there is no stream."
+    "run-pruned", 410, "The run's events are no longer kept", "Read the conversation instead: there is no stream."
 )
 BODY_TOO_LARGE = Kind(
     "body-too-large", 413, "The body is too large", "Send smaller batches, or raise HIPPOCAMPUS_MAX_BODY_BYTES."
@@ -110,39 +121,32 @@ PRECONDITION_FAILED = Kind(
     "precondition-failed", 412, "The session is at another version", "Read the session again, and redo the change."
 )
 ENCODED_BODY = Kind(
-    "encoded-body", 415, "The body is compressed", "Send it as it is, without the header Content-Encoding."
+    "encoded-body", 415, "The body is compressed", "Send it uncompressed, without the header Content-Encoding."
 )
 TOO_MANY_REQUESTS = Kind(
-    "too-many-requests", 429, "The key's rate is used up", "Wait as long as Retry-After says, then try again."
+    "too-many-requests", 429, "The key's rate limit is exceeded", "Wait as long as Retry-After says, then try again."
 )
 NOT_JSON = Kind(
     "unsupported-media-type", 415, "The body's type is not JSON", "Send the header 'Content-Type: application/json'."
 )
-INVALID_REQUEST = Kind("invalid-request", 422, "The request is wrong", "Mend what 'detail' and 'errors' name.")
+INVALID_REQUEST = Kind("invalid-request", 422, "The request is wrong", "Fix what 'detail' and 'errors' name.")
 STATE_TOO_LARGE = Kind(
     "state-too-large", 422, "The state would be over the app's limit", "Remove keys, or keep large values elsewhere."
 )
 INTERNAL = Kind(
-    "internal-error", 500, "Something went wrong here", "Give 'request_id' to whoever runs this API; it is in the log."
+    "internal-error", 500, "Internal error", "Give 'request_id' to the operator of this API; it is in the log."
 )
 OVERLOADED = Kind("overloaded", 503, "Too many requests at once", "Wait as long as Retry-After says, then try again.")
-ENDING = Kind("ending", 503, "This process ends", "Connect again, with the id of the last frame that you received.")
-TIMED_OUT = Kind(
-    "timed-out",
-    503,
-    "It took too long",
-    "Try again with the same event ids: what is stored already is not stored twice.",
+_TRY_AGAIN = "Try again with the same event ids: what is already stored is not stored twice."
+ENDING = Kind(
+    "ending", 503, "This process is shutting down", "Connect again, with the id of the last frame that you received."
 )
-DATABASE_UNREACHABLE = Kind(
-    "database-unreachable",
-    503,
-    "The database does not answer",
-    "Try again with the same event ids: what is stored already is not stored twice.",
-)
+TIMED_OUT = Kind("timed-out", 503, "The request took too long", _TRY_AGAIN)
+DATABASE_UNREACHABLE = Kind("database-unreachable", 503, "The database does not respond", _TRY_AGAIN)
 SCHEMA_MISMATCH = Kind(
     "schema-mismatch", 503, "The database is not at this program's schema", "Run `hippocampus migrate`."
 )
-#: Every kind of this room, by slug; others join with `register`.
+#: Every kind, by slug: those above, and those of `register`.
 KINDS: dict[str, Kind] = {each.slug: each for each in list(globals().values()) if isinstance(each, Kind)}
 
 _BY_ERROR: dict[type[Exception], Kind] = {
@@ -164,22 +168,22 @@ _BY_ERROR: dict[type[Exception], Kind] = {
     errors.DatabaseUnreachableError: DATABASE_UNREACHABLE,
     errors.SchemaError: SCHEMA_MISMATCH,
     asyncpg.InterfaceError: DATABASE_UNREACHABLE,
-    asyncpg.InternalClientError: DATABASE_UNREACHABLE,  # cut between two messages of the protocol
-    OSError: DATABASE_UNREACHABLE,  # refused, reset, no such host; no such file, where a stopped server's socket was
+    asyncpg.InternalClientError: DATABASE_UNREACHABLE,  # disconnected between two messages of the protocol
+    OSError: DATABASE_UNREACHABLE,  # refused, reset, no such host; no such file: the socket of a stopped server
     TimeoutError: TIMED_OUT,
 }
 _BY_STATUS = {400: BAD_REQUEST, 404: NO_SUCH_ROUTE, 405: METHOD_NOT_ALLOWED, 413: BODY_TOO_LARGE, 415: NOT_JSON}
 
-# Connection, roll-back, resources, operator, read-only, lock time-out: another moment, the same call.
-_PASSING_SQLSTATES = ("08", "40", "53", "57", "25006", "55P03")
+# Connection, rollback, resources, operator intervention, read-only, lock timeout: the same call may succeed later.
+_TRANSIENT_SQLSTATES = ("08", "40", "53", "57", "25006", "55P03")
 # Undefined table, column or function.
 _SCHEMA_SQLSTATES = ("42P01", "42703", "42883", "3F000")
 
 
 class FieldError(BaseModel):
-    """One wrong field."""
+    """A field that is wrong."""
 
-    pointer: Annotated[str, Field(description="Where it is: body, path or query, then the field.")]
+    pointer: Annotated[str, Field(description="Where the field is: body, path or query, then its name.")]
     detail: str
 
 
@@ -189,13 +193,13 @@ class Problem(BaseModel):
     type: Annotated[str, Field(description="Stable; branch on it.", examples=["/problems/version-conflict"])]
     title: str
     status: int
-    detail: Annotated[str, Field(description="What is wrong and what to do, for people.")]
+    detail: Annotated[str, Field(description="What is wrong and what to do about it, for people.")]
     request_id: Annotated[str, Field(description="The id of this request in the server's log.")]
-    errors: Annotated[list[FieldError] | None, Field(description="Only where fields are wrong.")] = None
+    errors: Annotated[list[FieldError] | None, Field(description="The fields that are wrong, if any.")] = None
 
 
 class ProblemError(HTTPException):
-    """Raised where a route or a reader of bodies knows the problem itself."""
+    """A problem that is not an error of a service: raised by the routes themselves."""
 
     def __init__(self, kind: Kind, detail: str = "", headers: Mapping[str, str] | None = None) -> None:
         super().__init__(kind.status, detail or kind.advice, dict(headers or {}))
@@ -203,20 +207,20 @@ class ProblemError(HTTPException):
 
 
 def register(kinds: Iterable[Kind], by_error: Mapping[type[Exception], Kind]) -> None:
-    """Add another room's problems."""
+    """Add the problems of another package."""
     KINDS.update({each.slug: each for each in kinds})
     _BY_ERROR.update(by_error)
 
 
 def kind_of(error: Exception) -> Kind:
-    """Return the problem that an exception is; `INTERNAL` for one that nobody foresaw."""
+    """Return the type of problem of an exception; `INTERNAL` for one that is not expected."""
     if isinstance(error, ProblemError):
         return error.kind
     for each in type(error).__mro__:
         if each in _BY_ERROR:
             return _BY_ERROR[each]
     state = getattr(error, "sqlstate", None) or ""
-    if isinstance(error, asyncpg.PostgresError) and state.startswith(_PASSING_SQLSTATES):
+    if isinstance(error, asyncpg.PostgresError) and state.startswith(_TRANSIENT_SQLSTATES):
         return DATABASE_UNREACHABLE
     if isinstance(error, asyncpg.PostgresError) and state in _SCHEMA_SQLSTATES:
         return SCHEMA_MISMATCH
@@ -231,7 +235,7 @@ def render(
     wrong: list[FieldError] | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Response:
-    """Return the response of a problem; a status of 503 says when to try again."""
+    """Return the response of a problem; one with the status 503 says when to try again."""
     problem = Problem(
         type=kind.uri,
         title=kind.title,
@@ -245,11 +249,19 @@ def render(
     return Response(body, kind.status, {**extra, **(headers or {})}, MEDIA_TYPE)
 
 
+def response_of(error: Exception, request_id: str) -> Response:
+    """Return the response of an exception."""
+    kind = kind_of(error)
+    if isinstance(error, ProblemError):
+        return render(kind, request_id, error.detail, headers=error.headers)
+    return render(kind, request_id, _detail(kind, error))
+
+
 def install(app: FastAPI, on_conflict: Callable[[], None]) -> None:
-    """Answer every foreseen exception of a route with its problem.
+    """Have the app answer every expected exception of a route with its problem.
 
     Args:
-        on_conflict: called for each append that was refused because the session had moved on.
+        on_conflict: called for each append that was refused because the session had changed.
     """
 
     async def on_error(request: Request, error: Exception) -> Response:
@@ -261,14 +273,15 @@ def install(app: FastAPI, on_conflict: Callable[[], None]) -> None:
         if kind is VERSION_CONFLICT:
             on_conflict()
         request.scope["state"]["error"] = type(error).__name__
-        return render(kind, request_id(request), _detail(kind, error))
+        return response_of(error, request_id(request))
 
     async def on_http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)  # noqa: S101  # it is registered for nothing else
-        kind = error.kind if isinstance(error, ProblemError) else _BY_STATUS.get(error.status_code, INTERNAL)
-        detail = error.detail if isinstance(error, ProblemError) else ""
+        if isinstance(error, ProblemError):
+            return response_of(error, request_id(request))
+        kind = _BY_STATUS.get(error.status_code, INTERNAL)
         headers = _allow(request, app) if kind is METHOD_NOT_ALLOWED else error.headers
-        return render(kind, request_id(request), detail, headers=headers)
+        return render(kind, request_id(request), headers=headers)
 
     async def on_invalid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)  # noqa: S101  # as above
@@ -277,23 +290,23 @@ def install(app: FastAPI, on_conflict: Callable[[], None]) -> None:
         return render(INVALID_REQUEST, request_id(request), detail, wrong=wrong)
 
     async def on_crash(request: Request, _error: Exception) -> Response:
-        return render(INTERNAL, request_id(request))  # Raised on, once it is answered: the edge logs it.
+        return render(INTERNAL, request_id(request))  # Starlette raises it again afterwards: the edge logs it.
 
     app.add_exception_handler(Exception, on_crash)
-    foreseen: list[type[Exception]] = [*_BY_ERROR, asyncpg.PostgresError]
-    for each in foreseen:
+    expected: list[type[Exception]] = [*_BY_ERROR, asyncpg.PostgresError]
+    for each in expected:
         app.add_exception_handler(each, on_error)
     app.add_exception_handler(HTTPException, on_http)
     app.add_exception_handler(RequestValidationError, on_invalid)
 
 
 def request_id(request: Request) -> str:
-    """Return the id that the edge gave this request."""
+    """Return the id that the edge gave to a request."""
     return str(request.scope.get("state", {}).get("request_id", ""))
 
 
 def documented(*kinds: Kind) -> dict[int | str, dict[str, Any]]:
-    """Return the OpenAPI responses of these problems; several of one status share an entry, with an example each."""
+    """Return the OpenAPI responses of problems; those of one status share an entry, with an example of each."""
     responses: dict[int | str, dict[str, Any]] = {}
     for kind in kinds:
         entry = responses.setdefault(
@@ -312,7 +325,7 @@ def documented(*kinds: Kind) -> dict[int | str, dict[str, Any]]:
     return responses
 
 
-#: What any route of the API may answer.
+#: The problems that any route may answer with.
 COMMON = (
     WRONG_KEY,
     WRONG_HOST,
@@ -325,26 +338,26 @@ COMMON = (
     TIMED_OUT,
     DATABASE_UNREACHABLE,
 )
-#: What any route with a body may answer beside.
+#: The further problems of a route with a body.
 BODY = (INVALID_JSON, BAD_REQUEST, BODY_TOO_LARGE, NOT_JSON, ENCODED_BODY)
 
 
 def _allow(request: Request, app: FastAPI) -> dict[str, str]:
-    """Return the header Allow with every method of the path; Starlette names those of one route only."""
+    """Return the header Allow with every method of the path; Starlette lists those of one route only."""
     template = getattr(request.scope.get("route"), "path", "")
     methods = app.openapi()["paths"].get(template, {})
     return {"Allow": ", ".join(sorted(method.upper() for method in methods))}
 
 
 def _detail(kind: Kind, error: Exception) -> str:
-    """Return what the exception says, where it is one of ours and says nothing of the database's address."""
+    """Return the exception's message, unless it could contain the database's address."""
     if kind.status >= 500 or isinstance(error, asyncpg.PostgresError | asyncpg.InterfaceError | OSError):
         return kind.advice
     return f"{error}. {kind.advice}" if kind.advice not in str(error) else str(error)
 
 
 def _field_error(error: Mapping[str, Any]) -> FieldError:
-    """Describe one of pydantic's errors without the value that was given."""
+    """Describe one of pydantic's errors without the value that was sent."""
     pointer = "/".join(str(part).replace("~", "~0").replace("/", "~1") for part in error["loc"])
     message = str(error["msg"]).removeprefix("Value error, ")
     return FieldError(pointer=pointer[:300], detail=message[:500])

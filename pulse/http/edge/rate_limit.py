@@ -1,4 +1,4 @@
-"""How many requests each key may send: a bucket of tokens per key, in this process alone."""
+"""The rate limit of each key: a token bucket per key, within this process."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from collections import OrderedDict
 
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Receive, Scope, Send
-from starlette.websockets import WebSocket
 
 from pulse.http.edge import problems
-from pulse.http.edge.early_answer import answer_early
+from pulse.http.edge.refusals import refuse
 from pulse.http.edge.roles import grant_of
 
 _KEYS_MAX = 10_000
@@ -21,8 +20,8 @@ class RateLimit:
     """Answers 429 to a key whose bucket is empty.
 
     Args:
-        per_second: tokens that come back to each bucket in a second; a request takes one.
-        burst: how many a bucket holds.
+        per_second: the tokens that each bucket regains in a second; a request takes one.
+        burst: the capacity of a bucket.
     """
 
     def __init__(self, app: ASGIApp, per_second: float, burst: int) -> None:
@@ -39,14 +38,10 @@ class RateLimit:
             await self._app(scope, receive, send)
             return
         headers = {"Retry-After": str(math.ceil(wait_seconds))}
-        response = problems.render(problems.TOO_MANY_REQUESTS, scope["state"]["request_id"], headers=headers)
-        if scope["type"] == "websocket":
-            await WebSocket(scope, receive, send).send_denial_response(response)
-        else:
-            await answer_early(response, scope, receive, send)
+        await refuse(problems.TOO_MANY_REQUESTS, scope, receive, send, headers=headers)
 
     def _take(self, key_id: str) -> float:
-        """Take a token and return 0, or return in how many seconds there will be one."""
+        """Take a token and return 0, or return the seconds until there is one."""
         now = time.monotonic()
         tokens, at = self._buckets.pop(key_id, (float(self._burst), now))
         tokens = min(self._burst, tokens + (now - at) * self._per_second)

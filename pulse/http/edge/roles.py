@@ -1,8 +1,8 @@
-"""What a call needs: a role, in the app that it names.
+"""Authorization: the role that a call needs, in the app that it names. `check_role` is the only place that checks it.
 
-Every route says ``dependencies=[require("read")]`` or another role. A key of an app must name that app: in the path, or
-where the path has none in the query or the header X-App-Name. A route that names no app needs a key of every app. What
-is refused here is refused before anything is looked up, so that the answer says nothing of what there is.
+Every route declares its role: ``dependencies=[require("read")]``. A call with an app's key must name that app: in the
+path, or else in the query or the header X-App-Name. A route that names no app needs a key of every app. The check comes
+before any lookup, so that a refusal does not reveal what exists.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ from pulse.http.edge import problems
 
 
 class _RoleCheck:
-    """The dependency of a route."""
+    """The dependency of a route on a role."""
 
     def __init__(self, role: Role) -> None:
         self.role = role
 
-    def __call__(self, connection: HTTPConnection) -> None:
+    async def __call__(self, connection: HTTPConnection) -> None:
         check_role(connection, self.role)
 
 
 def require(role: Role) -> Any:
-    """Return the dependency of a route that needs this role; `admin` has the other two as well."""
+    """Return the dependency of a route that needs this role; `admin` includes the other two."""
     return Depends(_RoleCheck(role))
 
 
 def grant_of(connection: HTTPConnection) -> Grant | None:
-    """Return what the caller's key allows; None for who brings a ticket, which says itself what it allows."""
+    """Return what the caller's key allows; None for a caller with a ticket, which defines what it allows."""
     grant: Grant | None = connection.scope["state"].get("grant")
     return grant
 
 
 def check_role(connection: HTTPConnection, role: Role) -> None:
-    """Let only those pass who may.
+    """Check that the caller's key has a role in the app that the request names.
 
     Raises:
-        ProblemError: the key is another app's, or it lacks the role.
+        ProblemError: the key belongs to another app, or lacks the role.
     """
     grant = grant_of(connection)
     if grant is None:
@@ -57,7 +57,7 @@ def check_role(connection: HTTPConnection, role: Role) -> None:
 
 
 def role_of(route: BaseRoute) -> Role | None:
-    """Return the role that a route needs; None where it says none."""
+    """Return the role that a route requires; None where it requires none."""
     if not isinstance(route, APIRoute):
         return None
     found = {each.call.role for each in route.dependant.dependencies if isinstance(each.call, _RoleCheck)}
@@ -65,7 +65,7 @@ def role_of(route: BaseRoute) -> Role | None:
 
 
 def _named_apps(connection: HTTPConnection) -> Iterator[str]:
-    """Yield every app that a request names; one that is not UTF-8 is nobody's."""
+    """Yield every app that a request names; a name that is not valid UTF-8 matches no app."""
     if "app_name" in connection.path_params:
         yield _decode(connection.path_params["app_name"])
         return

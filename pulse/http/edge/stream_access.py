@@ -1,12 +1,11 @@
-"""Who may follow a stream: the holder of the key, in the name of a user, or the holder of a ticket.
+"""Who may follow a stream: a caller with a key, on behalf of a user, or a caller with a ticket.
 
-A browser's EventSource and WebSocket send no headers of their choice, so they bring a ticket in the query. It is used
-up by the connection that it opens; to come back, a client gets another one and names its last frame in ``offset``.
+A browser's EventSource and WebSocket cannot set headers, so they send a ticket in the query. The connection that it
+opens uses it up; to reconnect, a client gets another ticket and names its last frame in ``offset``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -15,9 +14,23 @@ from starlette.requests import HTTPConnection
 from pulse.http.edge import problems
 from pulse.http.edge.owner import Owner, asserted_owner
 from pulse.http.edge.roles import check_role
+from pulse.http.edge.services import service_of
 from pulse.tickets import TicketService
 
 LAST_EVENT_ID_LENGTH_MAX = 8000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamSettings:
+    """What every stream of a process has in common.
+
+    Attributes:
+        origins: sites whose pages may follow streams, besides the API's own host.
+        heartbeat_seconds: a stream without events sends a heartbeat this often.
+    """
+
+    origins: frozenset[str]
+    heartbeat_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,44 +42,43 @@ class Access:
     run_id: str | None = None
 
     def require_session(self, session_id: str) -> None:
-        """Raise ProblemError where the ticket is another session's."""
+        """Raise ProblemError where the ticket is for another session."""
         if self.session_id not in (None, session_id):
             raise problems.ProblemError(problems.WRONG_TICKET)
 
     def require_run(self, run_id: str | None) -> None:
-        """Raise ProblemError where the ticket is for one run, and this is not it."""
+        """Raise ProblemError where the ticket is for another run."""
         if self.run_id not in (None, run_id):
             raise problems.ProblemError(problems.WRONG_TICKET)
 
 
 async def access_of(connection: HTTPConnection) -> Access:
-    """Return what a connection may follow; a ticket is used up by it.
+    """Return what a connection may follow, and redeem its ticket.
 
     Raises:
-        ProblemError: it names nobody, its ticket is no good, or it comes from another site's page.
+        ProblemError: it names no user, its ticket is not valid, or it comes from a page of another site.
     """
-    require_origin(connection.headers, connection.app.state.stream_origins)
+    require_origin(connection)
     token = connection.query_params.get("ticket")
     if token is not None:
-        tickets: TicketService = connection.app.state.tickets
-        ticket = await tickets.redeem(token)
+        ticket = await service_of(connection, TicketService).redeem(token)
         if ticket is None:
             raise problems.ProblemError(problems.WRONG_TICKET)
         return Access(Owner(ticket.app_name, ticket.user_id), ticket.session_id, ticket.run_id)
     query, headers = connection.query_params, connection.headers
-    given = (query.get("app_name"), query.get("user_id"), headers.get("x-app-name"), headers.get("x-user-id"))
+    names = (query.get("app_name"), query.get("user_id"), headers.get("x-app-name"), headers.get("x-user-id"))
     check_role(connection, "read")
-    return Access(asserted_owner(*given))
+    return Access(await asserted_owner(*names))
 
 
-def require_origin(headers: Mapping[str, str], allowed: Iterable[str]) -> None:
-    """Let pages of this host follow, and those of the sites that are allowed.
+def require_origin(connection: HTTPConnection) -> None:
+    """Allow connections from pages of this host and of the sites in the settings.
 
     Raises:
-        ProblemError: the page is another site's.
+        ProblemError: the page belongs to another site.
     """
-    origin = headers.get("origin")
-    if origin is None or origin in allowed:
+    origin = connection.headers.get("origin")
+    if origin is None or origin in service_of(connection, StreamSettings).origins:
         return
-    if urlsplit(origin).netloc.lower() != headers.get("host", "").lower():
+    if urlsplit(origin).netloc.lower() != connection.headers.get("host", "").lower():
         raise problems.ProblemError(problems.WRONG_ORIGIN)

@@ -1,1 +1,1 @@
-"""The routes of sessions, events, state, runs and streams, with their schemas."""
+"""The routes of sessions, state, runs and streams. The schemas of `NOUN.py` are in `NOUN_schemas.py`."""

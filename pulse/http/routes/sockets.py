@@ -1,13 +1,14 @@
-"""``WS /ws/events/{thread_id}``: the events of a thread, or of one run of it, one AG-UI event a message.
+"""``WS /ws/events/{thread_id}``: the events of a thread, or of one run of it, one AG-UI event per message.
 
-A message is the event alone; with ``?frames=envelope`` it is ``{"id": …, "chunk": event}``, and the id, where it has
-one, is what ``offset`` takes to go on. The heartbeat is the protocol's own ping.
+A message is the event alone; with ``?frames=envelope`` it is ``{"id": …, "chunk": event}``, where the id, if any, is
+the ``offset`` to continue from. The heartbeat is the protocol's own ping.
 
-    closes with 1000    the run that was asked for is over: its last event was sent
-                1008    the offset is no place in this stream
+    closes with 1000    the requested run is over: its last event was sent
+                1008    the offset is not a position in this stream
                 1011    the stream failed: read the conversation again
-                1012    this process ends     1013  the client is too slow: both come back with their offset
-                4404    the session was deleted, or its time is over: there is nothing to come back to
+                1012    this process is shutting down: reconnect with the offset
+                1013    the client is too slow: reconnect with the offset
+                4404    the session was deleted, or has expired: do not reconnect
 """
 
 from __future__ import annotations
@@ -24,13 +25,15 @@ from starlette.websockets import WebSocketDisconnect, WebSocketState
 
 from pulse.agui.frames import Frame
 from pulse.database import FAULTS
-from pulse.errors import InvalidInputError, PulseError, RunNotFoundError, SessionNotFoundError
+from pulse.errors import InvalidInputError, PulseError, RunNotFoundError
 from pulse.events import Session
 from pulse.http.edge import problems
-from pulse.http.edge.stream_access import LAST_EVENT_ID_LENGTH_MAX, access_of
+from pulse.http.edge.schemas import decode
+from pulse.http.edge.services import service_of
+from pulse.http.edge.stream_access import LAST_EVENT_ID_LENGTH_MAX, StreamSettings, access_of
 from pulse.http.routes.runs import Legacy, cursor_of
-from pulse.http.routes.schemas import decode
 from pulse.runs.service import RunService
+from pulse.session_key import SessionKey
 from pulse.session_service import OpenSessionService
 from pulse.streams.run_hub import Cut, farewell
 from pulse.streams.run_streams import RunStreams
@@ -58,13 +61,11 @@ async def follow_thread(
     try:
         source = await _open(socket, decode(thread_id), run_id, offset)
     except (problems.ProblemError, *_FAULTS) as error:
-        kind = problems.kind_of(error)
-        detail = error.detail if isinstance(error, problems.ProblemError) else ""
-        await socket.send_denial_response(problems.render(kind, socket.state.request_id, detail))
+        await socket.send_denial_response(problems.response_of(error, socket.state.request_id))
         return
     await socket.accept()
     sender = asyncio.create_task(_send(socket, source, in_envelope=frames == "envelope", legacy=legacy))
-    reader = asyncio.create_task(_read_to_the_end(socket))
+    reader = asyncio.create_task(_wait_for_disconnection(socket))
     try:
         await asyncio.wait({sender, reader}, return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -74,33 +75,32 @@ async def follow_thread(
 
 
 async def _open(socket: HTTPConnection, thread_id: str, run_id: str | None, offset: str | None) -> _Frames:
-    """Return what to send to whoever may have it.
+    """Return the frames to send.
 
     Raises:
-        ProblemError: the client may not follow this.
-        SessionNotFoundError, RunNotFoundError: it is not there.
+        ProblemError: the client may not follow this stream.
+        SessionNotFoundError, RunNotFoundError: it does not exist.
     """
     access = await access_of(socket)
     access.require_session(thread_id)
     access.require_run(run_id)
-    sessions: OpenSessionService = socket.app.state.sessions
-    owner = access.owner
-    session = await sessions.get_session(owner.app_name, owner.user_id, thread_id, num_recent_events=0)
+    key = SessionKey(*access.owner, thread_id)
+    session = await service_of(socket, OpenSessionService).get_session(*key, num_recent_events=0)
     if session is None:
-        raise SessionNotFoundError(f"there is no session {thread_id!r}")
+        raise key.not_found()
     if run_id is None:
         return await _thread(socket, session, offset)
-    runs: RunService = socket.app.state.runs
-    run = await runs.get(owner.app_name, owner.user_id, run_id)
+    run = await service_of(socket, RunService).get(*access.owner, run_id)
     if run.thread_id != session.thread_id:
         raise RunNotFoundError(f"session {thread_id!r} has no run {run_id!r}")
-    streams: RunStreams = socket.app.state.run_streams
+    streams = service_of(socket, RunStreams)
+    heartbeat_seconds = service_of(socket, StreamSettings).heartbeat_seconds
     cursor = cursor_of(offset, None)
 
     async def frames() -> _Frames:
         async with streams.follow(run, cursor) as follower:
             while not follower.is_over:
-                yield [(frame.id, frame) for frame in await follower.take(socket.app.state.heartbeat_seconds)]
+                yield [(frame.id, frame) for frame in await follower.take(heartbeat_seconds)]
             if follower.cut is not None:
                 raise StreamCutError(follower.cut)
 
@@ -108,24 +108,24 @@ async def _open(socket: HTTPConnection, thread_id: str, run_id: str | None, offs
 
 
 async def _thread(socket: HTTPConnection, session: Session, offset: str | None) -> _Frames:
-    threads: ThreadStreams = socket.app.state.thread_streams
+    threads = service_of(socket, ThreadStreams)
     if offset in (None, "", "-1"):
-        place = await threads.start_of(session, from_newest=offset == "-1")
+        cursor = await threads.start_of(session, from_newest=offset == "-1")
     else:
-        place = ThreadCursor.parse(str(offset))
-    return threads.follow(session, place, heartbeat_seconds=socket.app.state.heartbeat_seconds)
+        cursor = ThreadCursor.parse(str(offset))
+    return threads.follow(session, cursor, heartbeat_seconds=service_of(socket, StreamSettings).heartbeat_seconds)
 
 
 async def _send(socket: WebSocket, source: _Frames, *, in_envelope: bool, legacy: bool) -> None:
-    """Send frames until there are no more, and say by the closing code why."""
+    """Send frames until the stream ends, and close with the code that says why."""
     code = 1000
     try:
         async with aclosing(source) as batches:  # type: ignore[type-var]  # they are generators
             async for batch in batches:
                 for name, frame in batch:
                     body = frame.json(legacy=legacy).decode()
-                    place = f'"id":"{name}",' if frame.id else ""
-                    await socket.send_text(f'{{{place}"chunk":{body}}}' if in_envelope else body)
+                    position = f'"id":"{name}",' if frame.id else ""
+                    await socket.send_text(f'{{{position}"chunk":{body}}}' if in_envelope else body)
     except StreamCutError as error:
         code = _CODES[error.cut]
     except InvalidInputError:
@@ -135,16 +135,16 @@ async def _send(socket: WebSocket, source: _Frames, *, in_envelope: bool, legacy
         code = _TRY_AGAIN
     except WebSocketDisconnect:
         return
-    except Exception:  # noqa: BLE001 - nobody foresaw it: it is logged whole, and the client told
+    except Exception:  # noqa: BLE001 - an unexpected error is logged with its traceback, and reported to the client
         if {socket.application_state, socket.client_state} != {WebSocketState.CONNECTED}:
-            return  # The client went away.
+            return  # The client disconnected.
         _log.exception("stream_failed")
         code = _FAILED
         await socket.send_text(farewell(Cut.FAILED).json().decode())
     await socket.close(code)
 
 
-async def _read_to_the_end(socket: WebSocket) -> None:
-    """Pass over what a client says, until it goes."""
+async def _wait_for_disconnection(socket: WebSocket) -> None:
+    """Read and ignore a client's messages until it disconnects."""
     while (await socket.receive())["type"] != "websocket.disconnect":
         pass

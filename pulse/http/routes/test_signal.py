@@ -1,28 +1,23 @@
-"""Routes that send a test notification. They are there only where the setting asks for them."""
+"""Routes that send a test notification. They exist only where the setting enables them."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
-from pydantic import BaseModel
+from fastapi import Query
 
-from pulse.http.edge import problems
-from pulse.http.edge.bodies import ExactRoute
 from pulse.http.edge.roles import require
-from pulse.http.routes import schemas
-from pulse.http.routes.runs import RunId
+from pulse.http.edge.routing import make_router
+from pulse.http.edge.schemas import Id, RunId, View
+from pulse.http.edge.services import service
 from pulse.streams.test_signal import StreamTests
 
-router = APIRouter(
-    prefix="/api",
-    tags=["operation"],
-    route_class=ExactRoute,
-    responses=problems.documented(*problems.COMMON, problems.INVALID_REQUEST),
-)
+router = make_router("operation", "/api")
+
+Tests = Annotated[StreamTests, service(StreamTests)]
 
 
-class SentView(BaseModel):
+class SentView(View):
     """What was sent."""
 
     status: str = "sent"
@@ -36,9 +31,8 @@ class SentView(BaseModel):
     dependencies=[require("admin")],
     response_model_exclude_none=True,
 )
-async def notify_thread(request: Request, thread_id: Annotated[schemas.Id, Query()] = "test-thread") -> SentView:
-    """Tell everybody who follows a run of this thread: they get an event RAW at once."""
-    tests: StreamTests = request.app.state.stream_tests
+async def notify_thread(tests: Tests, thread_id: Annotated[Id, Query()] = "test-thread") -> SentView:
+    """Notify every follower of a run of this thread: each receives an event RAW at once."""
     return SentView(payload=await tests.send(thread_id=thread_id))
 
 
@@ -48,7 +42,6 @@ async def notify_thread(request: Request, thread_id: Annotated[schemas.Id, Query
     dependencies=[require("admin")],
     response_model_exclude_none=True,
 )
-async def notify_run(request: Request, run_id: RunId) -> SentView:
-    """Tell everybody who follows this run: they get an event RAW at once."""
-    tests: StreamTests = request.app.state.stream_tests
+async def notify_run(tests: Tests, run_id: RunId) -> SentView:
+    """Notify every follower of this run: each receives an event RAW at once."""
     return SentView(payload=await tests.send(run_id=run_id), run_id=run_id)

@@ -1,12 +1,12 @@
 -- The statements of the import from ADK's own database.
 
 -- name: import_session
--- app, user, session id, state, made at
+-- app, user, session id, state, created at
 SELECT import_session($1, $2, $3, $4, $5)
 
 -- name: append_past_events
--- app, user, session id, events, whether they change the session's state: how many are stored, and how many were not
--- before. States that sessions share are copied as they stand, and nobody listens to what happened long ago.
+-- app, user, session id, events, whether they change the session's state: how many are stored, and how many of those are
+-- new. Shared states are copied separately, and no listener is notified of past events.
 SELECT count(*) AS stored, count(*) FILTER (WHERE appended) AS new
 FROM append_events($1, $2, $3, NULL, ARRAY(
     SELECT ROW(i.id, i.author, i.event_type, i.invocation_id, i.content, i.actions,
@@ -16,9 +16,9 @@ FROM append_events($1, $2, $3, NULL, ARRAY(
     ORDER BY i.place), false)
 
 -- name: finish_session_import
--- app, user, session id, state, last changed at; the keys that differ, null where it is done
+-- app, user, session id, state, updated at; the keys that differ, null if none do
 SELECT finish_session_import($1, $2, $3, $4, $5)
 
 -- name: import_state
--- app, user or null, state, whether it wins over what is here
+-- app, user or null, state, whether it replaces existing keys
 SELECT kept, erased FROM import_state($1, $2, $3, $4)

@@ -1,0 +1,42 @@
+"""Fields of several of the memory's bodies and parameters."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field
+
+from hippocampus.records import EMBEDDING_DIMENSIONS
+
+
+def _written(moment: Any) -> Any:
+    """Refuse a number: it could be in seconds or in milliseconds."""
+    if not isinstance(moment, str):
+        # A TypeError would not become an error of the field.
+        raise ValueError("write it as a date, time and zone, such as 2026-05-01T00:00:00Z")  # noqa: TRY004 - see above
+    return moment
+
+
+def _storable(moment: datetime) -> datetime:
+    """Refuse a time that is outside of the years 1 to 9999 in UTC: the driver sends times in UTC."""
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("write a time within the years 1 to 9999 of UTC") from None
+
+
+Moment = Annotated[
+    AwareDatetime,
+    BeforeValidator(_written),
+    AfterValidator(_storable),
+    Field(strict=False, examples=["2026-05-01T00:00:00Z"]),
+]
+Embedding = Annotated[
+    list[Annotated[float, Field(allow_inf_nan=False)]],
+    Field(
+        min_length=EMBEDDING_DIMENSIONS,
+        max_length=EMBEDDING_DIMENSIONS,
+        description="The query's embedding; the server computes it by default.",
+    ),
+]

@@ -1,0 +1,122 @@
+"""The bodies of the routes that search and list memories."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import datetime
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field, StringConstraints
+
+from hippocampus.http.fields import Embedding, Moment
+from hippocampus.records import MemoryType
+from hippocampus.search import LIMIT_MAX, QUERY_LENGTH_MAX, SOURCES, SearchFilter
+from pulse.http.edge.schemas import Body, EscapedObject, Id, JsonObject, Name, NextCursor, View
+
+
+class SearchInput(Body):
+    """A search."""
+
+    query: Annotated[str, StringConstraints(min_length=1, max_length=QUERY_LENGTH_MAX)]
+    limit: Annotated[int, Field(ge=1, le=LIMIT_MAX)] = 10
+    sources: Annotated[
+        tuple[Literal["memory", "fact", "message"], ...],
+        Field(strict=False, min_length=1, max_length=3, description="Which kinds of rows to search."),
+    ] = SOURCES
+    messages: Annotated[
+        Literal["recent", "all", "none"], Field(description="recent: turns that are not yet consolidated.")
+    ] = "recent"
+    memory_types: Annotated[list[MemoryType] | None, Field(min_length=1, max_length=3)] = None
+    session_id: Annotated[Id | None, Field(description="Only rows of this session, or extracted from it.")] = None
+    since: Annotated[Moment | None, Field(description="At this time or later.")] = None
+    until: Annotated[Moment | None, Field(description="Before this time.")] = None
+    metadata: Annotated[JsonObject | None, Field(description="Only rows whose metadata contains this object.")] = None
+    as_of: Annotated[Moment | None, Field(description="Facts as they were true at this time.")] = None
+    known_at: Annotated[Moment | None, Field(description="Facts as they were known at this time.")] = None
+    min_relevance: Annotated[float, Field(ge=0, le=1)] = 0.0
+    query_embedding: Embedding | None = None
+    embedding_model: Annotated[
+        Name | None, Field(description="The model of query_embedding; by default the server's.")
+    ] = None
+    model_config = ConfigDict(json_schema_extra={"examples": [{"query": "Where does Ann live?", "limit": 3}]})
+
+    def narrow(self) -> SearchFilter:
+        """Return the filter for `hippocampus.search`."""
+        return SearchFilter(
+            sources=self.sources,
+            messages=self.messages,
+            memory_types=self.memory_types,
+            session_id=self.session_id,
+            since=self.since,
+            until=self.until,
+            metadata=self.metadata,
+            min_relevance=self.min_relevance,
+            as_of=self.as_of,
+            known_at=self.known_at,
+        )
+
+
+class WhyView(View):
+    """Why a row matched: the components of its score."""
+
+    bm25: float
+    context_bm25: float
+    similarity: float | None
+    context_similarity: float | None
+    author_match: bool
+    recency: float
+    retention: float
+    text_rank: int | None
+    vector_rank: int | None
+    matched_terms: list[str]
+
+
+class ResultView(View):
+    """A row that matches."""
+
+    memory_id: Annotated[uuid.UUID, Field(description="The id of the memory, the fact or the message.")]
+    source: Literal["memory", "fact", "message"]
+    memory_type: Annotated[str, Field(description="The type of a memory or a fact, or the role of a message.")]
+    content: str
+    relevance_score: Annotated[float, Field(description="0 to 1, independent of the other results.")]
+    score: Annotated[float, Field(description="0 to 1; results are ordered by it.")]
+    why: WhyView
+    metadata: EscapedObject
+    thread_id: uuid.UUID | None
+    session_id: str | None
+    from_seq: int | None
+    upto_seq: int | None
+    source_seqs: Annotated[list[int], Field(description="The turns that it is, or was extracted from.")]
+    occurred_at: datetime | None
+
+
+class SearchView(View):
+    """The results of a search, best first."""
+
+    results: list[ResultView]
+    total_count: Annotated[int, Field(description="The number of matching rows.")]
+    degraded: Annotated[str | None, Field(description="Why only the text was searched; null if nothing failed.")]
+
+
+class MemoryView(View):
+    """A memory, without its embedding."""
+
+    id: uuid.UUID
+    thread_id: uuid.UUID | None
+    memory_type: MemoryType
+    content: str
+    metadata: EscapedObject
+    retention_score: Annotated[float, Field(description="Its current strength, 0 to 1.")]
+    access_count: int
+    pinned: Annotated[bool, Field(description="It never decays and is never cleaned up.")]
+    from_seq: int | None
+    upto_seq: int | None
+    created_at: datetime | None
+    occurred_at: datetime | None
+
+
+class MemoryPageView(View):
+    """A page of memories, strongest first."""
+
+    memories: list[MemoryView]
+    next_cursor: NextCursor

@@ -1,0 +1,64 @@
+"""How a route is made: `make_router` for its path, tag and problems, `require` for its role."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+from fastapi import APIRouter, Request
+from fastapi.routing import APIRoute
+from starlette.responses import Response
+
+from pulse.http.edge import problems
+from pulse.http.edge.bodies import Admission, ExactRequest, receive_body
+from pulse.http.edge.roles import role_of
+from pulse.http.edge.services import service_of
+
+APP_PATH: Final = "/v1/apps/{app_name}"
+USER_PATH: Final = f"{APP_PATH}/users/{{user_id}}"
+
+
+class ExactRoute(APIRoute):
+    """A route that requires a role, reads its body without loss, and waits for admission.
+
+    Raises:
+        LookupError: it requires no role; see `pulse.http.edge.roles`.
+    """
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        super().__init__(path, endpoint, **options)
+        role = role_of(self)
+        if role is None:
+            raise LookupError(f"the route {path} requires no role: give it dependencies=[require(...)]")
+        note = f"Needs a key with the role `{role}`."
+        if note not in self.description:
+            self.description = f"{self.description}\n\n{note}".strip()
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return FastAPI's handler, wrapped."""
+        handle = super().get_route_handler()
+        has_body = self.body_field is not None
+
+        async def handle_exactly(request: Request) -> Response:
+            exact = ExactRequest(request.scope, request.receive)
+            if has_body:
+                await receive_body(exact)
+            async with service_of(request, Admission).slot():
+                return await handle(exact)
+
+        return handle_exactly
+
+
+def make_router(
+    tag: str, prefix: str = "", *kinds: problems.Kind, responses: dict[int | str, Any] | None = None
+) -> APIRouter:
+    """Return the router of one noun's routes.
+
+    Args:
+        tag: the section of the API's document.
+        prefix: of every path, such as `USER_PATH`.
+        kinds: problems of every route, in addition to those that any route may answer.
+        responses: further responses of every route.
+    """
+    documented = problems.documented(*problems.COMMON, problems.INVALID_REQUEST, *kinds)
+    return APIRouter(prefix=prefix, tags=[tag], route_class=ExactRoute, responses={**(responses or {}), **documented})

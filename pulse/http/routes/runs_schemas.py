@@ -1,0 +1,39 @@
+"""The bodies of the routes of runs and tickets."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+from pydantic import ConfigDict, Field
+
+from pulse.http.edge.schemas import Body, Id, View
+from pulse.runs.records import RunStatus
+
+
+class RunView(View):
+    """A run."""
+
+    run_id: str
+    thread_id: Annotated[str, Field(description="The session's id.")]
+    status: RunStatus
+    cancel_requested: bool
+    error: str | None
+    error_code: str | None
+    started_at: datetime
+    completed_at: datetime | None
+
+
+class TicketInput(Body):
+    """What a ticket allows."""
+
+    thread_id: Annotated[Id, Field(description="The session whose streams may be followed.")]
+    run_id: Annotated[Id | None, Field(description="Only this run; by default every run of the session.")] = None
+    model_config = ConfigDict(json_schema_extra={"examples": [{"thread_id": "order-17"}]})
+
+
+class TicketView(View):
+    """A ticket. It is returned only once."""
+
+    ticket: Annotated[str, Field(description="For the query of one connection: ?ticket=…")]
+    expires_at: datetime
