@@ -23,7 +23,7 @@ import asyncpg
 from pulse.errors import BY_SQLSTATE, InvalidInputError, from_postgres
 
 if TYPE_CHECKING:
-    from pulse.database import Connection, Pool
+    from pulse.postgres.bounded_pool import Connection, Pool
 
 #: Called with a statement's name, its duration in seconds, and whether it succeeded.
 Observer = Callable[[str, float, bool], None]
@@ -149,9 +149,9 @@ def load_queries(package: str, filename: str = "queries.sql") -> Mapping[str, st
         ValueError: a name occurs twice, or a statement is empty.
     """
     text = resources.files(package).joinpath(filename).read_text(encoding="utf-8")
-    _, *parts = _HEADER.split(text)
+    _, *names_and_bodies = _HEADER.split(text)
     queries: dict[str, str] = {}
-    for name, body in zip(parts[::2], parts[1::2], strict=True):
+    for name, body in zip(names_and_bodies[::2], names_and_bodies[1::2], strict=True):
         statement = body.strip()
         if name in queries or not statement:
             raise ValueError(f"{package}/{filename}: the statement {name!r} is empty or occurs twice")
