@@ -17,7 +17,9 @@ from pulse.errors import DatabaseUnreachableError, SchemaError
 from pulse.postgres import bounded_pool
 from pulse.postgres.bounded_pool import BoundedPool
 
+#: A connection of `connect`.
 Connection = bounded_pool.Connection
+#: A pool of `create_pool`.
 Pool = bounded_pool.Pool
 
 SERVER_VERSION_NUM_MIN = 160000

@@ -20,10 +20,8 @@ from pulse.session_key import SessionKey
 from pulse.session_service import OpenSessionService
 from pulse.state.overlay import StateOverlay
 
-__all__ = ["DELETED", "StateChange", "StateManager", "StateOverlay"]
-
 #: Returns the keys to set for the current state. Called again for each attempt, so it must not have side effects.
-StateChange = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+StateUpdate = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 _RETRY_SECONDS = 0.005
 _RETRY_SECONDS_MAX = 0.25
@@ -87,7 +85,7 @@ class StateManager:
         return await self.update_session_state(app_name, user_id, session_id, lambda _: delta)
 
     async def update_session_state(
-        self, app_name: str, user_id: str, session_id: str, change: StateChange, *, max_attempts: int = 20
+        self, app_name: str, user_id: str, session_id: str, change: StateUpdate, *, max_attempts: int = 20
     ) -> Session:
         """Read the state, compute a delta from it, append it; after a conflict, do all of it again.
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from pulse.errors import InvalidInputError
 from pulse.event_rows import read_event
-from pulse.event_types import MESSAGE_EVENT_TYPES, PERSISTENT_EVENT_TYPES, TIMELINE_EVENT_TYPES
+from pulse.event_types import MESSAGE_EVENT_TYPES, TIMELINE_EVENT_TYPES
 from pulse.events import Event, message_text
 from pulse.postgres.cursors import check_limit
 from pulse.postgres.json_values import clean_text
@@ -27,8 +27,6 @@ from pulse.session_key import SessionKey
 
 if TYPE_CHECKING:
     from pulse.database import Pool
-
-__all__ = ["PERSISTENT_EVENT_TYPES", "ConversationTimeline", "TimelineItem", "TimelineService", "timeline_item"]
 
 PAGE_SIZE_MAX = 1000
 _STATEMENTS = Statements("pulse", "timeline.sql")
