@@ -126,7 +126,7 @@ class ApiKeyService:
         return await self._one("get_api_key", key_id)
 
     async def revoke(self, key_id: str) -> ApiKey:
-        """Revoke a key for good; one that is revoked already stays as it is.
+        """Revoke a key; one that is revoked already stays as it is.
 
         Raises:
             ApiKeyNotFoundError: there is no such key.

@@ -152,7 +152,7 @@ class LiveText:
             self._flushing.cancel()
 
     async def _flush_soon(self) -> None:
-        """Push what waits, at once; then every `COALESCE_SECONDS` what has come since, until nothing has."""
+        """Push what waits, at once; then every `COALESCE_SECONDS` what was added since, until nothing was."""
         while self._waiting:
             piece, self._waiting = "".join(self._waiting), []
             began = asyncio.get_running_loop().time()

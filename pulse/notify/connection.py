@@ -127,7 +127,7 @@ class NotifyConnection:
             self._on_connect()
             await self._watch(connection, lost)
         finally:
-            # close() would wait for an answer of a server that may be gone.
+            # close() would wait for the answer of a server that may be down.
             connection.terminate()
 
     async def _watch(self, connection: Connection, lost: asyncio.Event) -> None:

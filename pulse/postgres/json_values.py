@@ -1,4 +1,4 @@
-r"""JSON values that come back from the database exactly as they went in.
+r"""JSON values that the database stores without loss.
 
 `jsonb` refuses the character U+0000 and lone surrogates, and rewrites numbers such as -0.0 and 1e22; `json` refuses NaN
 and the infinities. Such values are stored as an object with the one key ``$hippocampus``, and read back from it::

@@ -1,8 +1,8 @@
 -- Every statement of runs.
 
 -- name: start_run
--- app, user, session id, run id, holder, seconds of lease, first events, whether only where no other run goes on; the
--- notifier wakes the listeners afterwards
+-- app, user, session id, run id, holder, seconds of lease, first events, whether to refuse while another run is active;
+-- the notifier wakes the listeners afterwards
 SELECT run, created, stored FROM start_run($1, $2, $3, $4, $5, $6, $7::event_input[], false, $8)
 
 -- name: write_run

@@ -47,7 +47,7 @@ class RunReader:
         return [read_event_to_deliver(list(row)) for row in rows]
 
     async def state(self, thread_id: uuid.UUID) -> ThreadState | None:
-        """Read a thread's state; None where the thread is gone."""
+        """Read a thread's state; None where the thread was deleted."""
         row = await _STATEMENTS.fetchrow(self._pool, "thread_state", thread_id)
         if row is None:
             return None
@@ -56,7 +56,7 @@ class RunReader:
     async def fill(self, frame: Frame, *, thread_id: uuid.UUID, run_id: str, first_sequence: int) -> None:
         """Put the conversation into a snapshot of messages that has none yet, without concurrent runs' messages.
 
-        The metadata of a snapshot that leaves out older messages say where those end.
+        The metadata of a snapshot that leaves out older messages state where those end.
         """
         if frame.history_until is None or not isinstance(frame.event, MessagesSnapshotEvent):
             return

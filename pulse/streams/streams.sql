@@ -27,12 +27,12 @@ FROM events AS e WHERE e.thread_id = $1 AND e.sequence_num > $2 ORDER BY e.seque
 
 -- name: conversation
 -- thread, up to this sequence number, types, a run and its first number, at most this many and, but for the newest, so
--- many bytes of content, the newest first, and whether there are older ones; what others say while the run lasts is not
+-- many bytes of content, the newest first, and whether there are older ones; messages of concurrent runs are not
 -- part of its stream
 SELECT e.id, e.sequence_num, e.author, e.event_type, e.invocation_id, e.body, e.actions::text,
-       e.occurred_at, e.created_at, e.place < e.found AND (e.place = $6 OR e.bytes_with_next > $7) AS is_cut
+       e.occurred_at, e.created_at, e.rank < e.found AND (e.rank = $6 OR e.bytes_with_next > $7) AS is_cut
 FROM (
-    SELECT m.*, row_number() OVER newest AS place, count(*) OVER () AS found,
+    SELECT m.*, row_number() OVER newest AS rank, count(*) OVER () AS found,
            sum(octet_length(m.body)) OVER newest AS bytes,
            sum(octet_length(m.body)) OVER (newest ROWS BETWEEN UNBOUNDED PRECEDING AND 1 FOLLOWING) AS bytes_with_next
     FROM (SELECT o.*, o.content::text AS body FROM events AS o
@@ -40,7 +40,7 @@ FROM (
             AND (o.sequence_num < $5 OR o.invocation_id = $4)
           ORDER BY o.sequence_num DESC LIMIT $6 + 1) AS m
     WINDOW newest AS (ORDER BY m.sequence_num DESC)) AS e
-WHERE e.place <= $6 AND (e.bytes <= $7 OR e.place = 1)
+WHERE e.rank <= $6 AND (e.bytes <= $7 OR e.rank = 1)
 ORDER BY e.sequence_num DESC
 
 -- name: thread_state
@@ -57,7 +57,7 @@ SELECT w.id AS thread_id FROM unnest($1::uuid[]) AS w (id)
 WHERE NOT EXISTS (SELECT FROM threads AS t WHERE t.id = w.id AND is_open(t))
 
 -- name: current_run
--- thread, whether to begin at the newest run where none runs; the number before the first of what is to be told
+-- thread, whether to begin at the newest run where none runs; the number before the first to be sent
 SELECT coalesce((SELECT min(r.first_seq) - 1 FROM runs AS r WHERE r.thread_id = $1 AND r.status = 'running'),
                 (SELECT max(r.first_seq) - 1 FROM runs AS r WHERE r.thread_id = $1 AND $2),
                 (SELECT t.last_seq FROM threads AS t WHERE t.id = $1), 0)

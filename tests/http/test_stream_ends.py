@@ -157,12 +157,12 @@ async def test_streams_of_a_session_that_goes_end_and_say_so(
         await writer.pool.execute(
             "UPDATE threads SET ttl = '1 s', updated_at = now() - interval '1 h', expires_at = now()"
         )
-        gone._name_all()
+        gone._watched.mark_all()
     else:
         async with writer.pool.acquire() as connection, connection.transaction():
             await connection.execute("SET LOCAL session_replication_role = replica")
             await connection.execute("DELETE FROM threads")
-        gone._name_all()
+        gone._watched.mark_all()
     told = [*(await asyncio.gather(*opened)), (await getting, 4404)]
     for events, code in told:
         assert code == 4404
