@@ -16,6 +16,7 @@ from pgvector.asyncpg import register_vector
 from pulse.errors import DatabaseUnreachableError, SchemaError
 from pulse.postgres import bounded_pool
 from pulse.postgres.bounded_pool import BoundedPool
+from pulse.postgres.statements import Statements
 
 #: A connection of `connect`.
 Connection = bounded_pool.Connection
@@ -30,16 +31,9 @@ _IDLE_SECONDS_MAX = 300.0
 #: What a statement may raise because of the database or the network. The last, raised when the connection drops between
 #: two messages of the protocol, is not a subclass of the driver's other errors.
 FAULTS = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
-#: Also makes the server notice a lost client within half a minute; by default it would hold the client's locks for two
-#: hours.
-_PREPARE = """
-SELECT n.nspname, set_config('tcp_keepalives_idle', '10', false), set_config('tcp_keepalives_interval', '5', false),
-       set_config('tcp_keepalives_count', '3', false), set_config('tcp_user_timeout', '20000', false)
-FROM pg_extension AS e JOIN pg_namespace AS n ON n.oid = e.extnamespace WHERE e.extname = 'vector'
-"""
-_SET = "SELECT set_config($1, $2, false)"
-#: The same for a lost server: idle time and interval in seconds, probes; milliseconds until sent data must be
-#: acknowledged.
+_STATEMENTS = Statements("pulse", "database.sql")
+#: How a lost server is noticed within half a minute: idle time and interval in seconds, probes; milliseconds until sent
+#: data must be acknowledged.
 _KEEPALIVES = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 20_000}
 
 
@@ -144,7 +138,7 @@ async def create_pool(
         await prepare_connection(connection)
         for name, seconds in limits.items():
             if seconds is not None:
-                await connection.execute(_SET, name, str(round(seconds * 1000)))
+                await _STATEMENTS.execute(connection, "set_session_limit", name, str(round(seconds * 1000)))
 
     try:
         return await BoundedPool(
@@ -188,7 +182,7 @@ async def connect(dsn: str, *, schema: str = "public", prepare: bool = True) -> 
 async def prepare_connection(connection: Connection) -> None:
     """Register the codecs on a new connection. `json` stays raw text: event bodies are opaque."""
     require_supported_server(server_version_num(connection))
-    home = await connection.fetchval(_PREPARE)
+    home = await _STATEMENTS.fetchval(connection, "prepare_session")
     if home is None:
         raise SchemaError("This database has no pgvector yet. Run `hippocampus migrate`.")
     await register_vector(connection, schema=home)

@@ -29,8 +29,10 @@ The database raises SQLSTATEs of class ``HP``; `from_postgres` maps each to one 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-import asyncpg
+if TYPE_CHECKING:
+    import asyncpg
 
 
 class PulseError(Exception):
@@ -121,6 +123,8 @@ class SchemaError(PulseError):
     """The database's schema is missing, older or newer than this program. The message names the command."""
 
 
+_PROGRAM_LIMIT_EXCEEDED = "54000"
+
 #: The error class of each SQLSTATE that the session engine's SQL functions raise.
 BY_SQLSTATE: Mapping[str, type[PulseError]] = {
     "HP001": SessionNotFoundError,
@@ -145,7 +149,7 @@ def from_postgres(
     error: asyncpg.PostgresError, by_sqlstate: Mapping[str, type[Exception]] = BY_SQLSTATE
 ) -> Exception | None:
     """Return the error class for a database error, or None where `by_sqlstate` has none for its SQLSTATE."""
-    if isinstance(error, asyncpg.ProgramLimitExceededError):
+    if error.sqlstate == _PROGRAM_LIMIT_EXCEEDED:
         # Each name is within its own limit; with four bytes a character they may still be too long together.
         return InvalidInputError(
             "names and ids are too long for an index of PostgreSQL: keep app, user and id under 2,600 bytes of UTF-8"
