@@ -84,6 +84,7 @@ bench: $(STAMP) ## Measure, as ratios in one run (FILE=… adds recall on a conv
 
 docs: $(STAMP) ## Renew the generated pages of docs/
 	PYTHONPATH=. $(BIN)/python docs/reference.py
+	PYTHONPATH=. $(BIN)/python docs/names.py
 
 lock: ## Renew requirements.lock for all extras (UPGRADE=1 takes the newest)
 	@test -x $(BIN)/pip-compile || $(MAKE) venv

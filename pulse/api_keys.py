@@ -1,4 +1,4 @@
-"""Keys of the HTTP API: made once, kept as hashes, bound to an app and to roles.
+"""Keys of the HTTP API: shown once, stored as hashes, bound to an app and to roles.
 
 A key's text is ``hip_<id>_<secret>``: the id finds its row, the secret is compared in constant time.
 """
@@ -16,7 +16,8 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Literal, get_args
 
 from pulse.errors import ApiKeyNotFoundError, InvalidInputError
-from pulse.postgres.statements import load_queries
+from pulse.postgres.cursors import check_limit
+from pulse.postgres.statements import Statements
 
 if TYPE_CHECKING:
     from pulse.database import Pool
@@ -29,12 +30,12 @@ _NAME_LENGTH_MAX = 255
 _ID_LENGTH = 12
 _SECRET_BYTES = 32
 _TEXT = re.compile(r"hip_([a-z0-9]{12})_([A-Za-z0-9_-]{43})")
-_QUERIES = load_queries("pulse", "api_keys.sql")
+_STATEMENTS = Statements("pulse", "api_keys.sql")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiKey:
-    """A key as it is listed; its secret is not known to anybody but its holder."""
+    """A key as it is listed, without its secret, which only its holder knows."""
 
     id: str
     app_name: str | None
@@ -48,7 +49,7 @@ class ApiKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewApiKey:
-    """A key as its holder gets it, once."""
+    """A new key; its text is returned only once."""
 
     key: ApiKey
     text: str = field(repr=False)
@@ -56,19 +57,19 @@ class NewApiKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """What the holder of a key may do: these roles, in this app or (None) in every app."""
+    """The roles that a key grants, in one app or (None) in every app."""
 
     key_id: str
     app_name: str | None
     roles: frozenset[Role]
 
     def has(self, role: Role) -> bool:
-        """Whether it allows what needs a role; admin allows everything."""
+        """Return whether the key grants a role; admin grants every role."""
         return role in self.roles or "admin" in self.roles
 
 
 class ApiKeyService:
-    """Makes, lists, revokes and verifies keys."""
+    """Creates, lists, revokes and verifies keys."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -76,20 +77,21 @@ class ApiKeyService:
     async def create(
         self, app_name: str | None, roles: Collection[Role], *, name: str = "", lifetime: timedelta | None = None
     ) -> NewApiKey:
-        """Make a key.
+        """Create a key.
 
         Args:
             app_name: None for every app.
-            lifetime: up to ten years; None for as long as it is not revoked.
+            lifetime: up to ten years; None until it is revoked.
 
         Raises:
-            InvalidInputError: an argument is out of its bounds; nothing was made.
+            InvalidInputError: an argument is out of its bounds; nothing was created.
         """
         _check(app_name, roles, name, lifetime)
         key_id = "".join(secrets.choice(string.ascii_lowercase + string.digits) for _ in range(_ID_LENGTH))
         secret = secrets.token_urlsafe(_SECRET_BYTES)
-        row = await self._pool.fetchrow(
-            _QUERIES["create_api_key"],
+        row = await _STATEMENTS.fetchrow(
+            self._pool,
+            "create_api_key",
             key_id,
             app_name,
             name,
@@ -103,21 +105,20 @@ class ApiKeyService:
     async def list(
         self, app_name: str | None = None, *, limit: int = LIST_LENGTH_MAX, after: tuple[datetime, str] | None = None
     ) -> list[ApiKey]:
-        """List the keys that can be used for an app, or all, the newest first; also those that are used up.
+        """List the keys of an app, or all, the newest first, including expired and revoked ones.
 
         Args:
-            after: `created_at` and id of the last one of the page before.
+            after: `created_at` and `id` of the last key of the previous page.
 
         Raises:
             InvalidInputError: limit is not 1 to 1,000.
         """
-        if not 1 <= limit <= LIST_LENGTH_MAX:
-            raise InvalidInputError(f"limit is 1 to {LIST_LENGTH_MAX}, not {limit}")
-        rows = await self._pool.fetch(_QUERIES["list_api_keys"], app_name, limit, *(after or (None, None)))
+        check_limit(limit, LIST_LENGTH_MAX)
+        rows = await _STATEMENTS.fetch(self._pool, "list_api_keys", app_name, limit, *(after or (None, None)))
         return [_read(dict(row)) for row in rows]
 
     async def get(self, key_id: str) -> ApiKey:
-        """Look a key up.
+        """Return a key.
 
         Raises:
             ApiKeyNotFoundError: there is no such key.
@@ -125,7 +126,7 @@ class ApiKeyService:
         return await self._one("get_api_key", key_id)
 
     async def revoke(self, key_id: str) -> ApiKey:
-        """End a key for good; one that is revoked already stays as it is.
+        """Revoke a key; one that is revoked already stays as it is.
 
         Raises:
             ApiKeyNotFoundError: there is no such key.
@@ -133,19 +134,19 @@ class ApiKeyService:
         return await self._one("revoke_api_key", key_id)
 
     async def verify(self, text: str) -> Grant | None:
-        """Return what a key allows; None where it is unknown, revoked or too old. Notes its use, to the minute."""
+        """Return what a key grants; None where it is unknown, revoked or expired. Records its use, to the minute."""
         parts = _TEXT.fullmatch(text)
         if parts is None:
             return None
-        row = await self._pool.fetchrow(_QUERIES["find_api_key"], parts[1])
+        row = await _STATEMENTS.fetchrow(self._pool, "find_api_key", parts[1])
         if row is None or not hmac.compare_digest(_hash(parts[2]), row["secret_hash"]):
             return None
         if row["is_use_unseen"]:
-            await self._pool.execute(_QUERIES["touch_api_key"], parts[1])
+            await _STATEMENTS.execute(self._pool, "touch_api_key", parts[1])
         return Grant(key_id=row["id"], app_name=row["app_name"], roles=frozenset(row["roles"]))
 
-    async def _one(self, query: str, key_id: str) -> ApiKey:
-        row = await self._pool.fetchrow(_QUERIES[query], key_id) if key_id.isalnum() else None
+    async def _one(self, statement: str, key_id: str) -> ApiKey:
+        row = await _STATEMENTS.fetchrow(self._pool, statement, key_id) if key_id.isalnum() else None
         if row is None:
             raise ApiKeyNotFoundError(f"There is no key {key_id[:40]!r}: see `hippocampus keys list`.")
         return _read(dict(row))
@@ -158,7 +159,7 @@ def _check(app_name: str | None, roles: Collection[Role], name: str, lifetime: t
     if not roles or not set(roles) <= set(ROLES):
         raise InvalidInputError(f"a key needs at least one of the roles {', '.join(ROLES)}")
     if lifetime is not None and not timedelta(0) < lifetime <= LIFETIME_MAX:
-        raise InvalidInputError(f"a key lives for up to {LIFETIME_MAX.days} days, from now on")
+        raise InvalidInputError(f"a key's lifetime is up to {LIFETIME_MAX.days} days, not {lifetime}")
 
 
 def _read(row: dict[str, object]) -> ApiKey:

@@ -7,8 +7,8 @@ VALUES ($1, $2, $3, $4, $5, engine_now() + make_interval(secs => $6))
 RETURNING id, app_name, name, roles, created_at, last_used_at, expires_at, revoked_at
 
 -- name: list_api_keys
--- app or null for all, limit, when the last one of the page before was made, its id (null: from the newest); a key of
--- every app is listed with each
+-- app or null for all, limit, when the last key of the previous page was created, its id (null: from the newest); a key
+-- of every app is listed with each
 SELECT id, app_name, name, roles, created_at, last_used_at, expires_at, revoked_at
 FROM api_keys
 WHERE ($1::text IS NULL OR app_name IS NULL OR app_name = $1)

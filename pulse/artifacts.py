@@ -1,7 +1,7 @@
-"""Files of agents, in versions, stored once for equal bytes.
+"""Files of agents, in versions; equal bytes are stored once.
 
-An artifact belongs to a session, or to a user in every session (`session_id` None). Versions count from 0 without gaps;
-a deleted artifact that is saved again begins at 0. Every method is one round trip.
+An artifact belongs to a session, or (`session_id` None) to a user in every session. Versions count from 0 without gaps;
+a deleted artifact that is saved again starts at 0. Every method is one round trip.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from typing import TYPE_CHECKING, Any
 
 import asyncpg
 
-from pulse.errors import InvalidInputError, from_postgres
+from pulse.errors import InvalidInputError
 from pulse.postgres.json_values import clean_text, decode_body, encode_body
-from pulse.postgres.statements import load_queries
+from pulse.postgres.statements import Statements
 
 if TYPE_CHECKING:
     from pulse.database import Pool
 
-#: As `version`: the newest.
+#: The newest version.
 LATEST = -1
 _FILENAME_LENGTH_MAX = 1024
 _NAME_LENGTH_MAX = 255
 _ID_LENGTH_MAX = 512
-_QUERIES = load_queries("pulse", "artifacts.sql")
+_STATEMENTS = Statements("pulse", "artifacts.sql")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArtifactKey:
-    """What an artifact is found by.
+    """The names of an artifact.
 
     Raises:
         InvalidInputError: a name is empty, too long, or holds U+0000 or a lone surrogate.
@@ -54,8 +54,8 @@ class StoredArtifact:
     """One version.
 
     Attributes:
-        part: what was saved beside the bytes, to the letter.
-        data: the bytes; None where there are none, or they were not asked for.
+        part: the JSON value that was saved with the bytes.
+        data: the bytes; None where there are none, or where they were not requested.
     """
 
     version: int
@@ -84,14 +84,15 @@ class ArtifactStore:
         """Save a new version and return its number.
 
         Args:
-            part: a JSON value that is given back with the bytes.
-            data: None where the part only refers to something elsewhere.
+            part: a JSON value that is returned with the bytes.
+            data: None where the part refers to a file elsewhere.
 
         Raises:
             ArtifactTooLargeError: over the app's ``max_artifact_bytes``; nothing was stored.
-            InvalidInputError: `part` or `custom_metadata` is no JSON.
+            InvalidInputError: `part` or `custom_metadata` is not JSON.
         """
-        rows = await self._fetch(
+        version: int = await _STATEMENTS.fetchval(
+            self._pool,
             "save_artifact",
             *_names(key),
             encode_body(part, where="part"),
@@ -99,7 +100,6 @@ class ArtifactStore:
             None if mime_type is None else clean_text(mime_type),
             encode_body(custom_metadata or {}, where="custom_metadata"),
         )
-        version: int = rows[0]["version"]
         return version
 
     async def read(self, key: ArtifactKey, version: int = LATEST) -> StoredArtifact | None:
@@ -112,31 +112,25 @@ class ArtifactStore:
 
     async def versions(self, key: ArtifactKey) -> list[StoredArtifact]:
         """List all versions without their bytes, ascending."""
-        return [_stored(row) for row in await self._fetch("read_artifact", *_names(key), None, False)]
+        return [_stored(row) for row in await _STATEMENTS.fetch(self._pool, "read_artifact", *_names(key), None, False)]
 
     async def list_keys(self, app_name: str, user_id: str, session_id: str | None) -> list[str]:
-        """List the filenames of a session and of its user, each once, by code point; of the user alone for None."""
-        rows = await self._fetch("list_artifact_keys", app_name, user_id, session_id)
+        """List the filenames of a session and of its user, each once, by code point; for None of the user alone."""
+        rows = await _STATEMENTS.fetch(self._pool, "list_artifact_keys", app_name, user_id, session_id)
         return [row["filename"] for row in rows]
 
     async def delete(self, key: ArtifactKey) -> None:
-        """Delete an artifact with all its versions; no error where there is none.
+        """Delete an artifact with all its versions, if there is one.
 
-        Its bytes go with it, unless another version, of whomever, holds the same.
+        Its bytes are deleted too, unless another artifact has the same.
         """
-        await self._fetch("delete_artifact", *_names(key))
+        await _STATEMENTS.execute(self._pool, "delete_artifact", *_names(key))
 
     async def _one(self, key: ArtifactKey, version: int, *, with_data: bool) -> StoredArtifact | None:
         if not LATEST <= version < 2**31:
             return None
-        rows = await self._fetch("read_artifact", *_names(key), version, with_data)
+        rows = await _STATEMENTS.fetch(self._pool, "read_artifact", *_names(key), version, with_data)
         return _stored(rows[0]) if rows else None
-
-    async def _fetch(self, name: str, *arguments: Any) -> list[asyncpg.Record]:
-        try:
-            return await self._pool.fetch(_QUERIES[name], *arguments)
-        except asyncpg.PostgresError as error:
-            raise from_postgres(error) or error from error
 
 
 def _names(key: ArtifactKey) -> tuple[str, str, str | None, str]:

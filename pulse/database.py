@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL as every room expects them: codecs, search_path, failures in plain words."""
+"""Connections to PostgreSQL as every package expects them: codecs, search_path, errors with advice."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 import socket
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 import asyncpg
@@ -16,36 +16,32 @@ from pgvector.asyncpg import register_vector
 from pulse.errors import DatabaseUnreachableError, SchemaError
 from pulse.postgres import bounded_pool
 from pulse.postgres.bounded_pool import BoundedPool
+from pulse.postgres.statements import Statements
 
-if TYPE_CHECKING:
-    Connection = asyncpg.Connection[asyncpg.Record]
-    Pool = asyncpg.Pool[asyncpg.Record]
+#: A connection of `connect`.
+Connection = bounded_pool.Connection
+#: A pool of `create_pool`.
+Pool = bounded_pool.Pool
 
 SERVER_VERSION_NUM_MIN = 160000
-# As of asyncpg.create_pool: a connection is renewed after so many statements, and closed when it was idle for so long.
+# The defaults of asyncpg.create_pool: a connection is replaced after this many statements, and closed after being idle
+# for this long.
 _QUERIES_MAX = 50_000
 _IDLE_SECONDS_MAX = 300.0
-#: What a statement may raise because of the database or the way to it; the last, of a connection that was cut between
-#: two messages of its protocol, is none of the driver's other errors.
+#: What a statement may raise because of the database or the network. The last, raised when the connection drops between
+#: two messages of the protocol, is not a subclass of the driver's other errors.
 FAULTS = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
-#: Also has the server notice within half a minute that a client is gone without a word, whose locks it would hold for
-#: two hours otherwise.
-_PREPARE = """
-SELECT n.nspname, set_config('tcp_keepalives_idle', '10', false), set_config('tcp_keepalives_interval', '5', false),
-       set_config('tcp_keepalives_count', '3', false), set_config('tcp_user_timeout', '20000', false)
-FROM pg_extension AS e JOIN pg_namespace AS n ON n.oid = e.extnamespace WHERE e.extname = 'vector'
-"""
-_SET = "SELECT set_config($1, $2, false)"
-#: The same for a server that is gone without a word: idle time and interval in seconds, probes; milliseconds until what
-#: was sent must be acknowledged.
+_STATEMENTS = Statements("pulse", "database.sql")
+#: How a lost server is noticed within half a minute: idle time and interval in seconds, probes; milliseconds until sent
+#: data must be acknowledged.
 _KEEPALIVES = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 20_000}
 
 
 class BoundedTransaction(Transaction):
     """A transaction whose rollback is not waited for longer than `RELEASE_SECONDS_MAX`.
 
-    Whoever fails in it, or gives up on a statement of it, would wait for ever for a server that hangs. The connection
-    is closed then, and what ended the transaction is raised.
+    After an error or a cancelled statement, a rollback would wait for ever for a server that hangs. Past the limit the
+    connection is closed, and the error that ended the transaction is raised.
     """
 
     __slots__ = ("_own",)
@@ -55,7 +51,7 @@ class BoundedTransaction(Transaction):
         self._own = connection
 
     async def __aexit__(self, kind: Any, error: Any, traceback: Any) -> None:
-        """End the transaction; where its connection is closed already, the server has."""
+        """End the transaction, unless the connection is closed: then the server has ended it."""
         if kind is None:
             await super().__aexit__(kind, error, traceback)
         elif not self._own.is_closed():
@@ -67,9 +63,9 @@ class BoundedTransaction(Transaction):
 
 
 class WatchedConnection(asyncpg.Connection):
-    """A connection whose loss is noticed in half a minute, also where the network says nothing.
+    """A connection whose loss is noticed within half a minute, even if the network drops packets silently.
 
-    asyncpg asks for no keepalives: a statement whose answer is lost would be waited for, and its job run, for ever.
+    asyncpg sets no keepalives: a statement whose answer is lost would wait for ever.
     """
 
     __slots__ = ()
@@ -85,14 +81,14 @@ class WatchedConnection(asyncpg.Connection):
                     endpoint.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
     async def close(self, *, timeout: float | None = None) -> None:  # noqa: ASYNC109 - asyncpg's own
-        """Say goodbye; cut the line where the server has not answered within `RELEASE_SECONDS_MAX`."""
+        """Close the connection; drop it where the server has not answered within `RELEASE_SECONDS_MAX`."""
         with contextlib.suppress(TimeoutError) if timeout is None else contextlib.nullcontext():
             await super().close(timeout=bounded_pool.RELEASE_SECONDS_MAX if timeout is None else timeout)
 
     def transaction(
         self, *, isolation: Any = None, readonly: bool = False, deferrable: bool = False
     ) -> BoundedTransaction:
-        """Return a transaction that nobody waits for for ever; else as asyncpg's own."""
+        """Return a transaction whose rollback is bounded; otherwise as asyncpg's own."""
         if self.is_closed():
             raise asyncpg.InterfaceError("connection is closed")
         return BoundedTransaction(self, isolation, readonly, deferrable)
@@ -101,8 +97,8 @@ class WatchedConnection(asyncpg.Connection):
 class PooledConnection(WatchedConnection):
     """A connection that goes back to its pool without a round trip.
 
-    Nothing of ours leaves state in a pooled session: settings are transaction-local, session locks and
-    LISTEN have connections of their own. An open transaction is still rolled back.
+    No code here leaves state in a pooled session: settings are transaction-local, and session locks and LISTEN have
+    connections of their own. An open transaction is still rolled back.
     """
 
     __slots__ = ()
@@ -124,13 +120,13 @@ async def create_pool(
     """Open a pool of ready connections: jsonb as Python values, json as raw text, vectors as `Vector`.
 
     Args:
-        idle_transaction_seconds_max: after which the server ends a connection that leaves a transaction waiting: its
-            process was stopped, and holds what others wait for. None: as the server is set.
-        lock_seconds_max: after which a statement gives up waiting for what somebody else holds, instead of keeping its
-            connection from others. None: as the server is set.
+        idle_transaction_seconds_max: after which the server ends a connection that is idle in a transaction, whose
+            process was stopped while holding locks. None for the server's setting.
+        lock_seconds_max: after which a statement gives up waiting for a lock, instead of keeping its connection from
+            others. None for the server's setting.
 
     Raises:
-        DatabaseUnreachableError: no server, no such database, wrong password, or a dsn that can't be read.
+        DatabaseUnreachableError: no server, no such database, wrong password, or a malformed DSN.
         SchemaError: the server is too old, or the database has no pgvector.
     """
     limits = {
@@ -142,7 +138,7 @@ async def create_pool(
         await prepare_connection(connection)
         for name, seconds in limits.items():
             if seconds is not None:
-                await connection.execute(_SET, name, str(round(seconds * 1000)))
+                await _STATEMENTS.execute(connection, "set_session_limit", name, str(round(seconds * 1000)))
 
     try:
         return await BoundedPool(
@@ -184,9 +180,9 @@ async def connect(dsn: str, *, schema: str = "public", prepare: bool = True) -> 
 
 
 async def prepare_connection(connection: Connection) -> None:
-    """Register our codecs on a new connection. `json` stays raw text: event bodies are opaque."""
+    """Register the codecs on a new connection. `json` stays raw text: event bodies are opaque."""
     require_supported_server(server_version_num(connection))
-    home = await connection.fetchval(_PREPARE)
+    home = await _STATEMENTS.fetchval(connection, "prepare_session")
     if home is None:
         raise SchemaError("This database has no pgvector yet. Run `hippocampus migrate`.")
     await register_vector(connection, schema=home)
@@ -196,7 +192,7 @@ async def prepare_connection(connection: Connection) -> None:
 
 
 def search_path(schema: str) -> str:
-    """Return the search_path for our schema: first ours, then `public`, where pgvector is."""
+    """Return the search_path for a schema: first the schema, then `public`, where pgvector is."""
     quoted = '"' + schema.replace('"', '""') + '"'
     return quoted if schema == "public" else f"{quoted}, public"
 
@@ -217,7 +213,7 @@ def require_supported_server(version_num: int) -> None:
 
 
 def unreachable(dsn: str, error: BaseException) -> DatabaseUnreachableError:
-    """Say which database could not be reached and why, without the password."""
+    """Return the error for a database that could not be reached, without the password."""
     reason = str(error).strip() or type(error).__name__
     advice = "Check that it runs and that DATABASE_URL names the right host, port, user, password and database."
     if "://" in dsn and not dsn.startswith(("postgresql://", "postgres://")):
@@ -226,7 +222,7 @@ def unreachable(dsn: str, error: BaseException) -> DatabaseUnreachableError:
 
 
 def describe(dsn: str) -> str:
-    """Return a dsn for people: without its password and its parameters."""
+    """Return a DSN for messages: without its password and its parameters."""
     try:
         parts = urlsplit(dsn)
         port = f":{parts.port}" if parts.port else ""
@@ -249,8 +245,8 @@ def _decode_jsonb(stored: bytes) -> Any:
     return json.loads(stored[1:])
 
 
-#: Why a connection can't be had: refused, unknown host, time-out; a dsn that can't be read; wrong password or role; no
-#: such database; starting up or shutting down; no connection left.
+#: Why a connection cannot be opened: refused, unknown host, time-out; a malformed DSN; wrong password or role; no such
+#: database; server starting up or shutting down; no connection left.
 CONNECT_ERRORS = (
     OSError,
     TimeoutError,

@@ -1,36 +1,38 @@
-"""Everything that the session engine raises.
+"""The errors that the session engine raises.
 
     PulseError
-    ├── InvalidInputError          the call itself is wrong; mend the named argument (also a ValueError)
-    │   ├── ArtifactTooLargeError  the file is over the policy's limit; raise it, or keep the file elsewhere
+    ├── InvalidInputError          an argument is invalid; fix the one that the message names (also a ValueError)
+    │   ├── ArtifactTooLargeError  the file is over the policy's limit; raise it, or store the file elsewhere
     │   ├── EventTooLargeError     the event is over the policy's limit; store the payload elsewhere, append a reference
-    │   ├── StreamTooLongError     an open message is over the carrier's limit; end it and begin another
+    │   ├── StreamTooLongError     an open message is over the carrier's limit; end it and start another
     │   └── StateTooLargeError     the merged state would be over the policy's limit; remove keys or split it
     ├── SessionNotFoundError       no such session for this app and user (also a LookupError)
     ├── SessionExistsError         create_session with an id that is taken
-    ├── ConcurrencyConflictError   the session moved on since it was read; read it again, recompute, append again
-    ├── StreamLostError            the text so far of an open message is gone; go on, and append the whole message
+    ├── ConcurrencyConflictError   the session changed since it was read; read it again, recompute, append again
+    ├── StreamLostError            an open message's text so far is lost to its watchers; append the whole message
     ├── EventConflictError         the event id is taken by an event with other content; use a new id
     ├── RunNotFoundError           no such run for this app and user (also a LookupError)
-    ├── ApiKeyNotFoundError        no key of this id (also a LookupError)
-    ├── InterruptOpenError         the run before asks for answers; send them with the next one
-    ├── RunActiveError             another run of the session goes on; wait for its end or cancel it, then start again
+    ├── ApiKeyNotFoundError        no key with this id (also a LookupError)
+    ├── InterruptOpenError         the last run waits for answers; send them with the next one
+    ├── RunActiveError             another run of the session is active; wait for its end or cancel it, then start again
     ├── RunConflictError           the run id is taken by another session; use a new id
-    ├── RunEndedError              the run ended already, perhaps by somebody else; stop working on it
-    ├── RunPrunedError             the run's events are not kept any more; there is nothing to stream
-    ├── StreamsClosedError         this process ends; come back with the id of the last frame
-    ├── RunFencedError             another process holds the run; stop working on it
+    ├── RunEndedError              the run has ended, perhaps by another process; stop working on it
+    ├── RunPrunedError             the run's events were deleted; there is nothing to stream
+    ├── StreamsClosedError         this process is stopping; reconnect with the id of the last frame
+    ├── RunFencedError             another process owns the run; stop working on it
     ├── DatabaseUnreachableError   no server, no such database, wrong password (also a ConnectionError)
-    └── SchemaError                the database is not at this program's schema; the message names the command to run
+    └── SchemaError                the schema is missing, older or newer; the message names the command to run
 
-The database speaks in SQLSTATEs of class ``HP``; `from_postgres` maps each to one class. No message is parsed.
+The database raises SQLSTATEs of class ``HP``; `from_postgres` maps each to one class. No message is parsed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-import asyncpg
+if TYPE_CHECKING:
+    import asyncpg
 
 
 class PulseError(Exception):
@@ -38,7 +40,7 @@ class PulseError(Exception):
 
 
 class InvalidInputError(PulseError, ValueError):
-    """The call's arguments are wrong. Nothing was changed. Mend what the message names and call again."""
+    """An argument is invalid. Nothing was changed. Fix what the message names and call again."""
 
 
 class EventTooLargeError(InvalidInputError):
@@ -54,7 +56,7 @@ class StateTooLargeError(InvalidInputError):
 
 
 class StreamTooLongError(InvalidInputError):
-    """An open message would be longer than its carrier takes. End it and begin another."""
+    """An open message would be over its carrier's limit. End it and start another."""
 
 
 class SessionNotFoundError(PulseError, LookupError):
@@ -70,11 +72,11 @@ class ConcurrencyConflictError(PulseError):
 
 
 class EventConflictError(PulseError):
-    """The event id belongs to a stored event with other content. An id is for one event: use a new one."""
+    """The event id belongs to a stored event with other content. Use a new id."""
 
 
 class StreamLostError(PulseError):
-    """The text so far of an open message is gone. Nothing is lost for good: append the message when it is complete."""
+    """The text so far of an open message is lost to its watchers. Append the message when it is complete."""
 
 
 class RunNotFoundError(PulseError, LookupError):
@@ -82,44 +84,46 @@ class RunNotFoundError(PulseError, LookupError):
 
 
 class RunConflictError(PulseError):
-    """The run id belongs to another session of the app. An id is for one run: use a new one."""
+    """The run id belongs to another session of the app. Use a new id."""
 
 
 class RunActiveError(PulseError):
-    """Another run of the session goes on. Wait for its end, or cancel it, and start again; nothing was started."""
+    """Another run of the session is active. Wait for its end, or cancel it, then start again. Nothing was started."""
 
 
 class ApiKeyNotFoundError(PulseError, LookupError):
-    """There is no key of this id. List the keys to find it."""
+    """There is no key with this id. List the keys to find it."""
 
 
 class InterruptOpenError(PulseError):
-    """The session's last run ended with interrupts. Answer each of them with the next run; nothing was changed."""
+    """The session's last run ended with interrupts. Answer each with the next run. Nothing was changed."""
 
 
 class RunEndedError(PulseError):
-    """The run ended already, by its owner or because its lease ran out. Stop working on it; nothing was changed."""
+    """The run was ended, by its owner or because its lease expired. Stop working on it. Nothing was changed."""
 
 
 class RunFencedError(PulseError):
-    """Another process executes the run. Stop working on it; nothing was changed."""
+    """Another process executes the run. Stop working on it. Nothing was changed."""
 
 
 class RunPrunedError(PulseError):
-    """The events of the run are not kept any more. Read the conversation as it is now instead."""
+    """The events of the run were deleted. Read the conversation instead."""
 
 
 class StreamsClosedError(PulseError):
-    """This process ends. Connect again, with the id of the last frame that you received."""
+    """This process is stopping. Reconnect with the id of the last frame that you received."""
 
 
 class DatabaseUnreachableError(PulseError, ConnectionError):
-    """PostgreSQL could not be reached. Check that it runs and what DATABASE_URL says; then try again."""
+    """PostgreSQL could not be reached. Check that it runs, and check DATABASE_URL; then retry."""
 
 
 class SchemaError(PulseError):
     """The database's schema is missing, older or newer than this program. The message names the command."""
 
+
+_PROGRAM_LIMIT_EXCEEDED = "54000"
 
 #: The error class of each SQLSTATE that the session engine's SQL functions raise.
 BY_SQLSTATE: Mapping[str, type[PulseError]] = {
@@ -145,8 +149,8 @@ def from_postgres(
     error: asyncpg.PostgresError, by_sqlstate: Mapping[str, type[Exception]] = BY_SQLSTATE
 ) -> Exception | None:
     """Return the error class for a database error, or None where `by_sqlstate` has none for its SQLSTATE."""
-    if isinstance(error, asyncpg.ProgramLimitExceededError):
-        # Each name is within its own bound; with four bytes a character they may still be too long together.
+    if error.sqlstate == _PROGRAM_LIMIT_EXCEEDED:
+        # Each name is within its own limit; with four bytes a character they may still be too long together.
         return InvalidInputError(
             "names and ids are too long for an index of PostgreSQL: keep app, user and id under 2,600 bytes of UTF-8"
             " together; nothing was changed"

@@ -1,22 +1,22 @@
-"""From what a run stored and says to AG-UI events, by the rules of the protocol. Pure: no database, no clock.
+"""Translates the events and open messages of a run to AG-UI events. Pure: no database, no clock.
 
     stored event                    AG-UI
     the run's first                 RUN_STARTED, MESSAGES_SNAPSHOT (for joiners), STATE_SNAPSHOT, then its own
-    user_message, assistant_message TEXT_MESSAGE_START, _CONTENT, _END; of a streamed one what is not yet sent
+    user_message, assistant_message TEXT_MESSAGE_START, _CONTENT, _END; of a streamed one only what was not sent
     thought                         REASONING_MESSAGE_START, _CONTENT, _END
     act                             TOOL_CALL_START, _ARGS, _END
     observe                         TOOL_CALL_RESULT
     step_start, step_end            STEP_STARTED, STEP_FINISHED
-    any with a state delta          STATE_DELTA, also where another run or nobody's made it
-    complete, error, cancelled      what is open is closed; RUN_FINISHED or RUN_ERROR
-    work_plan and kin               CUSTOM hippocampus:work_plan
+    any with a state delta          STATE_DELTA, also from another run or from none
+    complete, error, cancelled      open messages are closed; RUN_FINISHED or RUN_ERROR
+    work_plan and the like          CUSTOM hippocampus:work_plan
     any other                       RAW
 
-A piece of an open message becomes TEXT_MESSAGE_START once, and TEXT_MESSAGE_CONTENT for what is new. A message ends on
-the wire when it is stored: what a client has seen ended is history. Where a stored text does not go on as what was sent
-began, MESSAGES_SNAPSHOT sets it right. `result.interrupts` of a run that completes asks for what the next one needs.
+An open message becomes TEXT_MESSAGE_START once, and TEXT_MESSAGE_CONTENT for each new piece. A message ends on the wire
+when it is stored: what a client has seen end is history. If the stored text does not begin with what was sent,
+MESSAGES_SNAPSHOT corrects it. `result.interrupts` of a completed run are the questions that the next run answers.
 
-The translation depends on the events and on the cursor alone. So any process can go on where another one was cut.
+The translation depends on the events and on the cursor alone, so any process can resume another one's stream.
 """
 
 from __future__ import annotations
@@ -72,31 +72,30 @@ _SILENT_TYPES = frozenset({RUN_STARTED, STATE_UPDATE, ADK_EVENT})
 class _Open:
     """A message that was begun on the wire and is not stored yet."""
 
-    message_id: str | None  # None: a cursor told of it, by a digest
+    message_id: str | None  # None: known by its digest, from a cursor
     sent: Sent
-    is_sure: bool = True  # False: a cursor told of it, and its text was not seen yet
-    is_torn: bool = False  # what was sent is not how its text begins
+    is_sure: bool = True  # False: known from a cursor; its text was not seen yet
+    is_torn: bool = False  # its text does not begin with what was sent
 
 
 class EventBridge:
     """Translates one run, from its start or from a cursor.
 
     Args:
-        thread_id: as the client names it: the session's id.
+        thread_id: the session's id, which clients know as the thread's.
         first_sequence: of the run's first event.
-        state: the merged state, with what jsonb refuses escaped, as it is after `state_sequence`; what changed it until
-            then is in it, and is not said again.
-        cursor: what the client has; None for nothing.
-        with_history: a new client gets the conversation before the run.
-        shown_run_id: for an event of no run, which is shown as a run of its own, over after its first event.
+        state: the merged and escaped state after `state_sequence`; changes up to there are not sent again.
+        cursor: what the client has; None for a new client.
+        with_history: whether a new client gets the conversation before the run.
+        shown_run_id: of an event of no run, which is sent as a run of its own that ends after it.
     """
 
     def __init__(
         self,
+        *,
         thread_id: str,
         run_id: str,
         first_sequence: int,
-        *,
         state: Mapping[str, Any] | None = None,
         state_sequence: int = 0,
         cursor: Cursor | None = None,
@@ -111,7 +110,7 @@ class EventBridge:
         self._is_single = shown_run_id is not None
         self._first = first_sequence
         self._with_history = with_history
-        self._came_with = cursor
+        self._client_cursor = cursor
         self._resumes_after = cursor.sequence if cursor is not None and cursor.sequence >= first_sequence else 0
         # RUN_STARTED, the messages for joiners, the state: a client that had these has a state of its own.
         begun = cursor is not None and cursor.sequence == first_sequence - 1 and cursor.frames >= 3
@@ -119,13 +118,13 @@ class EventBridge:
         self._state = {key: value for key, value in (state or {}).items() if value != DELETED_ESCAPE}
         self._state_sequence = cursor.sequence if cursor is not None and self._has_state else state_sequence
         self._open: dict[str, _Open] = {}
-        self._said: set[str] = set()
+        self._stored: set[str] = set()
         self._steps: list[str] = []
         self._calls = messages.CallIds()
 
     @property
     def cursor(self) -> Cursor:
-        """Where a client is that got every frame so far."""
+        """The cursor of a client that received every frame so far."""
         return Cursor(self.sequence, 0, {key: each.sent for key, each in self._open.items()})
 
     @property
@@ -134,15 +133,15 @@ class EventBridge:
         return self._state
 
     def offsets(self) -> dict[str, int]:
-        """How much of each open message was sent."""
+        """Return how much of each open message was sent."""
         return {each.message_id: each.sent.length for each in self._open.values() if each.message_id is not None}
 
-    def has_said(self, message_id: str) -> bool:
-        """Whether a message is stored, as far as the events go that were translated."""
-        return clean_text(message_id) in self._said
+    def has_stored(self, message_id: str) -> bool:
+        """Return whether a message is among the events that were translated."""
+        return clean_text(message_id) in self._stored
 
     def store(self, event: Event) -> list[Frame]:
-        """Translate the thread's next event, in sequence; one that was seen before is nothing."""
+        """Translate the thread's next event, in sequence; an event that was translated before gives no frame."""
         number = event.sequence_num or 0
         if self.is_ended or number <= self.sequence:
             return []
@@ -150,26 +149,26 @@ class EventBridge:
         frames = list(self._translate(event, number))
         self.sequence = number
         if number <= self._resumes_after:
-            # Sent before. What is open by now, the cursor knows; what was said and called, only the events do.
+            # Sent before. The cursor has the open messages; only the events have the stored ones and the calls.
             self._open = self._opened_before() if number == self._resumes_after else {}
             return []
-        for place, frame in enumerate(frames, 1):
-            frame.id = str(Cursor(number - 1, place, before.open) if place < len(frames) else self.cursor)
+        for index, frame in enumerate(frames, 1):
+            frame.id = str(Cursor(number - 1, index, before.open) if index < len(frames) else self.cursor)
             frame.event.timestamp = _millis(event)
-        came = self._came_with
-        if came is not None and came.sequence == number - 1:
-            frames = frames[came.frames :] or frames[-1:]
+        client = self._client_cursor
+        if client is not None and client.sequence == number - 1:
+            frames = frames[client.frames :] or frames[-1:]
         return [frame for frame in frames if self._with_history or frame.history_until != self._first - 1]
 
     def live(self, message: LiveMessage) -> list[Frame]:
         """Translate what is new of an open message.
 
-        Nothing where the events that it stands after are yet to come, or where it is stored already.
+        Gives no frame before the events that precede the message, nor once it is stored.
         """
         if self.is_ended or self.sequence < max(self._first, self._resumes_after, message.after_sequence):
             return []
         name = clean_text(message.message_id)
-        if name in self._said:
+        if name in self._stored:
             return []
         key = key_of(name)
         opened = self._open.get(key)
@@ -179,9 +178,9 @@ class EventBridge:
                 return []
             opened = self._open[key] = _Open(name, Sent(message.kind))
             frames.append(Frame(str(self.cursor), _begin(name, message.kind)))
-        return [*frames, *self._go_on(opened, name, message)]
+        return [*frames, *self._continue(opened, name, message)]
 
-    def _go_on(self, opened: _Open, name: str, message: LiveMessage) -> Iterator[Frame]:
+    def _continue(self, opened: _Open, name: str, message: LiveMessage) -> Iterator[Frame]:
         begins_at = opened.sent.length - message.offset
         if not opened.is_sure:
             opened.message_id, opened.is_sure = name, True
@@ -192,9 +191,9 @@ class EventBridge:
             yield Frame(str(self.cursor), _content(name, opened.sent.kind, text))
 
     def _opened_before(self) -> dict[str, _Open]:
-        """Return the messages that the cursor calls open, but for those that are stored."""
-        claimed = {} if self._came_with is None else self._came_with.open
-        stored = {key_of(name) for name in self._said}
+        """Return the messages that were open at the cursor and are not stored."""
+        claimed = {} if self._client_cursor is None else self._client_cursor.open
+        stored = {key_of(name) for name in self._stored}
         return {key: _Open(name_of(key), sent, is_sure=False) for key, sent in claimed.items() if key not in stored}
 
     def _translate(self, event: Event, number: int) -> Iterator[Frame]:
@@ -210,7 +209,7 @@ class EventBridge:
         yield _frame(
             RunStartedEvent(thread_id=self._thread_id, run_id=self._shown_run_id, protocol_version=PROTOCOL_VERSION)
         )
-        # Who has it is not sent it; it counts all the same, so that a cursor means one place, whatever its route.
+        # Left out for clients that have it, but counted for all, so that a cursor means the same on every route.
         yield Frame("", MessagesSnapshotEvent(messages=[]), history_until=self._first - 1)
         yield _frame(StateSnapshotEvent(snapshot=dict(self._state)))
 
@@ -218,10 +217,10 @@ class EventBridge:
         if not event.actions.state_delta:
             return
         operations: list[dict[str, Any]] = []
-        # What is known is said all the same, as nothing: a cursor counts the frames of an event.
+        # A change that the client has is sent as an empty one: a cursor counts the frames of an event.
         if number > self._state_sequence:
             delta = escape_state(event.actions.state_delta)
-            # A client that came back has a state that only whole values fit for sure.
+            # The exact state of a client that reconnected is not known: it gets whole values.
             operations = patches.patch_of(delta, None if self._has_state else self._state)
             for key, value in delta.items():
                 if value == DELETED_ESCAPE:
@@ -233,7 +232,7 @@ class EventBridge:
     def _translate_own(self, event: Event, number: int) -> Iterator[Frame]:
         kind = event.event_type
         if kind in ("user_message", "assistant_message", "message", "thought"):
-            yield from self._say(event, number)
+            yield from self._message(event, number)
         elif kind == "act":
             yield from self._call(event)
         elif kind == "observe":
@@ -253,8 +252,8 @@ class EventBridge:
             raw = {"event_type": kind, "author": event.author, "content": event.content}
             yield _frame(RawEvent(event=escape_state(raw), source="hippocampus"))
 
-    def _say(self, event: Event, number: int) -> Iterator[Frame]:
-        """Say a stored message: whole, or what is not sent of it."""
+    def _message(self, event: Event, number: int) -> Iterator[Frame]:
+        """Translate a stored message: whole, or what was not sent of it."""
         kind: Kind = "thought" if event.event_type == "thought" else "text"
         text = messages.text_of(event)
         opened = self._open.pop(key_of(messages.message_id(event)), None)
@@ -273,7 +272,7 @@ class EventBridge:
             yield from self._correct(number)
 
     def _correct(self, number: int) -> Iterator[Frame]:
-        """Set right what was sent: everything that is stored, and nothing of what is open, which begins anew."""
+        """Replace what was sent by everything that is stored; open messages are sent from their beginning again."""
         yield from self._close_messages()
         yield Frame("", MessagesSnapshotEvent(messages=[]), history_until=number)
 
@@ -308,14 +307,14 @@ class EventBridge:
             finished.outcome = _outcome(result, self._calls.unanswered)
             if result is not None and not isinstance(finished.outcome, RunFinishedInterruptOutcome):
                 finished.result = escape_state(result)
-            # Clients before 1.0 know nothing of calls that wait for them, and refuse the field.
+            # Clients before 1.0 refuse the field of pending calls.
             waits = isinstance(finished.outcome, RunFinishedSuccessOutcome)
             yield from self._finish(finished, finished.model_copy(update={"outcome": None}) if waits else None)
 
     def _finish(self, last: BaseEvent, legacy: BaseEvent | None = None) -> Iterator[Frame]:
-        """Close what is open, then say the last event."""
+        """Close what is open, then send the last event."""
         if any(each.message_id is None for each in self._open.values()):
-            # What has no name cannot be closed, and only an error may leave it open.
+            # A message whose id is not known cannot be closed, and only an error may leave it open.
             last, legacy = RunErrorEvent(message="a message was cut off; read the conversation again", code="cut"), None
         yield from self._close_messages()
         for name in reversed(self._steps):
@@ -331,8 +330,8 @@ class EventBridge:
         self._open.clear()
 
     def _claim_id(self, event: Event) -> str:
-        own = messages.unique_id(event, self._said)
-        self._said.add(own)
+        own = messages.unique_id(event, self._stored)
+        self._stored.add(own)
         return own
 
 
@@ -359,9 +358,9 @@ def _close(message_id: str, kind: Kind) -> BaseEvent:
 
 
 def _run_error(content: Mapping[str, Any]) -> RunErrorEvent:
-    said, code = content.get("message") or content.get("error"), content.get("code") or content.get("error_code")
+    message, code = content.get("message") or content.get("error"), content.get("code") or content.get("error_code")
     return RunErrorEvent(
-        message=clean_text(said) if isinstance(said, str) and said else "the run failed",
+        message=clean_text(message) if isinstance(message, str) and message else "the run failed",
         code=clean_text(code) if isinstance(code, str) and code else None,
     )
 

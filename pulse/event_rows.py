@@ -1,4 +1,4 @@
-"""Events as the database takes and gives them."""
+"""Events as the database stores and returns them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ID_LENGTH_MAX = 512
 
 
 class EventInput(NamedTuple):
-    """The SQL type ``event_input``: what an event's row and its message are made of."""
+    """The SQL type ``event_input``: an event's row and its message."""
 
     id: str
     author: str
@@ -40,22 +40,22 @@ def check_event_id(event_id: str) -> str:
     """Return an event's id.
 
     Raises:
-        InvalidInputError: it is out of bounds.
+        InvalidInputError: the id is empty, too long, or holds U+0000.
     """
     if not 1 <= len(event_id) <= ID_LENGTH_MAX or "\0" in event_id:
-        raise InvalidInputError(f"an event's id is 1 to {ID_LENGTH_MAX} characters without U+0000")
+        raise InvalidInputError(f"an event id is 1 to {ID_LENGTH_MAX} characters without U+0000, not {event_id[:40]!r}")
     return event_id
 
 
 def event_input(event: Event, *, apply_state: bool = True) -> EventInput:
-    """Return an event as the database takes it.
+    """Return an event as the database stores it.
 
     Args:
         event: to be appended.
-        apply_state: False leaves the state as it is; the event keeps its delta all the same.
+        apply_state: False leaves the state as it is; the event still keeps its delta.
 
     Raises:
-        InvalidInputError: it is a piece of a stream, its id is out of bounds, or a value of it is not JSON.
+        InvalidInputError: the event is a piece of a stream, its id is out of bounds, or a value is not JSON.
     """
     if event.event_type in DELTA_EVENT_TYPES:
         raise InvalidInputError(
@@ -105,7 +105,7 @@ def read_event(
     occurred_at: Any,
     created_at: Any,
 ) -> Event:
-    """Return a stored event from the columns that the statements of queries.sql give."""
+    """Return a stored event from its columns, in the order of every statement that reads events."""
     other = decode_body(actions)
     return Event(
         id=event_id,
@@ -121,10 +121,10 @@ def read_event(
 
 
 def read_event_to_deliver(columns: Sequence[Any]) -> Event:
-    """Return a stored event, or one in its place that says that it can't be read.
+    """Return a stored event, or a placeholder for one that cannot be decoded.
 
-    Somebody who writes plain SQL may store what this program can't decode (nested by the thousand, say): whoever
-    follows that thread is told of it, and no other thread waits for it.
+    A client that writes plain SQL may store what this program cannot decode, such as JSON nested by the thousand. The
+    followers of its thread get the placeholder, and other threads do not wait.
     """
     try:
         return read_event(*columns)
@@ -135,7 +135,7 @@ def read_event_to_deliver(columns: Sequence[Any]) -> Event:
 
 
 def read_appended(thread_id: uuid.UUID, events: Sequence[Event], rows: Iterable[asyncpg.Record]) -> Appended:
-    """Return the outcome of an append from its rows, one for each of the events."""
+    """Return the outcome of an append from its rows, one for each event."""
     rows = list(rows)
     stored = tuple(
         replace(

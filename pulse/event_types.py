@@ -1,22 +1,22 @@
-"""The names of events: which are stored, which say something, which a timeline shows, which end a run.
+"""The names of events: which are stored, which are messages, which a timeline shows, which end a run.
 
-    user_message, assistant_message, message      somebody says something; `message` is accepted from frameworks that do
-                                                  not tell user and assistant apart
+    user_message, assistant_message, message      a message; `message` is for frameworks that do not tell user and
+                                                  assistant apart
     thought, act, observe                         a thought, a call of a tool, its result
     work_plan, step_start, step_end,
     pattern_match, skill_matched,
-    skill_execution_start, skill_execution_complete   what an agent plans and does
-    state_update                                  a change of state and nothing else
+    skill_execution_start, skill_execution_complete   the plans and the progress of an agent
+    state_update                                  a change of state alone
     run_started                                   a run that begins without a message of the user
-    adk_event                                     what only Google ADK reads
+    adk_event                                     read by Google ADK alone
     complete, error, cancelled                    the end of a run, once
 
-Other names are stored as they are and mean nothing here. Pieces of a stream are never stored, by whomever.
+Other names are stored as they are and have no meaning here. Pieces of a stream are never stored.
 """
 
 from __future__ import annotations
 
-#: What one turn of an agent leaves behind.
+#: The events that one turn of an agent stores.
 PERSISTENT_EVENT_TYPES = frozenset(
     {
         "user_message",
@@ -36,7 +36,7 @@ PERSISTENT_EVENT_TYPES = frozenset(
     }
 )
 
-#: Events that say something: the corpus of search, the history of a context window.
+#: Messages: the corpus of search, the history of a context window.
 MESSAGE_EVENT_TYPES = frozenset({"user_message", "assistant_message", "message"})
 
 #: What a conversation's timeline shows.
@@ -52,7 +52,7 @@ CANCELLED = "cancelled"
 #: The last event of a run, by the status that it ends with.
 TERMINAL_EVENT_TYPES = {"completed": COMPLETE, "failed": ERROR, "cancelled": CANCELLED}
 
-#: Pieces of a message while it is being streamed. They are pushed live and never stored as events.
+#: Pieces of a message while it is being streamed: pushed live, never stored as events.
 DELTA_EVENT_TYPES = frozenset(
     f"{kind}_{piece}" for kind in ("text", "thought", "act") for piece in ("start", "delta", "end")
 )

@@ -1,4 +1,4 @@
-"""The records of a session: what is appended, what is read back."""
+"""The records of a session and of its events."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias
 from pulse.errors import InvalidInputError
 from pulse.event_types import MESSAGE_EVENT_TYPES
 from pulse.postgres.json_values import clean_text
+from pulse.session_key import SessionKey
 
 Role: TypeAlias = Literal["user", "assistant", "tool"]
 
@@ -24,8 +25,8 @@ class EventActions:
 
     Attributes:
         state_delta: keys to set, with their scope's prefix; a value replaces the old one whole, None is stored as null,
-            `pulse.postgres.json_values.DELETED` takes the key out.
-        other: whatever else a framework keeps with an event; stored and given back, never read.
+            `pulse.DELETED` removes the key.
+        other: further values that a framework keeps with an event; stored and returned, never read.
     """
 
     state_delta: Mapping[str, Any] = field(default_factory=dict)
@@ -34,17 +35,17 @@ class EventActions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """One event of a session. Immutable once it is appended.
+    """An event of a session, immutable once it is appended.
 
     Attributes:
         author: ``user``, ``model``, ``tool``, or the name of a person or an agent.
         content: any JSON value; the text of a message is ``content["text"]``, ``content["content"]``,
             ``content["message"]``, or the ``text`` of the items of ``content["parts"]``.
-        id: unique within the session; appending the same id with the same content again changes nothing.
+        id: unique within the session; appending the same event again changes nothing.
         event_type: by default ``user_message`` for the user, ``message`` for a tool, else ``assistant_message``.
-        invocation_id: the run that made the event; '' where there is none.
-        timestamp: when it happened, in seconds since 1970; None is the moment of appending.
-        sequence_num: its place in the session, from 1 without gaps; None before it is appended.
+        invocation_id: the run that made the event; '' for none.
+        timestamp: when it happened, in seconds since 1970; None for the time of the append.
+        sequence_num: its position in the session, from 1 without gaps; None before it is appended.
         created_at: when it was recorded, by the database's clock; None before it is appended.
     """
 
@@ -68,30 +69,30 @@ class Event:
         """The timestamp as an aware datetime.
 
         Raises:
-            InvalidInputError: it is no number of seconds within the years 1 to 9999.
+            InvalidInputError: the number is outside of the years 1 to 9999.
         """
         return None if self.timestamp is None else moment(self.timestamp)
 
     @property
     def text(self) -> str | None:
-        """What the event says, or None where it is not a message or says nothing."""
+        """The text of the message; None where the event is not a message or has no text."""
         return message_text(self.content) if self.event_type in MESSAGE_EVENT_TYPES else None
 
     @property
     def role(self) -> Role:
-        """Whose message it is, in the three roles of a model's conversation."""
+        """The role of the event's author in a model's conversation."""
         return role_of(self.event_type, self.author)
 
 
 @dataclass(slots=True, kw_only=True)
 class Session:
-    """A session as it was read, kept current by the appends that are made through it.
+    """A session as it was read, updated by the appends that are made through it.
 
     Attributes:
         state: the merged view of the three stored scopes, with prefixes; ``temp:`` keys only if this process set them.
-        events: those that were asked for, in sequence.
-        version: moves with each append; an append through a stale session is refused.
-        user_version, app_version: of the states that sessions share, as they were read; 0 where there is none.
+        events: those that were requested, in sequence.
+        version: rises with each append; an append through a stale session is refused.
+        user_version, app_version: of the shared states, as they were read; 0 where there is none.
         last_update_time: when the last event was recorded, in seconds since 1970.
     """
 
@@ -109,9 +110,14 @@ class Session:
     created_at: datetime
     finalized_at: datetime | None = None
 
+    @property
+    def key(self) -> SessionKey:
+        """The names of the session."""
+        return SessionKey(self.app_name, self.user_id, self.id)
+
 
 class SessionPage(list[Session]):
-    """Sessions without their events, newest first, and where the next page starts; None after the last."""
+    """Sessions without their events, newest first, and the cursor of the next page; None after the last."""
 
     def __init__(self, sessions: Sequence[Session] = (), next_cursor: str | None = None) -> None:
         super().__init__(sessions)
@@ -120,12 +126,12 @@ class SessionPage(list[Session]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Appended:
-    """The outcome of an append: the stored events in the order given, and the session's version now.
+    """The outcome of an append: the stored events in the order given, and the session's version after it.
 
     Attributes:
-        last_sequence_num: of the session's newest event now.
-        new_events: those of them that were not stored before.
-        user_version, app_version: of the shared states now; None where this append did not change them.
+        last_sequence_num: of the session's newest event.
+        new_events: the events that were not stored before.
+        user_version, app_version: of the shared states; None where this append did not change them.
     """
 
     thread_id: uuid.UUID
@@ -141,7 +147,7 @@ def moment(seconds: float) -> datetime:
     """Return a time in seconds since 1970 as an aware datetime.
 
     Raises:
-        InvalidInputError: it is no number of seconds within the years 1 to 9999.
+        InvalidInputError: the number is outside of the years 1 to 9999.
     """
     try:
         return datetime.fromtimestamp(seconds, UTC)
@@ -150,16 +156,16 @@ def moment(seconds: float) -> datetime:
 
 
 def role_of(event_type: str, author: str) -> Role:
-    """Return whose message it is, in the three roles of a model's conversation."""
+    """Return the role of an event's author in a model's conversation."""
     return _ROLES_BY_TYPE.get(event_type) or _ROLES.get(author, "assistant")
 
 
 def message_text(content: Any) -> str | None:
-    """Return the text of a message's content, fit for storing, or None where it has none."""
+    """Return the text of a message's content, as PostgreSQL can store it, or None where it has none."""
     text: Any = content
     if isinstance(content, Mapping):
-        said = (content.get(key) for key in ("text", "content", "message"))
-        text = next((each for each in said if isinstance(each, str) and each), None)
+        candidates = (content.get(key) for key in ("text", "content", "message"))
+        text = next((each for each in candidates if isinstance(each, str) and each), None)
         text = text or _text_of_parts(content.get("parts"))
     return clean_text(text) if isinstance(text, str) and text.strip() else None
 

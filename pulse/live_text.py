@@ -1,10 +1,9 @@
-"""Messages while they are being written: pieces pushed live, the text so far for whoever joins late.
+"""Messages while they are being written: pieces pushed live, and the text so far for late watchers.
 
-A piece (``text_start``, ``text_delta``, ``text_end``, and their kin of a thought) is never an event. A `LiveText`
-gathers what a model says for some tens of milliseconds and gives it to a `DeltaCarrier`, which keeps one text per open
-message and tells watchers that it grew. A watcher asks for what is past its offset; so nothing can be said to it twice,
-and a lost notification costs it time alone. When the message is complete it is appended as an event, and its text is
-dropped.
+A piece (``text_start``, ``text_delta``, ``text_end``, and the same of a thought) is never an event. A `LiveText`
+gathers the output of a model for some tens of milliseconds and pushes it to a `DeltaCarrier`, which keeps one text per
+open message and notifies watchers. A watcher reads what is past its offset, so it gets nothing twice, and a lost
+notification only costs time. The complete message is appended as an event, and its live text is dropped.
 
 Offsets and lengths count Unicode characters.
 """
@@ -24,9 +23,9 @@ from pulse.postgres.json_values import clean_text
 
 Kind: TypeAlias = Literal["text", "thought"]
 
-#: Pieces of this long a time travel together.
+#: Pieces within this time are pushed together.
 COALESCE_SECONDS = 0.04
-#: So many characters that wait make the writer wait with them.
+#: The writer waits once more characters than this are not pushed yet.
 _WAITING_MAX = 65_536
 _CLOSE_SECONDS = 2.0
 
@@ -58,44 +57,44 @@ class LiveMessage:
 
 
 class Watcher(Protocol):
-    """Who wants the pieces of one run."""
+    """A receiver of the pieces of one run."""
 
     @property
     def run(self) -> RunKey:
         """The run that is watched."""
 
     def offsets(self) -> Mapping[str, int]:
-        """How much is known of each open message that was heard of."""
+        """Return how much is known of each open message."""
 
-    def hear(self, messages: Sequence[LiveMessage]) -> None:
+    def receive(self, messages: Sequence[LiveMessage]) -> None:
         """Take what is new. Called from the event loop; must return at once and must not raise."""
 
 
 class DeltaCarrier(Protocol):
     """Carries the pieces of open messages between processes."""
 
-    async def push(self, run: RunKey, message_id: str, kind: Kind, offset: int, text: str) -> None:
+    async def push(self, run: RunKey, message_id: str, *, kind: Kind, offset: int, text: str) -> None:
         """Add a piece at an offset; 0 opens the message. The same piece again changes nothing.
 
         Raises:
-            StreamLostError: the text so far is gone, because the carrier was restarted.
-            StreamTooLongError: the message would be longer than the carrier takes.
+            StreamLostError: the text so far is lost, because the carrier was restarted.
+            StreamTooLongError: the message would be over the carrier's limit.
         """
 
     async def drop(self, run: RunKey, message_ids: Sequence[str]) -> None:
-        """Forget messages that are stored by now, or never will be."""
+        """Delete messages that are stored by now, or never will be."""
 
     async def read(self, watchers: Sequence[Watcher]) -> list[LiveMessage]:
         """Return what is past the watchers' offsets, in the order in which the messages were begun."""
 
     def watch(self, watcher: Watcher) -> Callable[[], None]:
-        """Tell a watcher of every piece from now on, what is there already first; returns how to stop."""
+        """Deliver every piece to a watcher, beginning with what is there; returns how to stop."""
 
 
 class LiveText:
     """One message that is being written. Not thread-safe.
 
-    The carrier's failures do not fail the writer: watchers get the text late, at the latest as the stored message.
+    A failure of the carrier does not fail the writer: watchers get the text late, at the latest as the stored message.
     """
 
     def __init__(self, carrier: DeltaCarrier, run: RunKey, message_id: str, kind: Kind = "text") -> None:
@@ -115,7 +114,7 @@ class LiveText:
         return "".join(self._pieces)
 
     async def push(self, text: str) -> None:
-        """Say more. Returns at once, unless the carrier is far behind."""
+        """Add text. Returns at once, unless the carrier is far behind."""
         text = clean_text(text)
         if not text:
             return
@@ -129,36 +128,36 @@ class LiveText:
             await asyncio.wait({self._flushing}, timeout=_CLOSE_SECONDS)
 
     async def end(self) -> str:
-        """Send what waits, for a short time at most, and return the whole text."""
+        """Push what waits, within a short time, and return the whole text."""
         if self._flushing is not None:
             await asyncio.wait({self._flushing}, timeout=_CLOSE_SECONDS)
         self.abandon()
         return self.text
 
     async def drop(self) -> None:
-        """Forget the live text, because the message is stored."""
+        """Delete the live text, because the message is stored."""
         self.abandon()
         if self._flushing is not None:
-            # What it was just sending must not arrive after the message is dropped, and stay.
+            # A push that is under way must not arrive after the message was dropped.
             await asyncio.wait({self._flushing}, timeout=_CLOSE_SECONDS)
         try:
             await self._carrier.drop(self.run, [self.message_id])
         except (PulseError, OSError, TimeoutError) as error:
-            # It is dropped by its age.
+            # It expires.
             _log.warning("live_text_kept", run_id=self.run.run_id, error=type(error).__name__)
 
     def abandon(self) -> None:
-        """Send nothing more."""
+        """Push nothing more."""
         if self._flushing is not None:
             self._flushing.cancel()
 
     async def _flush_soon(self) -> None:
-        """Send what waits, at once; then what comes within the time, until nothing does."""
+        """Push what waits, at once; then every `COALESCE_SECONDS` what was added since, until nothing was."""
         while self._waiting:
             piece, self._waiting = "".join(self._waiting), []
             began = asyncio.get_running_loop().time()
             try:
-                await self._carrier.push(self.run, self.message_id, self.kind, self._length, piece)
+                await self._carrier.push(self.run, self.message_id, kind=self.kind, offset=self._length, text=piece)
                 self._length += len(piece)
             except (OSError, TimeoutError) as error:
                 self._waiting.insert(0, piece)
@@ -167,5 +166,5 @@ class LiveText:
                 self._lost = True
                 _log.warning("live_text_lost", run_id=self.run.run_id, error=type(error).__name__)
                 return
-            # From the start of the last flush: a slow carrier is not waited for twice.
+            # Counted from the start of the push, so that a slow carrier does not add to it.
             await asyncio.sleep(max(0.0, began + COALESCE_SECONDS - asyncio.get_running_loop().time()))

@@ -1,7 +1,7 @@
 """Pools for callers whose event loops come and go.
 
 asyncpg's connections belong to the event loop that opened them. A framework that runs each call in a loop of its own
-cannot share a pool between calls; so `LoopPools` keeps one per loop, opened by the loop's first call, and closed with
+cannot share a pool between calls, so `LoopPools` keeps one per loop, opened by the loop's first call and closed with
 the loop.
 """
 
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 POOL_SIZE_MAX = 10
-#: How long `close` waits for a pool: one of another loop, or one that somebody does not give back to.
+#: How long `close` waits for a pool of another loop, or for a connection that is not given back.
 CLOSE_SECONDS_MAX = 10.0
 
 
 class PoolAccess(Protocol):
-    """Runs work with a pool, from any event loop that it can serve."""
+    """Runs work with a pool, from any event loop that the pool serves."""
 
     async def run(self, work: Callable[[Pool], Awaitable[Result]]) -> Result:
-        """Return what `work` returns; what it raises is raised."""
+        """Return what `work` returns, and raise what it raises."""
 
     async def close(self) -> None:
-        """Give back what was opened. Idempotent."""
+        """Close what was opened. Idempotent."""
 
 
 class GivenPool:
-    """The caller's own pool, which the caller closes. Only for the event loop that opened it."""
+    """The caller's own pool, which the caller closes. It serves the event loop that opened it."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -45,7 +45,7 @@ class GivenPool:
         return await work(self._pool)
 
     async def close(self) -> None:
-        """Do nothing: the pool is the caller's."""
+        """Do nothing: the caller closes the pool."""
 
 
 class LoopPools:
@@ -63,7 +63,7 @@ class LoopPools:
         max_size: int = POOL_SIZE_MAX,
         check: Callable[[Pool], Awaitable[None]] | None = None,
     ) -> None:
-        """`check` raises where a pool that was just opened can't be used."""
+        """`check` raises where a pool that was just opened cannot be used."""
         self._dsn = dsn
         self._schema = schema
         self._max_size = max_size
@@ -74,21 +74,21 @@ class LoopPools:
         """See `PoolAccess`.
 
         Raises:
-            DatabaseUnreachableError, SchemaError: the pool can't be opened; the next call tries again.
+            DatabaseUnreachableError, SchemaError: the pool cannot be opened; the next call retries.
         """
         opened = self._opened.get(asyncio.get_running_loop())
         pool = opened.pool if opened is not None else None
         return await work(await self._open_once() if pool is None else pool)
 
     async def close(self) -> None:
-        """Close the pools of this loop and of those that still run elsewhere. A later call opens anew."""
+        """Close the pools of this loop and of those that still run elsewhere. A later call opens a new pool."""
         here = asyncio.get_running_loop()
         for loop, opened in list(self._opened.items()):
             if loop is here:
                 await opened.close()
             elif loop.is_running():
                 closing = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(opened.close(), loop))
-                # A loop that ends at this moment closes its pool itself, and may not answer.
+                # A loop that ends at this moment closes its pool itself and may not answer.
                 await asyncio.wait([closing], timeout=CLOSE_SECONDS_MAX)
             self._opened.pop(loop, None)
 
@@ -96,14 +96,14 @@ class LoopPools:
         loop = asyncio.get_running_loop()
         opened = self._opened.get(loop)
         if opened is None or opened.is_over:
-            # A copy, and no error for what is gone: other threads do the same.
+            # A copy, and pop with a default: other threads do the same.
             for ended in [each for each in list(self._opened) if each.is_closed()]:
                 self._opened.pop(ended, None)
             opened = self._opened[loop] = _LoopPool(self._open())
         return await opened.ready()
 
     async def _open(self) -> Pool:
-        # None is kept open for its own sake: a loop that ends without closing leaves little behind.
+        # No idle connection is kept: a loop that ends without closing leaves little behind.
         pool = await database.create_pool(self._dsn, schema=self._schema, min_size=0, max_size=self._max_size)
         try:
             async with pool.acquire():
@@ -120,7 +120,7 @@ class LoopPools:
 
 
 class _LoopPool:
-    """The pool of one loop, and what closes it with the loop."""
+    """The pool of one loop, and the generator that closes it with the loop."""
 
     def __init__(self, opening: Coroutine[None, None, Pool]) -> None:
         self.pool: Pool | None = None
@@ -129,7 +129,7 @@ class _LoopPool:
 
     @property
     def is_over(self) -> bool:
-        """Whether it could not be opened, or was closed."""
+        """Whether the pool could not be opened, or was closed."""
         opening = self._opening
         return opening.done() and (opening.cancelled() or opening.exception() is not None or self._was_closed)
 
@@ -139,7 +139,7 @@ class _LoopPool:
 
     async def ready(self) -> Pool:
         """Return the pool once it is open."""
-        # Shielded: one caller that gives up must not take the pool from the others.
+        # Shielded: a cancelled caller must not take the pool from the others.
         pool = await asyncio.shield(self._opening)
         if self._keeper is None:
             self.pool = pool
@@ -148,7 +148,7 @@ class _LoopPool:
         return pool
 
     async def close(self) -> None:
-        """Close the pool; one that is being opened, as soon as it is."""
+        """Close the pool, once it is open."""
         await asyncio.wait([self._opening])
         if not self.is_over:
             await self.ready()
@@ -156,12 +156,12 @@ class _LoopPool:
             await self._keeper.aclose()
 
     async def _keep(self, pool: Pool) -> AsyncGenerator[None]:
-        """Hold the pool until the loop asks its generators to end, or `close` does."""
+        """Hold the pool until the loop ends its generators, or `close` is called."""
         try:
             yield
         finally:
             self.pool = None
-            with contextlib.suppress(TimeoutError):  # It was cut.
+            with contextlib.suppress(TimeoutError):  # The connections were dropped.
                 async with asyncio.timeout(CLOSE_SECONDS_MAX):
                     await pool.close()
 
@@ -172,4 +172,4 @@ def access(database_: Pool | PoolAccess | str) -> PoolAccess:
         return LoopPools(database_)
     if isinstance(database_, GivenPool | LoopPools):
         return database_
-    return GivenPool(database_)  # type: ignore[arg-type]  # what is no access of ours is a pool
+    return GivenPool(database_)  # type: ignore[arg-type]  # anything else is a pool

@@ -1,4 +1,4 @@
-"""Which state key lives where. Pure.
+"""The scopes of state keys. Pure.
 
 key            scope     shared by                              stored in
 ``theme``      session   the session                            ``threads.state``
@@ -18,7 +18,7 @@ from pulse.postgres.json_values import DELETED
 
 
 class Scope(enum.StrEnum):
-    """Where a state key lives; the value is its prefix without the colon."""
+    """The scope of a state key; the value is its prefix without the colon."""
 
     SESSION = ""
     USER = "user"
@@ -56,12 +56,12 @@ def split_delta(delta: Mapping[str, Any]) -> ScopedDelta:
 
 
 def merge_state(session: Mapping[str, Any], user: Mapping[str, Any], app: Mapping[str, Any]) -> dict[str, Any]:
-    """Put the three stored scopes back together under their prefixes, without the keys that were deleted."""
+    """Merge the three stored scopes under their prefixes, without deleted keys."""
     return without_deleted(merge_deltas(session, user, app))
 
 
 def merge_deltas(session: Mapping[str, Any], user: Mapping[str, Any], app: Mapping[str, Any]) -> dict[str, Any]:
-    """Put the deltas of the three scopes back together under their prefixes."""
+    """Merge the deltas of the three scopes under their prefixes."""
     merged = {f"app:{key}": value for key, value in app.items()}
     merged.update((f"user:{key}", value) for key, value in user.items())
     merged.update(session)
@@ -69,12 +69,12 @@ def merge_deltas(session: Mapping[str, Any], user: Mapping[str, Any], app: Mappi
 
 
 def without_deleted(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a state without the keys that were deleted: in storage their place is kept."""
+    """Return a state without deleted keys, which storage marks with `DELETED`."""
     return {key: value for key, value in state.items() if value is not DELETED}
 
 
 def apply_delta(state: MutableMapping[str, Any], delta: Mapping[str, Any]) -> None:
-    """Set the keys of a delta in a state, and take out those that it deletes."""
+    """Set the keys of a delta in a state, and remove those that it deletes."""
     for key, value in delta.items():
         if value is DELETED:
             state.pop(key, None)

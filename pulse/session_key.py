@@ -1,4 +1,4 @@
-"""Which session: the three names that identify one."""
+"""The three names that identify a session."""
 
 from __future__ import annotations
 

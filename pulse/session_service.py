@@ -1,7 +1,7 @@
-"""Sessions on PostgreSQL: the door of the engine.
+"""Sessions on PostgreSQL: the entry point of the engine.
 
-Every method is one round trip. It can be used in the agent's own process, with nothing but a pool of
-`pulse.database.create_pool`; what it commits, workers elsewhere take up.
+Every method is one round trip. The service runs in the agent's own process and needs only a pool of
+`pulse.create_pool`; workers in other processes consolidate what it commits.
 """
 
 from __future__ import annotations
@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import asyncpg
 
-from pulse.errors import InvalidInputError, SessionNotFoundError
+from pulse.errors import InvalidInputError
 from pulse.event_rows import ID_LENGTH_MAX, event_input, read_appended, read_event, stored_keys
 from pulse.events import Appended, Event, Session, SessionPage
 from pulse.notify.notifier import Notifier
+from pulse.postgres.cursors import check_limit
 from pulse.postgres.json_values import escape_state, unescape
-from pulse.postgres.statements import load_queries, translate
+from pulse.postgres.statements import Statements
 from pulse.scopes import apply_delta, merge_state, split_delta
+from pulse.session_key import SessionKey
 
 if TYPE_CHECKING:
     from pulse.database import Pool
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 PAGE_SIZE_MAX = 1000
 BATCH_SIZE_MAX = 1000
 _NAME_LENGTH_MAX = 255
+_STATEMENTS = Statements("pulse", "sessions.sql")
 
 
 class OpenSessionService:
@@ -38,11 +41,10 @@ class OpenSessionService:
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._queries = load_queries("pulse")
         self._notifier = Notifier(pool)
 
     async def close(self) -> None:
-        """Send the notifications that wait. The pool is the caller's to close, afterwards."""
+        """Send the notifications that wait. The caller closes the pool afterwards."""
         await self._notifier.close()
 
     async def create_session(
@@ -54,24 +56,23 @@ class OpenSessionService:
         session_id: str | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> Session:
-        """Create a session; ``user:`` and ``app:`` keys of its state go to their scopes, ``temp:`` keys nowhere.
+        """Create a session. ``user:`` and ``app:`` keys of its state go to their scopes, ``temp:`` keys are dropped.
 
         Args:
-            session_id: 1 to 512 characters, unique for app and user; surrounding blanks are dropped, None or blank
-                makes a new UUID.
+            session_id: 1 to 512 characters, unique for app and user, without surrounding blanks; None or blank for a
+                new UUID.
 
         Raises:
             SessionExistsError: the id is taken.
             StateTooLargeError: a scope would be over the app's limit.
         """
-        session_id = (session_id or "").strip() or str(uuid.uuid4())
-        check_names(app_name, user_id, session_id)
+        key = SessionKey(app_name, user_id, (session_id or "").strip() or str(uuid.uuid4()))
+        check_names(*key)
         delta = split_delta(_plain(state or {}, "state"))
-        row = await self._fetchrow(
+        row = await _STATEMENTS.fetchrow(
+            self._pool,
             "create_session",
-            app_name,
-            user_id,
-            session_id,
+            *key,
             escape_state(delta.session),
             escape_state(delta.user) or None,
             escape_state(delta.app) or None,
@@ -79,7 +80,7 @@ class OpenSessionService:
         )
         assert row is not None  # noqa: S101  # the function returns its row or raises
         return Session(
-            id=session_id,
+            id=key.session_id,
             app_name=app_name,
             user_id=user_id,
             state=merge_state(delta.session, unescape(row["user_state"]), unescape(row["app_state"])),
@@ -102,7 +103,7 @@ class OpenSessionService:
         num_recent_events: int | None = None,
         state_keys: Sequence[str] | None = None,
     ) -> Session | None:
-        """Read a session in one snapshot; None where this user has no such session in this app.
+        """Read a session in one snapshot; None where the user has no such session in this app.
 
         Args:
             after_sequence: only events past this number.
@@ -111,14 +112,9 @@ class OpenSessionService:
         """
         if after_sequence < 0 or (num_recent_events or 0) < 0:
             raise InvalidInputError("after_sequence and num_recent_events count from 0")
-        row = await self._fetchrow(
-            "get_session",
-            app_name,
-            user_id,
-            session_id.strip(),
-            after_sequence,
-            num_recent_events,
-            *stored_keys(state_keys),
+        key = SessionKey(app_name, user_id, session_id.strip())
+        row = await _STATEMENTS.fetchrow(
+            self._pool, "get_session", *key, after_sequence, num_recent_events, *stored_keys(state_keys)
         )
         return None if row is None else _session(row, app_name, user_id)
 
@@ -131,10 +127,9 @@ class OpenSessionService:
             limit: 1 to 1,000.
             cursor: `SessionPage.next_cursor` of the page before.
         """
-        if not 1 <= limit <= PAGE_SIZE_MAX:
-            raise InvalidInputError(f"limit is 1 to {PAGE_SIZE_MAX}, not {limit}")
+        check_limit(limit, PAGE_SIZE_MAX)
         before = None if cursor is None else _read_cursor(cursor)
-        rows = await self._fetch("list_sessions", app_name, user_id, before, limit + 1)
+        rows = await _STATEMENTS.fetch(self._pool, "list_sessions", app_name, user_id, before, limit + 1)
         page = [_session(row, app_name, user_id) for row in rows[:limit]]
         return SessionPage(page, _write_cursor(page[-1].thread_id) if len(rows) > limit else None)
 
@@ -145,16 +140,18 @@ class OpenSessionService:
 
         Args:
             after_sequence: only events past this number: that of the last one read.
-            limit: 1 to 1,001; one more than a page tells whether there is a next one.
+            limit: 1 to 1,001, one more than a page to see whether there is a next one.
 
         Raises:
             SessionNotFoundError: no such session for this app and user.
         """
-        if after_sequence < 0 or not 1 <= limit <= PAGE_SIZE_MAX + 1:
-            raise InvalidInputError(f"after_sequence counts from 0, limit is 1 to {PAGE_SIZE_MAX + 1}")
-        row = await self._fetchrow("list_events", app_name, user_id, session_id.strip(), after_sequence, limit)
+        if after_sequence < 0:
+            raise InvalidInputError(f"after_sequence counts from 0, not {after_sequence}")
+        check_limit(limit, PAGE_SIZE_MAX + 1)
+        key = SessionKey(app_name, user_id, session_id.strip())
+        row = await _STATEMENTS.fetchrow(self._pool, "list_events", *key, after_sequence, limit)
         if row is None:
-            raise SessionNotFoundError(f"there is no session {session_id!r} for app {app_name!r} and user {user_id!r}")
+            raise key.not_found()
         return [read_event(*fields) for fields in row["events"] or ()]
 
     async def append_event(self, session: Session, event: Event, *, guard_shared: bool = False) -> Event:
@@ -165,18 +162,18 @@ class OpenSessionService:
     async def append_events(
         self, session: Session, events: Sequence[Event], *, guard_shared: bool = False
     ) -> tuple[Event, ...]:
-        """Append events in order, all or none, if nobody appended since the session was read.
+        """Append events in order, all or none, unless another writer appended since the session was read.
 
-        On success the session is moved on: version, state, events. On any error it is as it was.
+        On success the session's version, state and events are updated. On any error it stays as it was.
 
         Args:
             session: as it was read.
             events: 1 to 1,000.
-            guard_shared: for ``user:`` and ``app:`` values that were computed from the session's: refuse them also
-                where another session changed that scope since.
+            guard_shared: also refuse ``user:`` and ``app:`` values if another session changed their scope since; for
+                values that were computed from it.
 
         Raises:
-            ConcurrencyConflictError: somebody did; read the session again, recompute, append again.
+            ConcurrencyConflictError: another writer appended; read the session again, recompute, append again.
             others: as `append`.
         """
         outcome = await self.append(
@@ -188,7 +185,7 @@ class OpenSessionService:
             expected_user_version=session.user_version if guard_shared else None,
             expected_app_version=session.app_version if guard_shared else None,
         )
-        _move_on(session, outcome)
+        _update(session, outcome)
         return outcome.events
 
     async def append(
@@ -203,17 +200,17 @@ class OpenSessionService:
         expected_app_version: int | None = None,
         apply_state: bool = True,
     ) -> Appended:
-        """Append up to 1,000 events to a session by its names, in one transaction.
+        """Append up to 1,000 events to a session, in one transaction.
 
         The same transaction numbers the events, stores their messages, merges their deltas into the scopes, and
-        enqueues what the app's policy asks for. Events that are stored already with the same content are skipped.
-        Stream listeners are woken a few milliseconds after the commit.
+        enqueues the jobs of the app's policy. Events that are stored already with the same content are skipped.
+        Stream listeners are notified a few milliseconds after the commit.
 
         Args:
-            expected_version: refuse if the session is at another version; None appends to whatever is there.
-            apply_state: False keeps the events' deltas with them and changes no state, as for events of the past.
+            expected_version: refuse if the session is at another version; None appends at any version.
+            apply_state: False stores the deltas with the events and changes no state, as for imported events.
             expected_user_version, expected_app_version: refuse to change the user's or the app's state if another
-                session changed it since; None changes whatever is there.
+                session changed it since; None changes it at any version.
 
         Raises:
             SessionNotFoundError: no such session for this app and user.
@@ -223,13 +220,15 @@ class OpenSessionService:
         """
         if not 1 <= len(events) <= BATCH_SIZE_MAX:
             raise InvalidInputError(f"a batch holds 1 to {BATCH_SIZE_MAX} events, not {len(events)}: split it")
-        names = app_name, user_id, session_id.strip()
+        key = SessionKey(app_name, user_id, session_id.strip())
         inputs = [event_input(event, apply_state=apply_state) for event in events]
         shared_versions = expected_user_version, expected_app_version
         if len(inputs) == 1 and expected_version is not None and shared_versions == (None, None):
-            rows = await self._fetch("append_next_event", *names, expected_version, inputs[0])
+            rows = await _STATEMENTS.fetch(self._pool, "append_next_event", *key, expected_version, inputs[0])
         else:
-            rows = await self._fetch("append_events", *names, expected_version, inputs, *shared_versions)
+            rows = await _STATEMENTS.fetch(
+                self._pool, "append_events", *key, expected_version, inputs, *shared_versions
+            )
         outcome = read_appended(rows[0]["thread_id"], events, rows)
         if outcome.new_events:
             self._notifier.wake(outcome)
@@ -238,24 +237,24 @@ class OpenSessionService:
     async def finalize_session(
         self, app_name: str, user_id: str, session_id: str, *, expected_version: int | None = None
     ) -> dict[str, uuid.UUID]:
-        """End a session for now: whatever is not yet consolidated is enqueued at once. Idempotent.
+        """Finalize a session: what is not consolidated yet is enqueued at once. Idempotent.
 
         Args:
             expected_version: refuse if the session is at another version.
 
         Returns:
-            The jobs that will do it, by type; empty where everything is consolidated, or the app's policy says not to
-            consolidate.
+            The jobs that will do it, by type; empty where everything is consolidated, or the app's policy turns
+            consolidation off.
 
         Raises:
             SessionNotFoundError: no such session for this app and user.
             ConcurrencyConflictError: the session is at another version; nothing was changed.
         """
-        names = (app_name, user_id, session_id.strip())
+        key = SessionKey(app_name, user_id, session_id.strip())
         if expected_version is None:
-            rows = await self._fetch("finalize_session", *names)
+            rows = await _STATEMENTS.fetch(self._pool, "finalize_session", *key)
         else:
-            rows = await self._fetch("finalize_session_at", *names, expected_version)
+            rows = await _STATEMENTS.fetch(self._pool, "finalize_session_at", *key, expected_version)
         return {row["job_type"]: row["job_id"] for row in rows}
 
     async def delete_session(
@@ -270,37 +269,27 @@ class OpenSessionService:
             SessionNotFoundError: no such session for this app and user.
             ConcurrencyConflictError: the session is at another version; nothing was changed.
         """
-        names = (app_name, user_id, session_id.strip())
+        key = SessionKey(app_name, user_id, session_id.strip())
         if expected_version is None:
-            row = await self._fetchrow("delete_session", *names)
+            is_deleted = await _STATEMENTS.fetchval(self._pool, "delete_session", *key)
         else:
-            row = await self._fetchrow("delete_session_at", *names, expected_version)
-        if row is None or not row[0]:
-            raise SessionNotFoundError(f"there is no session {session_id!r} for app {app_name!r} and user {user_id!r}")
-
-    async def _fetch(self, name: str, *arguments: Any) -> list[asyncpg.Record]:
-        try:
-            return await self._pool.fetch(self._queries[name], *arguments)
-        except asyncpg.PostgresError as error:
-            raise translate(error) from error
-
-    async def _fetchrow(self, name: str, *arguments: Any) -> asyncpg.Record | None:
-        rows = await self._fetch(name, *arguments)
-        return rows[0] if rows else None
+            is_deleted = await _STATEMENTS.fetchval(self._pool, "delete_session_at", *key, expected_version)
+        if not is_deleted:
+            raise key.not_found()
 
 
-def _move_on(session: Session, outcome: Appended) -> None:
-    """Bring a session up to an append that was made through it.
+def _update(session: Session, outcome: Appended) -> None:
+    """Update a session after an append that was made through it.
 
-    Where every event was stored already, the append of an earlier try whose answer was lost is told from one that
-    others followed by the version and by the last number: only the first may move the session, or it would hide what it
-    has not seen.
+    Where every event was stored already, by an earlier attempt whose answer was lost, the version and the last number
+    show whether other appends followed. If so, the session must stay stale, or it would hide events that it has not
+    seen.
     """
     is_last = any(event.sequence_num == outcome.last_sequence_num for event in outcome.events)
     if outcome.version != session.version + 1 or not is_last:
         return
     session.version = outcome.version
-    # Where another session changed a shared state meanwhile, it stays as it was read, and stale.
+    # If another session changed a shared state meanwhile, it stays as it was read, and stale.
     if outcome.user_version == session.user_version + 1:
         session.user_version = outcome.user_version
     if outcome.app_version == session.app_version + 1:
@@ -313,7 +302,7 @@ def _move_on(session: Session, outcome: Appended) -> None:
 
 
 def check_names(app_name: str, user_id: str, session_id: str) -> None:
-    """Refuse names that the tables can't hold, with InvalidInputError."""
+    """Raise InvalidInputError for names that are empty, too long, or hold U+0000."""
     for what, value, limit in (
         ("app_name", app_name, _NAME_LENGTH_MAX),
         ("user_id", user_id, _NAME_LENGTH_MAX),
@@ -324,7 +313,7 @@ def check_names(app_name: str, user_id: str, session_id: str) -> None:
 
 
 def _plain(state: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Copy a state as plain JSON values, so that what the caller holds is what a later read gives."""
+    """Copy a state as plain JSON values: what a later read returns."""
     plain = unescape(escape_state(state, where=where))
     assert isinstance(plain, dict)  # noqa: S101  # a mapping stays an object
     return plain
@@ -356,4 +345,4 @@ def _read_cursor(cursor: str) -> uuid.UUID:
     try:
         return uuid.UUID(bytes=base64.b64decode(cursor.encode() + b"==", altchars=b"-_", validate=True))
     except ValueError as error:
-        raise InvalidInputError(f"{cursor[:40]!r} is no cursor; use next_cursor of the page before") from error
+        raise InvalidInputError(f"{cursor[:40]!r} is not a cursor; use next_cursor of the page before") from error

@@ -1,4 +1,4 @@
-"""State for people: by scope, with the events that made it."""
+"""State for inspection: by scope, with the events that made it."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pulse.errors import SessionNotFoundError
 from pulse.scopes import split_delta
+from pulse.session_key import SessionKey
 from pulse.session_service import OpenSessionService
 from pulse.state.history import StateChange, StateHistory, StateHistoryPage
 
 if TYPE_CHECKING:
     from pulse.database import Pool
 
-#: How many changes are shown where nobody says.
+#: How many changes are shown by default.
 HISTORY_LENGTH = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupedState:
-    """A session's state by scope, keys without their prefix, as of one moment."""
+    """A session's state by scope, keys without their prefix, in one snapshot."""
 
     thread_id: uuid.UUID
     version: int
@@ -34,7 +34,7 @@ class GroupedState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateDebugInfo:
-    """All there is to see at once.
+    """The state of a session and its last changes.
 
     Attributes:
         current_state: the merged view, with prefixes.
@@ -49,7 +49,7 @@ class StateDebugInfo:
 
 
 class StateDebugService:
-    """Shows states and how they came to be.
+    """Shows states and their history.
 
     Raises, from every method:
         SessionNotFoundError: no such session for this app and user.
@@ -62,10 +62,11 @@ class StateDebugService:
     async def get_state(
         self, app_name: str, user_id: str, session_id: str, *, keys: Sequence[str] | None = None
     ) -> GroupedState:
-        """Return a session's state by scope; `keys` are the only ones to read, with their prefixes."""
-        session = await self._sessions.get_session(app_name, user_id, session_id, num_recent_events=0, state_keys=keys)
+        """Return a session's state by scope; `keys` limits it to these keys, given with their prefixes."""
+        key = SessionKey(app_name, user_id, session_id)
+        session = await self._sessions.get_session(*key, num_recent_events=0, state_keys=keys)
         if session is None:
-            raise SessionNotFoundError(f"there is no session {session_id!r} for app {app_name!r} and user {user_id!r}")
+            raise key.not_found()
         scopes = split_delta(session.state)
         return GroupedState(
             thread_id=session.thread_id,
@@ -84,9 +85,9 @@ class StateDebugService:
         return await self._history.list_changes(app_name, user_id, session_id, limit=limit, before=before)
 
     async def get_debug_info(self, app_name: str, user_id: str, session_id: str) -> StateDebugInfo:
-        """Return the state, whole and by prefix, and its last 20 changes.
+        """Return the state, merged and by prefix, and its last 20 changes.
 
-        Two reads: a change in between shows in the history alone.
+        These are two reads: a change in between is in the history alone.
         """
         state = await self.get_state(app_name, user_id, session_id)
         page = await self.get_history(app_name, user_id, session_id)

@@ -1,4 +1,4 @@
-"""The threads of a user with what goes on in them: for a page that shows which are live."""
+"""The threads of a user with their newest runs: for a page that shows which are live."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING
 
 import asyncpg
 
-from pulse.errors import InvalidInputError
-from pulse.postgres.statements import load_queries, translate
+from pulse.postgres.cursors import check_limit
+from pulse.postgres.statements import Statements
 from pulse.runs.records import RunStatus
 
 if TYPE_CHECKING:
     from pulse.database import Pool
 
 THREADS_MAX = 1000
+_STATEMENTS = Statements("pulse", "threads.sql")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +37,7 @@ class Thread:
     """A thread without its events and its state.
 
     Attributes:
-        version: moves with each append.
+        version: rises with each append.
         last_sequence: the number of its newest event; 0 where it has none.
     """
 
@@ -55,27 +56,21 @@ class ThreadList:
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._queries = load_queries("pulse", "threads.sql")
 
     async def list_threads(
         self, app_name: str, user_id: str, *, limit: int = 100, after: tuple[datetime, uuid.UUID] | None = None
     ) -> Sequence[Thread]:
-        """List a user's threads, the one that changed last first.
+        """List a user's threads, the last changed first.
 
         Args:
             limit: 1 to 1,000 threads.
-            after: `updated_at` and `id` of the last thread of the page before.
+            after: `updated_at` and `id` of the last thread of the previous page.
 
         Raises:
-            InvalidInputError: a name or the limit is out of its bounds.
+            InvalidInputError: the limit is not 1 to 1,000.
         """
-        if not 1 <= limit <= THREADS_MAX:
-            raise InvalidInputError(f"limit is 1 to {THREADS_MAX}")
-        try:
-            place = after or (None, None)
-            rows = await self._pool.fetch(self._queries["list_threads"], app_name, user_id, limit, *place)
-        except asyncpg.PostgresError as error:
-            raise translate(error) from error
+        check_limit(limit, THREADS_MAX)
+        rows = await _STATEMENTS.fetch(self._pool, "list_threads", app_name, user_id, limit, *(after or (None, None)))
         return [_read(row) for row in rows]
 
 

@@ -1,8 +1,8 @@
--- The threads of a user, as somebody who looks at them wants them.
+-- Every statement of the list of threads.
 
 -- name: list_threads
--- app, user, at most this many, and when the last thread of the page before changed, and its id (null: from the newest);
--- each with the run that began last
+-- app, user, limit, when the last thread of the previous page changed, its id (null: from the newest); each with the
+-- run that began last
 SELECT t.id, t.session_id, t.version, t.last_seq, t.created_at, t.updated_at, t.finalized_at,
        r.run_id, r.status, r.error, r.started_at, r.completed_at
 FROM (SELECT * FROM threads AS each

@@ -1,4 +1,4 @@
-"""The timeline of a conversation: what was said, thought and done, in the one order in which it was stored.
+"""The timeline of a conversation: messages, thoughts and tool calls, in the order in which they were stored.
 
 A conversation is a session; its events are read page by page, and shown as items:
 
@@ -16,21 +16,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import asyncpg
-
-from pulse.errors import InvalidInputError, SessionNotFoundError
+from pulse.errors import InvalidInputError
 from pulse.event_rows import read_event
-from pulse.event_types import MESSAGE_EVENT_TYPES, PERSISTENT_EVENT_TYPES, TIMELINE_EVENT_TYPES
+from pulse.event_types import MESSAGE_EVENT_TYPES, TIMELINE_EVENT_TYPES
 from pulse.events import Event, message_text
+from pulse.postgres.cursors import check_limit
 from pulse.postgres.json_values import clean_text
-from pulse.postgres.statements import load_queries, translate
+from pulse.postgres.statements import Statements
+from pulse.session_key import SessionKey
 
 if TYPE_CHECKING:
     from pulse.database import Pool
 
-__all__ = ["PERSISTENT_EVENT_TYPES", "ConversationTimeline", "TimelineItem", "TimelineService", "timeline_item"]
-
 PAGE_SIZE_MAX = 1000
+_STATEMENTS = Statements("pulse", "timeline.sql")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,9 +37,9 @@ class TimelineItem:
     """One item.
 
     Attributes:
-        id: the message's id where the event names one, else ``{event_type}-{sequence_num}``.
+        id: the message's id where the event has one, else ``{event_type}-{sequence_num}``.
         timestamp: when it happened, in milliseconds since 1970.
-        fields: what the item's type has beside, by its name on the wire.
+        fields: the further fields of the item's type, by their names on the wire.
     """
 
     id: str
@@ -55,8 +54,9 @@ class ConversationTimeline:
     """A page of a timeline.
 
     Attributes:
-        next_cursor: the `after_sequence` of the next page; None after the last, and where pages go backwards.
-        previous_cursor: the `before_sequence` of the page before; None where there is none, or pages go forwards.
+        next_cursor: the `after_sequence` of the next page; None after the last, and for pages that go backwards.
+        previous_cursor: the `before_sequence` of the previous page; None before the first, and for pages that go
+            forwards.
     """
 
     conversation_id: str
@@ -70,7 +70,6 @@ class TimelineService:
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._queries = load_queries("pulse")
 
     async def get_conversation_messages(
         self,
@@ -86,38 +85,34 @@ class TimelineService:
 
         Args:
             conversation_id: the session's id.
-            after_sequence: only what comes past this number.
-            before_sequence: the newest of what comes before this number; then `after_sequence` means nothing.
-            limit: 1 to 1,000 events; blank thoughts among them make a page shorter.
+            after_sequence: only events past this number.
+            before_sequence: the newest events before this number; `after_sequence` is then ignored.
+            limit: 1 to 1,000 events; blank thoughts are left out of the page.
 
         Raises:
             SessionNotFoundError: no such session for this app and user.
         """
-        if after_sequence < 0 or not 1 <= limit <= PAGE_SIZE_MAX:
-            raise InvalidInputError(f"after_sequence counts from 0, limit is 1 to {PAGE_SIZE_MAX}")
+        if after_sequence < 0:
+            raise InvalidInputError(f"after_sequence counts from 0, not {after_sequence}")
+        check_limit(limit, PAGE_SIZE_MAX)
         is_forwards = before_sequence is None
-        try:
-            row = await self._pool.fetchrow(
-                self._queries["list_timeline" if is_forwards else "list_timeline_before"],
-                app_name,
-                user_id,
-                conversation_id.strip(),
-                after_sequence if before_sequence is None else before_sequence,
-                limit + 1,
-                sorted(TIMELINE_EVENT_TYPES),
-            )
-        except asyncpg.PostgresError as error:
-            raise translate(error) from error
+        key = SessionKey(app_name, user_id, conversation_id.strip())
+        row = await _STATEMENTS.fetchrow(
+            self._pool,
+            "list_timeline" if is_forwards else "list_timeline_before",
+            *key,
+            after_sequence if before_sequence is None else before_sequence,
+            limit + 1,
+            sorted(TIMELINE_EVENT_TYPES),
+        )
         if row is None:
-            raise SessionNotFoundError(
-                f"there is no session {conversation_id!r} for app {app_name!r} and user {user_id!r}"
-            )
+            raise key.not_found()
         events = [read_event(*fields) for fields in row["events"] or ()]
         shown = events[:limit] if is_forwards else events[-limit:]
-        # Of a page that goes on: where the next one begins.
+        # Where the next page begins, if there is one.
         end = shown[-1 if is_forwards else 0].sequence_num if len(events) > limit else None
         return ConversationTimeline(
-            conversation_id=conversation_id.strip(),
+            conversation_id=key.session_id,
             items=[item for item in map(timeline_item, shown) if item is not None],
             next_cursor=end if is_forwards else None,
             previous_cursor=None if is_forwards else end,
@@ -125,7 +120,7 @@ class TimelineService:
 
 
 def timeline_item(event: Event) -> TimelineItem | None:
-    """Return how a stored event is shown; None where it is not, or is a blank thought."""
+    """Return the item of a stored event; None for a blank thought or an event that a timeline does not show."""
     content = event.content if isinstance(event.content, Mapping) else {}
     shown: TimelineItem | None = None
     match event.event_type:
@@ -151,7 +146,6 @@ def _item(event: Event, kind: str, fields: Mapping[str, Any]) -> TimelineItem:
     if event.sequence_num is None or event.timestamp is None:
         raise ValueError(f"the event {event.id!r} is not stored")
     is_message = event.event_type in MESSAGE_EVENT_TYPES and isinstance(event.content, Mapping)
-    # A message_id of null is none.
     named = _text(event.content.get("message_id")) if is_message else ""
     return TimelineItem(
         id=named or f"{event.event_type}-{event.sequence_num}",
@@ -163,5 +157,5 @@ def _item(event: Event, kind: str, fields: Mapping[str, Any]) -> TimelineItem:
 
 
 def _text(value: Any) -> str:
-    """Return a value that ought to be a text as one that can be shown; '' for none."""
+    """Return a value as text; '' for None."""
     return "" if value is None else clean_text(value if isinstance(value, str) else str(value))

@@ -77,7 +77,7 @@ def answers_of(resume: Sequence[Mapping[str, Any]], events: Iterable[Event]) -> 
     answers = {}
     for entry in resume:
         name = waiting[entry["interruptId"]][0].name or ""
-        observed = run_events.observe(name, _response(name, entry), entry["interruptId"])
+        observed = run_events.observe(name, _response(name, entry), tool_call_id=entry["interruptId"])
         answers[observed.id] = observed
     return answers
 

@@ -1,1 +1,1 @@
-"""LISTEN and NOTIFY: one connection that listens, one notifier that wakes the listeners."""
+"""LISTEN and NOTIFY: one connection that listens, one notifier that announces what was committed."""

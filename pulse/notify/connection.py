@@ -1,8 +1,8 @@
-"""One connection that listens, kept alive: heartbeat, reconnect, and the truth about whether it hears.
+"""One listening connection, kept alive: heartbeat, reconnect, and whether it is listening.
 
-A NOTIFY that is sent while nobody listens is lost, and a connection that a firewall forgot looks alive for hours. So
-the session that listens is asked again and again whether it still does; when it does not answer, or has forgotten its
-channels, a new one takes its place, and whoever depends on it is told to look for what was missed.
+A NOTIFY that is sent while no session listens is lost, and a connection that a firewall dropped looks alive for hours.
+So the listening session is checked every few seconds. When it does not answer, or no longer listens on its channels, a
+new connection replaces it, and `on_connect` is called so that its users read what they missed.
 
 PgBouncer in transaction mode breaks LISTEN: the address must be the server's own.
 """
@@ -10,7 +10,6 @@ PgBouncer in transaction mode breaks LISTEN: the address must be the server's ow
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -19,7 +18,8 @@ import structlog
 
 from pulse import database
 from pulse.errors import DatabaseUnreachableError, SchemaError
-from pulse.postgres.statements import load_queries
+from pulse.postgres.backoff import Backoff
+from pulse.postgres.statements import Statements
 
 if TYPE_CHECKING:
     from pulse.database import Connection
@@ -28,18 +28,20 @@ if TYPE_CHECKING:
 OnPayload = Callable[[str], None]
 
 _FAULTS = (DatabaseUnreachableError, SchemaError, *database.FAULTS)
+_RETRY_SECONDS = 0.05
+_STATEMENTS = Statements("pulse.notify", "notify.sql")
 _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerTiming:
-    """How often a listener looks after itself.
+    """The intervals of a listener.
 
     Attributes:
-        heartbeat_seconds: between two questions whether the session still listens.
+        heartbeat_seconds: between two checks that the session still listens.
         answer_seconds: how long an answer, or a connection, may take.
-        poll_seconds: between two looks at every subscribed thread, heard of or not.
-        retry_seconds_max: the longest wait before a new connection is tried; the wait is drawn at random.
+        poll_seconds: between two reads of every subscribed thread, notified or not.
+        retry_seconds_max: the longest wait before the next connection; waits grow and have full jitter.
     """
 
     heartbeat_seconds: float = 3.0
@@ -49,15 +51,13 @@ class ListenerTiming:
 
 
 class NotifyConnection:
-    """Listens on channels of one database for as long as it is started, through one connection at a time.
+    """Listens on channels of one database until it is stopped, through one connection at a time.
 
     Args:
         dsn: the server's own address, not a pooler's.
         channels: what to do with each channel's payloads; called in the order of arrival, must not block or raise.
-        on_connect: called after each LISTEN: what was sent before it was not heard.
+        on_connect: called after each LISTEN: earlier notifications were missed.
     """
-
-    _RETRY_SECONDS_MIN = 0.05
 
     def __init__(
         self,
@@ -73,20 +73,19 @@ class NotifyConnection:
         self._channels = channels
         self._on_connect = on_connect
         self._timing = timing or ListenerTiming()
-        self._queries = load_queries("pulse", "streams.sql")
         self._task: asyncio.Task[None] | None = None
-        self._hears = False
+        self._is_listening = False
         self.connects = 0
 
     @property
-    def hears(self) -> bool:
-        """Whether the session answered its last question, and listens on every channel."""
-        return self._hears
+    def is_listening(self) -> bool:
+        """Whether the session answered the last check, and listens on every channel."""
+        return self._is_listening
 
     def start(self) -> None:
-        """Begin to listen in the background; the database may come later."""
+        """Listen in the background; the database need not be up yet. Idempotent."""
         if self._task is None:
-            self._task = asyncio.create_task(self._keep(), name="notify connection")
+            self._task = asyncio.create_task(self._keep_listening(), name="notify connection")
 
     async def stop(self) -> None:
         """Stop listening and close the connection. Idempotent."""
@@ -95,21 +94,20 @@ class NotifyConnection:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
-    async def _keep(self) -> None:
-        """Hold a listening session; when it is lost, take another one, at a random moment within a growing time."""
-        ceiling_seconds = self._RETRY_SECONDS_MIN
+    async def _keep_listening(self) -> None:
+        """Listen; when the connection is lost, open another after a growing wait."""
+        backoff = Backoff(_RETRY_SECONDS, self._timing.retry_seconds_max)
         while True:
             try:
                 await self._listen_once()
             except _FAULTS as error:
                 _log.warning("listener_lost", error=type(error).__name__)
-            except Exception:  # noqa: BLE001 - logged whole; a listener that ended here would be deaf for good
+            except Exception:  # noqa: BLE001 - logged whole; without this task nothing would be received again
                 _log.exception("listener_failed")
-            if self._hears:
-                ceiling_seconds = self._RETRY_SECONDS_MIN
-            self._hears = False
-            await asyncio.sleep(random.uniform(0, ceiling_seconds))  # noqa: S311 - spreads load, guards nothing
-            ceiling_seconds = min(2 * ceiling_seconds, self._timing.retry_seconds_max)
+            if self._is_listening:
+                backoff.reset()
+            self._is_listening = False
+            await backoff.wait()
 
     async def _listen_once(self) -> None:
         """Listen until the connection ends. Raises what ended it."""
@@ -119,32 +117,32 @@ class NotifyConnection:
         try:
             connection.add_termination_listener(lambda _: lost.set())
             async with asyncio.timeout(self._timing.answer_seconds):
-                # Told by the server, too, when this side vanished; a Unix socket ignores it.
-                await connection.execute(self._queries["keep_listener_alive"])
+                # The server, too, notices a lost connection; a Unix socket ignores the settings.
+                await _STATEMENTS.execute(connection, "keep_listener_alive")
                 for channel in self._channels:
-                    await connection.add_listener(channel, self._hear)
-            self._hears = True
+                    await connection.add_listener(channel, self._receive)
+            self._is_listening = True
             self.connects += 1
-            _log.info("PgNotifyListener started" if self.connects == 1 else "listener_connected", times=self.connects)
+            _log.info("listener_started" if self.connects == 1 else "listener_reconnected", connects=self.connects)
             self._on_connect()
             await self._watch(connection, lost)
         finally:
-            # Not close(): it would wait for an answer of a server that may be gone.
+            # close() would wait for the answer of a server that may be down.
             connection.terminate()
 
     async def _watch(self, connection: Connection, lost: asyncio.Event) -> None:
-        """Ask the session again and again whether it still listens; return when it does not."""
+        """Check every few seconds that the session still listens. Raises when it does not."""
         while True:
             try:
                 async with asyncio.timeout(self._timing.heartbeat_seconds):
                     await lost.wait()
-                raise ConnectionResetError("the listener's session was ended")
+                raise ConnectionResetError("the listener's connection was closed")
             except TimeoutError:
                 pass
             async with asyncio.timeout(self._timing.answer_seconds):
-                heard = await connection.fetch(self._queries["listening_channels"])
-            if not self._channels.keys() <= {row["channel"] for row in heard}:
-                raise ConnectionResetError("the listener's session forgot its channels")
+                channels = await _STATEMENTS.fetch(connection, "listening_channels")
+            if not self._channels.keys() <= {row["channel"] for row in channels}:
+                raise ConnectionResetError("the listener's session no longer listens on its channels")
 
-    def _hear(self, _connection: Any, _pid: int, channel: str, payload: object) -> None:
+    def _receive(self, _connection: Any, _pid: int, channel: str, payload: object) -> None:
         self._channels[channel](str(payload))

@@ -1,9 +1,9 @@
-"""Wakes stream listeners after the commit that they are to look at.
+"""Notifies stream listeners after the commit of what they are to read.
 
 A NOTIFY inside a transaction makes its commit take a lock that all databases of the server share, and hold it over the
-flush to disk: commits that would have shared one flush wait in a row. So the writer says 'look' in a transaction
-of its own, right afterwards: at once after a pause, and under load once for everything that was committed within a few
-milliseconds. A writer that dies in between leaves its listeners to their own poll.
+flush to disk: commits that would have shared one flush queue up. So the notification is sent in a transaction of its
+own, right afterwards: at once after a pause, and under load once for everything that was committed within a few
+milliseconds. If a writer dies in between, its listeners find the events by their poll.
 """
 
 from __future__ import annotations
@@ -13,17 +13,19 @@ import json
 import uuid
 from typing import TYPE_CHECKING, NamedTuple
 
-import asyncpg
 import structlog
 
+from pulse.database import FAULTS
+from pulse.errors import PulseError
 from pulse.events import Appended
-from pulse.postgres.statements import load_queries
+from pulse.postgres.statements import Statements
 
 if TYPE_CHECKING:
     from pulse.database import Pool
 
-#: Between two notifications; each is a commit, which would compete with those that it tells of.
+#: Between two notifications: each is a commit, which competes with those that it announces.
 _PAUSE_SECONDS = 0.008
+_STATEMENTS = Statements("pulse.notify", "notify.sql")
 _log = structlog.get_logger(__name__)
 
 
@@ -37,43 +39,42 @@ class Look(NamedTuple):
 
 
 class Notifier:
-    """Sends at most one notification per thread and few milliseconds, with the newest event's ids.
+    """Sends at most one notification per thread every few milliseconds, with the newest event's ids.
 
     Not thread-safe: one per event loop, as its pool.
     """
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._statement = load_queries("pulse")["notify"]
         self._waiting: dict[uuid.UUID, Look] = {}
         self._sending: asyncio.Task[None] | None = None
         self._pause: asyncio.TimerHandle | None = None
 
     def wake(self, outcome: Appended) -> None:
-        """Tell the listeners of a thread, soon, that there is something new. Returns at once."""
+        """Announce the newest event of an append, soon. Returns at once."""
         newest = max(outcome.events, key=lambda event: event.sequence_num or 0)
         self.look(outcome.thread_id, Look(newest.sequence_num, newest.id, newest.invocation_id, newest.event_type))
 
     def look(self, thread_id: uuid.UUID, newest: Look) -> None:
-        """Tell the listeners of a thread, soon, where to look. Returns at once."""
+        """Announce the newest event of a thread, soon. Returns at once."""
         self._waiting[thread_id] = newest
         if self._sending is None and self._pause is None:
             self._start()
 
     async def close(self) -> None:
-        """Send what waits and return. Idempotent."""
+        """Send what waits. Idempotent."""
         while self._waiting or self._sending is not None:
             if self._sending is None:
                 self._start()
             if self._sending is not None:
-                await asyncio.wait([self._sending])  # which goes on where this caller gives up
+                await asyncio.wait([self._sending])  # which goes on if this caller is cancelled
         self._end_pause()
 
     def _start(self) -> None:
         self._end_pause()
         if self._waiting:
             self._sending = asyncio.create_task(self._send())
-            self._sending.add_done_callback(self._rest)
+            self._sending.add_done_callback(self._begin_pause)
 
     def _end_pause(self) -> None:
         if self._pause is not None:
@@ -84,13 +85,13 @@ class Notifier:
         waiting, self._waiting = self._waiting, {}
         payloads = [_payload(*each) for each in waiting.items()]
         try:
-            await self._pool.execute(self._statement, payloads)
-        except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError) as error:
-            # What they point at is committed; a listener finds it by its own poll.
+            await _STATEMENTS.execute(self._pool, "notify", payloads)
+        except (PulseError, *FAULTS) as error:
+            # The events are committed: listeners find them by their poll.
             _log.warning("notify_failed", threads=len(payloads), error=type(error).__name__)
 
-    def _rest(self, sent: asyncio.Task[None]) -> None:
-        """Begin the pause; also after a task that was cancelled before it began."""
+    def _begin_pause(self, sent: asyncio.Task[None]) -> None:
+        """Wait before the next notification, also after a task that was cancelled before it began."""
         self._sending = None
         self._pause = sent.get_loop().call_later(_PAUSE_SECONDS, self._start)
 
@@ -104,5 +105,5 @@ def _payload(thread_id: uuid.UUID, newest: Look) -> str:
             "run_id": newest.invocation_id,
             "event_type": newest.event_type,
         },
-        ensure_ascii=False,  # a payload holds 8,000 bytes, and an escape of a character is thrice its bytes
+        ensure_ascii=False,  # a payload holds 8,000 bytes, and an escaped character takes three times its own
     )

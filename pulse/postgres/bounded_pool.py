@@ -1,4 +1,4 @@
-"""A pool whose connections go from one statement to the next at once, and never wait for a server that is gone."""
+"""A pool that hands a connection on to the next statement at once, and never waits for a server that is gone."""
 
 from __future__ import annotations
 
@@ -11,28 +11,30 @@ import asyncpg
 from asyncpg.pool import PoolAcquireContext
 
 if TYPE_CHECKING:
-    _Pool = asyncpg.Pool[asyncpg.Record]
+    Connection = asyncpg.Connection[asyncpg.Record]
+    Pool = asyncpg.Pool[asyncpg.Record]
     _Acquired = PoolAcquireContext[asyncpg.Record]
-    _Connection = asyncpg.pool.PoolConnectionProxy[asyncpg.Record]
+    _Proxy = asyncpg.pool.PoolConnectionProxy[asyncpg.Record]
 else:
-    _Pool = asyncpg.Pool
+    Connection = asyncpg.Connection
+    Pool = asyncpg.Pool
     _Acquired = PoolAcquireContext
 
-#: For the end of a statement that its caller gave up, of a transaction that failed or was left open, of a connection.
+#: For the end of a cancelled statement, of a transaction that failed or was left open, of a connection.
 RELEASE_SECONDS_MAX = 5.0
-#: So long after it was laid aside at most, a connection goes back to the pool, which renews and closes connections.
+#: After this time at most, a connection that was set aside goes back to the pool, which renews and closes connections.
 _ASIDE_SECONDS_MAX = 1.0
 
 
-class BoundedPool(_Pool):
-    """A pool that keeps a returned connection aside for who asks next, and lets go of one that says nothing more.
+class BoundedPool(Pool):
+    """A pool that sets a returned connection aside for the next caller, and closes one that does not answer.
 
-    asyncpg gives a connection back in a task of its own, with a timer and a reset: half of what a short statement costs
-    its client. So what comes back from an ``async with`` block that ended well is laid aside as it is, unless somebody
-    waits for it. As the block's connection it must not be used after the block.
+    asyncpg takes a connection back in a task of its own, with a timer and a reset: half of what a short statement costs
+    its client. So the connection of an ``async with`` block that ended without an error is set aside as it is, unless
+    a caller waits for one. It must not be used after the block.
 
-    Whoever gives up on a statement waits until the server has ended it; a server that hangs never does. A loop that
-    ends cancels every task, also the one in which the driver takes a connection back: where that had not begun yet, the
+    A cancelled statement waits until the server has ended it, which a server that hangs never does. A loop that ends
+    cancels every task, also the one in which the driver takes a connection back: if that had not begun yet, the
     connection would count as used for ever, and closing the pool would wait for it.
     """
 
@@ -40,7 +42,7 @@ class BoundedPool(_Pool):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._aside: list[_Connection] = []
+        self._aside: list[_Proxy] = []
         self._waiting = 0
         self._is_ending = False
         self._clearing: asyncio.TimerHandle | None = None
@@ -57,7 +59,7 @@ class BoundedPool(_Pool):
         except TimeoutError:
             return  # It was closed: the pool opens another.
         except asyncpg.InternalClientError:
-            # It was lost just before the driver's own task began.
+            # The connection was lost just before the driver's own task began.
             if not _is_back(connection):
                 raise
         except asyncio.CancelledError:
@@ -81,8 +83,8 @@ class BoundedPool(_Pool):
         self._aside.clear()
         super().terminate()
 
-    async def take(self, seconds_max: float | None) -> _Connection:
-        """Return a connection that was laid aside, or one of the pool's."""
+    async def take(self, seconds_max: float | None) -> _Proxy:
+        """Return a connection that was set aside, or one of the pool's."""
         while self._aside:
             connection = self._aside.pop()
             if _is_ready(connection):
@@ -94,8 +96,8 @@ class BoundedPool(_Pool):
         finally:
             self._waiting -= 1
 
-    def lay_aside(self, connection: _Connection) -> bool:
-        """Keep a connection for who asks next; False where it must go back to the pool."""
+    def set_aside(self, connection: _Proxy) -> bool:
+        """Keep a connection for the next caller; False where it must go back to the pool."""
         if self._waiting or self._is_ending or not _is_ready(connection):
             return False
         self._aside.append(connection)
@@ -104,14 +106,14 @@ class BoundedPool(_Pool):
         return True
 
     def _clear(self) -> None:
-        """Give back all that lies aside; what is in use now will be met another time."""
+        """Give back every connection that is set aside; one in use is given back another time."""
         if self._clearing is not None:
             self._clearing.cancel()
             self._clearing = None
         while self._aside:
             self._return(self._aside.pop())
 
-    def _return(self, connection: _Connection) -> None:
+    def _return(self, connection: _Proxy) -> None:
         returning = asyncio.get_running_loop().create_task(self.release(connection))
 
         def end(task: asyncio.Task[None]) -> None:
@@ -123,12 +125,12 @@ class BoundedPool(_Pool):
         returning.add_done_callback(end)
 
 
-def _cut(connection: _Connection) -> None:
+def _cut(connection: _Proxy) -> None:
     with contextlib.suppress(asyncpg.InterfaceError):  # It is back already.
         connection.terminate()
 
 
-def _is_back(connection: _Connection) -> bool:
+def _is_back(connection: _Proxy) -> bool:
     try:
         connection.is_closed()
     except asyncpg.InterfaceError:
@@ -136,19 +138,19 @@ def _is_back(connection: _Connection) -> bool:
     return False
 
 
-def _is_ready(connection: _Connection) -> bool:
-    # One that was lost is back at once.
+def _is_ready(connection: _Proxy) -> bool:
+    # A connection that was lost is back at once.
     return not (_is_back(connection) or connection.is_closed() or connection.is_in_transaction())
 
 
 class _Acquiring(_Acquired):
-    """What `BoundedPool.acquire` returns: to be awaited, or entered."""
+    """Returned by `BoundedPool.acquire`, to be awaited or entered."""
 
     __slots__ = ()
 
     pool: BoundedPool
 
-    async def __aenter__(self) -> _Connection:
+    async def __aenter__(self) -> _Proxy:
         if self.connection is not None or self.done:
             raise asyncpg.InterfaceError("a connection is already acquired")
         self.connection = connection = await self.pool.take(self.timeout)
@@ -157,9 +159,9 @@ class _Acquiring(_Acquired):
     async def __aexit__(self, *exc: object) -> None:
         self.done = True
         connection, self.connection = self.connection, None
-        if exc[0] is not None or connection is None or not self.pool.lay_aside(connection):
+        if exc[0] is not None or connection is None or not self.pool.set_aside(connection):
             await self.pool.release(connection)
 
-    def __await__(self) -> Generator[Any, None, _Connection]:
+    def __await__(self) -> Generator[Any, None, _Proxy]:
         self.done = True
         return self.pool.take(self.timeout).__await__()

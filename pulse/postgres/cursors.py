@@ -1,8 +1,8 @@
-"""Where a list goes on: opaque text, good for one list alone.
+"""Cursors of lists: opaque text that marks where a list continues, valid for that list alone.
 
-A cursor holds the place of the last row that was sent, so that rows which come or go before it move nothing; and a hash
-of what was asked for: the list, the app, the user and every filter. With another user or another filter it is refused
-instead of answering something else. It opens nothing: each list asks for its app and its user again.
+A cursor holds the position of the last row that was sent, so that rows which come or go before it move nothing, and a
+hash of what was requested: the list, the app, the user and every filter. With another user or filter it is refused
+rather than misread. It grants nothing: each list checks the app and the user again.
 """
 
 from __future__ import annotations
@@ -21,45 +21,45 @@ from pulse.errors import InvalidInputError
 
 #: The names of a fact's key may be long.
 CURSOR_LENGTH_MAX = 8000
-#: A change of what places mean gets another one: older cursors are then refused, not misread.
+#: Changes with the meaning of positions: older cursors are then refused, not misread.
 _FORMAT = "1"
 _SCOPE_BYTES, _CHECK_BYTES = 8, 4
 
-Place = TypeVar("Place")
+Position = TypeVar("Position")
 
 
 class CursorError(ValueError):
     """The cursor is not one of this list; the message says why, and what to do."""
 
     def __init__(self, why: str) -> None:
-        super().__init__(f"this cursor is of no use here: {why}. Begin again without one.")
+        super().__init__(f"this cursor cannot be used here: {why}. Start again without a cursor.")
 
 
 def check_limit(limit: int, limit_max: int, *, name: str = "limit") -> int:
     """Return the length of a page.
 
     Raises:
-        InvalidInputError: it is not between 1 and `limit_max`.
+        InvalidInputError: the length is not 1 to `limit_max`.
     """
     if not 1 <= limit <= limit_max:
         raise InvalidInputError(f"{name} is 1 to {limit_max}, not {limit}")
     return limit
 
 
-def scope_of(*asked: Any) -> bytes:
-    """Return the hash of what a list was asked for, made of JSON values."""
-    return _digest(json.dumps((_FORMAT, *asked)).encode(), _SCOPE_BYTES)
+def scope_of(*requested: Any) -> bytes:
+    """Return the hash of what was requested of a list, given as JSON values."""
+    return _digest(json.dumps((_FORMAT, *requested)).encode(), _SCOPE_BYTES)
 
 
-def write(scope: bytes, place: Any) -> str:
-    """Return the cursor of the page after this place: a JSON value, or a tuple of times, UUIDs and such."""
-    written = to_json(place)
-    # Padded: its length is a multiple of four, so that no character of it is without meaning.
+def write(scope: bytes, position: Any) -> str:
+    """Return the cursor of the page after a position: a JSON value, or a tuple of times, UUIDs and the like."""
+    written = to_json(position)
+    # Padded to a multiple of four, so that every character has a meaning.
     return base64.urlsafe_b64encode(scope + _digest(scope + written, _CHECK_BYTES) + written).decode()
 
 
-def read(scope: bytes, cursor: str, shape: type[Place]) -> Place:
-    """Return the place after which the page begins.
+def read(scope: bytes, cursor: str, shape: type[Position]) -> Position:
+    """Return the position after which the page begins.
 
     Raises:
         CursorError: the cursor is not one of this list.
@@ -68,16 +68,16 @@ def read(scope: bytes, cursor: str, shape: type[Place]) -> Place:
         raw = base64.b64decode(cursor.encode(), altchars=b"-_", validate=True)
     except (binascii.Error, UnicodeEncodeError):
         raise CursorError("it was cut or changed") from None
-    given, check, place = raw[:_SCOPE_BYTES], raw[_SCOPE_BYTES:][:_CHECK_BYTES], raw[_SCOPE_BYTES + _CHECK_BYTES :]
-    if check != _digest(given + place, _CHECK_BYTES):
+    given, check, encoded = raw[:_SCOPE_BYTES], raw[_SCOPE_BYTES:][:_CHECK_BYTES], raw[_SCOPE_BYTES + _CHECK_BYTES :]
+    if check != _digest(given + encoded, _CHECK_BYTES):
         raise CursorError("it was cut or changed")
     if given != scope:
         raise CursorError("it belongs to another list, another user, other filters, or an older version")
     try:
-        found: Place = _adapter(cast("Any", shape)).validate_json(place)
+        position: Position = _adapter(cast("Any", shape)).validate_json(encoded)
     except ValidationError:
-        raise CursorError("it names no place") from None
-    return found
+        raise CursorError("its position is not one of this list") from None
+    return position
 
 
 def _digest(text: bytes, size: int) -> bytes:

@@ -1,14 +1,14 @@
-r"""JSON values that come back from the database exactly as they went in.
+r"""JSON values that the database stores without loss.
 
-`jsonb` refuses the character U+0000 and lone surrogates, and rewrites -0.0, 1e22 and their kin; `json` refuses NaN and
-the infinities. Such values are stored as an object with the one key ``$hippocampus``, and read back from it::
+`jsonb` refuses the character U+0000 and lone surrogates, and rewrites numbers such as -0.0 and 1e22; `json` refuses NaN
+and the infinities. Such values are stored as an object with the one key ``$hippocampus``, and read back from it::
 
     "a\0b"              {"$hippocampus": ["text", "a\\u0000b"]}   the string's JSON escapes
     float("nan")        {"$hippocampus": ["float", "nan"]}        Python's repr of the float
-    {"\0": 1}           {"$hippocampus:\\u0000": 1}               a key's JSON escapes; also if it starts like ours
+    {"\0": 1}           {"$hippocampus:\\u0000": 1}               a key's JSON escapes; also of a key with our prefix
     {"key": DELETED}    {"key": {"$hippocampus": ["deleted"]}}    of a state or its delta: the key is not there
 
-An event's body is `json`: kept to the letter, so only what `json` refuses is escaped there.
+An event's body is `json`, which keeps the text as it is, so only what `json` refuses is escaped there.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ MARK = "$hippocampus"
 
 
 class Deletion(enum.Enum):
-    """What stands in a delta, in the place of a value, for a key that is to go."""
+    """The type of `DELETED`, which stands for a value in a delta."""
 
     DELETED = "deleted"
 
 
-#: ``{"key": DELETED}`` takes a key out of a state; ``{"key": None}`` sets it to null.
+#: ``{"key": DELETED}`` removes a key from a state; ``{"key": None}`` sets it to null.
 DELETED: Final = Deletion.DELETED
 #: As it is stored and sent.
 DELETED_ESCAPE: Final = {MARK: [DELETED.value]}
@@ -67,10 +67,10 @@ def unescape(value: Any) -> Any:
 
 
 def read_escaped(value: Any) -> Any:
-    """Undo `escape_state` for a value from outside, where an escape may be wrong.
+    """Undo `escape_state` for a value of a client, whose escapes may be malformed.
 
     Raises:
-        InvalidInputError: an object or a key starts like an escape and is none.
+        InvalidInputError: an object or a key has the form of an escape and is not one.
     """
     if isinstance(value, list):
         return [read_escaped(item) for item in value]
@@ -84,18 +84,18 @@ def read_escaped(value: Any) -> Any:
         raise
     except ValueError:
         raise InvalidInputError(
-            f'an escape is wrong: write {{"{MARK}": ["float", "nan"]}}, with inf, -inf or a number in the place of nan,'
+            f'malformed escape: write {{"{MARK}": ["float", "nan"]}}, with nan, inf, -inf or a number,'
             f' {{"{MARK}": ["text", "JSON escapes"]}}, or {{"{MARK}:JSON escapes of the key": value}}'
         ) from None
 
 
 def encode_body(value: Any, *, where: str, deletable_depth: int = 0) -> str:
-    """Return the JSON text of an event's body; non-ASCII characters as they are where UTF-8 can carry them.
+    """Return the JSON text of an event's body, with non-ASCII characters as they are where UTF-8 has them.
 
     Args:
         value: the body.
-        where: what it is, for an error.
-        deletable_depth: where in it a delta has its values; 0: it has none.
+        where: the name of the body in an error.
+        deletable_depth: the depth of a delta's values in it; 0 for a body without a delta.
 
     Raises:
         InvalidInputError: as `escape_state`.
@@ -115,7 +115,7 @@ def decode_body(text: str) -> Any:
 
 
 def clean_text(text: str) -> str:
-    """Return a text that PostgreSQL can hold as such: U+FFFD stands for U+0000 and for lone surrogates."""
+    """Return a text that PostgreSQL can store: U+0000 and lone surrogates are replaced by U+FFFD."""
     return _REFUSED_TEXT.sub("\ufffd", text)
 
 
@@ -128,7 +128,7 @@ def _has_surrogate(text: str) -> bool:
 
 
 def _is_plain(value: Any, depth: int) -> bool:
-    """Whether a value is what `json` takes as it is: nearly every event's body, told without a copy."""
+    """Whether `json` takes a value as it is, which holds for nearly every event's body. Makes no copy."""
     kind = type(value)
     if kind is str or value is None or kind is bool:
         return True
@@ -156,15 +156,15 @@ def _escape(value: Any, where: str, depth: int, *, stored_as_text: bool, deletab
         return _escape_float(value, stored_as_text=stored_as_text)
     if isinstance(value, list | tuple):
         return [
-            _escape(item, f"{where}[{place}]", depth + 1, stored_as_text=stored_as_text, deletable_depth=0)
-            for place, item in enumerate(value)
+            _escape(item, f"{where}[{index}]", depth + 1, stored_as_text=stored_as_text, deletable_depth=0)
+            for index, item in enumerate(value)
         ]
     if isinstance(value, Mapping):
         return _escape_object(value, where, depth, stored_as_text=stored_as_text, deletable_depth=deletable_depth)
     if value is DELETED:
         if depth and depth == deletable_depth:
             return DELETED_ESCAPE
-        raise InvalidInputError(f"{where[:200]}: only a key of the state can be deleted; set what is within it anew")
+        raise InvalidInputError(f"{where[:200]}: only a key of the state can be deleted; set the whole value instead")
     raise InvalidInputError(
         f"{where}: {type(value).__name__} is not a JSON value; give a string, number, boolean, null, list or object"
     )

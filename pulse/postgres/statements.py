@@ -13,20 +13,22 @@ import contextlib
 import functools
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from importlib import resources
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import asyncpg
 
 from pulse.errors import BY_SQLSTATE, InvalidInputError, from_postgres
 
 if TYPE_CHECKING:
-    from pulse.database import Connection, Pool
+    from pulse.postgres.bounded_pool import Connection, Pool
 
 #: Called with a statement's name, its duration in seconds, and whether it succeeded.
 Observer = Callable[[str, float, bool], None]
+
+Result = TypeVar("Result")
 
 _HEADER = re.compile(r"^-- name: (?P<name>[a-z][a-z0-9_]*)$", re.MULTILINE)
 _observers: list[Observer] = []
@@ -63,25 +65,23 @@ class Statements:
         """Return the text of a statement."""
         return self._texts[name]
 
-    async def fetch(self, db: Pool | Connection, name: str, *arguments: Any) -> list[asyncpg.Record]:
+    # Functions that return the coroutine of `_run`, not coroutines of their own: each append passes here.
+
+    def fetch(self, db: Pool | Connection, name: str, *arguments: Any) -> Coroutine[Any, Any, list[asyncpg.Record]]:
         """Return the rows of a statement."""
-        with self._running(name):
-            return await db.fetch(self._texts[name], *arguments)
+        return self._run(name, db.fetch(self._texts[name], *arguments))
 
-    async def fetchrow(self, db: Pool | Connection, name: str, *arguments: Any) -> asyncpg.Record | None:
+    def fetchrow(self, db: Pool | Connection, name: str, *arguments: Any) -> Coroutine[Any, Any, asyncpg.Record | None]:
         """Return the first row of a statement, or None."""
-        with self._running(name):
-            return await db.fetchrow(self._texts[name], *arguments)
+        return self._run(name, db.fetchrow(self._texts[name], *arguments))
 
-    async def fetchval(self, db: Pool | Connection, name: str, *arguments: Any) -> Any:
+    def fetchval(self, db: Pool | Connection, name: str, *arguments: Any) -> Coroutine[Any, Any, Any]:
         """Return the first column of the first row of a statement, or None."""
-        with self._running(name):
-            return await db.fetchval(self._texts[name], *arguments)
+        return self._run(name, db.fetchval(self._texts[name], *arguments))
 
-    async def execute(self, db: Pool | Connection, name: str, *arguments: Any) -> str:
+    def execute(self, db: Pool | Connection, name: str, *arguments: Any) -> Coroutine[Any, Any, str]:
         """Run a statement without rows and return its command tag."""
-        with self._running(name):
-            return await db.execute(self._texts[name], *arguments)
+        return self._run(name, db.execute(self._texts[name], *arguments))
 
     @contextlib.contextmanager
     def translating(self) -> Iterator[None]:
@@ -94,31 +94,24 @@ class Statements:
                 raise
             raise translated from error
 
-    def _running(self, name: str) -> _Running:
-        return _Running(name, self._errors)
-
-
-class _Running:
-    """One execution: its duration is reported, its error is translated. A class: half the cost of a generator."""
-
-    __slots__ = ("_errors", "_name", "_started")
-
-    def __init__(self, name: str, errors: Mapping[str, type[Exception]]) -> None:
-        self._name = name
-        self._errors = errors
-
-    def __enter__(self) -> None:
-        self._started = time.perf_counter()
-
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if _observers:
-            seconds = time.perf_counter() - self._started
-            for observer in _observers:
-                observer(self._name, seconds, error is None)
-        if isinstance(error, asyncpg.PostgresError):
+    async def _run(self, name: str, execution: Awaitable[Result]) -> Result:
+        """Await an execution; report its duration and translate its error."""
+        started = time.perf_counter()
+        succeeded = False
+        try:
+            result = await execution
+            succeeded = True
+            return result
+        except asyncpg.PostgresError as error:
             translated = translate(error, self._errors)
-            if translated is not error:
-                raise translated from error
+            if translated is error:
+                raise
+            raise translated from error
+        finally:
+            if _observers:
+                seconds = time.perf_counter() - started
+                for observer in _observers:
+                    observer(name, seconds, succeeded)
 
 
 def translate(error: asyncpg.PostgresError, errors: Mapping[str, type[Exception]] = BY_SQLSTATE) -> Exception:
@@ -149,9 +142,9 @@ def load_queries(package: str, filename: str = "queries.sql") -> Mapping[str, st
         ValueError: a name occurs twice, or a statement is empty.
     """
     text = resources.files(package).joinpath(filename).read_text(encoding="utf-8")
-    _, *parts = _HEADER.split(text)
+    _, *names_and_bodies = _HEADER.split(text)
     queries: dict[str, str] = {}
-    for name, body in zip(parts[::2], parts[1::2], strict=True):
+    for name, body in zip(names_and_bodies[::2], names_and_bodies[1::2], strict=True):
         statement = body.strip()
         if name in queries or not statement:
             raise ValueError(f"{package}/{filename}: the statement {name!r} is empty or occurs twice")

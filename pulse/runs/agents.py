@@ -1,4 +1,4 @@
-"""Agents that this process executes: what an agent is, what it is given, and the runner that sees it to its end.
+"""Agents that this process executes: what an agent is, what it is passed, and the runner that executes it.
 
     async def greet(run: RunContext):
         await run.set_state({"step": 1})
@@ -9,8 +9,7 @@
     async def echo(run: RunContext):            # or an async generator: its strings are one answer
         yield run.last_user_text
 
-A run outlives whoever watches it. It ends once: completed, failed where the agent raised, cancelled where somebody
-asked.
+A run outlives its watchers. It ends once: completed, failed if the agent raised, cancelled on request.
 """
 
 from __future__ import annotations
@@ -37,21 +36,23 @@ from pulse.errors import (
 from pulse.event_types import STATE_UPDATE
 from pulse.events import Event, EventActions
 from pulse.live_text import DeltaCarrier, Kind, LiveText, RunKey
+from pulse.postgres.backoff import Backoff
 from pulse.runs.heartbeat import RunHeartbeat, WatchedRun
 from pulse.runs.records import Run
 from pulse.runs.service import RunService
 from pulse.scopes import apply_delta
 
-#: So many agents run at once in a process; further ones are refused.
+#: How many agents run at once in a process; further ones are refused.
 RUNS_AT_ONCE_MAX = 500
-_END_TRIES = 6
+_END_ATTEMPTS = 6
 _END_RETRY_SECONDS = 0.2
+_END_RETRY_SECONDS_MAX = 6.4
 _LOST = (RunEndedError, RunFencedError, RunNotFoundError, SessionNotFoundError)
 _log = structlog.get_logger(__name__)
 
 
 class AgentError(Exception):
-    """Raised by an agent that fails and can say why: the message and the code reach the client."""
+    """Raised by an agent that fails; the message and the code are sent to the client."""
 
     def __init__(self, message: str, code: str = "agent_failed") -> None:
         super().__init__(message)
@@ -60,12 +61,12 @@ class AgentError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunInput:
-    """What a run was asked with, as AG-UI names it.
+    """The input of a run, as AG-UI names it.
 
     Attributes:
-        messages: the conversation as the client has it, each an object of the protocol.
-        state: the session's, merged, when the run began.
-        resume: answers to the interrupts of the run before.
+        messages: the client's conversation, as objects of the protocol.
+        state: the session's merged state when the run began.
+        resume: answers to the interrupts of the previous run.
     """
 
     messages: Sequence[Mapping[str, Any]] = ()
@@ -77,7 +78,7 @@ class RunInput:
 
 
 class RunContext:
-    """A run from the inside: everything that an agent may say and do, each stored as it happens."""
+    """The interface of a run to its agent: what it writes is stored at once."""
 
     def __init__(self, runs: RunService, carrier: DeltaCarrier, run: Run, given: RunInput) -> None:
         self.run = run
@@ -90,7 +91,7 @@ class RunContext:
 
     @property
     def last_user_text(self) -> str:
-        """What the user said last."""
+        """The user's last message."""
         for message in reversed(self.input.messages):
             content = message.get("content")
             if message.get("role") == "user" and isinstance(content, str):
@@ -99,37 +100,37 @@ class RunContext:
 
     @asynccontextmanager
     async def text(self, message_id: str | None = None) -> AsyncIterator[LiveText]:
-        """Say a message piece by piece; it is stored at the end of the block, and not where the block fails."""
+        """Stream a message; it is stored at the end of the block, unless the block raises."""
         async with self._streamed("text", message_id) as live:
             yield live
 
     @asynccontextmanager
     async def thought(self, message_id: str | None = None) -> AsyncIterator[LiveText]:
-        """Think aloud, as `text`."""
+        """Stream a thought, as `text`."""
         async with self._streamed("thought", message_id) as live:
             yield live
 
     def open_text(self, kind: Kind = "text", message_id: str | None = None) -> LiveText:
-        """Begin a message that the caller stores himself: `end` it, `write` the event that has its id, `drop` it."""
+        """Open a message that the caller stores: `end` it, `write` the event with its id, then `drop` it."""
         return LiveText(
             self._carrier, RunKey(self.run.thread_id, self.run.run_id), message_id or str(uuid.uuid4()), kind
         )
 
     async def call_tool(self, tool_name: str, tool_input: Any, *, tool_call_id: str | None = None) -> str:
-        """Store the call of a tool before it is made, and return its id. A tool of the client's is left unanswered."""
+        """Store the call of a tool before it is made, and return its id. The client answers calls of its own tools."""
         self._require_closed()
         tool_call_id = tool_call_id or str(uuid.uuid4())
         self.run = (await self._runs.call_tool(self.run, tool_name, tool_input, tool_call_id=tool_call_id)).run
         return tool_call_id
 
     async def tool_result(self, tool_call_id: str, observation: Any, *, is_error: bool = False) -> None:
-        """Store what a tool answered."""
+        """Store the result of a tool."""
         self._require_closed()
         self.run = (await self._runs.tool_result(self.run, tool_call_id, observation, is_error=is_error)).run
 
     @asynccontextmanager
     async def step(self, name: str) -> AsyncIterator[None]:
-        """Name what is done in the block."""
+        """Mark the block as a step of the run."""
         await self.write(Event(author="model", event_type="step_start", content={"name": name}))
         yield
         await self.write(Event(author="model", event_type="step_end", content={"name": name}))
@@ -146,10 +147,10 @@ class RunContext:
         self.run = (await self._runs.write(self.run, events)).run
 
     def interrupt(self, *interrupts: Mapping[str, Any]) -> None:
-        """End the run, once the agent returns, with questions that the next run must answer.
+        """End the run, when the agent returns, with questions that the next run must answer.
 
         Args:
-            interrupts: each with ``id`` and ``reason``, and what else AG-UI's Interrupt has.
+            interrupts: each with ``id``, ``reason``, and the other fields of AG-UI's Interrupt.
         """
         self.result = {"interrupts": [dict(each) for each in interrupts]}
 
@@ -160,22 +161,22 @@ class RunContext:
         message_id = live.message_id
         try:
             yield live
-            said = await live.end()
+            text = await live.end()
         except BaseException:
-            # What was said so far stays to be read until it is too old: the message is not stored.
+            # The message is not stored; its text so far can be read until it expires.
             live.abandon()
             raise
         finally:
             self._open = None
-        if said.strip():
+        if text.strip():
             event_type = "thought" if kind == "thought" else "assistant_message"
-            content = {"content": said, "message_id": message_id}
+            content = {"content": text, "message_id": message_id}
             await self.write(Event(author="model", event_type=event_type, content=content, id=message_id))
         await live.drop()
 
     def _require_closed(self) -> None:
         if self._open is not None:
-            raise InvalidInputError("a message is open: end its block before anything but the state is written")
+            raise InvalidInputError("a message is open: only the state can be written before its block ends")
 
 
 #: Executes a run; an async generator's strings are one message.
@@ -183,12 +184,12 @@ Agent: TypeAlias = Callable[[RunContext], Awaitable[None] | AsyncIterator[str]]
 
 
 def runs_alone(agent: Agent) -> bool:
-    """Return whether a run of the agent is refused while another of its session goes on: it has a true `runs_alone`."""
+    """Return whether the agent has a true `runs_alone`: its run is refused while another of the session is active."""
     return bool(getattr(agent, "runs_alone", False))
 
 
 class AgentRunner:
-    """Executes runs in tasks of their own, each to its one end."""
+    """Executes runs, each in a task of its own, and writes their ends."""
 
     def __init__(
         self,
@@ -210,17 +211,17 @@ class AgentRunner:
 
     @property
     def running(self) -> int:
-        """How many run now."""
+        """The number of runs that are executed."""
         return len(self._tasks)
 
     @property
     def is_full(self) -> bool:
-        """Whether no further one is taken."""
+        """Whether further runs are refused."""
         return self._is_stopping or len(self._tasks) >= self._runs_at_once_max
 
     @property
     def runs(self) -> list[RunKey]:
-        """Which run now."""
+        """The runs that are executed."""
         return [self._keys[each] for each in self._tasks]
 
     def execute(self, run: Run, agent: Agent, given: RunInput) -> None:
@@ -228,16 +229,16 @@ class AgentRunner:
         task = asyncio.create_task(self._execute(run, agent, given), name=f"run {run.run_id}")
         self._tasks[run.id] = task
         self._keys[run.id] = RunKey(run.thread_id, run.run_id)
-        task.add_done_callback(lambda _: self._forget(run.id))
+        task.add_done_callback(lambda _: self._remove(run.id))
 
     def wake_cancelled(self, run: Run) -> None:
-        """Tell a run that is executed here, without waiting for its heartbeat, that somebody asked to cancel it."""
+        """Cancel a run that is executed here without waiting for its heartbeat."""
         watched = self._watched.get(run.id)
         if watched is not None:
             watched.cancel_requested.set()
 
     async def stop(self) -> None:
-        """End what runs as failed, because this process ends; take no further runs. Idempotent."""
+        """End the runs as failed, because this process is stopping; refuse further ones. Idempotent."""
         self._is_stopping = True
         tasks = list(self._tasks.values())
         for task in tasks:
@@ -245,7 +246,7 @@ class AgentRunner:
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._heartbeat.close()
 
-    def _forget(self, run_id: uuid.UUID) -> None:
+    def _remove(self, run_id: uuid.UUID) -> None:
         self._tasks.pop(run_id, None)
         self._keys.pop(run_id, None)
 
@@ -254,13 +255,13 @@ class AgentRunner:
         async with self._heartbeat.watch(run) as watched:
             self._watched[run.id] = watched
             try:
-                await self._see_to_its_end(context, agent, watched)
+                await self._work(context, agent, watched)
             except asyncio.CancelledError:
                 await self._end(run, lambda: self._runs.fail(run, "the process that ran it ended", code="shutdown"))
             finally:
                 del self._watched[run.id]
 
-    async def _see_to_its_end(self, context: RunContext, agent: Agent, watched: WatchedRun) -> None:
+    async def _work(self, context: RunContext, agent: Agent, watched: WatchedRun) -> None:
         run = context.run
         work = asyncio.create_task(_drive(agent, context))
         signals = [asyncio.create_task(watched.cancel_requested.wait()), asyncio.create_task(watched.lost.wait())]
@@ -281,8 +282,9 @@ class AgentRunner:
             await self._end(run, lambda: self._runs.fail(run, message, code=code))
 
     async def _end(self, run: Run, end: Callable[[], Awaitable[object]]) -> None:
-        """Write a run's last event; where the database does not take it, the reaper does."""
-        for attempt in range(_END_TRIES):
+        """Write a run's last event; if the database is not available, the reaper ends the run."""
+        backoff = Backoff(_END_RETRY_SECONDS, _END_RETRY_SECONDS_MAX, jitter=0)
+        for _ in range(_END_ATTEMPTS):
             try:
                 await end()
                 return
@@ -290,11 +292,11 @@ class AgentRunner:
                 return
             except (PulseError, *FAULTS) as error:
                 _log.warning("run_end_failed", run_id=run.run_id, error=type(error).__name__)
-                await asyncio.sleep(_END_RETRY_SECONDS * 2**attempt)
+                await backoff.wait()
 
 
 async def echo(run: RunContext) -> AsyncIterator[str]:
-    """Say again what the user said, word by word: for a first try of a client."""
+    """Repeat the user's last message, word by word: to try out a client."""
     for word in run.last_user_text.split(" "):
         yield f"{word} "
         await asyncio.sleep(0.01)
@@ -311,8 +313,8 @@ async def _drive(agent: Agent, context: RunContext) -> None:
 
 
 def _reason(run: Run, error: BaseException | None) -> tuple[str, str]:
-    """Return what is told of a failure: an agent's own words, or nothing of what may hold a secret."""
+    """Return the message and the code of a failure for the client; only an `AgentError` has its own."""
     if isinstance(error, AgentError):
         return str(error), error.code
     _log.error("agent_failed", run_id=run.run_id, error=type(error).__name__, exc_info=error)
-    return "the agent failed; the log of its process says how", "agent_failed"
+    return "the agent failed; see the log of its process", "agent_failed"

@@ -1,4 +1,4 @@
-"""The events of a turn, as agents make them: whole messages, thoughts, calls of tools and their results."""
+"""The events of a turn: whole messages, thoughts, calls of tools and their results."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from pulse.events import Event
 
 
 def user_message(text: str, message_id: str | None = None) -> Event:
-    """Return what the user says; the message's id is the event's, new where it is left out."""
+    """Return a message of the user, with a new id by default."""
     return _message("user", "user_message", text, message_id)
 
 
 def assistant_message(text: str, message_id: str | None = None) -> Event:
-    """Return an answer, whole, under the id with which its pieces were streamed."""
+    """Return a whole answer, with the id under which its pieces were streamed."""
     return _message("model", "assistant_message", text, message_id)
 
 
 def thought(text: str, event_id: str | None = None) -> Event:
-    """Return a thought, whole."""
+    """Return a whole thought."""
     return _event("model", "thought", {"content": text}, event_id)
 
 
-def act(tool_name: str, tool_input: Any, tool_call_id: str, event_id: str | None = None) -> Event:
+def act(tool_name: str, tool_input: Any, *, tool_call_id: str, event_id: str | None = None) -> Event:
     """Return the call of a tool."""
     content = {"tool_name": tool_name, "tool_input": tool_input, "tool_call_id": tool_call_id}
     return _event("model", "act", content, event_id)
 
 
 def observe(
-    tool_name: str, observation: Any, tool_call_id: str, *, is_error: bool = False, event_id: str | None = None
+    tool_name: str, observation: Any, *, tool_call_id: str, is_error: bool = False, event_id: str | None = None
 ) -> Event:
-    """Return what a tool answered, under the id of its call."""
+    """Return the result of a tool, under the id of its call."""
     content = {
         "tool_name": tool_name,
         "observation": observation,
@@ -42,8 +42,8 @@ def observe(
     return _event("tool", "observe", content, event_id)
 
 
-def of_the_system(event_type: str, content: Any, event_id: str | None = None) -> Event:
-    """Return an event that nobody says: a run's start or end."""
+def system_event(event_type: str, content: Any, *, event_id: str | None = None) -> Event:
+    """Return an event of the system, such as a run's start or end."""
     return _event("system", event_type, content, event_id)
 
 

@@ -1,34 +1,34 @@
 """The heartbeat of the runs that a process executes: one statement for all of them, every few seconds.
 
 async with heartbeat.watch(run) as watched:
-    ...                                  # work; look at watched.cancel_requested, or wait for it
+    ...                                  # work; check watched.cancel_requested, or wait for it
 """
 
 from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 import structlog
 
 from pulse.database import FAULTS
-from pulse.runs.records import Run, RunStatus
+from pulse.runs.records import Run, RunLease, RunStatus
 from pulse.runs.service import RunService
 
-#: How long a wish to cancel may go unheard. The lease is prolonged as often.
+#: Between two renewals, which also bring requests to cancel.
 INTERVAL_SECONDS = 2.0
 
 _log = structlog.get_logger(__name__)
 
 
 class WatchedRun:
-    """What the heartbeat heard of one run.
+    """What the heartbeat knows of one run.
 
     Attributes:
-        cancel_requested: set once somebody asked to cancel it.
-        lost: set once it ended without us: by the reaper, or with its session.
+        cancel_requested: set once its cancellation was requested.
+        lost: set once the run was ended elsewhere: by the reaper, or with its session.
     """
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class WatchedRun:
 
 
 class RunHeartbeat:
-    """Prolongs leases while there are runs to watch. Not thread-safe: one per event loop."""
+    """Renews leases while there are runs to watch. Not thread-safe: one per event loop."""
 
     def __init__(self, runs: RunService, *, interval_seconds: float = INTERVAL_SECONDS) -> None:
         # A lease outlives two beats that failed.
@@ -48,7 +48,7 @@ class RunHeartbeat:
 
     @asynccontextmanager
     async def watch(self, run: Run) -> AsyncIterator[WatchedRun]:
-        """Keep a run's lease alive for the length of the block."""
+        """Renew a run's lease for the length of the block."""
         watched = self._watched[run.id] = WatchedRun()
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._beat())
@@ -58,7 +58,7 @@ class RunHeartbeat:
             del self._watched[run.id]
 
     async def close(self) -> None:
-        """Stop. The leases of what is watched still run out by themselves. Idempotent."""
+        """Stop. The leases of runs that are still watched expire. Idempotent."""
         if self._task is not None:
             self._task.cancel()
             with suppress(asyncio.CancelledError):
@@ -67,23 +67,22 @@ class RunHeartbeat:
     async def _beat(self) -> None:
         while self._watched:
             await asyncio.sleep(self._interval_seconds)
-            asked = tuple(self._watched)
+            runs = tuple(self._watched)
             try:
-                heard = await self._runs.renew(asked) if asked else {}
+                leases = await self._runs.renew(runs) if runs else {}
             except Exception as error:  # noqa: BLE001 - whatever it was, without a beat every run here would be lost
-                # The next beat comes before the lease is over; if none gets through, the reaper speaks for us.
+                # The next beat comes before the lease expires; if none succeeds, the reaper ends the runs.
                 unforeseen = None if isinstance(error, FAULTS) else error
-                _log.warning("heartbeat_failed", runs=len(asked), error=type(error).__name__, exc_info=unforeseen)
+                _log.warning("heartbeat_failed", runs=len(runs), error=type(error).__name__, exc_info=unforeseen)
                 continue
-            for run_id in asked:
-                self._tell(run_id, heard)
+            for run_id in runs:
+                self._update(run_id, leases.get(run_id))
 
-    def _tell(self, run_id: uuid.UUID, heard: Mapping[uuid.UUID, tuple[RunStatus, bool]]) -> None:
+    def _update(self, run_id: uuid.UUID, lease: RunLease | None) -> None:
         watched = self._watched.get(run_id)
         if watched is None:
             return
-        status, cancel_requested = heard.get(run_id, (None, False))
-        if cancel_requested:
+        if lease is not None and lease.cancel_requested:
             watched.cancel_requested.set()
-        if status is not RunStatus.RUNNING:
+        if lease is None or lease.status is not RunStatus.RUNNING:
             watched.lost.set()

@@ -1,4 +1,4 @@
-"""What an AG-UI client sends to run an agent, taken in: the session, the messages that are new, the run, once."""
+"""Stores the input of an AG-UI client, once: the session, the new messages, the run."""
 
 from __future__ import annotations
 
@@ -17,29 +17,31 @@ from pulse.errors import (
     RunConflictError,
     RunNotFoundError,
     SessionExistsError,
-    SessionNotFoundError,
 )
 from pulse.events import Event, Session
 from pulse.postgres.json_values import decode_body
-from pulse.postgres.statements import load_queries
+from pulse.postgres.statements import Statements
 from pulse.runs.agents import RunInput
 from pulse.runs.records import Run
 from pulse.runs.service import RunService
 from pulse.scopes import split_delta
+from pulse.session_key import SessionKey
 from pulse.session_service import BATCH_SIZE_MAX, OpenSessionService
 
 if TYPE_CHECKING:
     from pulse.database import Pool
 
+_STATEMENTS = Statements("pulse.runs", "runs.sql")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intake:
-    """A run that a client asked for.
+    """A run that a client requested.
 
     Attributes:
-        created: False where the run was there already: it is followed, not executed.
-        given: for the agent.
-        sent_ids: the messages that the client has, by their ids.
+        created: False where the run existed already: it is followed, not executed.
+        given: the agent's input.
+        sent_ids: the ids of the messages that the client has.
     """
 
     run: Run
@@ -49,96 +51,98 @@ class Intake:
 
 
 class RunIntake:
-    """Takes in what AG-UI clients send."""
+    """Starts the runs that AG-UI clients request."""
 
     def __init__(self, pool: Pool, sessions: OpenSessionService, runs: RunService) -> None:
         self._pool = pool
         self._sessions = sessions
         self._runs = runs
-        self._queries = load_queries("pulse", "streams.sql")
 
-    async def find(self, app_name: str, user_id: str, asked: RunAgentInput) -> Run | None:
+    async def find(self, app_name: str, user_id: str, requested: RunAgentInput) -> Run | None:
         """Return the run of an input that was sent before.
 
         Raises:
             RunConflictError: it is a run of another session.
         """
         try:
-            run = await self._runs.get(app_name, user_id, asked.run_id)
+            run = await self._runs.get(app_name, user_id, requested.run_id)
         except RunNotFoundError:
             return None
-        if run.session_id != asked.thread_id.strip():
-            raise RunConflictError(f"run {asked.run_id!r} belongs to another thread: use a new id for a new run")
+        if run.session_id != requested.thread_id.strip():
+            raise RunConflictError(f"run {requested.run_id!r} belongs to another thread: use a new id for a new run")
         return run
 
-    async def begin(self, app_name: str, user_id: str, asked: RunAgentInput, *, alone: bool = False) -> Intake:
+    async def begin(self, app_name: str, user_id: str, requested: RunAgentInput, *, alone: bool = False) -> Intake:
         """Store what is new of an input and start its run, or return the run that was started with it before.
 
-        The session is made if need be, with the input's state. New are the user's messages and the results of the
-        client's tools after the last message of the assistant. A run that is to be alone is refused while another of
-        the session goes on.
+        The session is created if need be, with the input's state. New are the user's messages and the results of the
+        client's tools after the last message of the assistant. With `alone` the run is refused while another run of
+        the session is active.
 
         Raises:
             RunConflictError: the run id is another session's.
-            RunActiveError: another run goes on, and this one is to be alone.
-            InterruptOpenError: the last run asks for answers that the input does not have.
+            RunActiveError: `alone`, and another run is active.
+            InterruptOpenError: the last run waits for answers that the input does not have.
             InvalidInputError, EventConflictError, EventTooLargeError, StateTooLargeError: nothing was started.
         """
-        run = await self.find(app_name, user_id, asked)
-        session = await self._session(app_name, user_id, asked)
-        given = _run_input(asked, session)
-        sent_ids = frozenset(message.id for message in asked.messages)
+        run = await self.find(app_name, user_id, requested)
+        session = await self._session(app_name, user_id, requested)
+        given = _run_input(requested, session)
+        sent_ids = frozenset(message.id for message in requested.messages)
         if run is not None:
             return Intake(run=run, created=False, given=given, sent_ids=sent_ids)
         if alone:
-            await self._require_no_run(session)
-        await self._require_answers(session, asked)
-        events = await self._new_events(session, asked.messages)
+            await self._require_no_active_run(session)
+        await self._require_answers(session, requested)
+        events = await self._new_events(session, requested.messages)
         first = events.pop() if events and events[-1].author == "user" else None
         if events:
             await self._sessions.append(app_name, user_id, session.id, events)
-        started = await self._runs.start(app_name, user_id, session.id, asked.run_id, first, alone=alone)
+        started = await self._runs.start(app_name, user_id, session.id, requested.run_id, first, alone=alone)
         return Intake(run=started.run, created=started.created, given=given, sent_ids=sent_ids)
 
-    async def _session(self, app_name: str, user_id: str, asked: RunAgentInput) -> Session:
-        found = await self._sessions.get_session(app_name, user_id, asked.thread_id, num_recent_events=0)
+    async def _session(self, app_name: str, user_id: str, requested: RunAgentInput) -> Session:
+        found = await self._sessions.get_session(app_name, user_id, requested.thread_id, num_recent_events=0)
         if found is not None:
             return found
-        # Nothing is made for a request that is refused.
-        if await self._pool.fetchval(self._queries["run_is_taken"], app_name, asked.run_id):
-            raise RunConflictError(f"run {asked.run_id!r} belongs to another thread: use a new id for a new run")
-        # A client sends back the state that it was shown, with what it saw of the user's and the app's: those are
-        # not its to set.
-        state = dict(split_delta(asked.state).session) if isinstance(asked.state, dict) else {}
+        # No session is created for a request that is refused.
+        if await _STATEMENTS.fetchval(self._pool, "run_is_taken", app_name, requested.run_id):
+            raise RunConflictError(f"run {requested.run_id!r} belongs to another thread: use a new id for a new run")
+        # A client sends back the state that it was shown, including the user's and the app's, which it may not set.
+        state = dict(split_delta(requested.state).session) if isinstance(requested.state, dict) else {}
         try:
-            return await self._sessions.create_session(app_name, user_id, state, session_id=asked.thread_id)
+            return await self._sessions.create_session(app_name, user_id, state, session_id=requested.thread_id)
         except SessionExistsError:
-            found = await self._sessions.get_session(app_name, user_id, asked.thread_id, num_recent_events=0)
+            found = await self._sessions.get_session(app_name, user_id, requested.thread_id, num_recent_events=0)
         if found is None:
-            raise SessionNotFoundError(f"session {asked.thread_id!r} was deleted meanwhile")
+            raise SessionKey(app_name, user_id, requested.thread_id).not_found()
         return found
 
-    async def _require_no_run(self, session: Session) -> None:
-        """Refuse early, before results of tools are stored; of two that come at once, `start_run` refuses one."""
-        live = await self._pool.fetchval(self._queries["live_run"], session.thread_id)
+    async def _require_no_active_run(self, session: Session) -> None:
+        """Refuse early, before results of tools are stored; of two concurrent requests `start_run` refuses one."""
+        live = await _STATEMENTS.fetchval(self._pool, "live_run", session.thread_id)
         if live is not None:
             raise RunActiveError(f"run {live} of this session goes on")
 
-    async def _require_answers(self, session: Session, asked: RunAgentInput) -> None:
-        content = await self._pool.fetchval(self._queries["last_event_of_run"], session.thread_id)
+    async def _require_answers(self, session: Session, requested: RunAgentInput) -> None:
+        content = await _STATEMENTS.fetchval(self._pool, "last_event_of_run", session.thread_id)
         ended = {} if content is None else decode_body(content)
         result = ended.get("result") if isinstance(ended, dict) else None
-        answered = {entry.interrupt_id for entry in asked.resume or ()}
+        answered = {entry.interrupt_id for entry in requested.resume or ()}
         missing = [each.id for each in interrupts_of(result) if each.id not in answered]
         if missing:
-            raise InterruptOpenError(f"the last run asks for answers to {', '.join(missing)[:300]}")
+            raise InterruptOpenError(f"the last run waits for answers to {', '.join(missing)[:300]}")
 
     async def _new_events(self, session: Session, messages: Sequence[Message]) -> list[Event]:
-        start = max((place for place, each in enumerate(messages, 1) if isinstance(each, AssistantMessage)), default=0)
+        start = max(
+            (number for number, each in enumerate(messages, 1) if isinstance(each, AssistantMessage)), default=0
+        )
         events = [_event(each) for each in messages[start:] if isinstance(each, UserMessage | ToolMessage)]
         if len(events) > BATCH_SIZE_MAX:
-            raise InvalidInputError(f"a run begins with at most {BATCH_SIZE_MAX} new messages: append them before")
-        rows = await self._pool.fetch(self._queries["known_events"], session.thread_id, [each.id for each in events])
+            raise InvalidInputError(
+                f"a run starts with at most {BATCH_SIZE_MAX} new messages, not {len(events)}: append them first"
+            )
+        rows = await _STATEMENTS.fetch(self._pool, "known_events", session.thread_id, [each.id for each in events])
         known = {row["id"] for row in rows}
         return [each for each in events if each.id not in known]
 
@@ -152,9 +156,11 @@ def _event(message: UserMessage | ToolMessage) -> Event:
             "is_error": message.error is not None,
         }
         return Event(author="tool", event_type="observe", content=content, id=message.id)
-    said = _plain(message.content)
-    key = "content" if isinstance(said, str) else "parts"
-    return Event(author="user", event_type="user_message", content={key: said, "message_id": message.id}, id=message.id)
+    content = _plain(message.content)
+    key = "content" if isinstance(content, str) else "parts"
+    return Event(
+        author="user", event_type="user_message", content={key: content, "message_id": message.id}, id=message.id
+    )
 
 
 def _plain(content: Any) -> Any:
@@ -164,8 +170,8 @@ def _plain(content: Any) -> Any:
     return [part.model_dump(by_alias=True, mode="json") for part in content]
 
 
-def _run_input(asked: RunAgentInput, session: Session) -> RunInput:
-    plain = json.loads(asked.model_dump_json(by_alias=True))
+def _run_input(requested: RunAgentInput, session: Session) -> RunInput:
+    plain = json.loads(requested.model_dump_json(by_alias=True))
     return RunInput(
         messages=plain["messages"],
         state=session.state,

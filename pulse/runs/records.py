@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import asyncpg
 
@@ -15,7 +15,7 @@ from pulse.events import Event
 
 
 class RunStatus(enum.StrEnum):
-    """Where a run stands."""
+    """The status of a run."""
 
     RUNNING = "running"  # -> completed, failed, cancelled
     COMPLETED = "completed"
@@ -24,7 +24,7 @@ class RunStatus(enum.StrEnum):
 
     @property
     def is_terminal(self) -> bool:
-        """Whether it stays so."""
+        """Whether the run has ended."""
         return self is not RunStatus.RUNNING
 
 
@@ -33,13 +33,13 @@ class Run:
     """A run as it was read.
 
     Attributes:
-        id: ours; `run_id` is the caller's, unique within the app.
-        holder: who executes it; only the holder may write to it.
-        lease_until: when the holder counts as lost, unless it is heard of before.
-        first_sequence_num, last_sequence_num: the span of its events in the session; other events may lie between.
+        id: the engine's id; `run_id` is the caller's, unique within the app.
+        holder: the process that executes it; only the holder may write to it.
+        lease_until: when the holder counts as lost, unless it renews the lease.
+        first_sequence_num, last_sequence_num: the span of its events in the session; other events may lie in between.
         thinking_steps: the newest 200 thoughts, ``{"sequence_num", "event_id"}``.
-        tool_calls: the newest 200, ``{"tool_call_id", "tool_name", "sequence_num"}``, and of those that are answered
-            ``{"result_sequence_num", "is_error"}`` too.
+        tool_calls: the newest 200, ``{"tool_call_id", "tool_name", "sequence_num"}``, with ``{"result_sequence_num",
+            "is_error"}`` once they have a result.
         error, error_code: why it failed; the code is ``orphaned`` where its holder was lost.
     """
 
@@ -64,21 +64,28 @@ class Run:
 
     @property
     def cancel_requested(self) -> bool:
-        """Whether somebody asked for its end."""
+        """Whether its cancellation was requested."""
         return self.cancel_requested_at is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunWritten:
-    """A run after a write to it, and the events that were written, as they are stored.
+    """A run after a write to it, and the written events as they are stored.
 
     Attributes:
-        created: only of a start: False where the run was there already, which must not be executed again.
+        created: False only after a start of a run that existed already and must not be executed again.
     """
 
     run: Run
     events: tuple[Event, ...]
     created: bool = True
+
+
+class RunLease(NamedTuple):
+    """What a renewed lease says of its run."""
+
+    status: RunStatus
+    cancel_requested: bool
 
 
 def read_run(row: asyncpg.Record, *, user_id: str, session_id: str) -> Run:

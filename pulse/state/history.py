@@ -1,7 +1,7 @@
-"""The state of a session told from its events: what changed since, how it came to be, how it was.
+"""The history of a session's state, from its events: what changed since a version, what changed when, earlier states.
 
-A state is what a session was created with, and over it the delta of each event in order: a key's value is replaced
-whole, nothing is deleted. Snapshots only shorten the way.
+A state is what the session was created with, and over it the delta of each event in order; a key's value is replaced
+whole. Snapshots only save time.
 """
 
 from __future__ import annotations
@@ -13,27 +13,30 @@ from typing import TYPE_CHECKING, Any
 
 import asyncpg
 
-from pulse.errors import InvalidInputError, SessionNotFoundError
+from pulse.errors import InvalidInputError
+from pulse.postgres.cursors import check_limit
 from pulse.postgres.json_values import unescape
-from pulse.postgres.statements import load_queries, translate
+from pulse.postgres.statements import Statements
 from pulse.scopes import merge_deltas, without_deleted
+from pulse.session_key import SessionKey
 
 if TYPE_CHECKING:
     from pulse.database import Pool
 
 PAGE_SIZE_MAX = 1000
 _VERSION_MAX = 2**31 - 1
+_STATEMENTS = Statements("pulse.state", "state.sql")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateChanges:
-    """What a reader of a version does not know yet.
+    """What changed since a version.
 
     Attributes:
-        state: keys to set, with their prefixes; of a shared scope that changed, all of them.
-        is_whole: the session's own keys are all of them: drop what is not among them. So where everything was asked
-            for, and where events were erased, since that takes keys back.
-        version, sequence_num, user_version, app_version: as of now: ask from here the next time.
+        state: keys to set, with their prefixes; all keys of a shared scope that changed.
+        is_whole: `state` holds all of the session's own keys, so drop the others: after a request from version 0, or
+            after an erasure, which takes keys back.
+        version, sequence_num, user_version, app_version: the current ones, for the next request.
     """
 
     state: Mapping[str, Any]
@@ -46,10 +49,10 @@ class StateChanges:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateChange:
-    """One event that changed the state: which, by whom, what.
+    """An event that changed the state.
 
     Attributes:
-        version: of the session, once the event was appended.
+        version: of the session after the event.
         delta: the keys that it set, with their prefixes.
     """
 
@@ -77,8 +80,8 @@ class RestoredState:
 
     Attributes:
         state: the session's own scope.
-        snapshot_sequence_num: of the snapshot that was started from; 0 where from the session's creation.
-        deltas: how many were set over it.
+        snapshot_sequence_num: of the snapshot that it was built from; 0 for the session's creation.
+        deltas: how many were applied to it.
     """
 
     state: Mapping[str, Any]
@@ -90,7 +93,7 @@ class RestoredState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedStates:
-    """The scopes that sessions share, told from the events; not complete where a session that changed one is gone."""
+    """The shared scopes, rebuilt from the events; incomplete where a session that changed one was deleted."""
 
     user_state: Mapping[str, Any]
     user_is_complete: bool
@@ -99,7 +102,7 @@ class SharedStates:
 
 
 class StateHistory:
-    """Reads the past of sessions' states, and keeps it short to read.
+    """Reads the history of sessions' states, and takes and prunes snapshots.
 
     Raises, from every method that names a session:
         SessionNotFoundError: no such session for this app and user.
@@ -107,7 +110,6 @@ class StateHistory:
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._queries = load_queries("pulse", "state.sql")
 
     async def changes_since(
         self,
@@ -119,18 +121,20 @@ class StateHistory:
         user_version: int = 0,
         app_version: int = 0,
     ) -> StateChanges:
-        """Return what changed since a version, so that a reader of a large state is sent only that.
+        """Return what changed since a version, so that a reader of a large state gets only that.
 
         Args:
-            app_name, user_id, session_id: whose.
-            version, user_version, app_version: of the session as it was read before. 0: also what it was created with,
-                and the shared scopes whole.
+            app_name, user_id, session_id: the session.
+            version, user_version, app_version: of the session as it was read before; 0 for everything, including what
+                it was created with.
 
         Raises:
-            InvalidInputError: the session has not come to this version; it was deleted and made anew.
+            InvalidInputError: the session has not reached this version; it was deleted and created again.
         """
-        _check_range("version", version, 0, _VERSION_MAX)
-        row = await self._fetchrow("changes_since", app_name, user_id, session_id, version, user_version, app_version)
+        if not 0 <= version <= _VERSION_MAX:
+            raise InvalidInputError(f"version is 0 to {_VERSION_MAX}, not {version}")
+        key = SessionKey(app_name, user_id, session_id.strip())
+        row = await self._fetchrow("changes_since", key, version, user_version, app_version)
         if row["version"] < version:
             raise InvalidInputError(f"session {session_id!r} is at version {row['version']}, not yet at {version}")
         state = merge_deltas(unescape(row["delta"]), unescape(row["user_state"]), unescape(row["app_state"]))
@@ -149,12 +153,13 @@ class StateHistory:
         """List the events of a session that changed the state, the newest first.
 
         Args:
-            app_name, user_id, session_id: whose.
+            app_name, user_id, session_id: the session.
             limit: 1 to 1,000.
-            before: only events before this number; None from the newest.
+            before: only events before this number; None for the newest.
         """
-        _check_range("limit", limit, 1, PAGE_SIZE_MAX)
-        row = await self._fetchrow("list_changes", app_name, user_id, session_id, before, limit + 1)
+        check_limit(limit, PAGE_SIZE_MAX)
+        key = SessionKey(app_name, user_id, session_id.strip())
+        row = await self._fetchrow("list_changes", key, before, limit + 1)
         changes = [_change(*fields) for fields in row["changes"] or ()]
         following = changes[limit - 1].sequence_num if len(changes) > limit else None
         return StateHistoryPage(changes=changes[:limit], next_cursor=following)
@@ -168,17 +173,18 @@ class StateHistory:
         sequence_num: int | None = None,
         from_snapshot: bool = True,
     ) -> RestoredState:
-        """Return a session's own state as it was after an event: the newest snapshot, and the later deltas over it.
+        """Return a session's own state after an event: the newest snapshot before it, and the later deltas.
 
         Args:
-            app_name, user_id, session_id: whose.
-            sequence_num: the event's; None is the newest one, 0 the session's creation.
-            from_snapshot: False tells it from the events alone; the outcome is the same.
+            app_name, user_id, session_id: the session.
+            sequence_num: the event's; None for the newest, 0 for the session's creation.
+            from_snapshot: False reads the events alone; the outcome is the same.
 
         Raises:
             InvalidInputError: the session has no such event.
         """
-        row = await self._fetchrow("restore_state", app_name, user_id, session_id, sequence_num, from_snapshot)
+        key = SessionKey(app_name, user_id, session_id.strip())
+        row = await self._fetchrow("restore_state", key, sequence_num, from_snapshot)
         if row["state"] is None:
             raise InvalidInputError(f"session {session_id!r} has no event {sequence_num}")
         return RestoredState(
@@ -190,11 +196,11 @@ class StateHistory:
         )
 
     async def rebuild_shared(self, app_name: str, user_id: str) -> SharedStates:
-        """Tell a user's and an app's state from the events of every session that changed them.
+        """Rebuild a user's and an app's state from the events of every session that changed them.
 
         It reads every session of the app: for inspection, not for each request.
         """
-        row = await self._fetch_one("rebuild_shared_states", app_name, user_id)
+        row = await _STATEMENTS.fetchrow(self._pool, "rebuild_shared_states", app_name, user_id)
         assert row is not None  # noqa: S101  # it is an aggregate
         return SharedStates(
             user_state=without_deleted(unescape(row["user_state"])),
@@ -204,27 +210,22 @@ class StateHistory:
         )
 
     async def take_snapshot(self, app_name: str, user_id: str, session_id: str) -> bool:
-        """Take a snapshot beside those that are taken by themselves; False where nothing changed since the last."""
-        row = await self._fetchrow("take_snapshot", app_name, user_id, session_id)
+        """Take a snapshot besides the automatic ones; False where nothing changed since the last."""
+        row = await self._fetchrow("take_snapshot", SessionKey(app_name, user_id, session_id.strip()))
         return bool(row["taken"])
 
     async def prune(self, keep: timedelta, *, limit: int = 1000) -> int:
-        """Delete snapshots that were superseded longer ago than `keep`; each session keeps its newest. How many."""
-        row = await self._fetch_one("prune_snapshots", keep, limit)
-        assert row is not None  # noqa: S101  # it is a function's value
-        return int(row[0])
+        """Delete snapshots that were superseded longer ago than `keep`, and return how many.
 
-    async def _fetchrow(self, name: str, app_name: str, user_id: str, session_id: str, *more: Any) -> asyncpg.Record:
-        row = await self._fetch_one(name, app_name, user_id, session_id.strip(), *more)
+        Each session keeps its newest.
+        """
+        return int(await _STATEMENTS.fetchval(self._pool, "prune_snapshots", keep, limit))
+
+    async def _fetchrow(self, name: str, key: SessionKey, *arguments: Any) -> asyncpg.Record:
+        row = await _STATEMENTS.fetchrow(self._pool, name, *key, *arguments)
         if row is None:
-            raise SessionNotFoundError(f"there is no session {session_id!r} for app {app_name!r} and user {user_id!r}")
+            raise key.not_found()
         return row
-
-    async def _fetch_one(self, name: str, *arguments: Any) -> asyncpg.Record | None:
-        try:
-            return await self._pool.fetchrow(self._queries[name], *arguments)
-        except asyncpg.PostgresError as error:
-            raise translate(error) from error
 
 
 def _change(
@@ -250,8 +251,3 @@ def _change(
         delta=merge_deltas(session, user, app),
         created_at=created_at,
     )
-
-
-def _check_range(name: str, value: int, lowest: int, highest: int) -> None:
-    if not lowest <= value <= highest:
-        raise InvalidInputError(f"{name} is {lowest} to {highest}, not {value}")

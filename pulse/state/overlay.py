@@ -1,4 +1,4 @@
-"""The state that one invocation sees before it is stored."""
+"""The state of one invocation before it is stored."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pulse.scopes import Scope, parse_state_prefix, without_deleted
 
 
 class StateOverlay(MutableMapping[str, Any]):
-    """What is stored, and over it what this invocation has set.
+    """The stored state, and over it what this invocation has set.
 
-    Nothing of it reaches the session before it is committed; discarding it leaves no trace. ``temp:`` keys live here
-    and nowhere else. A key that is deleted is `DELETED` in the delta.
+    Nothing of it reaches the session before it is committed. ``temp:`` keys are kept here and nowhere else. A deleted
+    key is `DELETED` in the delta.
     """
 
     def __init__(self, persistent: Mapping[str, Any]) -> None:
@@ -22,16 +22,16 @@ class StateOverlay(MutableMapping[str, Any]):
 
     @property
     def delta(self) -> dict[str, Any]:
-        """What was set and belongs into the session: everything but ``temp:`` keys."""
+        """What was set and is to be stored: everything but ``temp:`` keys."""
         return {key: value for key, value in self._pending.items() if parse_state_prefix(key)[0] is not Scope.TEMP}
 
     @property
     def pending(self) -> dict[str, Any]:
-        """What was set, ``temp:`` keys with it."""
+        """What was set, including ``temp:`` keys."""
         return dict(self._pending)
 
     def mark_stored(self) -> None:
-        """Forget what was set but ``temp:`` keys, which have no other place."""
+        """Forget what was set, except for ``temp:`` keys, which are stored nowhere else."""
         for key in self.delta:
             del self._pending[key]
 

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
-import structlog
 
 from pulse.database import FAULTS
-from pulse.errors import DatabaseUnreachableError, PulseError, from_postgres
+from pulse.errors import DatabaseUnreachableError
 from pulse.live_text import Kind, LiveMessage, RunKey, Watcher
+from pulse.notify.watched_keys import WatchedKeys
 from pulse.pg_notify_listener import PgNotifyListener
-from pulse.postgres.statements import load_queries
+from pulse.postgres.statements import Statements
 
 if TYPE_CHECKING:
     from pulse.database import Pool
@@ -27,62 +26,55 @@ if TYPE_CHECKING:
 DELTAS_CHANNEL = "agent_deltas"
 
 _RUNS_AT_ONCE = 500
-_RETRY_SECONDS = 0.2
-_FAULTS = (PulseError, *FAULTS)
-_log = structlog.get_logger(__name__)
+_STATEMENTS = Statements("pulse.streams", "streams.sql")
 
 
 class PgDeltaCarrier:
     """A `pulse.live_text.DeltaCarrier`. Start it before it is watched; pushing needs no start.
 
     Args:
-        listener: hears for it, where it is watched; None for a process that only pushes.
-
-    Attributes:
-        failures: reads that failed, and watchers that did.
+        listener: receives the notifications; None for a process that only pushes.
     """
 
     def __init__(self, pool: Pool, listener: PgNotifyListener | None = None) -> None:
         self._pool = pool
-        self._queries = load_queries("pulse", "streams.sql")
-        self._watchers: dict[RunKey, dict[Watcher, None]] = {}
-        self._marked: dict[RunKey, None] = {}
-        self._work = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
-        self.failures = 0
+        self._watched: WatchedKeys[RunKey, Watcher] = WatchedKeys(
+            "live_texts", self._deliver, batch_length_max=_RUNS_AT_ONCE
+        )
         if listener is not None:
-            listener.add_channel(DELTAS_CHANNEL, self._hear, self._mark_all)
+            listener.add_channel(DELTAS_CHANNEL, self._receive, self._watched.mark_all)
 
     @property
     def watchers(self) -> int:
-        """How many watch."""
-        return sum(map(len, self._watchers.values()))
+        """The number of watchers."""
+        return self._watched.count
+
+    @property
+    def failures(self) -> int:
+        """The number of reads and watchers that failed."""
+        return self._watched.failures
 
     async def start(self) -> None:
-        """Begin to tell watchers, in the background."""
-        if self._task is None:
-            self._task = asyncio.create_task(self._fan_out(), name="delta fan-out")
+        """Deliver to watchers in the background."""
+        self._watched.start()
 
     async def stop(self) -> None:
         """Stop. Idempotent."""
-        task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+        await self._watched.stop()
 
-    async def push(self, run: RunKey, message_id: str, kind: Kind, offset: int, text: str) -> None:
+    async def push(self, run: RunKey, message_id: str, *, kind: Kind, offset: int, text: str) -> None:
         """Add a piece; see `DeltaCarrier.push`."""
-        await self._execute("push_live_text", run.thread_id, run.run_id, message_id, kind, offset, text)
+        await self._fetch("push_live_text", run.thread_id, run.run_id, message_id, kind, offset, text)
 
     async def drop(self, run: RunKey, message_ids: Sequence[str]) -> None:
-        """Forget messages; see `DeltaCarrier.drop`."""
-        await self._execute("drop_live_texts", run.thread_id, run.run_id, list(message_ids))
+        """Delete messages; see `DeltaCarrier.drop`."""
+        await self._fetch("drop_live_texts", run.thread_id, run.run_id, list(message_ids))
 
     async def read(self, watchers: Sequence[Watcher]) -> list[LiveMessage]:
         """Return what is past the watchers' offsets, for all of them in one statement."""
         runs = {watcher.run: None for watcher in watchers}
         known = [(run, name, offset) for run in runs for name, offset in _known_by_all(run, watchers).items()]
-        rows = await self._execute(
+        rows = await self._fetch(
             "live_texts",
             [run.thread_id for run in runs],
             [run.run_id for run in runs],
@@ -104,82 +96,46 @@ class PgDeltaCarrier:
         ]
 
     def watch(self, watcher: Watcher) -> Callable[[], None]:
-        """Tell a watcher of every piece; see `DeltaCarrier.watch`."""
-        self._watchers.setdefault(watcher.run, {})[watcher] = None
-        self.look(watcher.run)
-        return partial(self._forget, watcher)
+        """Deliver every piece to a watcher; see `DeltaCarrier.watch`."""
+        self._watched.add(watcher.run, watcher)
+        self._watched.mark(watcher.run)
+        return partial(self._watched.remove, watcher.run, watcher)
 
-    def look(self, run: RunKey) -> None:
-        """Read a run's texts again, soon: for a watcher that could not take one when it heard of it."""
-        self._mark((run,))
-
-    def _forget(self, watcher: Watcher) -> None:
-        watchers = self._watchers.get(watcher.run, {})
-        watchers.pop(watcher, None)
-        if not watchers:
-            self._watchers.pop(watcher.run, None)
-
-    def _hear(self, payload: str) -> None:
-        # Anybody who may connect may notify: what is not ours is passed over.
+    def _receive(self, payload: str) -> None:
+        # Any client of the database may notify: a payload of another form is ignored.
         with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
-            named = json.loads(payload)
-            self._mark((RunKey(uuid.UUID(named["thread_id"]), named["run_id"]),))
+            changed = json.loads(payload)
+            self._watched.mark(RunKey(uuid.UUID(changed["thread_id"]), changed["run_id"]))
 
-    def _mark_all(self) -> None:
-        self._mark(self._watchers)
-
-    def _mark(self, runs: Iterable[RunKey]) -> None:
-        self._marked.update((run, None) for run in runs if run in self._watchers)
-        if self._marked:
-            self._work.set()
-
-    async def _fan_out(self) -> None:
-        while True:
-            await self._work.wait()
-            batch = list(self._marked)[:_RUNS_AT_ONCE]
-            for run in batch:
-                del self._marked[run]
-            if not self._marked:
-                self._work.clear()
-            try:
-                await self._tell([watcher for run in batch for watcher in self._watchers.get(run, ())])
-            except Exception as error:  # noqa: BLE001 - whatever it was, nobody else reads: it is counted and tried again
-                self.failures += 1
-                unforeseen = None if isinstance(error, _FAULTS) else error
-                _log.warning("live_texts_unread", runs=len(batch), error=type(error).__name__, exc_info=unforeseen)
-                self._mark(batch)
-                await asyncio.sleep(_RETRY_SECONDS)
-
-    async def _tell(self, watchers: Sequence[Watcher]) -> None:
+    async def _deliver(self, runs: Sequence[RunKey]) -> None:
+        watchers = [watcher for run in runs for watcher in self._watched.watchers(run)]
         if not watchers:
             return
         by_run: dict[RunKey, list[LiveMessage]] = {}
         for message in await self.read(watchers):
             by_run.setdefault(message.run, []).append(message)
         for watcher in watchers:
-            try:
-                known = watcher.offsets()
-                found = [_past(each, known.get(each.message_id, 0)) for each in by_run.get(watcher.run, ())]
-                if new := [each for each in found if each.text or not each.offset]:
-                    watcher.hear(new)
-            except Exception:  # noqa: BLE001 - one watcher's fault must not make the others deaf: it is cut off and logged
-                self.failures += 1
-                _log.exception("watcher_failed", run_id=watcher.run.run_id)
-                self._forget(watcher)
+            self._watched.call(watcher.run, watcher, _deliver_new, watcher, by_run.get(watcher.run, ()))
 
-    async def _execute(self, name: str, *arguments: Any) -> list[asyncpg.Record]:
+    async def _fetch(self, name: str, *arguments: Any) -> list[asyncpg.Record]:
         try:
-            return await self._pool.fetch(self._queries[name], *arguments)
-        except asyncpg.PostgresError as error:
-            raise from_postgres(error) or DatabaseUnreachableError(str(error)) from error
-        except (asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
-            raise DatabaseUnreachableError(str(error)) from error
+            return await _STATEMENTS.fetch(self._pool, name, *arguments)
+        except FAULTS as error:
+            # Writers of live text know nothing of the driver's errors.
+            raise DatabaseUnreachableError(str(error) or type(error).__name__) from error
 
 
 def _known_by_all(run: RunKey, watchers: Sequence[Watcher]) -> dict[str, int]:
-    """Return the smallest of the watchers' offsets in each message; what one of them does not know, none does."""
+    """Return the smallest of the watchers' offsets in each message that all of them know."""
     each = [watcher.offsets() for watcher in watchers if watcher.run == run]
     return {name: min(offsets[name] for offsets in each) for name in each[0] if all(name in other for other in each)}
+
+
+def _deliver_new(watcher: Watcher, messages: Sequence[LiveMessage]) -> None:
+    known = watcher.offsets()
+    found = [_past(each, known.get(each.message_id, 0)) for each in messages]
+    if new := [each for each in found if each.text or not each.offset]:
+        watcher.receive(new)
 
 
 def _past(message: LiveMessage, offset: int) -> LiveMessage:

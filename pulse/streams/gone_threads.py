@@ -1,12 +1,11 @@
-"""Threads that are not there any more: whoever follows one is told, so that no stream waits for ever.
+"""Threads that were deleted or have expired: their followers are called, so that no stream waits for ever.
 
-A session that is deleted says so by NOTIFY, which may be lost; one whose time to live is over says nothing. So each
-watched thread is looked for now and then as well, all of them in one statement.
+The deletion of a session is announced by NOTIFY, which may be lost; an expiry is not announced. So every watched thread
+is also checked now and then, all of them in one statement.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import uuid
@@ -14,112 +13,64 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-import structlog
-
+from pulse.notify.watched_keys import WatchedKeys
 from pulse.pg_notify_listener import PgNotifyListener
-from pulse.postgres.statements import load_queries
+from pulse.postgres.statements import Statements
 
 if TYPE_CHECKING:
     from pulse.database import Pool
 
 #: The channel of `notify_thread_gone`.
 GONE_CHANNEL = "agent_gone"
-#: Between two looks at every watched thread.
-LOOK_SECONDS = 10.0
+#: Between two checks of every watched thread.
+POLL_SECONDS = 10.0
 _THREADS_AT_ONCE = 1000
-_RETRY_SECONDS = 0.5
-_log = structlog.get_logger(__name__)
+_STATEMENTS = Statements("pulse.streams", "streams.sql")
 
 
 class GoneThreads:
-    """Watches that threads are there. Make it before its listener starts.
+    """Watches for threads that are gone. Create it before its listener starts."""
 
-    Attributes:
-        failures: looks that failed, and watchers that did.
-    """
-
-    def __init__(self, pool: Pool, listener: PgNotifyListener, *, look_seconds: float = LOOK_SECONDS) -> None:
+    def __init__(self, pool: Pool, listener: PgNotifyListener) -> None:
         self._pool = pool
-        self._statement = load_queries("pulse", "streams.sql")["gone_threads"]
-        self._look_seconds = look_seconds
-        self._watchers: dict[uuid.UUID, dict[Callable[[], None], None]] = {}
-        self._named: dict[uuid.UUID, None] = {}
-        self._work = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
-        self.failures = 0
-        listener.add_channel(GONE_CHANNEL, self._hear, self._name_all)
+        self._watched: WatchedKeys[uuid.UUID, Callable[[], None]] = WatchedKeys(
+            "gone_threads", self._check, batch_length_max=_THREADS_AT_ONCE, poll_seconds=POLL_SECONDS
+        )
+        listener.add_channel(GONE_CHANNEL, self._receive, self._watched.mark_all)
 
     @property
     def watchers(self) -> int:
-        """How many watch."""
-        return sum(map(len, self._watchers.values()))
+        """The number of watchers."""
+        return self._watched.count
+
+    @property
+    def failures(self) -> int:
+        """The number of checks and watchers that failed."""
+        return self._watched.failures
 
     async def start(self) -> None:
-        """Begin to look, in the background."""
-        if self._task is None:
-            self._task = asyncio.create_task(self._keep_looking(), name="gone threads")
+        """Check in the background."""
+        self._watched.start()
 
     async def stop(self) -> None:
         """Stop. Idempotent."""
-        task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+        await self._watched.stop()
 
     def watch(self, thread_id: uuid.UUID, on_gone: Callable[[], None]) -> Callable[[], None]:
-        """Call back once a thread is gone; returns how to stop. The callback must return at once."""
-        self._watchers.setdefault(thread_id, {})[on_gone] = None
-        return partial(self._forget, thread_id, on_gone)
+        """Call `on_gone` once the thread is gone; returns how to stop. The callback must return at once."""
+        self._watched.add(thread_id, on_gone)
+        return partial(self._watched.remove, thread_id, on_gone)
 
-    def _forget(self, thread_id: uuid.UUID, on_gone: Callable[[], None]) -> None:
-        watchers = self._watchers.get(thread_id, {})
-        watchers.pop(on_gone, None)
-        if not watchers:
-            self._watchers.pop(thread_id, None)
-
-    def _hear(self, payload: str) -> None:
-        # Anybody who may connect may notify: the thread is looked for all the same, and what is not ours passed over.
+    def _receive(self, payload: str) -> None:
+        # Any client of the database may notify: the thread is checked, and a payload of another form is ignored.
         with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
-            thread = uuid.UUID(json.loads(payload)["thread_id"])
-            if thread in self._watchers:
-                self._named[thread] = None
-                self._work.set()
+            self._watched.mark(uuid.UUID(json.loads(payload)["thread_id"]))
 
-    def _name_all(self) -> None:
-        self._named.update(dict.fromkeys(self._watchers))
-        self._work.set()
-
-    async def _keep_looking(self) -> None:
-        loop = asyncio.get_running_loop()
-        due = loop.time() + self._look_seconds
-        while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout_at(due):
-                    await self._work.wait()
-            if loop.time() >= due:
-                self._name_all()
-                due = loop.time() + self._look_seconds
-            named, self._named = list(self._named), {}
-            self._work.clear()
-            try:
-                await self._look(named)
-            except Exception as error:  # noqa: BLE001 - whatever it was, nobody else looks: it is counted and tried again
-                self.failures += 1
-                _log.warning("threads_not_looked_for", threads=len(named), error=type(error).__name__, exc_info=error)
-                self._named.update(dict.fromkeys(named))
-                await asyncio.sleep(_RETRY_SECONDS)
-                self._work.set()
-
-    async def _look(self, named: Sequence[uuid.UUID]) -> None:
-        for begin in range(0, len(named), _THREADS_AT_ONCE):
-            rows = await self._pool.fetch(self._statement, list(named[begin : begin + _THREADS_AT_ONCE]))
-            for row in rows:
-                self._tell(row["thread_id"])
-
-    def _tell(self, thread_id: uuid.UUID) -> None:
-        for on_gone in list(self._watchers.pop(thread_id, ())):
-            try:
-                on_gone()
-            except Exception:  # noqa: BLE001 - one watcher's fault must not leave the others waiting
-                self.failures += 1
-                _log.exception("watcher_failed", thread=str(thread_id))
+    async def _check(self, threads: Sequence[uuid.UUID]) -> None:
+        if not threads:
+            return
+        for row in await _STATEMENTS.fetch(self._pool, "gone_threads", threads):
+            thread_id = row["thread_id"]
+            for on_gone in self._watched.watchers(thread_id):
+                self._watched.remove(thread_id, on_gone)
+                self._watched.call(thread_id, on_gone, on_gone)

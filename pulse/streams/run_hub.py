@@ -1,4 +1,4 @@
-"""One run that is followed: a hub that translates what is new once, and followers that are handed its frames."""
+"""One followed run: a hub that translates what is new once, and followers that receive its frames."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import asyncio
 import contextlib
 import enum
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import structlog
 from ag_ui.core import RunErrorEvent
@@ -21,29 +20,27 @@ from pulse.live_text import DeltaCarrier, Kind, LiveMessage, RunKey
 from pulse.pg_notify_listener import PgNotifyListener, Subscription
 from pulse.runs.records import Run
 from pulse.streams.gone_threads import GoneThreads
-
-if TYPE_CHECKING:
-    from pulse.streams.run_streams import RunStreams
+from pulse.streams.run_reader import RunReader
 
 _log = structlog.get_logger(__name__)
 
 
 class Cut(enum.Enum):
-    """Why a stream ends before its run does. Whoever is told to come back does so with its cursor."""
+    """Why a stream ends before its run does. A client reconnects with its cursor, unless it was sent RUN_ERROR."""
 
-    ENDING = "this process ends"  # come back
-    SLOW = "the client is too slow"  # come back
-    GONE = "the session was deleted, or its time is over"  # told by RUN_ERROR: there is nothing to come back to
-    FAILED = "the stream failed"  # told by RUN_ERROR: read the conversation again
+    ENDING = "this process is stopping"  # reconnect
+    SLOW = "the client is too slow"  # reconnect
+    GONE = "the session was deleted or has expired"  # RUN_ERROR: there is nothing to reconnect to
+    FAILED = "the stream failed"  # RUN_ERROR: read the conversation again
 
 
 _FAREWELL_CODES = {Cut.GONE: "session_gone", Cut.FAILED: "stream_failed"}
 
 
 def farewell(cut: Cut) -> Frame:
-    """Return the last frame of a stream that nobody can go on with. It has no place: the run's own end may come yet."""
-    said = f"{cut.value}; read the conversation again" if cut is Cut.FAILED else cut.value
-    return Frame("", RunErrorEvent(message=said, code=_FAREWELL_CODES[cut]), is_terminal=True)
+    """Return the last frame of a stream that cannot be resumed. It has no cursor: the run itself may go on."""
+    message = f"{cut.value}; read the conversation again" if cut is Cut.FAILED else cut.value
+    return Frame("", RunErrorEvent(message=message, code=_FAREWELL_CODES[cut]), is_terminal=True)
 
 
 @dataclass(slots=True)
@@ -67,7 +64,7 @@ class _Text:
 
 
 class Hub:
-    """One run: what is new of it, translated once. A `pulse.live_text.Watcher`."""
+    """A followed run, translated once for all followers. A `pulse.live_text.Watcher`."""
 
     def __init__(self, run: RunKey, bridge: EventBridge, last_sequence: int) -> None:
         self.run = run
@@ -82,24 +79,24 @@ class Hub:
 
     @property
     def is_over(self) -> bool:
-        """Whether it hears nothing more."""
+        """Whether it receives nothing more."""
         return self.closed.is_set()
 
     def open(self, listener: PgNotifyListener, carrier: DeltaCarrier, gone: GoneThreads) -> None:
-        """Begin to hear what is new."""
+        """Receive what is new from now on."""
         self._unwatch.callback(gone.watch(self.run.thread_id, lambda: self.end(Cut.GONE)))
         self._subscription = listener.subscribe(self.run.thread_id, self._store, after_sequence=self.bridge.sequence)
         self._unwatch.callback(carrier.watch(self))
 
     def close(self) -> None:
-        """Hear nothing more. Idempotent."""
+        """Stop receiving. Idempotent."""
         self.closed.set()
         if self._subscription is not None:
             self._subscription.close()
         self._unwatch.close()
 
     def end(self, cut: Cut) -> None:
-        """Let every follower go."""
+        """End every follower."""
         self.close()
         for follower in list(self.followers):
             follower.end(cut)
@@ -108,23 +105,23 @@ class Hub:
         """Return how much is known of each open message."""
         return self.bridge.offsets()
 
-    def hear(self, messages: Sequence[LiveMessage]) -> None:
+    def receive(self, messages: Sequence[LiveMessage]) -> None:
         """Take what is new of open messages."""
         with self._ending_on_fault():
             for message in messages:
-                self._hear(message)
+                self._receive(message)
 
     def texts(self) -> list[LiveMessage]:
-        """The open messages, whole as far as they go, in the order of their beginning."""
+        """Return the text so far of each open message, in the order in which they were begun."""
         return [text.message(self.run, message_id) for message_id, text in self._texts.items()]
 
     def remember(self, messages: Sequence[LiveMessage]) -> None:
-        """Keep what a run that is over had said and not stored."""
+        """Keep the texts that a run left unstored when it ended."""
         for message in messages:
-            if not self.bridge.has_said(message.message_id):
+            if not self.bridge.has_stored(message.message_id):
                 self._keep(message)
 
-    def _hear(self, message: LiveMessage) -> None:
+    def _receive(self, message: LiveMessage) -> None:
         if message.after_sequence > self.bridge.sequence:
             self._held[message.message_id] = message
             return
@@ -141,13 +138,13 @@ class Hub:
                 self.last_sequence = max(self.last_sequence, self.bridge.sequence)
                 for follower in list(self.followers):
                     follower.push(frames, event)
-            self._texts = {key: text for key, text in self._texts.items() if not self.bridge.has_said(key)}
+            self._texts = {key: text for key, text in self._texts.items() if not self.bridge.has_stored(key)}
             held, self._held = self._held, {}
-            # After a correction, what is open begins anew.
+            # After a correction, open messages are sent from their beginning again.
             known = self.bridge.offsets()
             dropped = [message for message in self.texts() if message.message_id not in known]
             for message in [*held.values(), *dropped]:
-                self._hear(message)
+                self._receive(message)
             if self.bridge.is_ended:
                 self.close()
 
@@ -161,10 +158,10 @@ class Hub:
 
     @contextlib.contextmanager
     def _ending_on_fault(self) -> Iterator[None]:
-        """A translation that fails must not leave followers waiting for ever: they are told."""
+        """End the followers when a translation fails: they would wait for ever."""
         try:
             yield
-        except Exception:  # noqa: BLE001 - logged whole, and no follower is left behind
+        except Exception:  # noqa: BLE001 - logged whole, and every follower is ended
             _log.exception("stream_failed", run_id=self.run.run_id)
             self.end(Cut.FAILED)
 
@@ -173,29 +170,33 @@ class RunFollower:
     """One reader of a run. Take frames from it until there are no more.
 
     Attributes:
-        has_ended: a last frame was taken; a follower that is over without it was cut off.
-        cut: why it was let go before the run's end; None while it was not.
+        has_ended: a last frame was taken; a follower that is over without one was disconnected.
+        cut: why it was disconnected before the run's end; None otherwise.
     """
 
     def __init__(
         self,
-        streams: RunStreams,
+        reader: RunReader,
         hub: Hub,
         run: Run,
         cursor: Cursor | None,
         *,
         with_history: bool,
         known_inputs: frozenset[str],
+        queue_frames_max: int,
+        on_slow: Callable[[], None],
     ) -> None:
-        self._streams = streams
+        self._reader = reader
+        self._queue_frames_max = queue_frames_max
+        self._on_slow = on_slow
         self._hub = hub
         self._run = run
         self._known_inputs = frozenset() if with_history else known_inputs
         self._until = cursor.sequence if cursor is not None else 0
         self._bridge: EventBridge | None = EventBridge(
-            run.session_id,
-            run.run_id,
-            run.first_sequence_num,
+            thread_id=run.session_id,
+            run_id=run.run_id,
+            first_sequence=run.first_sequence_num,
             state=hub.bridge.state,
             state_sequence=max(hub.bridge.sequence, hub.last_sequence),
             cursor=cursor,
@@ -210,11 +211,11 @@ class RunFollower:
 
     @property
     def is_over(self) -> bool:
-        """Whether it was let go, or has had the last frame."""
+        """Whether it was disconnected, or has had the last frame."""
         return self._is_over and not self._queue
 
     def end(self, cut: Cut) -> None:
-        """Let the reader go: it gets nothing more, but for a last word where it has nothing to come back to."""
+        """Disconnect the reader. It gets one more frame if it has nothing to reconnect to."""
         if not self._is_over:
             self._is_over, self.cut = True, cut
             if cut in _FAREWELL_CODES:
@@ -222,16 +223,21 @@ class RunFollower:
         self._ready.set()
 
     async def take(self, timeout_seconds: float) -> list[Frame]:
-        """Return the next frames; none where none came in time, or there will be no more: see `is_over`."""
+        """Return the next frames; none where none came in time, or where there are no more (`is_over`)."""
         frames = await (self._take_live(timeout_seconds) if self._is_live else self._catch_up())
         for frame in frames:
             self.has_ended = self.has_ended or frame.is_terminal
             if frame.history_until is not None:
-                await self._streams.fill(self._run.thread_id, self._run.run_id, self._run.first_sequence_num, frame)
+                await self._reader.fill(
+                    frame,
+                    thread_id=self._run.thread_id,
+                    run_id=self._run.run_id,
+                    first_sequence=self._run.first_sequence_num,
+                )
         return frames
 
     def push(self, frames: Sequence[Frame], news: Event | LiveMessage) -> None:
-        """Take the hub's frames, or make its own of what is new, until it stands where the hub stands."""
+        """Take the hub's frames; before it has reached the hub's cursor, translate the news itself."""
         if not self._is_live or self._is_over:
             return
         if self._bridge is not None:
@@ -240,22 +246,22 @@ class RunFollower:
         self._add(frames)
 
     def follows(self, session_id: str | None, run_id: str | None) -> bool:
-        """Whether this is a follower of a run, or of a run of a session."""
+        """Whether it follows this run, or a run of this session."""
         return run_id == self._run.run_id if run_id is not None else session_id == self._run.session_id
 
     def interject(self, frame: Frame) -> None:
-        """Add a frame of no place to what is sent next, where the run has begun and goes on."""
+        """Send a frame without a cursor next, if the follower is live."""
         if self._is_live and not self._is_over:
             self._add([frame])
 
     async def _catch_up(self) -> list[Frame]:
-        """Return the frames of the next page of events; at the hub's place, those of the open texts, and go live."""
+        """Return the frames of the next page of events; at the hub's cursor those of the open texts, and go live."""
         bridge = self._bridge
         assert bridge is not None  # noqa: S101 - until it is live
         if self._is_over:
             return self._drained()
         while bridge.sequence < max(self._hub.bridge.sequence, self._until) and not bridge.is_ended:
-            events = await self._streams.read(self._run, bridge.sequence)
+            events = await self._reader.events(self._run.thread_id, bridge.sequence)
             frames = [frame for event in events for frame in self._replay(bridge, event)]
             if frames := self._unknown(frames):
                 self._is_over = self._is_over or bridge.is_ended
@@ -264,7 +270,7 @@ class RunFollower:
                 self.end(Cut.GONE)
                 return self._drained()
         if bridge.is_ended:
-            # Of a run that is over, the client had the last frame already.
+            # The client has had the last frame already.
             self._is_over = self.has_ended = True
             return []
         self._is_live = True
@@ -273,7 +279,7 @@ class RunFollower:
         return frames
 
     def _replay(self, bridge: EventBridge, event: Event) -> list[Frame]:
-        """Translate an event that was stored before, after what was begun before it and is not stored."""
+        """Translate a stored event, after the open messages that were begun before it."""
         begun = [frame for text in self._hub.texts() for frame in bridge.live(text)]
         return begun + bridge.store(event)
 
@@ -296,9 +302,9 @@ class RunFollower:
 
     def _add(self, frames: Iterable[Frame]) -> None:
         for frame in self._unknown(frames):
-            if len(self._queue) >= self._streams.queue_frames_max:
+            if len(self._queue) >= self._queue_frames_max:
                 self._queue.clear()
-                self._streams.let_go += 1
+                self._on_slow()
                 self.end(Cut.SLOW)
                 return
             self._queue.append(frame)
@@ -307,15 +313,15 @@ class RunFollower:
             self._ready.set()
 
     def _unknown(self, frames: Iterable[Frame]) -> list[Frame]:
-        """Leave out the user messages that this client sent itself, and the conversation before for who has it.
+        """Leave out the user messages that this client sent itself, and the history that it has.
 
-        What is sent before such a message names the place after it: whoever comes back with it, by whatever route, is
-        not told the message that it has.
+        The frame before an omitted one takes its cursor: a client that reconnects with it, by any route, is not sent
+        the message that it has.
         """
-        told: list[Frame] = []
+        unknown: list[Frame] = []
         for frame in frames:
             if frame.for_input is None or frame.for_input not in self._known_inputs:
-                told.append(frame)
-            elif told:
-                told[-1] = replace(told[-1], id=frame.id)
-        return told
+                unknown.append(frame)
+            elif unknown:
+                unknown[-1] = replace(unknown[-1], id=frame.id)
+        return unknown

@@ -37,7 +37,10 @@ async def test_a_long_conversation_is_cut_and_says_where_the_rest_is(dsn: str) -
     """A thousand messages, or four megabytes, the newest; its metadata name the number before which one reads on, page
     by page backwards, to the first. A result whose call is cut off is left out; a whole conversation says nothing."""
     said = [user_message(f"{n}", f"m{n}") for n in range(1101)]
-    said[100:102] = [act("look", {}, "cut", "call"), observe("look", 1, "cut", event_id="answer")]
+    said[100:102] = [
+        act("look", {}, tool_call_id="cut", event_id="call"),
+        observe("look", 1, tool_call_id="cut", event_id="answer"),
+    ]
     async with (
         serving(dsn, {"echo": echo}) as writer,
         httpx.AsyncClient(base_url=writer.url, headers=OWNER, timeout=WAIT_SECONDS) as client,

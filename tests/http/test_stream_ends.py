@@ -157,12 +157,12 @@ async def test_streams_of_a_session_that_goes_end_and_say_so(
         await writer.pool.execute(
             "UPDATE threads SET ttl = '1 s', updated_at = now() - interval '1 h', expires_at = now()"
         )
-        gone._name_all()
+        gone._watched.mark_all()
     else:
         async with writer.pool.acquire() as connection, connection.transaction():
             await connection.execute("SET LOCAL session_replication_role = replica")
             await connection.execute("DELETE FROM threads")
-        gone._name_all()
+        gone._watched.mark_all()
     told = [*(await asyncio.gather(*opened)), (await getting, 4404)]
     for events, code in told:
         assert code == 4404
@@ -201,24 +201,25 @@ async def test_an_error_that_nobody_foresaw_costs_a_look_and_no_stream(
     what runs goes on, and the run's stream has its end."""
     live = writer.live
 
-    def failing_once(owner: Any, name: str) -> None:
-        whole, faults = getattr(owner, name), [ZeroDivisionError("nobody foresaw it")]
+    def failing_once(watched: Any) -> None:
+        whole, faults = watched.read, [ZeroDivisionError("nobody foresaw it")]
 
-        async def fail(*arguments: Any) -> Any:
+        async def fail(keys: Any) -> None:
             if faults:
                 raise faults.pop()
-            return await whole(*arguments)
+            await whole(keys)
 
-        monkeypatch.setattr(owner, name, fail)
+        monkeypatch.setattr(watched, "read", fail)
 
-    for owner, name in ((live.carrier, "_tell"), (live.listener, "_deliver"), (live.streams.gone, "_look")):
-        failing_once(owner, name)
-    live.streams.gone._name_all()
+    for owner in (live.carrier, live.listener, live.streams.gone):
+        failing_once(owner._watched)
+    live.streams.gone._watched._work.set()
     page = await run_agent(client, asked("t", "r"))
     assert [message["content"] for message in page.reducer.messages] == ["hi", "one two"]
     await until(lambda: (live.carrier.failures, live.listener.failures, live.streams.gone.failures) == (1, 1, 1))
     assert live.listener.is_running
-    assert not any(task is None or task.done() for task in (live.carrier._task, live.streams.gone._task))
+    assert live.carrier._watched.is_running
+    assert live.streams.gone._watched.is_running
 
 
 async def test_a_heartbeat_that_fails_is_followed_by_the_next(
@@ -304,7 +305,7 @@ async def test_an_abandoned_watcher_does_not_silence_the_others(pool: asyncpg.Po
         def offsets(self) -> dict[str, int]:
             return {"m": len(self.heard)} if self.heard else {}
 
-        def hear(self, messages: list[LiveMessage]) -> None:
+        def receive(self, messages: list[LiveMessage]) -> None:
             if self.error is not None:
                 raise self.error
             self.heard += "".join(each.text for each in messages)
@@ -314,7 +315,7 @@ async def test_an_abandoned_watcher_does_not_silence_the_others(pool: asyncpg.Po
     carrier = PgDeltaCarrier(pool)
     await carrier.start()
     broken, whole = Reader(run, ValueError("a fault of the watcher's")), Reader(run, None)
-    await carrier.push(run, "m", "text", 0, "said")
+    await carrier.push(run, "m", kind="text", offset=0, text="said")
     carrier.watch(broken)  # type: ignore[arg-type]  # a list is a sequence
     carrier.watch(whole)  # type: ignore[arg-type]  # as above
     await until(lambda: whole.heard == "said")

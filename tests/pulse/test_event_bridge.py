@@ -85,7 +85,14 @@ def translate(bridge: EventBridge, news: Event | LiveMessage) -> list[Frame]:
 
 def bridge_at(world: World, known: int, cursor: Cursor | None = None) -> EventBridge:
     """A bridge of a process that comes in when so many events are stored."""
-    return EventBridge("T", RUN.run_id, FIRST, state=world.state(known), state_sequence=known, cursor=cursor)
+    return EventBridge(
+        thread_id="T",
+        run_id=RUN.run_id,
+        first_sequence=FIRST,
+        state=world.state(known),
+        state_sequence=known,
+        cursor=cursor,
+    )
 
 
 def uncut(world: World) -> list[Frame]:

@@ -28,7 +28,7 @@ class Reader:
     def offsets(self) -> Mapping[str, int]:
         return {name: len(text) for name, text in self.texts.items()}
 
-    def hear(self, messages: Sequence[LiveMessage]) -> None:
+    def receive(self, messages: Sequence[LiveMessage]) -> None:
         for message in messages:
             so_far = self.texts.get(message.message_id, "")
             assert message.offset == len(so_far)
@@ -84,14 +84,14 @@ async def test_a_piece_that_is_sent_twice_is_there_once(carrier: PgDeltaCarrier,
     run = RunKey(session.thread_id, "r1")
     reader = Reader(run)
     for offset, piece in ((0, "ab"), (0, "ab"), (2, "cd"), (2, "cdef"), (0, "abcdefg")):
-        await carrier.push(run, "m1", "text", offset, piece)
+        await carrier.push(run, "m1", kind="text", offset=offset, text=piece)
     (message,) = await carrier.read([reader])
     assert message.text == "abcdefg"
     for name, offset in (("m1", 9), ("m1", 3), ("unknown", 3)):
         with pytest.raises(StreamLostError):
-            await carrier.push(run, name, "text", offset, "x")
+            await carrier.push(run, name, kind="text", offset=offset, text="x")
     with pytest.raises(StreamTooLongError):
-        await carrier.push(run, "m2", "text", 0, "x" * 1_000_001)
+        await carrier.push(run, "m2", kind="text", offset=0, text="x" * 1_000_001)
 
 
 async def test_a_writer_whose_text_is_gone_goes_on(
@@ -117,7 +117,7 @@ async def test_old_texts_go_with_their_age_unless_their_run_goes_on(
 
     await RunService(pool).start("app", "ann", "s", "r-live")
     for run in ("r-live", "r-gone"):
-        await carrier.push(RunKey(session.thread_id, run), "m", "text", 0, "so far")
+        await carrier.push(RunKey(session.thread_id, run), "m", kind="text", offset=0, text="so far")
     assert await pool.fetchval("SELECT prune_live_messages('5 minutes')") == 0
     await pool.execute("UPDATE live_messages SET updated_at = now() - interval '10 minutes'")
     assert await pool.fetchval("SELECT prune_live_messages('5 minutes')") == 1
@@ -127,7 +127,7 @@ async def test_old_texts_go_with_their_age_unless_their_run_goes_on(
 
 
 async def test_a_deleted_session_leaves_no_text(pool: asyncpg.Pool, carrier: PgDeltaCarrier, session: Session) -> None:
-    await carrier.push(RunKey(session.thread_id, "r"), "m", "text", 0, "private")
+    await carrier.push(RunKey(session.thread_id, "r"), "m", kind="text", offset=0, text="private")
     await OpenSessionService(pool).delete_session("app", "ann", "s")
     assert await pool.fetchval("SELECT count(*) FROM live_messages") == 0
 

@@ -36,7 +36,7 @@ async def thread_of(pool: asyncpg.Pool) -> Any:
 async def followed(pool: asyncpg.Pool) -> list[Any]:
     """What streams are told is still there."""
     known = [await thread_of(pool)]
-    gone = await pool.fetch(load_queries("pulse", "streams.sql")["gone_threads"], known)
+    gone = await pool.fetch(load_queries("pulse.streams", "streams.sql")["gone_threads"], known)
     return [each for each in known if each not in {row["thread_id"] for row in gone}]
 
 
@@ -136,10 +136,11 @@ def test_the_rule_is_asked_wherever_a_session_is_read_by_its_names() -> None:
     """No statement of the engine takes a thread by app, user and session without it."""
     missing = []
     for package, file in (
-        ("pulse", "queries.sql"),
-        ("pulse", "state.sql"),
-        ("pulse", "runs.sql"),
+        ("pulse", "sessions.sql"),
+        ("pulse", "timeline.sql"),
         ("pulse", "threads.sql"),
+        ("pulse.runs", "runs.sql"),
+        ("pulse.state", "state.sql"),
         ("pulse.adk", "sessions.sql"),
     ):
         for name, statement in load_queries(package, file).items():

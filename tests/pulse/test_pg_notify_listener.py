@@ -11,6 +11,7 @@ import asyncpg
 import pytest
 
 from pulse.events import Event
+from pulse.notify import connection
 from pulse.notify.connection import ListenerTiming
 from pulse.pg_notify_listener import PgNotifyListener
 from pulse.session_service import OpenSessionService
@@ -130,11 +131,8 @@ async def test_a_session_that_forgot_its_channels_is_found_out(
     watch = Watch(listener, session)
     connects = listener.connects
     # The server answers, as it would behind a pooler that gave the session to somebody else.
-    monkeypatch.setitem(
-        listener._connection.__dict__,
-        "_queries",
-        {**listener._connection._queries, "listening_channels": "SELECT 'x' AS channel"},
-    )
+    statements = connection._STATEMENTS
+    monkeypatch.setattr(statements, "_texts", {**statements._texts, "listening_channels": "SELECT 'x' AS channel"})
     await until(lambda: listener.connects > connects)
     await sessions.append("app", "ann", "s", [Event(author="user", content="hi")])
     await until(lambda: watch.last == 1)
@@ -180,15 +178,15 @@ async def test_one_statement_reads_all_threads_that_were_named(
     """Fifty threads that are written to at once are read in a few statements, not in fifty."""
     threads = [await sessions.create_session("app", "ann", session_id=f"s{n}") for n in range(50)]
     watches = [Watch(listener, each) for each in threads]
-    await until(lambda: not listener._marked)
+    await until(lambda: not listener._watched._marked)
     reads: list[int] = []
-    deliver = listener._deliver
+    deliver = listener._watched.read
 
     async def counted(batch: Sequence[uuid.UUID]) -> None:
         reads.append(len(batch))
         await deliver(batch)
 
-    listener._deliver = counted  # type: ignore[method-assign]  # counts, and does what it did
+    listener._watched.read = counted
     rows = [(f"s{n}",) for n in range(50)]
     async with pool.acquire() as connection, connection.transaction():
         for (name,) in rows:

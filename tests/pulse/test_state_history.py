@@ -343,7 +343,7 @@ async def test_the_past_of_a_state_is_read_by_its_index(pool: asyncpg.Pool, sess
            UPDATE threads SET last_seq = 20000, version = 20000;
            ANALYZE events; ANALYZE threads"""
     )
-    queries = load_queries("pulse", "state.sql")
+    queries = load_queries("pulse.state", "state.sql")
     for name, arguments in (
         ("list_changes", ("app", "mei", "s", None, 21)),
         ("list_changes", ("app", "mei", "s", 9000, 21)),

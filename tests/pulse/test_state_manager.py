@@ -14,7 +14,8 @@ from pulse.errors import ConcurrencyConflictError, InvalidInputError, SessionNot
 from pulse.events import Event, EventActions, Session
 from pulse.postgres.json_values import DELETED
 from pulse.session_service import OpenSessionService
-from pulse.state_manager import StateManager, StateOverlay
+from pulse.state.overlay import StateOverlay
+from pulse.state_manager import StateManager
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from pulse.postgres.statements import Statements, load_queries, observe_statemen
 @pytest.fixture
 def statements() -> Statements:
     """The session engine's statements."""
-    return Statements("pulse")
+    return Statements("pulse", "sessions.sql")
 
 
 async def test_an_own_sqlstate_becomes_its_class(pool: asyncpg.Pool, statements: Statements) -> None:
@@ -60,4 +60,4 @@ def test_a_statement_that_is_missing_is_a_key_error(statements: Statements) -> N
     """A misspelt name fails at once."""
     with pytest.raises(KeyError):
         statements["no_such_statement"]
-    assert load_queries("pulse")["list_sessions"] == statements["list_sessions"]
+    assert load_queries("pulse", "sessions.sql")["list_sessions"] == statements["list_sessions"]

@@ -12,12 +12,12 @@ import pytest
 from hippocampus.context_assembler import ContextAssembler
 from hippocampus.providers.local.provider import LocalEmbedder
 from pulse.errors import InvalidInputError, SessionNotFoundError
-from pulse.event_types import DELTA_EVENT_TYPES
+from pulse.event_types import DELTA_EVENT_TYPES, PERSISTENT_EVENT_TYPES
 from pulse.events import Event, Session
 from pulse.runs import events as run_events
 from pulse.runs.service import RunService
 from pulse.session_service import OpenSessionService
-from pulse.timeline import PERSISTENT_EVENT_TYPES, TimelineService, timeline_item
+from pulse.timeline import TimelineService, timeline_item
 from tests.support.run_process import LEASE_SECONDS
 from tests.support.waiting import WAIT_SECONDS
 

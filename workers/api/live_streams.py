@@ -49,7 +49,7 @@ class LiveStreams:
         runs = self.runner.runs
         # Not cancelled at the timeout: `opened` waits for it again.
         await asyncio.wait({asyncio.ensure_future(self.runner.stop())}, timeout=_ENDING_SECONDS)
-        await self.streams.hear_the_ends(runs, _SENDING_SECONDS)
+        await self.streams.wait_for_ends(runs, _SENDING_SECONDS)
         self.streams.begin_stop()
 
 

@@ -79,7 +79,7 @@ class WriterMetrics:
         for name, tells, value in gauges:
             Gauge(name, tells, registry=self.registry).set_function(value)
         counters: tuple[tuple[str, str, Callable[[], float]], ...] = (
-            ("streams_let_go_total", "Clients that were too slow.", lambda: live.streams.let_go),
+            ("streams_let_go_total", "Clients that were too slow.", lambda: live.streams.disconnected),
             (
                 "streams_failures_total",
                 "Reads that failed, and followers that a fault cut off.",

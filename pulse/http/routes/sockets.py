@@ -14,7 +14,7 @@ the ``offset`` to continue from. The heartbeat is the protocol's own ping.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from typing import Annotated
 
@@ -42,7 +42,7 @@ from pulse.streams.thread_streams import StreamCutError, ThreadCursor, ThreadStr
 _BAD_OFFSET, _FAILED, _RESTART, _TRY_AGAIN, _GONE = 1008, 1011, 1012, 1013, 4404
 _CODES = {Cut.ENDING: _RESTART, Cut.SLOW: _TRY_AGAIN, Cut.GONE: _GONE, Cut.FAILED: _FAILED}
 _FAULTS = (PulseError, *FAULTS)
-_Frames = AsyncIterator[list[tuple[str, Frame]]]
+_Frames = AsyncIterator[Sequence[tuple[str, Frame]]]
 _log = structlog.get_logger(__name__)
 
 router = APIRouter()

@@ -1,8 +1,8 @@
 -- Every statement of runs.
 
 -- name: start_run
--- app, user, session id, run id, holder, seconds of lease, first events, whether only where no other run goes on; the
--- notifier wakes the listeners afterwards
+-- app, user, session id, run id, holder, seconds of lease, first events, whether to refuse while another run is active;
+-- the notifier wakes the listeners afterwards
 SELECT run, created, stored FROM start_run($1, $2, $3, $4, $5, $6, $7::event_input[], false, $8)
 
 -- name: write_run
@@ -37,3 +37,22 @@ SELECT id, status, cancel_requested FROM renew_runs($1, $2, $3)
 -- name: reap_runs
 -- how many at most
 SELECT reap_runs($1)
+
+-- name: run_is_taken
+-- app, run id
+SELECT EXISTS (SELECT FROM runs WHERE app_name = $1 AND run_id = $2)
+
+-- name: live_run
+-- thread
+SELECT run_id FROM runs WHERE thread_id = $1 AND status = 'running' AND lease_until >= engine_now() LIMIT 1
+
+-- name: last_event_of_run
+-- thread; of the run that began last
+SELECT e.content::text AS content FROM runs AS r
+JOIN events AS e ON e.thread_id = r.thread_id AND e.sequence_num = r.last_seq
+WHERE r.thread_id = $1 AND r.status = 'completed'
+  AND r.first_seq = (SELECT max(o.first_seq) FROM runs AS o WHERE o.thread_id = $1)
+
+-- name: known_events
+-- thread, ids
+SELECT e.id FROM events AS e WHERE e.thread_id = $1 AND e.id = ANY ($2::text[]) AND e.id <> ''

@@ -1,4 +1,4 @@
--- Every statement of the past of states.
+-- Every statement of a state's history.
 
 -- name: changes_since
 -- app, user, session id, versions of the session, of the user's state, of the app's; no row: no such session.

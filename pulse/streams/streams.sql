@@ -1,21 +1,4 @@
--- What the live streams run: listening, reading past a cursor, the text of open messages, tickets.
-
--- name: keep_listener_alive
-SELECT set_config('tcp_keepalives_idle', '15', false), set_config('tcp_keepalives_interval', '5', false),
-       set_config('tcp_keepalives_count', '3', false)
-
--- name: listening_channels
-SELECT channel FROM pg_listening_channels() AS channel
-
--- name: new_events
--- threads, the sequence number after which to read in each, at most this many of each
-SELECT w.thread_id, e.id, e.sequence_num, e.author, e.event_type, e.invocation_id, e.content::text, e.actions::text,
-       e.occurred_at, e.created_at
-FROM unnest($1::uuid[], $2::bigint[]) AS w (thread_id, after_seq)
-CROSS JOIN LATERAL (
-    SELECT * FROM events WHERE thread_id = w.thread_id AND sequence_num > w.after_seq
-    ORDER BY sequence_num LIMIT $3) AS e
-ORDER BY w.thread_id, e.sequence_num
+-- Every statement of the live streams: runs and threads that are followed, texts of open messages.
 
 -- name: push_live_text
 -- thread, run, message, kind, offset in characters, piece
@@ -44,12 +27,12 @@ FROM events AS e WHERE e.thread_id = $1 AND e.sequence_num > $2 ORDER BY e.seque
 
 -- name: conversation
 -- thread, up to this sequence number, types, a run and its first number, at most this many and, but for the newest, so
--- many bytes of content, the newest first, and whether there are older ones; what others say while the run lasts is not
+-- many bytes of content, the newest first, and whether there are older ones; messages of concurrent runs are not
 -- part of its stream
 SELECT e.id, e.sequence_num, e.author, e.event_type, e.invocation_id, e.body, e.actions::text,
-       e.occurred_at, e.created_at, e.place < e.found AND (e.place = $6 OR e.bytes_with_next > $7) AS is_cut
+       e.occurred_at, e.created_at, e.rank < e.found AND (e.rank = $6 OR e.bytes_with_next > $7) AS is_cut
 FROM (
-    SELECT m.*, row_number() OVER newest AS place, count(*) OVER () AS found,
+    SELECT m.*, row_number() OVER newest AS rank, count(*) OVER () AS found,
            sum(octet_length(m.body)) OVER newest AS bytes,
            sum(octet_length(m.body)) OVER (newest ROWS BETWEEN UNBOUNDED PRECEDING AND 1 FOLLOWING) AS bytes_with_next
     FROM (SELECT o.*, o.content::text AS body FROM events AS o
@@ -57,7 +40,7 @@ FROM (
             AND (o.sequence_num < $5 OR o.invocation_id = $4)
           ORDER BY o.sequence_num DESC LIMIT $6 + 1) AS m
     WINDOW newest AS (ORDER BY m.sequence_num DESC)) AS e
-WHERE e.place <= $6 AND (e.bytes <= $7 OR e.place = 1)
+WHERE e.rank <= $6 AND (e.bytes <= $7 OR e.rank = 1)
 ORDER BY e.sequence_num DESC
 
 -- name: thread_state
@@ -74,18 +57,10 @@ SELECT w.id AS thread_id FROM unnest($1::uuid[]) AS w (id)
 WHERE NOT EXISTS (SELECT FROM threads AS t WHERE t.id = w.id AND is_open(t))
 
 -- name: current_run
--- thread, whether to begin at the newest run where none runs; the number before the first of what is to be told
+-- thread, whether to begin at the newest run where none runs; the number before the first to be sent
 SELECT coalesce((SELECT min(r.first_seq) - 1 FROM runs AS r WHERE r.thread_id = $1 AND r.status = 'running'),
                 (SELECT max(r.first_seq) - 1 FROM runs AS r WHERE r.thread_id = $1 AND $2),
                 (SELECT t.last_seq FROM threads AS t WHERE t.id = $1), 0)
-
--- name: run_is_taken
--- app, run id
-SELECT EXISTS (SELECT FROM runs WHERE app_name = $1 AND run_id = $2)
-
--- name: live_run
--- thread
-SELECT run_id FROM runs WHERE thread_id = $1 AND status = 'running' AND lease_until >= engine_now() LIMIT 1
 
 -- name: next_run
 -- thread, began after this number
@@ -100,25 +75,6 @@ WHERE e.thread_id = $1 AND e.sequence_num > $2 AND ($3::bigint IS NULL OR e.sequ
   AND e.erased_at IS NULL
   AND NOT EXISTS (SELECT FROM runs AS r WHERE r.thread_id = e.thread_id AND r.run_id = e.invocation_id)
 ORDER BY e.sequence_num LIMIT 1
-
--- name: last_event_of_run
--- thread; of the run that began last
-SELECT e.content::text AS content FROM runs AS r
-JOIN events AS e ON e.thread_id = r.thread_id AND e.sequence_num = r.last_seq
-WHERE r.thread_id = $1 AND r.status = 'completed'
-  AND r.first_seq = (SELECT max(o.first_seq) FROM runs AS o WHERE o.thread_id = $1)
-
--- name: known_events
--- thread, ids
-SELECT e.id FROM events AS e WHERE e.thread_id = $1 AND e.id = ANY ($2::text[]) AND e.id <> ''
-
--- name: issue_ticket
--- hash, app, user, session, run or null, seconds
-SELECT issue_ticket($1, $2, $3, $4, $5, $6)
-
--- name: redeem_ticket
--- hash
-SELECT app_name, user_id, session_id, run_id FROM redeem_ticket($1)
 
 -- name: notify_test
 -- channel, payload

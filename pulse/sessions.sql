@@ -1,4 +1,4 @@
--- Every statement that the session engine runs.
+-- Every statement of the session service.
 
 -- name: create_session
 -- app, user, session id, session state, user delta or null, app delta or null, metadata
@@ -43,25 +43,6 @@ SELECT (SELECT array_agg(ROW(e.id, e.sequence_num, e.author, e.event_type::text,
 FROM threads AS t
 WHERE t.app_name = $1 AND t.user_id = $2 AND t.session_id = $3 AND is_open(t)
 
--- name: list_timeline
--- app, user, session id, after this sequence number, at most this many, event types; no row: no such session
-SELECT (SELECT array_agg(ROW(e.id, e.sequence_num, e.author, e.event_type::text, e.invocation_id, e.content::text,
-                             e.actions::text, e.occurred_at, e.created_at) ORDER BY e.sequence_num)
-        FROM (SELECT * FROM events WHERE thread_id = t.id AND sequence_num > $4 AND event_type = ANY ($6)
-              ORDER BY sequence_num LIMIT $5) AS e) AS events
-FROM threads AS t
-WHERE t.app_name = $1 AND t.user_id = $2 AND t.session_id = $3 AND is_open(t)
-
--- name: list_timeline_before
--- app, user, session id, before this sequence number, at most this many, the newest of them, event types; no row: no such
--- session
-SELECT (SELECT array_agg(ROW(e.id, e.sequence_num, e.author, e.event_type::text, e.invocation_id, e.content::text,
-                             e.actions::text, e.occurred_at, e.created_at) ORDER BY e.sequence_num)
-        FROM (SELECT * FROM events WHERE thread_id = t.id AND sequence_num < $4 AND event_type = ANY ($6)
-              ORDER BY sequence_num DESC LIMIT $5) AS e) AS events
-FROM threads AS t
-WHERE t.app_name = $1 AND t.user_id = $2 AND t.session_id = $3 AND is_open(t)
-
 -- name: append_events
 -- app, user, session id, expected version or null, events, expected versions of the user's and the app's state or null;
 -- the notifier wakes the listeners afterwards
@@ -89,7 +70,3 @@ FROM lock_session_at($1, $2, $3, $4) AS locked CROSS JOIN LATERAL finalize_sessi
 -- name: delete_session_at
 -- app, user, session id, version at which it must be
 SELECT delete_session($1, $2, locked) FROM lock_session_at($1, $2, $3, $4) AS locked
-
--- name: notify
--- payloads
-SELECT pg_notify('agent_events', payload) FROM unnest($1::text[]) AS payload

@@ -1,0 +1,30 @@
+"""Growing waits: they double up to a maximum, spread by jitter, and start again after a success."""
+
+from __future__ import annotations
+
+from pulse.postgres.backoff import Backoff
+
+
+def test_exact_waits_double_up_to_the_maximum() -> None:
+    """Without jitter; any number of attempts has a wait."""
+    backoff = Backoff(0.1, 1.0, jitter=0)
+    assert [backoff.next_seconds() for _ in range(6)] == [0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
+    assert [backoff.next_seconds() for _ in range(5000)][-1] == 1.0
+
+
+def test_jitter_shortens_a_wait_by_its_share_at_most() -> None:
+    """Half of each wait is kept with half jitter; with full jitter none has to be."""
+    for jitter in (0.5, 1.0):
+        waits = []
+        for _ in range(200):
+            backoff = Backoff(2.0, 2.0, jitter=jitter)
+            waits.append(backoff.next_seconds())
+        assert 2.0 * (1 - jitter) <= min(waits) < max(waits) <= 2.0
+
+
+def test_a_success_starts_again_with_the_first_wait() -> None:
+    """So that the next outage is noticed as soon as this one."""
+    backoff = Backoff(0.1, 1.0, jitter=0)
+    assert [backoff.next_seconds(), backoff.next_seconds()] == [0.1, 0.2]
+    backoff.reset()
+    assert backoff.next_seconds() == 0.1

@@ -1,0 +1,83 @@
+"""What a user imports: every public name comes from its package, cheaply, and is documented."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import pulse
+from tests.support.paths import ROOT
+
+_spec = importlib.util.spec_from_file_location("names", ROOT / "docs" / "names.py")
+assert _spec is not None
+assert _spec.loader is not None
+names = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(names)
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+EXAMPLES = sorted((ROOT / "examples").rglob("*.py"))
+
+
+def python_of(path: Path) -> Iterator[str]:
+    """The Python code of a file: of a page, its blocks."""
+    text = path.read_text(encoding="utf-8")
+    yield from [text] if path.suffix == ".py" else re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+def imported_from(path: Path) -> Iterator[tuple[str, str]]:
+    """Each name of pulse that the file imports, and the module it is imported from."""
+    for code in python_of(path):
+        for node in ast.walk(ast.parse(code)):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "pulse":
+                yield from ((node.module or "", each.name) for each in node.names)
+
+
+@pytest.mark.parametrize("name", pulse.__all__)
+def test_each_public_name_resolves(name: str) -> None:
+    """It is the object of its module, and is listed."""
+    module = importlib.import_module(pulse._PUBLIC[name])
+    assert getattr(pulse, name) is getattr(module, name)
+    assert name in dir(pulse)
+
+
+def test_the_table_the_list_and_the_imports_for_type_checkers_agree() -> None:
+    """One name that is missing in one of them would be public for some users only."""
+    tree = ast.parse(Path(pulse.__file__).read_text(encoding="utf-8"))
+    (checked,) = (node for node in tree.body if isinstance(node, ast.If) and isinstance(node.test, ast.Name))
+    typed = {each.name: node.module for node in checked.body if isinstance(node, ast.ImportFrom) for each in node.names}
+    assert typed == pulse._PUBLIC
+    assert sorted(pulse.__all__) == sorted(pulse._PUBLIC)
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    """As of any module."""
+    with pytest.raises(AttributeError, match="no attribute 'OpenSessionServices'"):
+        pulse.OpenSessionServices  # type: ignore[attr-defined]  # noqa: B018
+
+
+@pytest.mark.parametrize("first_use", ["", "pulse.SessionNotFoundError; pulse.Event"])
+def test_importing_the_package_imports_neither_driver_nor_extra(first_use: str) -> None:
+    """Those come with the first name that needs them; records and errors do not."""
+    code = f"import sys, pulse; {first_use}\nprint(*{{'asyncpg', 'ag_ui', 'fastapi', 'google'}} & sys.modules.keys())"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
+
+
+@pytest.mark.parametrize("path", [*PAGES, *EXAMPLES], ids=lambda path: path.name)
+def test_what_the_documentation_imports_is_public(path: Path) -> None:
+    """A name of `pulse`, or a module that is meant to be imported whole."""
+    for module, name in imported_from(path):
+        is_module = importlib.util.find_spec(f"{module}.{name}") is not None if module == "pulse" else False
+        assert is_module or name in pulse.__all__, f"{path.name}: from {module} import {name}"
+
+
+def test_the_page_of_public_names_is_current() -> None:
+    """`make docs` renews it."""
+    assert (ROOT / "docs" / "api.md").read_text(encoding="utf-8") == names.page(), "make docs"

@@ -1,0 +1,97 @@
+"""Watched keys: what is marked is read, in batches, by one task that no error ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+
+from pulse.notify.watched_keys import WatchedKeys
+
+
+class Reads:
+    """Keeps the batches that were read; fails as often as it is told to."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[str]] = []
+        self.faults: list[Exception] = []
+        self.read_again = asyncio.Event()
+
+    async def __call__(self, keys: Sequence[str]) -> None:
+        if self.faults:
+            raise self.faults.pop()
+        self.batches.append(list(keys))
+        self.read_again.set()
+
+    async def next(self) -> list[str]:
+        """Wait for another batch and return it."""
+        await asyncio.wait_for(self.read_again.wait(), 60)
+        self.read_again.clear()
+        return self.batches[-1]
+
+
+@pytest.fixture
+def reads() -> Reads:
+    return Reads()
+
+
+@pytest.fixture
+async def watched(reads: Reads) -> AsyncIterator[WatchedKeys[str, str]]:
+    keys: WatchedKeys[str, str] = WatchedKeys("tests", reads, batch_length_max=2)
+    yield keys
+    await keys.stop()
+
+
+async def test_marked_keys_are_read_in_batches_and_others_are_not(watched: WatchedKeys[str, str], reads: Reads) -> None:
+    """A key that no one watches is never read."""
+    for key in ("a", "b", "c"):
+        watched.add(key, "watcher")
+    watched.mark("nobody's")
+    watched.mark_all()
+    watched.mark("a")
+    watched.start()
+    while len(reads.batches) < 2:
+        await reads.next()
+    assert reads.batches == [["a", "b"], ["c"]]
+
+
+async def test_a_read_that_fails_is_counted_and_done_again(watched: WatchedKeys[str, str], reads: Reads) -> None:
+    """Whatever the error was."""
+    reads.faults = [ConnectionError(), ZeroDivisionError()]
+    watched.add("a", "watcher")
+    watched.mark("a")
+    watched.start()
+    assert await reads.next() == ["a"]
+    assert (watched.failures, watched.is_running) == (2, True)
+
+
+async def test_every_key_is_read_now_and_then(reads: Reads) -> None:
+    """By the poll, without a mark."""
+    polled: WatchedKeys[str, str] = WatchedKeys("tests", reads, batch_length_max=2, poll_seconds=0.01)
+    polled.add("a", "watcher")
+    polled.start()
+    try:
+        assert await reads.next() == ["a"]
+        assert await reads.next() == ["a"]
+    finally:
+        await polled.stop()
+    assert not polled.is_running
+
+
+async def test_a_watcher_that_raises_is_removed_and_the_others_stay(watched: WatchedKeys[str, str]) -> None:
+    """Its error is logged and counted."""
+    watched.add("a", "good")
+    watched.add("a", "bad")
+    called: list[str] = []
+
+    def deliver(watcher: str) -> None:
+        called.append(watcher)
+        if watcher == "bad":
+            raise ZeroDivisionError
+
+    for watcher in watched.watchers("a"):
+        watched.call("a", watcher, deliver, watcher)
+    assert (called, watched.watchers("a"), watched.failures) == (["good", "bad"], ["good"], 1)
+    watched.remove("a", "good")
+    assert ("a" in watched, watched.count) == (False, 0)
