@@ -105,6 +105,11 @@ class ContextWindow:
     language: Language = "zh"
     degraded: str | None = None
 
+    @property
+    def text(self) -> str:
+        """The window as it is written, ready for a prompt; its tokens are `total_tokens`."""
+        return format_items(self.items, self.language)
+
 
 def format_items(items: Iterable[ContextItem], language: Language = "zh") -> str:
     """Write items: the system prompt, then each section under its header; blank lines between.
