@@ -27,7 +27,11 @@ if TYPE_CHECKING:
         Provenance as Provenance,
         SourceEvent as SourceEvent,
     )
-    from hippocampus.erasure.service import Erasure as Erasure, Forgetting as Forgetting, TablePreview as TablePreview
+    from hippocampus.erasure.service import (
+        Erasure as Erasure,
+        ErasureService as ErasureService,
+        TablePreview as TablePreview,
+    )
     from hippocampus.errors import (
         BlockedReplyError as BlockedReplyError,
         CallPostponedError as CallPostponedError,
@@ -126,13 +130,13 @@ _PUBLIC: dict[str, str] = {
     "EmbeddingDimensionError": "hippocampus.errors",
     "Erasure": "hippocampus.erasure.service",
     "ErasureRunningError": "hippocampus.errors",
+    "ErasureService": "hippocampus.erasure.service",
     "Fact": "hippocampus.records",
     "FactCandidate": "hippocampus.records",
     "FactLedger": "hippocampus.facts.ledger",
     "FactMerge": "hippocampus.records",
     "FactNotFoundError": "hippocampus.errors",
     "FactVersion": "hippocampus.records",
-    "Forgetting": "hippocampus.erasure.service",
     "Generator": "hippocampus.providers.protocols",
     "GivenMemories": "hippocampus.transfer.given_memories",
     "GivenMemory": "hippocampus.transfer.given_memories",

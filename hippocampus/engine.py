@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from hippocampus.context.window import ContextWindow, Language
 from hippocampus.context_assembler import ContextAssembler
-from hippocampus.erasure.service import Forgetting
+from hippocampus.erasure.service import ErasureService
 from hippocampus.facts.ledger import FactLedger
 from hippocampus.instructions import InstructionStore
 from hippocampus.memory_service import OpenMemoryService
@@ -165,9 +165,9 @@ class Hippocampus:
         return MemoryArchive(self.pool)
 
     @cached_property
-    def erasure(self) -> Forgetting:
+    def erasure(self) -> ErasureService:
         """Erasure on request: of a user, a session, events, a memory or a fact."""
-        return Forgetting(self.pool)
+        return ErasureService(self.pool)
 
     @cached_property
     def _search(self) -> MemorySearch:
@@ -241,7 +241,12 @@ class Hippocampus:
             SessionNotFoundError: the user has no such session.
         """
         return await self.assembler.assemble(
-            user, self.app, session, query, system_prompt=system_prompt, max_tokens=max_tokens
+            app_name=self.app,
+            user_id=user,
+            session_id=session,
+            query=query,
+            system_prompt=system_prompt,
+            max_tokens=max_tokens,
         )
 
     async def _append(self, key: SessionKey, messages: list[Message]) -> int:

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Path, Query, Request
 from starlette.responses import Response
 
 from hippocampus.erasure.provenance import consequences, provenance
-from hippocampus.erasure.service import Erasure, Forgetting
+from hippocampus.erasure.service import Erasure, ErasureService
 from hippocampus.http import care_schemas as schemas
 from hippocampus.http import problems as memory_problems
 from hippocampus.http.memory import PageLimit
@@ -73,7 +73,7 @@ async def forget(app_name: AppName, user_id: UserId, body: schemas.ForgetInput, 
         raise InvalidInputError("name one of session_id, memory_id and whole_user")
     if (body.sequence_nums or body.event_ids) and body.session_id is None:
         raise InvalidInputError("sequence_nums and event_ids need the session_id of their session")
-    forgetting = Forgetting(pool)
+    forgetting = ErasureService(pool)
     if body.dry_run:
         reached = await forgetting.preview(
             app_name,
@@ -90,16 +90,16 @@ async def forget(app_name: AppName, user_id: UserId, body: schemas.ForgetInput, 
     return reply(schemas.ForgetView(erasure=schemas.ErasureView.model_validate(done)))
 
 
-async def _forget(forgetting: Forgetting, app_name: str, user_id: str, body: schemas.ForgetInput) -> Erasure:
+async def _forget(forgetting: ErasureService, app_name: str, user_id: str, body: schemas.ForgetInput) -> Erasure:
     if body.memory_id is not None:
-        return await forgetting.forget_memory(app_name, user_id, body.memory_id)
+        return await forgetting.erase_memory(app_name, user_id, body.memory_id)
     if body.session_id is None:
-        return await forgetting.forget_user(app_name, user_id, seconds_max=FORGET_SECONDS)
+        return await forgetting.erase_user(app_name, user_id, seconds_max=FORGET_SECONDS)
     if body.sequence_nums or body.event_ids:
-        return await forgetting.forget_events(
+        return await forgetting.erase_events(
             app_name, user_id, body.session_id, sequence_nums=body.sequence_nums, event_ids=body.event_ids
         )
-    return await forgetting.forget_session(app_name, user_id, body.session_id)
+    return await forgetting.erase_session(app_name, user_id, body.session_id)
 
 
 @router.get(
@@ -111,7 +111,7 @@ async def _forget(forgetting: Forgetting, app_name: str, user_id: str, body: sch
 )
 async def get_erasure(app_name: AppName, user_id: UserId, erasure_id: uuid.UUID, pool: ThePool) -> Response:
     """Read what went, and what is still found."""
-    return reply(schemas.ErasureView.model_validate(await Forgetting(pool).get(app_name, user_id, erasure_id)))
+    return reply(schemas.ErasureView.model_validate(await ErasureService(pool).get(app_name, user_id, erasure_id)))
 
 
 @router.get(

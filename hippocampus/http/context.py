@@ -152,13 +152,13 @@ async def assemble_context(
     """Pack system prompt, facts, memories and the session's newest turns into a budget that is never exceeded."""
     assembler = assemblers[body.language]
     window = await assembler.assemble(
-        user_id,
-        app_name,
-        body.session_id,
-        body.query,
-        body.query_embedding,
-        body.system_prompt,
-        body.max_tokens,
+        app_name=app_name,
+        user_id=user_id,
+        session_id=body.session_id,
+        query=body.query,
+        query_embedding=body.query_embedding,
+        system_prompt=body.system_prompt,
+        max_tokens=body.max_tokens,
         embedding_model=body.embedding_model,
     )
     return reply(ContextView.of(window, assembler.format_context(window)))

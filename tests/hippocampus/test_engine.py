@@ -177,7 +177,7 @@ async def test_another_process_recognises_what_was_added(dsn: str, memory: Hippo
 
 async def test_an_erased_message_is_not_added_again(memory: Hippocampus) -> None:
     await memory.add("ann", [ASK, TELL], session="s")
-    await memory.erasure.forget_events("shop", "ann", "s", sequence_nums=[1])
+    await memory.erasure.erase_events("shop", "ann", "s", sequence_nums=[1])
     assert await counts(memory, [ASK, TELL, OK]) == (1, 2)
     assert [text for _, _, text in await said(memory, "s")] == [None, "Two bottles.", "ok"]
 
@@ -223,7 +223,7 @@ async def test_it_holds_every_service_and_opens_what_a_url_names(dsn: str, pool:
     assert await memory.instructions.active("shop") == []
     assert (await memory.retention.cleanup_low_value_memories()).total_memories == 0
     assert await memory.archive.page("shop", "ann") == []
-    assert (await memory.erasure.forget_session("shop", "ann", "s")).is_complete
+    assert (await memory.erasure.erase_session("shop", "ann", "s")).is_complete
     opened = memory.pool
     await memory.close()
     await memory.close()
