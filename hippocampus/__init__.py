@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hippocampus.engine import AddedMessages as AddedMessages, Hippocampus as Hippocampus
     from hippocampus.erasure.provenance import (
         Consequences as Consequences,
-        Drawn as Drawn,
+        Derived as Derived,
         Provenance as Provenance,
         SourceEvent as SourceEvent,
     )
@@ -67,13 +67,13 @@ if TYPE_CHECKING:
         FactCandidate as FactCandidate,
         FactMerge as FactMerge,
         FactVersion as FactVersion,
-        HistoryPlace as HistoryPlace,
+        HistoryPosition as HistoryPosition,
         Instruction as Instruction,
         InstructionProposal as InstructionProposal,
         JobStatus as JobStatus,
         JobType as JobType,
         Memory as Memory,
-        MemoryPlace as MemoryPlace,
+        MemoryPosition as MemoryPosition,
     )
     from hippocampus.retention.advice import (
         PolicyComparison as PolicyComparison,
@@ -124,8 +124,8 @@ _PUBLIC: dict[str, str] = {
     "ContextBudgetError": "hippocampus.errors",
     "ContextItem": "hippocampus.context.window",
     "ContextWindow": "hippocampus.context.window",
+    "Derived": "hippocampus.erasure.provenance",
     "Distribution": "hippocampus.retention_manager",
-    "Drawn": "hippocampus.erasure.provenance",
     "Embedder": "hippocampus.providers.protocols",
     "EmbeddingDimensionError": "hippocampus.errors",
     "Erasure": "hippocampus.erasure.service",
@@ -142,7 +142,7 @@ _PUBLIC: dict[str, str] = {
     "GivenMemory": "hippocampus.transfer.given_memories",
     "Hippocampus": "hippocampus.engine",
     "HippocampusError": "hippocampus.errors",
-    "HistoryPlace": "hippocampus.records",
+    "HistoryPosition": "hippocampus.records",
     "ImportFileError": "hippocampus.errors",
     "Imported": "hippocampus.transfer.memory_file",
     "Instruction": "hippocampus.records",
@@ -163,7 +163,7 @@ _PUBLIC: dict[str, str] = {
     "MemoryArchive": "hippocampus.retention.archive",
     "MemoryConsolidationWorker": "hippocampus.consolidation_worker",
     "MemoryNotFoundError": "hippocampus.errors",
-    "MemoryPlace": "hippocampus.records",
+    "MemoryPosition": "hippocampus.records",
     "MemoryRetentionManager": "hippocampus.retention_manager",
     "MemorySearch": "hippocampus.search",
     "MemoryStats": "hippocampus.retention_manager",

@@ -1,7 +1,7 @@
 -- What the memory service lists: memories, facts and the history of a fact; and whether a session exists.
 
 -- name: list_memories
--- app, user, memory type, session id, said since, said until (each null: any), limit, and of the last row of the page
+-- app, user, memory type, session id, since, until (each null: any), limit, and of the last row of the page
 -- before (null: from the first): when that page's scores were computed, its score, when it was recorded, its id
 SELECT m.id, m.thread_id, m.user_id, m.app_name, m.memory_type, m.content, m.metadata, m.access_count, m.pinned,
        m.from_seq, m.upto_seq, m.created_at, m.occurred_at, retention_score(m, p, n) AS retention_score,
@@ -42,7 +42,7 @@ ORDER BY f.fact_type, f.key
 LIMIT $7
 
 -- name: fact_history
--- app, user, fact type, key, limit, the last one's rank and times (null: from the first), how many of that place to pass
+-- app, user, fact type, key, limit, the last one's rank and times (null: from the first), how many of that position to skip
 SELECT h.*
 FROM fact_history($1, $2, $3, $4) AS h
 CROSS JOIN LATERAL (SELECT CASE h.outcome WHEN 'current' THEN 0 WHEN 'retracted' THEN 2 ELSE 1 END) AS part (rank)

@@ -16,17 +16,18 @@ from hippocampus import jobs
 from hippocampus.context_assembler import ContextAssembler, ContextWindow
 from hippocampus.errors import BY_SQLSTATE, UnknownJobTypeError
 from hippocampus.facts.keys import normal_key
+from hippocampus.memory_types import MEMORY_TYPES
 from hippocampus.names import PAGE_SIZE_MAX, check_names, check_word, check_zones, require_session
 from hippocampus.records import (
     ConsolidationJob,
     Fact,
     FactType,
     FactVersion,
-    HistoryPlace,
+    HistoryPosition,
     JobStatus,
     JobType,
     Memory,
-    MemoryPlace,
+    MemoryPosition,
     MemoryType,
 )
 from hippocampus.retention_manager import MemoryRetentionManager, MemoryStats
@@ -175,7 +176,7 @@ class OpenMemoryService:
         since: datetime | None = None,
         until: datetime | None = None,
         limit: int = 50,
-        after: MemoryPlace | None = None,
+        after: MemoryPosition | None = None,
     ) -> list[Memory]:
         """List a user's memories without their vectors, the strongest first, then the newest.
 
@@ -187,7 +188,7 @@ class OpenMemoryService:
             SessionNotFoundError: no such session for this app and user.
         """
         check_limit(limit, PAGE_SIZE_MAX)
-        check_word("memory_type", memory_type, get_args(MemoryType))
+        check_word("memory_type", memory_type, MEMORY_TYPES)
         check_zones(since=since, until=until)
         check_names(app_name=app_name, user_id=user_id, session_id=session_id)
         rows = await _STATEMENTS.fetch(
@@ -253,7 +254,7 @@ class OpenMemoryService:
         fact_type: FactType,
         key: str,
         limit: int = 1000,
-        after: HistoryPlace | None = None,
+        after: HistoryPosition | None = None,
     ) -> list[FactVersion]:
         """List every statement about one key: what holds, what it ended and what was too unsure, newest first.
 

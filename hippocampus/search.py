@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 from uuid import UUID
 
 import structlog
 
 from hippocampus.errors import BY_SQLSTATE, EmbeddingDimensionError, ProviderError
-from hippocampus.names import check_names, check_zones
+from hippocampus.memory_types import MEMORY_TYPES
+from hippocampus.names import check_names, check_word, check_zones
 from hippocampus.providers.chunking import normalise
 from hippocampus.records import EMBEDDING_DIMENSIONS, MemoryType, Vector, has_direction
 from pulse.errors import InvalidInputError
@@ -94,18 +95,18 @@ class SearchFilter:
     known_at: datetime | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.sources, str) or not self.sources or not set(self.sources) <= set(SOURCES):
-            raise InvalidInputError(f"sources are one or more of {', '.join(SOURCES)}, not {self.sources!r}")
-        if self.messages not in ("recent", "all", "none"):
-            raise InvalidInputError(f"messages is recent, all or none, not {self.messages!r}")
+        _check_words("sources", self.sources, SOURCES)
+        check_word("messages", self.messages, get_args(MessageScope))
         if not 0 <= self.min_relevance <= 1:
             raise InvalidInputError(f"min_relevance is 0 to 1, not {self.min_relevance}")
-        types = ("episodic", "semantic", "summary")
-        if self.memory_types is not None and (
-            isinstance(self.memory_types, str) or not self.memory_types or not set(self.memory_types) <= set(types)
-        ):
-            raise InvalidInputError(f"memory_types are one or more of {', '.join(types)}, not {self.memory_types!r}")
+        if self.memory_types is not None:
+            _check_words("memory_types", self.memory_types, MEMORY_TYPES)
         check_zones(since=self.since, until=self.until, as_of=self.as_of, known_at=self.known_at)
+
+
+def _check_words(what: str, words: Collection[str], allowed: Collection[str]) -> None:
+    if isinstance(words, str) or not words or not set(words) <= set(allowed):
+        raise InvalidInputError(f"{what} are one or more of {', '.join(allowed)}, not {words!r}")
 
 
 EVERYTHING = SearchFilter()

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
     from pulse.database import Pool
 
-DrawnSource: TypeAlias = Literal["memory", "archived_memory", "fact", "fact_version", "proposal"]
+DerivedSource: TypeAlias = Literal["memory", "archived_memory", "fact", "fact_version", "proposal"]
 
 #: Events of one row, and rows of one event, at most.
 EVENTS_MAX = 1000
-DRAWN_MAX = 1000
+DERIVED_MAX = 1000
 
 _STATEMENTS = Statements("hippocampus.erasure", "provenance.sql", errors=BY_SQLSTATE)
 
@@ -47,7 +47,7 @@ class SourceEvent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drawn:
+class Derived:
     """Something that was extracted from events.
 
     Attributes:
@@ -57,7 +57,7 @@ class Drawn:
         session_id: None if the session was deleted; thread_id too, unless it was imported.
     """
 
-    source: DrawnSource
+    source: DerivedSource
     id: UUID
     row_id: UUID
     kind: str
@@ -77,29 +77,31 @@ class Drawn:
 class Provenance:
     """A memory, or one statement of a fact, with the events that it comes from, in order; at most EVENTS_MAX."""
 
-    drawn: Drawn
+    drawn: Derived
     events: tuple[SourceEvent, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Consequences:
-    """An event with what cites it, and what was extracted from a slice that holds it; at most DRAWN_MAX of both."""
+    """An event with what cites it, and what was extracted from a slice that holds it; at most DERIVED_MAX of both."""
 
     event: SourceEvent
-    citing: tuple[Drawn, ...]
-    alongside: tuple[Drawn, ...]
+    citing: tuple[Derived, ...]
+    alongside: tuple[Derived, ...]
 
 
-async def provenance(pool: Pool, app_name: str, user_id: str, drawn_id: UUID) -> list[Provenance]:
+async def provenance(pool: Pool, app_name: str, user_id: str, derived_id: UUID) -> list[Provenance]:
     """Return the events that a memory, a fact or a proposal comes from; for a fact, its current statement first.
 
     Raises:
         MemoryNotFoundError: no such memory or fact of this app and user.
     """
-    rows = await _STATEMENTS.fetch(pool, "origin_of", check_app_name(app_name), user_id, drawn_id)
+    rows = await _STATEMENTS.fetch(pool, "origin_of", check_app_name(app_name), user_id, derived_id)
     if not rows:
-        raise MemoryNotFoundError(f"there is no memory and no fact {drawn_id} of app {app_name!r} and user {user_id!r}")
-    found = [_drawn(row) for row in rows]
+        raise MemoryNotFoundError(
+            f"there is no memory and no fact {derived_id} of app {app_name!r} and user {user_id!r}"
+        )
+    found = [_derived(row) for row in rows]
     events: list[list[SourceEvent]] = [[] for _ in found]
     for row in await _STATEMENTS.fetch(
         pool,
@@ -137,18 +139,18 @@ async def consequences(
         named = f"#{sequence_num}" if event_id is None else repr(event_id)
         raise MemoryNotFoundError(f"there is no event {named} in session {session_id!r} of {app_name!r}, {user_id!r}")
     rows = await _STATEMENTS.fetch(
-        pool, "drawn_from", app_name, user_id, row["thread_id"], row["sequence_num"], DRAWN_MAX
+        pool, "drawn_from", app_name, user_id, row["thread_id"], row["sequence_num"], DERIVED_MAX
     )
     return Consequences(
         event=_event(row),
-        citing=tuple(_drawn(each) for each in rows if each["cites"]),
-        alongside=tuple(_drawn(each) for each in rows if not each["cites"]),
+        citing=tuple(_derived(each) for each in rows if each["cites"]),
+        alongside=tuple(_derived(each) for each in rows if not each["cites"]),
     )
 
 
-def _drawn(row: asyncpg.Record) -> Drawn:
-    fields = {name: row[name] for name in Drawn.__slots__}
-    return Drawn(**{**fields, "source_seqs": tuple(row["source_seqs"])})
+def _derived(row: asyncpg.Record) -> Derived:
+    fields = {name: row[name] for name in Derived.__slots__}
+    return Derived(**{**fields, "source_seqs": tuple(row["source_seqs"])})
 
 
 def _event(row: asyncpg.Record) -> SourceEvent:

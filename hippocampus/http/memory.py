@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from hippocampus.http import schemas
 from hippocampus.memory_service import OpenMemoryService
-from hippocampus.records import FactType, HistoryPlace, MemoryPlace, MemoryType
+from hippocampus.records import FactType, HistoryPosition, MemoryPosition, MemoryType
 from hippocampus.retention_manager import MemoryRetentionManager
 from hippocampus.search import MemorySearch
 from pulse.http.edge import problems
@@ -111,10 +111,10 @@ async def list_memories(
         since=since,
         until=until,
         limit=limit,
-        after=cursor.read(MemoryPlace),
+        after=cursor.read(MemoryPosition),
     )
     shown = [schemas.MemoryView.of(each) for each in found]
-    following = cursor.following(found, limit, MemoryPlace.of)
+    following = cursor.following(found, limit, MemoryPosition.of)
     return reply(schemas.MemoryPageView(memories=shown, next_cursor=following))
 
 
@@ -168,13 +168,13 @@ async def fact_history(
     limit: PageLimit = 100,
 ) -> Response:
     """Read every statement about one key: what holds, what it replaced, what was less sure."""
-    start = cursor.read(HistoryPlace)
+    start = cursor.read(HistoryPosition)
     versions = await memory.fact_history(
         app_name=app_name, user_id=user_id, fact_type=fact_type, key=key, limit=limit, after=start
     )
     if not versions and start is None:
         raise problems.ProblemError(problems.NOT_FOUND, f"nothing was ever said of {fact_type} {key!r}; see /facts")
-    following = cursor.write(HistoryPlace.after(versions, start)) if len(versions) == limit else None
+    following = cursor.write(HistoryPosition.after(versions, start)) if len(versions) == limit else None
     shown = [schemas.FactVersionView.of(each) for each in versions]
     return reply(schemas.FactHistoryView(versions=shown, next_cursor=following))
 

@@ -1,7 +1,7 @@
 -- Retention: policies, accesses, scores, the clean-up, pins and the archive.
 
 -- name: get_policy
--- What stands for the app $1. No row: somebody deleted the policy '*'.
+-- The policy of the app $1. No row if the policy '*' was deleted.
 SELECT p.* FROM app_policy($1) AS p WHERE p.app_name IS NOT NULL
 
 -- name: set_policy
@@ -30,7 +30,7 @@ SELECT w.* FROM weak_memories($1, $2, $3, $4, $5, $6) AS w
 SELECT s.* FROM retention_stats($1, $2, $3, $4, $5) AS s
 
 -- name: time_slice
--- Slices of conversation of app $1 and user $2 that were said from $3 to $4, both included; newest first; at most $5.
+-- Slices of conversation of app $1 and user $2 from $3 to $4, both included; newest first; at most $5.
 -- $6: the decay rate, NULL for the app's own.
 SELECT m.id, m.thread_id, m.user_id, m.app_name, m.memory_type, m.content, m.metadata, m.access_count, m.from_seq,
        m.upto_seq, m.created_at, m.occurred_at,
@@ -68,10 +68,10 @@ FROM app_policy($1) AS p, engine_now() AS n, memories AS m
 WHERE m.app_name = $1 AND m.user_id = $2 AND m.id = $3
 
 -- name: score_at
--- app, memory, moments: its score at each, if nobody uses it
+-- app, memory, moments: its score at each, if it is not used
 SELECT retention_score(m, p, w.at) AS score FROM app_policy($1) AS p, memories AS m,
-       unnest($3::timestamptz[]) WITH ORDINALITY AS w (at, place)
-WHERE m.id = $2 ORDER BY w.place
+       unnest($3::timestamptz[]) WITH ORDINALITY AS w (at, position)
+WHERE m.id = $2 ORDER BY w.position
 
 -- name: policy_of
 -- app, fields in place of its policy's own (jsonb)

@@ -9,12 +9,12 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
-from hippocampus.consolidation.effects import INSIGHT_SCORES
 from hippocampus.erasure.service import ErasureService
 from hippocampus.errors import BY_SQLSTATE, MemoryNotFoundError
-from hippocampus.names import check_zones
+from hippocampus.memory_types import initial_score
+from hippocampus.names import check_word, check_zones
 from hippocampus.records import Importance
 from pulse.errors import InvalidInputError
 from pulse.events import Event
@@ -42,7 +42,7 @@ class GivenMemory:
 
     Attributes:
         name: giving the same name again replaces the memory; None makes a new one each time.
-        importance: decides its initial score; see `hippocampus.consolidation.effects.INSIGHT_SCORES`.
+        importance: decides its initial score; see `hippocampus.memory_types`.
         occurred_at: the time that it is about; None: now.
     """
 
@@ -57,8 +57,7 @@ class GivenMemory:
             raise InvalidInputError(
                 f"a memory is a text of 1 to {CONTENT_CHARACTERS_MAX} characters, not {len(self.content)}"
             )
-        if self.importance not in INSIGHT_SCORES:
-            raise InvalidInputError(f"importance is one of {', '.join(INSIGHT_SCORES)}, not {self.importance!r:.80}")
+        check_word("importance", self.importance, get_args(Importance))
         check_zones(occurred_at=self.occurred_at)
 
 
@@ -179,6 +178,6 @@ def _input(id_: uuid.UUID, given: GivenMemory) -> tuple[Any, ...]:
         id_,
         clean_text(given.content),
         escape_state(given.metadata, where="metadata"),
-        INSIGHT_SCORES[given.importance],
+        initial_score("semantic", given.importance),
         given.occurred_at,
     )

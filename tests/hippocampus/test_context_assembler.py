@@ -150,9 +150,8 @@ async def test_two_round_trips_at_most(known: None, pool: asyncpg.Pool) -> None:
     statements: list[str] = []
     async with pool.acquire() as connection:
         assembler = ContextAssembler(_OneConnection(connection), WordEmbedder())  # type: ignore[arg-type]
-        await assembler.assemble(
-            app_name=APP, user_id=MEI, session_id="s-2", query="cat"
-        )  # the driver looks types up once
+        # The driver looks types up once.
+        await assembler.assemble(app_name=APP, user_id=MEI, session_id="s-2", query="cat")
         connection.add_query_logger(lambda query: statements.append(query.query))
         await assembler.assemble(app_name=APP, user_id=MEI, session_id="s-2", query="cat")
     await asyncio.sleep(0)  # the driver logs a query in the loop's next turn
@@ -163,7 +162,7 @@ class _OneConnection:
     """A pool of one given connection."""
 
     def __init__(self, connection: asyncpg.Connection) -> None:
-        self.fetch = connection.fetch
+        self.fetch, self.fetchval = connection.fetch, connection.fetchval
 
 
 async def test_bad_input_is_refused(known: None, pool: asyncpg.Pool, assembler: ContextAssembler) -> None:
