@@ -23,7 +23,7 @@ from hippocampus.context.window import (
 )
 from hippocampus.errors import BY_SQLSTATE, ContextBudgetError, ProviderError
 from hippocampus.names import check_names
-from hippocampus.search import MemorySearch, clean_query, is_blank
+from hippocampus.search import MemorySearch, QueryVector, clean_query, is_blank
 from hippocampus.text.tokens import TokenCounter, WindowCounter, count_tokens
 from pulse.errors import InvalidInputError
 from pulse.postgres.statements import Statements
@@ -132,7 +132,7 @@ class ContextAssembler:
         if query_embedding is not None and model is None:
             raise InvalidInputError("a query_embedding needs embedding_model: two models are never mixed in one search")
         text = clean_query(query) if not is_blank(query) else ""
-        vector, degraded = await self._search.embed_query(text, query_embedding) if text else (None, None)
+        vector, degraded = await self._search.embed_query(text, query_embedding) if text else QueryVector()
         candidates, instructions = await self._candidates(app_name, user_id, session_id, text, vector, model)
         system_prompt = "\n\n".join(part for part in (system_prompt, *instructions) if part) or None
         window = await self._packed(candidates, budget, system_prompt)

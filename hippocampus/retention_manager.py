@@ -18,7 +18,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, NamedTuple, TypedDict
 from uuid import UUID
 
 from hippocampus.errors import BY_SQLSTATE
@@ -107,6 +107,14 @@ class WeakMemory:
     access_count: int
     initial_score: float
     created_at: datetime
+
+
+class _Limits(NamedTuple):
+    """What decides whether a memory is archived, in the order of the SQL functions. None: each app's policy."""
+
+    threshold: float | None
+    min_age_days: float | None
+    decay_rate: float | None  # per day
 
 
 class MemoryRetentionManager:
@@ -259,10 +267,10 @@ class MemoryRetentionManager:
     def _limits(self, threshold: float | None, min_age_days: float | None) -> _Limits:
         given = check_optional_number("threshold", threshold, 0, 1)
         age = check_optional_number("min_age_days", min_age_days, 0, 36500)
-        return (
-            self.cleanup_threshold if given is None else given,
-            self.min_age_days if age is None else age,
-            self.decay_rate,
+        return _Limits(
+            threshold=self.cleanup_threshold if given is None else given,
+            min_age_days=self.min_age_days if age is None else age,
+            decay_rate=self.decay_rate,
         )
 
     async def _archive(
@@ -296,7 +304,3 @@ class MemoryRetentionManager:
             avg_retention_score=sum(row["score_sum"] for row in rows) / total if total else 0.0,
         )
         return stats, {row["app_name"]: row["weak"] for row in rows if row["weak"]}
-
-
-# Threshold, minimum age in days, decay rate per day; None leaves it to each app's policy.
-_Limits = tuple[float | None, float | None, float | None]

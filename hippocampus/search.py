@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 from uuid import UUID
 
 import structlog
@@ -176,6 +176,13 @@ class SearchMemoryResponse:
     degraded: str | None = None
 
 
+class QueryVector(NamedTuple):
+    """A query's vector, None if text alone is searched; and the reason, if the embedder failed."""
+
+    vector: Vector | None = None
+    degraded: str | None = None
+
+
 class MemorySearch:
     """Searches memories, facts and messages of one user of one app.
 
@@ -270,24 +277,24 @@ class MemorySearch:
         counted: int = await _STATEMENTS.fetchval(self._pool, "record_memory_access", ids)
         return counted
 
-    async def embed_query(self, text: str, given: Sequence[float] | None) -> tuple[Vector | None, str | None]:
-        """Return the query's vector; or None and, if the embedder failed, the reason.
+    async def embed_query(self, text: str, given: Sequence[float] | None) -> QueryVector:
+        """Return the query's vector: the given one, or the embedder's.
 
         Raises:
             EmbeddingDimensionError: as `search`.
         """
         if given is not None:
             # It may not be normalised, and its doubles may be out of the range of the column's floats.
-            return normalise(_checked(given)), None
+            return QueryVector(normalise(_checked(given)))
         if self._embedder is None:
-            return None, None
+            return QueryVector()
         try:
             (vector,) = await self._embedder.embed([text], "query")
         except ProviderError as error:
-            return None, self._degraded(type(error).__name__, error.code)
+            return QueryVector(degraded=self._degraded(type(error).__name__, error.code))
         if len(vector) == EMBEDDING_DIMENSIONS and not has_direction(vector):
-            return None, self._degraded("VectorWithoutDirection", None)
-        return _checked(vector), None
+            return QueryVector(degraded=self._degraded("VectorWithoutDirection", None))
+        return QueryVector(_checked(vector))
 
     def _degraded(self, error: str, code: str | None) -> str:
         """Report a query without a vector; return the reason in words."""
