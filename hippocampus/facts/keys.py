@@ -135,7 +135,7 @@ _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _TASTE = re.compile(r"(?:^|:)preference:")
 _TASTE_WORD = "taste"
 
-#: Words that distinguish two keys however similar they are: whose, when, where, and whether it is liked. One line is one
+#: Words that distinguish two keys however similar they are: whose, when, where, and whether liked. One line is one
 #: meaning.
 _CONTRASTS = """
 mother 母亲 妈妈
