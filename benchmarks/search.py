@@ -211,7 +211,9 @@ async def measure_time_slices(pool: database.Pool, name: str, queries: list[Quer
 
     def run(query: Query, width: timedelta) -> Callable[[], Awaitable[object]]:
         end = now - timedelta(days=7)
-        return lambda: manager.get_episodic_memories_by_time_slice(query.user, APP, end - width, end)
+        return lambda: manager.get_episodic_memories_by_time_slice(
+            app_name=APP, user_id=query.user, start_time=end - width, end_time=end
+        )
 
     calls = [run(query, widths[place % len(widths)]) for place, query in enumerate(queries)]
     line(f"{name}: time slice, newest 50", await timed(calls))
@@ -244,7 +246,14 @@ async def measure_context(pool: database.Pool, queries: list[Query]) -> None:
     own = [query for query in queries if query.user == user] or queries[:1]
     calls = [
         lambda q=query: assembler.assemble(
-            user, APP, "talk", q.text, q.vector, "You are kind.", 8000, embedding_model=MODEL
+            app_name=APP,
+            user_id=user,
+            session_id="talk",
+            query=q.text,
+            query_embedding=q.vector,
+            system_prompt="You are kind.",
+            max_tokens=8000,
+            embedding_model=MODEL,
         )
         for query in (own * 200)[:200]
     ]

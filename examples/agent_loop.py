@@ -39,7 +39,14 @@ async def talk(user: str) -> None:
         assembler = ContextAssembler(pool, LocalEmbedder(), language="en")
         session = await sessions.create_session(APP, user)
         while said := (await asyncio.to_thread(sys.stdin.readline)).strip():
-            window = await assembler.assemble(user, APP, session.id, said, system_prompt=INSTRUCTIONS, max_tokens=2000)
+            window = await assembler.assemble(
+                app_name=APP,
+                user_id=user,
+                session_id=session.id,
+                query=said,
+                system_prompt=INSTRUCTIONS,
+                max_tokens=2000,
+            )
             await sessions.append_event(session, Event(author="user", content={"text": said}))
             reply = answer(format_items(window.items, window.language), said)
             await sessions.append_event(session, Event(author="model", content={"text": reply}))

@@ -1,1 +1,210 @@
-"""The Hippocampus: summaries, facts and insights drawn from sessions, searched, packed into context, forgotten."""
+"""The Hippocampus: memories, facts and insights extracted from sessions; searched, packed into context, decaying.
+
+Every public name is imported from here, and loaded when it is first used. Two entry points need an extra and are
+imported by themselves: `hippocampus.adk` (Google ADK) and `hippocampus.client` (the client of the HTTP API).
+"""
+
+# ruff: noqa: I001 - an import under its own name is public for type checkers; one module, one line
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hippocampus.consolidation_worker import MemoryConsolidationWorker as MemoryConsolidationWorker
+    from hippocampus.context.window import (
+        ContextItem as ContextItem,
+        ContextWindow as ContextWindow,
+        LeftOut as LeftOut,
+        SectionAccount as SectionAccount,
+    )
+    from hippocampus.context_assembler import ContextAssembler as ContextAssembler
+    from hippocampus.engine import AddedMessages as AddedMessages, Hippocampus as Hippocampus
+    from hippocampus.erasure.provenance import (
+        Consequences as Consequences,
+        Derived as Derived,
+        Provenance as Provenance,
+        SourceEvent as SourceEvent,
+    )
+    from hippocampus.erasure.service import (
+        Erasure as Erasure,
+        ErasureService as ErasureService,
+        TablePreview as TablePreview,
+    )
+    from hippocampus.errors import (
+        BlockedReplyError as BlockedReplyError,
+        CallPostponedError as CallPostponedError,
+        ContextBudgetError as ContextBudgetError,
+        EmbeddingDimensionError as EmbeddingDimensionError,
+        ErasureRunningError as ErasureRunningError,
+        FactNotFoundError as FactNotFoundError,
+        HippocampusError as HippocampusError,
+        ImportFileError as ImportFileError,
+        InstructionConflictError as InstructionConflictError,
+        JobFencedError as JobFencedError,
+        JobNotFailedError as JobNotFailedError,
+        JobNotFoundError as JobNotFoundError,
+        MalformedReplyError as MalformedReplyError,
+        MemoryNotFoundError as MemoryNotFoundError,
+        PermanentProviderError as PermanentProviderError,
+        ProposalNotFoundError as ProposalNotFoundError,
+        ProviderError as ProviderError,
+        RateLimitedError as RateLimitedError,
+        ReplayOvertakenError as ReplayOvertakenError,
+        TransientProviderError as TransientProviderError,
+        UnknownJobTypeError as UnknownJobTypeError,
+        WatermarkMovedError as WatermarkMovedError,
+    )
+    from hippocampus.facts.ledger import FactLedger as FactLedger, KeyStyle as KeyStyle
+    from hippocampus.instructions import InstructionStore as InstructionStore
+    from hippocampus.memory_service import AddedSession as AddedSession, OpenMemoryService as OpenMemoryService
+    from hippocampus.providers.local.embedding import LocalEmbedder as LocalEmbedder
+    from hippocampus.providers.protocols import Embedder as Embedder, Generator as Generator
+    from hippocampus.records import (
+        ConsolidationJob as ConsolidationJob,
+        Fact as Fact,
+        FactCandidate as FactCandidate,
+        FactMerge as FactMerge,
+        FactVersion as FactVersion,
+        HistoryPosition as HistoryPosition,
+        Instruction as Instruction,
+        InstructionProposal as InstructionProposal,
+        JobStatus as JobStatus,
+        JobType as JobType,
+        Memory as Memory,
+        MemoryPosition as MemoryPosition,
+    )
+    from hippocampus.retention.advice import (
+        PolicyComparison as PolicyComparison,
+        RetentionExplanation as RetentionExplanation,
+        Verdict as Verdict,
+    )
+    from hippocampus.retention.archive import ArchivedMemory as ArchivedMemory, MemoryArchive as MemoryArchive
+    from hippocampus.retention.policies import (
+        AppPolicy as AppPolicy,
+        get_policy as get_policy,
+        reset_policy as reset_policy,
+        set_policy as set_policy,
+    )
+    from hippocampus.retention_manager import (
+        Batch as Batch,
+        Distribution as Distribution,
+        MemoryRetentionManager as MemoryRetentionManager,
+        MemoryStats as MemoryStats,
+        WeakMemory as WeakMemory,
+    )
+    from hippocampus.search import (
+        MatchScores as MatchScores,
+        MemorySearch as MemorySearch,
+        SearchFilter as SearchFilter,
+        SearchMemoryResponse as SearchMemoryResponse,
+        SearchMemoryResult as SearchMemoryResult,
+        SearchWeights as SearchWeights,
+    )
+    from hippocampus.transfer.given_memories import GivenMemories as GivenMemories, GivenMemory as GivenMemory
+    from hippocampus.transfer.memory_file import (
+        Imported as Imported,
+        export_memory as export_memory,
+        import_memory as import_memory,
+    )
+
+#: Every public name, and the module that defines it.
+_PUBLIC: dict[str, str] = {
+    "AddedMessages": "hippocampus.engine",
+    "AddedSession": "hippocampus.memory_service",
+    "AppPolicy": "hippocampus.retention.policies",
+    "ArchivedMemory": "hippocampus.retention.archive",
+    "Batch": "hippocampus.retention_manager",
+    "BlockedReplyError": "hippocampus.errors",
+    "CallPostponedError": "hippocampus.errors",
+    "Consequences": "hippocampus.erasure.provenance",
+    "ConsolidationJob": "hippocampus.records",
+    "ContextAssembler": "hippocampus.context_assembler",
+    "ContextBudgetError": "hippocampus.errors",
+    "ContextItem": "hippocampus.context.window",
+    "ContextWindow": "hippocampus.context.window",
+    "Derived": "hippocampus.erasure.provenance",
+    "Distribution": "hippocampus.retention_manager",
+    "Embedder": "hippocampus.providers.protocols",
+    "EmbeddingDimensionError": "hippocampus.errors",
+    "Erasure": "hippocampus.erasure.service",
+    "ErasureRunningError": "hippocampus.errors",
+    "ErasureService": "hippocampus.erasure.service",
+    "Fact": "hippocampus.records",
+    "FactCandidate": "hippocampus.records",
+    "FactLedger": "hippocampus.facts.ledger",
+    "FactMerge": "hippocampus.records",
+    "FactNotFoundError": "hippocampus.errors",
+    "FactVersion": "hippocampus.records",
+    "Generator": "hippocampus.providers.protocols",
+    "GivenMemories": "hippocampus.transfer.given_memories",
+    "GivenMemory": "hippocampus.transfer.given_memories",
+    "Hippocampus": "hippocampus.engine",
+    "HippocampusError": "hippocampus.errors",
+    "HistoryPosition": "hippocampus.records",
+    "ImportFileError": "hippocampus.errors",
+    "Imported": "hippocampus.transfer.memory_file",
+    "Instruction": "hippocampus.records",
+    "InstructionConflictError": "hippocampus.errors",
+    "InstructionProposal": "hippocampus.records",
+    "InstructionStore": "hippocampus.instructions",
+    "JobFencedError": "hippocampus.errors",
+    "JobNotFailedError": "hippocampus.errors",
+    "JobNotFoundError": "hippocampus.errors",
+    "JobStatus": "hippocampus.records",
+    "JobType": "hippocampus.records",
+    "KeyStyle": "hippocampus.facts.ledger",
+    "LeftOut": "hippocampus.context.window",
+    "LocalEmbedder": "hippocampus.providers.local.embedding",
+    "MalformedReplyError": "hippocampus.errors",
+    "MatchScores": "hippocampus.search",
+    "Memory": "hippocampus.records",
+    "MemoryArchive": "hippocampus.retention.archive",
+    "MemoryConsolidationWorker": "hippocampus.consolidation_worker",
+    "MemoryNotFoundError": "hippocampus.errors",
+    "MemoryPosition": "hippocampus.records",
+    "MemoryRetentionManager": "hippocampus.retention_manager",
+    "MemorySearch": "hippocampus.search",
+    "MemoryStats": "hippocampus.retention_manager",
+    "OpenMemoryService": "hippocampus.memory_service",
+    "PermanentProviderError": "hippocampus.errors",
+    "PolicyComparison": "hippocampus.retention.advice",
+    "ProposalNotFoundError": "hippocampus.errors",
+    "Provenance": "hippocampus.erasure.provenance",
+    "ProviderError": "hippocampus.errors",
+    "RateLimitedError": "hippocampus.errors",
+    "ReplayOvertakenError": "hippocampus.errors",
+    "RetentionExplanation": "hippocampus.retention.advice",
+    "SearchFilter": "hippocampus.search",
+    "SearchMemoryResponse": "hippocampus.search",
+    "SearchMemoryResult": "hippocampus.search",
+    "SearchWeights": "hippocampus.search",
+    "SectionAccount": "hippocampus.context.window",
+    "SourceEvent": "hippocampus.erasure.provenance",
+    "TablePreview": "hippocampus.erasure.service",
+    "TransientProviderError": "hippocampus.errors",
+    "UnknownJobTypeError": "hippocampus.errors",
+    "Verdict": "hippocampus.retention.advice",
+    "WatermarkMovedError": "hippocampus.errors",
+    "WeakMemory": "hippocampus.retention_manager",
+    "export_memory": "hippocampus.transfer.memory_file",
+    "get_policy": "hippocampus.retention.policies",
+    "import_memory": "hippocampus.transfer.memory_file",
+    "reset_policy": "hippocampus.retention.policies",
+    "set_policy": "hippocampus.retention.policies",
+}
+
+__all__ = sorted(_PUBLIC)  # noqa: PLE0605
+
+
+def __getattr__(name: str) -> Any:
+    module = _PUBLIC.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(module), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_PUBLIC})

@@ -132,7 +132,7 @@ class PostgresMemoryService(BaseMemoryService):
             wanted = UUID(memory_id or "")
         except ValueError:
             return
-        await self._database.run(lambda pool: GivenMemories(pool).forget(app_name, user_id, wanted))
+        await self._database.run(lambda pool: GivenMemories(pool).erase(app_name, user_id, wanted))
 
     async def _remember(self, app_name: str, user_id: str, session_id: str, events: Sequence[AdkEvent]) -> None:
         turns = [turn for turn in map(_turn, events) if turn is not None]

@@ -1,18 +1,17 @@
-"""Packs what is known and what was said into a context window whose budget is never exceeded.
+"""Packs memories, facts and a session's newest turns into a context window that never exceeds its budget.
 
-Two round trips at most: one for all candidates, one to count what was used. How candidates are packed stands in
-`hippocampus.context.window`.
+Two round trips at most: one for all candidates, one to count the memories that were used. `hippocampus.context.window`
+packs the candidates.
 """
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import asyncpg
+import structlog
 
 from hippocampus.context.window import (
     HEADERS,
@@ -20,17 +19,18 @@ from hippocampus.context.window import (
     ContextType,
     ContextWindow,
     Language,
-    format_items,
     pack,
 )
-from hippocampus.errors import ContextBudgetError, ProviderError
+from hippocampus.errors import BY_SQLSTATE, ContextBudgetError, ProviderError
 from hippocampus.names import check_names
-from hippocampus.search import MemorySearch, clean_query, is_blank
+from hippocampus.search import MemorySearch, QueryVector, clean_query, is_blank
 from hippocampus.text.tokens import TokenCounter, WindowCounter, count_tokens
-from pulse.errors import InvalidInputError, from_postgres
-from pulse.postgres.statements import load_queries
+from pulse.errors import InvalidInputError
+from pulse.postgres.statements import Statements
 
 if TYPE_CHECKING:
+    import asyncpg
+
     from hippocampus.providers.protocols import Embedder
     from pulse.database import Pool
 
@@ -45,7 +45,8 @@ RECOUNTS_MAX = 4
 
 Candidates: TypeAlias = Mapping[ContextType, Sequence[ContextItem]]
 
-_log = logging.getLogger(__name__)
+_STATEMENTS = Statements("hippocampus", "search.sql", errors=BY_SQLSTATE)
+_log = structlog.get_logger(__name__)
 
 
 class ContextAssembler:
@@ -56,10 +57,10 @@ class ContextAssembler:
         embedder: turns queries into vectors; without one, and without a given vector, text alone is searched.
         max_tokens: the default budget; each call may give its own.
         system_ratio, memory_ratio, history_ratio, fact_ratio: shares of the budget, not negative, in sum at most 1.
-            What a section leaves unspent, others use.
+            Other sections use what a section leaves unspent.
         counter: of tokens; the default is `hippocampus.text.tokens.count_tokens`.
-        window_counter: counts the written window once more as the model does, by a call; where it counts more than the
-            budget, the window is packed again, smaller. If it does not answer, the first count stands.
+        window_counter: asks the model to count the written window; if that is over the budget, the window is packed
+            again, smaller. If the model does not answer, the first count holds.
         language: of the headers.
         on_degraded: as in `hippocampus.search.MemorySearch`.
     """
@@ -95,29 +96,28 @@ class ContextAssembler:
         self._counter = counter
         self._window_counter = window_counter
         self._language = language
-        self._queries = load_queries("hippocampus", "queries_search.sql")
 
     async def assemble(
         self,
-        user_id: str,
+        *,
         app_name: str,
+        user_id: str,
         session_id: str | None,
         query: str,
         query_embedding: Sequence[float] | None = None,
         system_prompt: str | None = None,
         max_tokens: int | None = None,
-        *,
         embedding_model: str | None = None,
     ) -> ContextWindow:
         """Assemble the window for the next turn of a session.
 
         Args:
             session_id: whose newest turns are the history; None: no history.
-            query: what is searched for, usually what was just said. Blank: nothing is searched, the window holds the
-                surest facts, the newest summaries and the history.
+            query: what is searched for, usually the user's last message. Blank: nothing is searched, the window holds
+                the facts of highest confidence, the newest summaries and the history.
             query_embedding: of the query, by the model that `embedding_model` names; None: the embedder makes it.
             system_prompt: taken whole, whatever its share; the app's instructions that are in force follow it, except
-                those whose metadata say ``"context": false``.
+                those whose metadata have ``"context": false``.
             max_tokens: this call's budget.
 
         Raises:
@@ -132,7 +132,7 @@ class ContextAssembler:
         if query_embedding is not None and model is None:
             raise InvalidInputError("a query_embedding needs embedding_model: two models are never mixed in one search")
         text = clean_query(query) if not is_blank(query) else ""
-        vector, degraded = await self._search.embed_query(text, query_embedding) if text else (None, None)
+        vector, degraded = await self._search.embed_query(text, query_embedding) if text else QueryVector()
         candidates, instructions = await self._candidates(app_name, user_id, session_id, text, vector, model)
         system_prompt = "\n\n".join(part for part in (system_prompt, *instructions) if part) or None
         window = await self._packed(candidates, budget, system_prompt)
@@ -156,16 +156,11 @@ class ContextAssembler:
         return await _recounted(window, budget, packed, self._window_counter)
 
     def format_context(self, window: ContextWindow) -> str:
-        """Write a window as text; its tokens are `ContextWindow.total_tokens`."""
-        return format_items(window.items, window.language)
+        """Return `ContextWindow.text`."""
+        return window.text
 
     async def _candidates(self, *arguments: Any) -> tuple[dict[ContextType, list[ContextItem]], list[str]]:
-        try:
-            rows = await self._pool.fetch(
-                self._queries["context_candidates"], *arguments, MEMORIES_MAX, FACTS_MAX, TURNS_MAX
-            )
-        except asyncpg.PostgresError as error:
-            raise from_postgres(error) or error from error
+        rows = await _STATEMENTS.fetch(self._pool, "context_candidates", *arguments, MEMORIES_MAX, FACTS_MAX, TURNS_MAX)
         candidates: dict[ContextType, list[ContextItem]] = {"fact": [], "memory": [], "history": []}
         seen = set()
         for row in rows:
@@ -178,13 +173,13 @@ class ContextAssembler:
 async def _recounted(
     window: ContextWindow, budget: int, packed: Callable[[int], ContextWindow], counter: WindowCounter
 ) -> ContextWindow:
-    """Return the window as a model counts it, packed smaller until it fits; as it is where the model is silent."""
+    """Return the window as a model counts it, packed smaller until it fits; unchanged if the model does not answer."""
     allowed = budget
     for _ in range(RECOUNTS_MAX):
         try:
-            total = await counter.count(format_items(window.items, window.language))
+            total = await counter.count(window.text)
         except ProviderError as error:
-            _log.warning("window_count_failed", extra={"error": type(error).__name__, "code": error.code})
+            _log.warning("window_count_failed", error=type(error).__name__, code=error.code)
             return replace(window, max_tokens=budget, budget_used=window.total_tokens / budget)
         if total <= budget:
             return replace(

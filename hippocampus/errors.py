@@ -1,27 +1,27 @@
-"""Everything that the memory raises, beside the session engine's own errors (`pulse.errors`).
+"""The errors of the memory. The session engine has its own (`pulse.errors`).
 
 HippocampusError
-├── UnknownJobTypeError        the job type has no consumer; the message lists those that have (also a ValueError)
-├── JobFencedError             the job was given to another worker; drop what you did, it is not lost
+├── UnknownJobTypeError        no such job type; the message lists the types (also a ValueError)
+├── JobFencedError             the job was given to another worker, which will do it; discard the result
 ├── JobNotFoundError           no such job (also a LookupError)
 ├── MemoryNotFoundError        no such memory, fact, event or erasure of this app and user (also a LookupError)
-├── ErasureRunningError        the user is being forgotten; import when that has ended
+├── ErasureRunningError        the user is being erased; import when that has ended
 ├── ImportFileError            lines of a file cannot be imported; `lines` says which and why, nothing was changed
-├── JobNotFailedError          only a failed job can be run again; enqueue a new one instead
+├── JobNotFailedError          only a failed job can be run again; enqueue a new one
 ├── FactNotFoundError          no such candidate or merge of this app and user (also a LookupError)
-├── ProposalNotFoundError      no such proposal of this app, or it is decided on already (also a LookupError)
-├── ReplayOvertakenError       the session moved on while it was replayed; nothing was changed, replay again
-├── InstructionConflictError   somebody else changed the instruction; read it again, redo the change
+├── ProposalNotFoundError      no such undecided proposal of this app (also a LookupError)
+├── ReplayOvertakenError       the session changed during the replay; nothing was changed, replay again
+├── InstructionConflictError   the instruction was changed since it was read; read it again, redo the change
 ├── WatermarkMovedError        another job consolidated this slice; nothing was written, run again
 ├── ContextBudgetError         the system prompt alone is over the window's budget; shorten it or raise max_tokens
 ├── EmbeddingDimensionError    a vector has the wrong number of dimensions (also a ValueError)
 └── ProviderError              a model could not answer
-    ├── TransientProviderError     transport: try again later (5xx, time-out, connection, cut body)
-    │   └── RateLimitedError       429: try again after `retry_after_seconds`; `daily` says that the day's quota is gone
-    │       └── CallPostponedError     our own gate: nobody may call now, or the provider is down; no fault of the job's
-    └── PermanentProviderError     meaning: trying again as it is will not help (bad key, unknown model, bad request)
+    ├── TransientProviderError     transport: try again later (5xx, timeout, connection, truncated body)
+    │   └── RateLimitedError       429: try again after `retry_after_seconds`; `daily`: the day's quota is used up
+    │       └── CallPostponedError     the local gate holds the call back: shared limit, or the provider is down
+    └── PermanentProviderError     the same call will fail again (bad key, unknown model, bad request)
         ├── BlockedReplyError      the provider refused the content
-        └── MalformedReplyError    the reply is not what was asked for, after one repair try; `raw_reply` keeps it
+        └── MalformedReplyError    the reply violates the schema, also after one repair attempt; `raw_reply` holds it
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class HippocampusError(Exception):
 
 
 class UnknownJobTypeError(HippocampusError, ValueError):
-    """No consumer works off this type of job."""
+    """No worker runs jobs of this type."""
 
 
 class JobFencedError(HippocampusError):
-    """The job runs elsewhere by now. Whatever this attempt computed must be dropped."""
+    """Another worker runs the job. The result of this attempt must be discarded."""
 
 
 class WatermarkMovedError(HippocampusError):
@@ -58,7 +58,7 @@ class MemoryNotFoundError(HippocampusError, LookupError):
 
 
 class ErasureRunningError(HippocampusError):
-    """The user is being forgotten just now. Nothing was imported."""
+    """The user is being erased. Nothing was imported."""
 
 
 class ImportFileError(HippocampusError, ValueError):
@@ -75,19 +75,19 @@ class ImportFileError(HippocampusError, ValueError):
 
 
 class JobNotFailedError(HippocampusError):
-    """The job waits, runs, or ended well: there is nothing to run again."""
+    """The job is pending, running or completed. Only a failed job can be run again."""
 
 
 class FactNotFoundError(HippocampusError, LookupError):
-    """There is no such candidate or merge, it belongs to another app or user, or it is decided on already."""
+    """There is no such candidate or merge, it belongs to another app or user, or it is decided already."""
 
 
 class ProposalNotFoundError(HippocampusError, LookupError):
-    """There is no such proposal, it belongs to another app, or it is decided on already. Nothing was changed."""
+    """There is no such proposal, it belongs to another app, or it is decided already. Nothing was changed."""
 
 
 class ReplayOvertakenError(HippocampusError):
-    """What was drawn does not fit what is stored. Nothing was changed; replay again: only what is new is drawn."""
+    """What was extracted does not match what is stored now. Nothing was changed. Replay again."""
 
 
 class InstructionConflictError(HippocampusError):
@@ -99,7 +99,7 @@ class EmbeddingDimensionError(HippocampusError, ValueError):
 
 
 class ContextBudgetError(HippocampusError, ValueError):
-    """What must be in a context window does not fit its budget. Shorten the system prompt, or raise max_tokens."""
+    """The required parts of a context window exceed its budget. Shorten the system prompt, or raise max_tokens."""
 
 
 class ProviderError(HippocampusError):
@@ -107,7 +107,7 @@ class ProviderError(HippocampusError):
 
     Attributes:
         code: the HTTP status as text, or a word of the provider (``timeout``, ``connection``), for metrics.
-        raw_reply: what the provider did say, kept as evidence; None where nothing arrived.
+        raw_reply: the reply of the provider, kept as evidence; None if there was none.
     """
 
     def __init__(self, message: str, *, code: str = "error", raw_reply: str | None = None) -> None:
@@ -120,7 +120,7 @@ class TransientProviderError(ProviderError):
     """A fault of transport: the same call may succeed later.
 
     Attributes:
-        retry_after_seconds: how long the provider asked to wait; None where it did not say.
+        retry_after_seconds: the wait that the provider requested; None if it requested none.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class RateLimitedError(TransientProviderError):
     """The provider's quota is used up (429).
 
     Attributes:
-        daily: the quota that is gone is the day's: wait for hours, not for seconds.
+        daily: the day's quota is used up: wait for hours, not for seconds.
     """
 
     def __init__(
@@ -155,12 +155,12 @@ class RateLimitedError(TransientProviderError):
 
 
 class CallPostponedError(RateLimitedError):
-    """Our own gate holds calls back: the shared limit is busy, or the provider is down.
+    """The local gate holds calls back: the shared limit is reached, or the provider is down.
 
-    Whatever wanted the call is not to blame: run it again after `retry_after_seconds`, without counting the attempt.
+    The job is not at fault: run it again after `retry_after_seconds`, without counting the attempt.
 
     Attributes:
-        was_sent: the call was made and failed like others before it, so that the provider is taken for down.
+        was_sent: the call was made and failed like others before it, so that the provider counts as down.
     """
 
     def __init__(
@@ -178,7 +178,7 @@ class CallPostponedError(RateLimitedError):
 
 
 class PermanentProviderError(ProviderError):
-    """A fault of meaning: the same call will fail again."""
+    """The same call will fail again."""
 
 
 class BlockedReplyError(PermanentProviderError):
@@ -186,7 +186,7 @@ class BlockedReplyError(PermanentProviderError):
 
 
 class MalformedReplyError(PermanentProviderError):
-    """The reply breaks the schema, also after one repair try. `raw_reply` holds the last one whole."""
+    """The reply violates the schema, also after one repair attempt. `raw_reply` holds the whole last reply."""
 
 
 #: The error class of each SQLSTATE that the SQL functions of the memory or of the session engine raise.

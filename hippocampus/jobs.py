@@ -1,27 +1,30 @@
-"""Consolidation jobs: enqueue, wait for, look up. What runs them is elsewhere."""
+"""Consolidation jobs: enqueued, waited for, looked up. Workers run them."""
 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import time
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-import asyncpg
-
-from hippocampus.errors import JobNotFoundError, from_postgres
-from hippocampus.names import check_names, require_session
+from hippocampus.errors import BY_SQLSTATE, JobNotFoundError
+from hippocampus.names import PAGE_SIZE_MAX, check_names, check_word, require_session
 from hippocampus.records import ConsolidationJob, JobStatus, JobType
 from pulse.errors import SessionNotFoundError
-from pulse.postgres.statements import load_queries
+from pulse.postgres.cursors import check_limit
+from pulse.postgres.statements import Statements
+from pulse.session_key import SessionKey
 
 if TYPE_CHECKING:
+    import asyncpg
+
     from pulse.database import Pool
 
 _POLL_SECONDS_MIN = 0.01
 _POLL_SECONDS_MAX = 0.25
 _ENDED = frozenset({JobStatus.COMPLETED, JobStatus.FAILED, JobStatus.CANCELLED})
-_QUERIES = load_queries("hippocampus")
+_STATEMENTS = Statements("hippocampus", "jobs.sql", errors=BY_SQLSTATE)
 
 
 async def enqueue(pool: Pool, thread_id: UUID, job_type: JobType | str) -> ConsolidationJob:
@@ -31,17 +34,11 @@ async def enqueue(pool: Pool, thread_id: UUID, job_type: JobType | str) -> Conso
         UnknownJobTypeError: no such type.
         SessionNotFoundError: no such thread.
     """
-    try:
-        job_id = await pool.fetchval(_QUERIES["enqueue_consolidation"], thread_id, str(job_type))
-    except asyncpg.PostgresError as error:
-        known = from_postgres(error)
-        if known is None:
-            raise
-        raise known from error
-    row = await pool.fetchrow(_QUERIES["get_job"], job_id)
-    if row is None:
+    job_id = await _STATEMENTS.fetchval(pool, "enqueue_consolidation", thread_id, str(job_type))
+    job = await _find(pool, job_id)
+    if job is None:
         raise SessionNotFoundError(f"thread {thread_id} was deleted just after its job was enqueued")
-    return from_row(row)
+    return job
 
 
 async def enqueue_session(
@@ -49,33 +46,28 @@ async def enqueue_session(
 ) -> ConsolidationJob:
     """Ask the workers to consolidate a session; else as `enqueue`."""
     check_names(app_name=app_name, user_id=user_id, session_id=session_id)
-    try:
-        job_id = await pool.fetchval(_QUERIES["enqueue_session"], app_name, user_id, session_id, str(job_type))
-    except asyncpg.PostgresError as error:
-        known = from_postgres(error)
-        if known is None:
-            raise
-        raise known from error
-    row = None if job_id is None else await pool.fetchrow(_QUERIES["get_job"], job_id)
-    if row is None:
-        raise SessionNotFoundError(f"there is no session {session_id!r} for app {app_name!r} and user {user_id!r}")
-    return from_row(row)
+    key = SessionKey(app_name, user_id, session_id)
+    job_id = await _STATEMENTS.fetchval(pool, "enqueue_session", *key, str(job_type))
+    job = None if job_id is None else await _find(pool, job_id)
+    if job is None:
+        raise key.not_found()
+    return job
 
 
 async def get(pool: Pool, job_id: UUID, *, app_name: str | None = None, user_id: str | None = None) -> ConsolidationJob:
-    """Look a job up, also among the archived ones.
+    """Return a job, also an archived one.
 
     Args:
         app_name: only a job of this app.
-        user_id: only a job of this user, which an archived one is not known to be.
+        user_id: only a job of this user; the archive does not keep whose a job was.
 
     Raises:
         JobNotFoundError: no such job.
     """
     check_names(app_name=app_name, user_id=user_id)
-    row = await pool.fetchrow(_QUERIES["find_job"], job_id, app_name, user_id)
+    row = await _STATEMENTS.fetchrow(pool, "find_job", job_id, app_name, user_id)
     if row is None:
-        raise _no_job(job_id)
+        raise JobNotFoundError(f"there is no job {job_id}; list the jobs to see those that exist")
     return from_row(row)
 
 
@@ -98,12 +90,15 @@ async def list_jobs(
         before: the id of the last job of the page before.
 
     Raises:
-        InvalidInputError: a name that cannot be stored.
+        InvalidInputError: `limit` is not 1 to 1,000, there is no such status or type, or a name cannot be stored.
         SessionNotFoundError: no such session.
     """
+    check_limit(limit, PAGE_SIZE_MAX)
+    check_word("status", status, tuple(JobStatus))
+    check_word("job_type", job_type, tuple(JobType))
     check_names(app_name=app_name, user_id=user_id, session_id=session_id)
-    rows = await pool.fetch(
-        _QUERIES["list_jobs"], app_name, user_id, session_id, status, job_type, error_code, before, limit
+    rows = await _STATEMENTS.fetch(
+        pool, "list_jobs", app_name, user_id, session_id, status, job_type, error_code, before, limit
     )
     if session_id is not None and not rows:
         await require_session(pool, app_name, user_id, session_id)
@@ -113,54 +108,51 @@ async def list_jobs(
 async def retry(
     pool: Pool, job_id: UUID, *, app_name: str | None = None, user_id: str | None = None
 ) -> ConsolidationJob:
-    """Run a failed job again, with all its tries; return it as it waits. A cancelled one has ended: another is made.
+    """Run a failed job again, with all its attempts; return it as it waits. A cancelled job is replaced by a new one.
 
     Raises:
         JobNotFoundError: no such job.
         JobNotFailedError: it waits, runs, or ended well; nothing was changed.
-        SessionNotFoundError: it was cancelled, and its session was deleted since.
+        SessionNotFoundError: it was cancelled, and its session was deleted afterwards.
     """
     job = await get(pool, job_id, app_name=app_name, user_id=user_id)
     if job.status is JobStatus.CANCELLED:
         return await enqueue(pool, job.thread_id, job.job_type)
-    try:
-        await pool.fetchval(_QUERIES["retry_job"], job_id)
-    except asyncpg.PostgresError as error:
-        raise from_postgres(error) or error from error
+    await _STATEMENTS.execute(pool, "retry_job", job_id)
     return await get(pool, job_id, app_name=app_name, user_id=user_id)
 
 
 async def cancel(
     pool: Pool, job_id: UUID, *, app_name: str | None = None, user_id: str | None = None
 ) -> ConsolidationJob:
-    """Cancel a job: at once where it waits; where it runs, its worker is told to stop.
+    """Cancel a job: at once if it waits; if it runs, its worker is asked to stop.
 
     Returns:
-        The job as it is then; one that had ended is left as it ended.
+        The job as it is afterwards; a job that had ended is unchanged.
 
     Raises:
         JobNotFoundError: no such job.
     """
     await get(pool, job_id, app_name=app_name, user_id=user_id)
-    await pool.fetchval(_QUERIES["cancel_job"], job_id)
+    await _STATEMENTS.execute(pool, "cancel_job", job_id)
     return await get(pool, job_id, app_name=app_name, user_id=user_id)
 
 
 async def wait(pool: Pool, job: ConsolidationJob, *, timeout_seconds: float) -> ConsolidationJob:
-    """Wait until workers have ended a job and the follow-ups that it asked for; return the last of them.
+    """Wait until workers have ended a job and its follow-ups; return the last of them.
 
-    Holds no connection between two looks. A thread that is deleted meanwhile ends it as cancelled.
+    Holds no connection between two polls. If the thread is deleted meanwhile, the job counts as cancelled.
 
     Raises:
-        TimeoutError: no worker ended it in time. It stays enqueued.
+        TimeoutError: no worker ended it in time; it stays enqueued.
     """
     deadline = time.monotonic() + timeout_seconds
     pause_seconds = _POLL_SECONDS_MIN
     while True:
-        row = await pool.fetchrow(_QUERIES["get_job"], job.id)
-        if row is None:
-            return _cancelled(job)
-        job = from_row(row)
+        found = await _find(pool, job.id)
+        if found is None:
+            return dataclasses.replace(job, status=JobStatus.CANCELLED)
+        job = found
         follow_up = job.result.get("follow_up") if job.status is JobStatus.COMPLETED else None
         if follow_up is not None:
             job = ConsolidationJob(id=UUID(follow_up), thread_id=job.thread_id, job_type=job.job_type)
@@ -177,8 +169,9 @@ async def wait(pool: Pool, job: ConsolidationJob, *, timeout_seconds: float) -> 
         pause_seconds = min(pause_seconds * 1.5, _POLL_SECONDS_MAX)
 
 
-def _no_job(job_id: UUID) -> JobNotFoundError:
-    return JobNotFoundError(f"there is no job {job_id}; list the jobs to see those that there are")
+async def _find(pool: Pool, job_id: UUID) -> ConsolidationJob | None:
+    row = await _STATEMENTS.fetchrow(pool, "get_job", job_id)
+    return None if row is None else from_row(row)
 
 
 def from_row(row: asyncpg.Record) -> ConsolidationJob:
@@ -211,7 +204,3 @@ def from_slice_row(row: asyncpg.Record) -> ConsolidationJob:
         started_at=row["started_at"],
         created_at=row["created_at"],
     )
-
-
-def _cancelled(job: ConsolidationJob) -> ConsolidationJob:
-    return ConsolidationJob(id=job.id, thread_id=job.thread_id, job_type=job.job_type, status=JobStatus.CANCELLED)

@@ -1,12 +1,12 @@
-"""The memory service: what an agent's host asks of the memory, from its own process, with nothing but a pool.
+"""The memory service: enqueues consolidation and reads what it made, in the process of an agent's host.
 
-It enqueues and reads; the workers consolidate. Every reading method is one round trip, bounded to one app and user.
+Workers consolidate. Every reading method is one round trip, bounded to one app and user.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, get_args
@@ -14,26 +14,27 @@ from uuid import UUID
 
 from hippocampus import jobs
 from hippocampus.context_assembler import ContextAssembler, ContextWindow
-from hippocampus.errors import UnknownJobTypeError
+from hippocampus.errors import BY_SQLSTATE, UnknownJobTypeError
 from hippocampus.facts.keys import normal_key
-from hippocampus.names import check_names, require_session
+from hippocampus.memory_types import MEMORY_TYPES
+from hippocampus.names import PAGE_SIZE_MAX, check_names, check_word, check_zones, require_session
 from hippocampus.records import (
     ConsolidationJob,
     Fact,
     FactType,
     FactVersion,
-    HistoryPlace,
+    HistoryPosition,
     JobStatus,
     JobType,
     Memory,
-    MemoryPlace,
+    MemoryPosition,
     MemoryType,
 )
 from hippocampus.retention_manager import MemoryRetentionManager, MemoryStats
 from hippocampus.search import MemorySearch, SearchFilter, SearchMemoryResponse
-from pulse.errors import InvalidInputError
+from pulse.postgres.cursors import check_limit
 from pulse.postgres.json_values import unescape
-from pulse.postgres.statements import load_queries
+from pulse.postgres.statements import Statements
 
 if TYPE_CHECKING:
     import asyncpg
@@ -41,12 +42,13 @@ if TYPE_CHECKING:
     from hippocampus.providers.protocols import Embedder
     from pulse.database import Pool
 
-PAGE_SIZE_MAX = 1000
 WAIT_SECONDS = 120.0
+
+_STATEMENTS = Statements("hippocampus", "memory.sql", errors=BY_SQLSTATE)
 
 ConsolidationType: TypeAlias = Literal["fast", "deep", "full"]
 
-#: What `add_session_to_memory` calls the job types; their own names are understood as well.
+#: The job types by the names that `add_session_to_memory` takes; their own names are accepted as well.
 CONSOLIDATION_TYPES: Mapping[str, JobType] = MappingProxyType(
     {
         "fast": JobType.FAST_REPLAY,
@@ -58,7 +60,7 @@ CONSOLIDATION_TYPES: Mapping[str, JobType] = MappingProxyType(
 
 
 class AddedSession(TypedDict):
-    """What became of a session that was given to the memory."""
+    """The job that consolidates a session."""
 
     job_id: str
     status: str
@@ -66,17 +68,16 @@ class AddedSession(TypedDict):
 
 
 class OpenMemoryService:
-    """Gives sessions to the memory, searches it, lists what it holds, and looks after its jobs.
+    """Enqueues sessions for consolidation, searches and lists memories and facts, and manages consolidation jobs.
 
     Raises, from every listing:
-        InvalidInputError: `limit` is not 1 to 1,000, there is no such type or status, a time
-            has no zone, or a name cannot be stored.
+        InvalidInputError: `limit` is not 1 to 1,000, there is no such type or status, a time has no zone, or a name
+            cannot be stored.
     """
 
     def __init__(self, pool: Pool, embedder: Embedder | None, *, max_search_results: int = 10) -> None:
         """Without an embedder, searches compare words alone."""
         self._pool = pool
-        self._queries = load_queries("hippocampus")
         self._search = MemorySearch(pool, embedder)
         self._assembler = ContextAssembler(pool, embedder)
         self._max_search_results = max_search_results
@@ -94,7 +95,7 @@ class OpenMemoryService:
         """Enqueue the consolidation of what is new in a session.
 
         Args:
-            wait: until workers have done it; otherwise the job is returned as it waits.
+            wait: until workers have done it; otherwise the job is returned while it waits.
 
         Raises:
             UnknownJobTypeError: no such type; nothing was enqueued.
@@ -152,11 +153,16 @@ class OpenMemoryService:
     ) -> ContextWindow:
         """Pack what a session's next turn needs into a budget; see `hippocampus.context_assembler`."""
         return await self._assembler.assemble(
-            user_id, app_name, session_id, query, system_prompt=system_prompt, max_tokens=max_tokens
+            app_name=app_name,
+            user_id=user_id,
+            session_id=session_id,
+            query=query,
+            system_prompt=system_prompt,
+            max_tokens=max_tokens,
         )
 
     async def cleanup_memories(self, threshold: float | None = None, min_age_days: float | None = None) -> MemoryStats:
-        """Archive what became too weak; see `hippocampus.retention_manager`. None: each app's own policy."""
+        """Archive memories that became too weak; see `hippocampus.retention_manager`. None: each app's own policy."""
         manager = MemoryRetentionManager(self._pool)
         return await manager.cleanup_low_value_memories(threshold, min_age_days)
 
@@ -170,23 +176,24 @@ class OpenMemoryService:
         since: datetime | None = None,
         until: datetime | None = None,
         limit: int = 50,
-        after: MemoryPlace | None = None,
+        after: MemoryPosition | None = None,
     ) -> list[Memory]:
         """List a user's memories without their vectors, the strongest first, then the newest.
 
         Args:
-            since, until: when the last of its turns was said, `until` exclusive.
-            after: the place of the last memory of the page before.
+            since, until: the time of the last of its turns, `until` exclusive.
+            after: the position of the last memory of the page before.
 
         Raises:
             SessionNotFoundError: no such session for this app and user.
         """
-        _check_page(limit)
-        _check_word("memory_type", memory_type, get_args(MemoryType))
-        _check_zones(since=since, until=until)
+        check_limit(limit, PAGE_SIZE_MAX)
+        check_word("memory_type", memory_type, MEMORY_TYPES)
+        check_zones(since=since, until=until)
         check_names(app_name=app_name, user_id=user_id, session_id=session_id)
-        rows = await self._pool.fetch(
-            self._queries["list_memories"],
+        rows = await _STATEMENTS.fetch(
+            self._pool,
+            "list_memories",
             app_name,
             user_id,
             memory_type,
@@ -194,7 +201,7 @@ class OpenMemoryService:
             since,
             until,
             limit,
-            *((None,) * 4 if after is None else (after.scored_at, after.score, after.created_at, after.id)),
+            *((None,) * 4 if after is None else dataclasses.astuple(after)),
         )
         if session_id is not None and not rows:
             await require_session(self._pool, app_name, user_id, session_id)
@@ -212,7 +219,7 @@ class OpenMemoryService:
         limit: int = 50,
         after: tuple[str, str] | None = None,
     ) -> list[Fact]:
-        """List what holds of a user, by type and key.
+        """List the facts that hold of a user, by type and key.
 
         Args:
             key: of one fact, also in a spelling that was merged into it; or of a collection, for its elements.
@@ -220,12 +227,13 @@ class OpenMemoryService:
             known_at: as it was recorded by then; None: by now.
             after: type and key of the last fact of the page before.
         """
-        _check_page(limit)
-        _check_word("fact_type", fact_type, get_args(FactType))
-        _check_zones(as_of=as_of, known_at=known_at)
+        check_limit(limit, PAGE_SIZE_MAX)
+        check_word("fact_type", fact_type, get_args(FactType))
+        check_zones(as_of=as_of, known_at=known_at)
         check_names(app_name=app_name, user_id=user_id, key=key)
-        rows = await self._pool.fetch(
-            self._queries["list_facts"],
+        rows = await _STATEMENTS.fetch(
+            self._pool,
+            "list_facts",
             app_name,
             user_id,
             fact_type,
@@ -246,27 +254,27 @@ class OpenMemoryService:
         fact_type: FactType,
         key: str,
         limit: int = 1000,
-        after: HistoryPlace | None = None,
+        after: HistoryPosition | None = None,
     ) -> list[FactVersion]:
-        """List all that was ever said about one key: what holds, what it ended and what was too unsure, newest first.
+        """List every statement about one key: what holds, what it ended and what was too unsure, newest first.
 
-        A key that was merged into another tells the whole story of both.
+        For a key that was merged into another, the history is that of both.
 
         Args:
             limit: 1 to 1,000.
             after: where the page before ended.
         """
-        _check_page(limit)
-        _check_word("fact_type", fact_type, get_args(FactType))
+        check_limit(limit, PAGE_SIZE_MAX)
+        check_word("fact_type", fact_type, get_args(FactType))
         check_names(app_name=app_name, user_id=user_id, key=key)
-        place = (None, None, None, 0) if after is None else dataclasses.astuple(after)
-        rows = await self._pool.fetch(self._queries["fact_history"], app_name, user_id, fact_type, key, limit, *place)
+        position = (None, None, None, 0) if after is None else dataclasses.astuple(after)
+        rows = await _STATEMENTS.fetch(self._pool, "fact_history", app_name, user_id, fact_type, key, limit, *position)
         return [_version(row) for row in rows]
 
     async def get_job(
         self, job_id: UUID, *, app_name: str | None = None, user_id: str | None = None
     ) -> ConsolidationJob:
-        """Look a job up; `JobNotFoundError` where there is none, or not of this app and user."""
+        """Return a job; `JobNotFoundError` where there is none of this app and user."""
         return await jobs.get(self._pool, job_id, app_name=app_name, user_id=user_id)
 
     async def list_jobs(
@@ -282,9 +290,6 @@ class OpenMemoryService:
         limit: int = 50,
     ) -> list[ConsolidationJob]:
         """List jobs, the newest first; `before` is the id of the last job of the page before."""
-        _check_page(limit)
-        _check_word("status", status, tuple(JobStatus))
-        _check_word("job_type", job_type, tuple(JobType))
         return await jobs.list_jobs(
             self._pool,
             app_name=app_name,
@@ -310,58 +315,12 @@ class OpenMemoryService:
         return await jobs.cancel(self._pool, job_id, app_name=app_name, user_id=user_id)
 
 
-def _check_page(limit: int) -> None:
-    if not 1 <= limit <= PAGE_SIZE_MAX:
-        raise InvalidInputError(f"limit is 1 to {PAGE_SIZE_MAX}, not {limit}")
-
-
-def _check_word(what: str, word: str | None, allowed: Collection[str]) -> None:
-    """Refuse a word that no row can have: its list would be empty, and look like an answer."""
-    if word is not None and word not in allowed:
-        raise InvalidInputError(f"{what} is one of {', '.join(allowed)}, not {word!r:.80}")
-
-
-def _check_zones(**moments: datetime | None) -> None:
-    for what, moment in moments.items():
-        if moment is not None and moment.tzinfo is None:
-            raise InvalidInputError(f"{what} needs a time zone, such as datetime.now(timezone.utc)")
-
-
 def _memory(row: asyncpg.Record) -> Memory:
-    return Memory(
-        id=row["id"],
-        thread_id=row["thread_id"],
-        user_id=row["user_id"],
-        app_name=row["app_name"],
-        memory_type=row["memory_type"],
-        content=row["content"],
-        metadata=unescape(row["metadata"]),
-        retention_score=row["retention_score"],
-        access_count=row["access_count"],
-        pinned=row["pinned"],
-        from_seq=row["from_seq"],
-        upto_seq=row["upto_seq"],
-        created_at=row["created_at"],
-        occurred_at=row["occurred_at"],
-        scored_at=row["scored_at"],
-    )
+    return Memory(**{**row, "metadata": unescape(row["metadata"])})
 
 
 def _fact(row: asyncpg.Record) -> Fact:
-    return Fact(
-        id=row["id"],
-        thread_id=row["thread_id"],
-        user_id=row["user_id"],
-        app_name=row["app_name"],
-        fact_type=row["fact_type"],
-        key=row["key"],
-        value=unescape(row["value"]),
-        confidence=row["confidence"],
-        source_seqs=tuple(row["source_seqs"]),
-        valid_from=row["valid_from"],
-        valid_until=row["valid_until"],
-        recorded_at=row["recorded_at"],
-    )
+    return Fact(**{**row, "value": unescape(row["value"]), "source_seqs": tuple(row["source_seqs"])})
 
 
 def _version(row: asyncpg.Record) -> FactVersion:

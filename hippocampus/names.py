@@ -1,36 +1,120 @@
-"""Names that come from outside: of apps, users, sessions and keys."""
+"""Checks of arguments: names, numbers, times and words. Each bound is worded once."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from collections.abc import Collection
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
+from hippocampus.errors import BY_SQLSTATE
 from pulse.errors import InvalidInputError, SessionNotFoundError
 from pulse.postgres.json_values import clean_text
-from pulse.postgres.statements import load_queries
+from pulse.postgres.statements import Statements
+from pulse.session_key import SessionKey
 
 if TYPE_CHECKING:
     from pulse.database import Pool
 
-_QUERIES = load_queries("hippocampus")
+NAME_LENGTH_MAX = 255
+#: Rows of one page, at most.
+PAGE_SIZE_MAX = 1000
+
+_STATEMENTS = Statements("hippocampus", "memory.sql", errors=BY_SQLSTATE)
 
 
 def check_names(**names: str | None) -> None:
-    """Refuse a name that PostgreSQL cannot hold: no row has it, and asking for it would fail in the driver's words.
+    """Refuse a name that PostgreSQL cannot hold: no row has it. None is not checked.
 
     Raises:
-        InvalidInputError: a name is no text, or holds U+0000 or a lone surrogate. None is no name.
+        InvalidInputError: a name is not a string, or holds U+0000 or a lone surrogate.
     """
     for what, name in names.items():
         if name is not None and (not isinstance(name, str) or clean_text(name) != name):
             raise InvalidInputError(f"{what} is a text without U+0000 and lone surrogates, not {name!r:.80}")
 
 
+def check_name(what: str, name: str) -> str:
+    """Return a name of 1 to 255 characters.
+
+    Raises:
+        InvalidInputError: it is longer, empty, or cannot be stored.
+    """
+    if not isinstance(name, str) or not 1 <= len(name) <= NAME_LENGTH_MAX or clean_text(name) != name:
+        raise InvalidInputError(
+            f"{what} must be 1 to {NAME_LENGTH_MAX} characters without U+0000 and lone surrogates, not {name!r:.80}"
+        )
+    return name
+
+
+def check_app_name(app_name: str) -> str:
+    """Return the name of an app; raises as `check_name`."""
+    return check_name("app_name", app_name)
+
+
+def check_optional_app_name(app_name: str | None) -> str | None:
+    """Return the name of an app, or None for every app; raises as `check_name`."""
+    return None if app_name is None else check_app_name(app_name)
+
+
+def check_number(name: str, value: Any, lowest: float, highest: float) -> float:
+    """Return a number as a float.
+
+    Raises:
+        InvalidInputError: it is not a number within both bounds.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
+        raise InvalidInputError(f"{name} must be a number from {lowest:g} to {highest:g}, not {value!r:.80}")
+    if not lowest <= value <= highest:
+        raise InvalidInputError(f"{name} must be from {lowest:g} to {highest:g}, not {value!r:.80}")
+    return float(value)
+
+
+def check_optional_number(name: str, value: float | None, lowest: float, highest: float) -> float | None:
+    """Return a number as a float, or None; raises as `check_number`."""
+    return None if value is None else check_number(name, value, lowest, highest)
+
+
+def check_count(name: str, value: Any, lowest: int, highest: int) -> int:
+    """Return a whole number.
+
+    Raises:
+        InvalidInputError: it is not a whole number within both bounds.
+    """
+    if type(value) is not int or not lowest <= value <= highest:
+        raise InvalidInputError(f"{name} must be a whole number from {lowest} to {highest}, not {value!r:.80}")
+    return value
+
+
+def check_word(what: str, word: str | None, allowed: Collection[str]) -> None:
+    """Refuse a word that no row can have: its list would be empty, and look like an answer. None is not checked.
+
+    Raises:
+        InvalidInputError: the word is not one of those that are allowed.
+    """
+    if word is not None and word not in allowed:
+        raise InvalidInputError(f"{what} is one of {', '.join(allowed)}, not {word!r:.80}")
+
+
+def check_zones(**moments: datetime | None) -> None:
+    """Refuse a time without a zone. None is not checked.
+
+    Raises:
+        InvalidInputError: a time has no zone.
+    """
+    for what, moment in moments.items():
+        if moment is not None and moment.tzinfo is None:
+            raise InvalidInputError(f"{what} needs a time zone, such as datetime.now(timezone.utc)")
+
+
 async def require_session(pool: Pool, app_name: str | None, user_id: str | None, session_id: str) -> None:
-    """Tell an empty page of a session from a session that there is not.
+    """Tell an empty page of a session from a session that does not exist.
 
     Raises:
         SessionNotFoundError: no such session, of this app and user where they are named.
     """
-    if not await pool.fetchval(_QUERIES["session_exists"], app_name, user_id, session_id):
-        scope = [f"{what} {name!r}" for what, name in (("app", app_name), ("user", user_id)) if name is not None]
-        raise SessionNotFoundError(" of ".join([f"there is no session {session_id!r}", *scope]))
+    if await _STATEMENTS.fetchval(pool, "session_exists", app_name, user_id, session_id):
+        return
+    if app_name is not None and user_id is not None:
+        raise SessionKey(app_name, user_id, session_id).not_found()
+    raise SessionNotFoundError(f"there is no session {session_id!r}")

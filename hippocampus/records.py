@@ -1,4 +1,4 @@
-"""The records of the memory: what goes into a provider, what comes out, what is stored."""
+"""The records of the memory: the input and the output of providers, and what is stored."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ class JobType(enum.StrEnum):
 
 
 class JobStatus(enum.StrEnum):
-    """Where a consolidation job stands; mirrored from the queue in the same transaction."""
+    """The status of a consolidation job; mirrored from the queue in the same transaction."""
 
     PENDING = "pending"  # -> running, cancelled
-    RUNNING = "running"  # -> completed, failed, cancelled; pending again when it is to be retried
+    RUNNING = "running"  # -> completed, failed, cancelled; pending again for a retry
     COMPLETED = "completed"  # end
     FAILED = "failed"  # -> pending, by hand
     CANCELLED = "cancelled"  # end
@@ -73,7 +73,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Which prompt and which model made something."""
+    """The prompt and the model that made something."""
 
     provider: str  # 'gemini', 'local'
     model: str  # the version as the reply gives it
@@ -91,18 +91,18 @@ class Summary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtractedFact:
-    """A fact that a provider drew from a slice; validated, not yet stored."""
+    """A fact that a provider extracted from a slice; validated, not yet stored."""
 
     fact_type: FactType
     key: str  # 1 to 255 characters, snake_case English where the provider chooses it
     value: Any  # a JSON value that is neither null nor empty
     confidence: float  # 0.0 to 1.0
-    source_seqs: tuple[int, ...]  # the turns that say so; ascending, within the slice, never empty
+    source_seqs: tuple[int, ...]  # the turns that state it; ascending, within the slice, never empty
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtractedInsight:
-    """A conclusion that a provider drew from a slice; validated, not yet stored."""
+    """A conclusion that a provider extracted from a slice; validated, not yet stored."""
 
     content: str  # never blank
     importance: Importance
@@ -111,7 +111,7 @@ class ExtractedInsight:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtractedProposal:
-    """A change of the app's instructions that a user's feedback asks for. It acts only when somebody approves it."""
+    """A change of the app's instructions that a user's feedback requests. It takes effect when it is approved."""
 
     key: str  # 1 to 255 characters, snake_case English where the provider chooses it
     content: str  # the instruction, one sentence that an agent can follow; never blank
@@ -170,8 +170,8 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryPlace:
-    """Where a page of memories ended: scores are compared as they were when the first page was read."""
+class MemoryPosition:
+    """The end of a page of memories. Scores are compared as they were when the first page was read."""
 
     scored_at: datetime
     score: float
@@ -180,10 +180,10 @@ class MemoryPlace:
 
     @classmethod
     def of(cls, memory: Memory) -> Self:
-        """Return the place of a memory that was listed.
+        """Return the position of a memory that was listed.
 
         Raises:
-            ValueError: it was not.
+            ValueError: the memory does not come from a list.
         """
         if memory.scored_at is None or memory.created_at is None:
             raise ValueError(f"the memory {memory.id} is not from a list")
@@ -210,14 +210,15 @@ class Fact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactVersion:
-    """A stretch of time in the history of a fact, or a statement that never counted.
+    """A statement in the history of a fact, and the time in which it held.
 
     Attributes:
-        outcome: ``current``; ``superseded`` by what was said after it; ``out_of_order``: superseded before it was
-            learned; ``candidate``: too unsure beside what held, never current; ``retracted``: a replay drew it no more.
-        valid_from, valid_until: when it was true. recorded_at, superseded_at: when it was held.
-        superseded_by_thread_id, superseded_by_seq, superseded_by_event_id: the turn that ended it; None where nothing
-            did, or where its session was deleted.
+        outcome: ``current``; ``superseded`` by a later statement; ``out_of_order``: superseded before it was recorded;
+            ``candidate``: too unsure to replace what held, never current; ``retracted``: a replay did not extract it
+            again.
+        valid_from, valid_until: when it was true. recorded_at, superseded_at: when it was held to be true.
+        superseded_by_thread_id, superseded_by_seq, superseded_by_event_id: the turn that ended it; None if none did, or
+            if its session was deleted.
     """
 
     fact_id: UUID
@@ -239,13 +240,13 @@ class FactVersion:
 
     @property
     def rank(self) -> int:
-        """Its part of the history: what holds, what held or might have, what was taken back."""
+        """Its group in the history: 0 for what holds, 1 for what held or might have, 2 for what was retracted."""
         return {"current": 0, "retracted": 2}.get(self.outcome, 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HistoryPlace:
-    """Where a page of a fact's history ended: at the `passed` first statements of one rank and these times."""
+class HistoryPosition:
+    """The end of a page of a fact's history: after the first `passed` statements of one rank and these times."""
 
     rank: int
     valid_from: datetime
@@ -254,18 +255,18 @@ class HistoryPlace:
 
     @classmethod
     def after(cls, page: Sequence[FactVersion], start: Self | None) -> Self:
-        """Return the place after a page that began at `start`."""
+        """Return the position after a page that began at `start`."""
         last = page[-1]
-        place = (last.rank, last.valid_from, last.recorded_at)
-        passed = sum((each.rank, each.valid_from, each.recorded_at) == place for each in page)
-        if start is not None and (start.rank, start.valid_from, start.recorded_at) == place:
+        position = (last.rank, last.valid_from, last.recorded_at)
+        passed = sum((each.rank, each.valid_from, each.recorded_at) == position for each in page)
+        if start is not None and (start.rank, start.valid_from, start.recorded_at) == position:
             passed += start.passed
         return cls(rank=last.rank, valid_from=last.valid_from, recorded_at=last.recorded_at, passed=passed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactCandidate:
-    """A statement that was too unsure to replace what held when it was said. It waits to be said again, or promoted."""
+    """A statement that was too unsure to replace what held. It becomes the fact if it is stated again, or promoted."""
 
     id: UUID
     fact_id: UUID
@@ -275,7 +276,7 @@ class FactCandidate:
     confidence: float
     held_value: Any  # what holds of the fact now
     held_confidence: float
-    valid_from: datetime  # when it was said
+    valid_from: datetime  # when it was stated
     recorded_at: datetime
     thread_id: UUID | None
     source_seqs: tuple[int, ...]
@@ -283,7 +284,7 @@ class FactCandidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactMerge:
-    """A key that was taken for another spelling of a fact's key."""
+    """A key that was merged as another spelling of a fact's key."""
 
     id: UUID
     fact_id: UUID
@@ -300,7 +301,7 @@ class FactMerge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instruction:
-    """One version of a procedural memory: a rule or template that an app keeps for its agents."""
+    """One version of a procedural memory: a rule or template of an app for its agents."""
 
     id: UUID
     app_name: str
@@ -313,7 +314,7 @@ class Instruction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstructionProposal:
-    """A change of an instruction that waits for a person, or was decided on."""
+    """A proposed change of an instruction, undecided or decided."""
 
     id: UUID
     app_name: str

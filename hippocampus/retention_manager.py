@@ -1,8 +1,8 @@
-"""Forgetting: which memories are strong, which are weak, and the clean-up that archives the weak ones.
+"""Retention: which memories are strong, which have decayed, and the clean-up that archives the weak ones.
 
-A score is computed when it is read (`hippocampus.retention.curves`); nothing stores one, so nothing goes through the
-table to bring scores up to date. The clean-up works in small batches, each in its own transaction: it can be killed
-between any two of them, and several may run at once.
+A score is computed when it is read (`hippocampus.retention.curves`); none is stored, so none has to be updated. What a
+clean-up archives is decided by the SQL function ``weak_memories``. The clean-up works in small batches, each in its own
+transaction: it can be killed between any two of them, and several may run at once.
 
 What a clean-up reports, to its caller after the run and to `on_batch` while it runs:
 
@@ -18,16 +18,22 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, NamedTuple, TypedDict
 from uuid import UUID
 
-import asyncpg
-
+from hippocampus.errors import BY_SQLSTATE
+from hippocampus.names import (
+    check_app_name,
+    check_count,
+    check_number,
+    check_optional_app_name,
+    check_optional_number,
+    check_zones,
+)
 from hippocampus.records import Memory
 from hippocampus.retention.curves import Curve
-from hippocampus.retention.policies import check_app_name, check_number
-from pulse.errors import InvalidInputError, from_postgres
-from pulse.postgres.statements import load_queries
+from pulse.errors import InvalidInputError
+from pulse.postgres.statements import Statements
 
 if TYPE_CHECKING:
     from pulse.database import Pool
@@ -35,8 +41,8 @@ if TYPE_CHECKING:
 #: Memories in one batch of the clean-up, and in one page of a preview, at most.
 BATCH_ROWS_MAX = 1000
 BATCH_ROWS = 100
-#: A batch writes as much to the log as a hundred appends, and whoever commits meanwhile waits for it to reach the disk.
-#: Small batches with rests between them keep that wait short and rare.
+#: A batch writes as much to the log as a hundred appends, and concurrent commits wait until it is on the disk. Small
+#: batches with rests between them keep that wait short and rare.
 REST_FACTOR = 3.0
 REST_SECONDS_MAX = 1.0
 #: Ids in one call of `record_batch_access`, memories in one time slice, at most.
@@ -44,6 +50,7 @@ ACCESS_IDS_MAX = 10_000
 TIME_SLICE_ROWS_MAX = 1000
 
 _FIRST_ID = UUID(int=0)
+_STATEMENTS = Statements("hippocampus.retention", "retention.sql", errors=BY_SQLSTATE)
 
 
 class Distribution(TypedDict):
@@ -56,9 +63,9 @@ class Distribution(TypedDict):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryStats:
-    """What there is, from one snapshot; after a clean-up, what it left.
+    """The memories that exist, from one snapshot; after a clean-up, those that it left.
 
-    In a dry run `cleaned_count` and `cleaned_by_app` say what a clean-up would archive, and the rest counts it still.
+    In a dry run `cleaned_count` and `cleaned_by_app` are what a clean-up would archive; the other counts include it.
     """
 
     total_memories: int
@@ -77,7 +84,7 @@ class MemoryStats:
 class Batch:
     """One transaction of a clean-up."""
 
-    archived: int  # may be 0: a batch also ends when it has looked at enough that stay
+    archived: int  # may be 0: a batch also ends after it has examined enough memories that stay
     seconds: float
     by_app: Mapping[str, int]
 
@@ -102,13 +109,21 @@ class WeakMemory:
     created_at: datetime
 
 
+class _Limits(NamedTuple):
+    """What decides whether a memory is archived, in the order of the SQL functions. None: each app's policy."""
+
+    threshold: float | None
+    min_age_days: float | None
+    decay_rate: float | None  # per day
+
+
 class MemoryRetentionManager:
     """The scores of a database's memories, their accesses, and the clean-up.
 
     Args:
         pool: asyncpg pool made by `pulse.database.create_pool`.
         decay_rate: per day, 0 to 100; None: each app's policy.
-        cleanup_threshold: 0 to 1; None: each app's policy. 0 archives nothing.
+        cleanup_threshold: 0 to 1; None: each app's policy. 0: nothing is archived.
         min_age_days: 0 to 36500; None: each app's policy.
 
     Raises:
@@ -123,18 +138,18 @@ class MemoryRetentionManager:
         min_age_days: float | None = None,
     ) -> None:
         self._pool = pool
-        self.decay_rate = _optional("decay_rate", decay_rate, 100)
-        self.cleanup_threshold = _optional("cleanup_threshold", cleanup_threshold, 1)
-        self.min_age_days = _optional("min_age_days", min_age_days, 36500)
+        self.decay_rate = check_optional_number("decay_rate", decay_rate, 0, 100)
+        self.cleanup_threshold = check_optional_number("cleanup_threshold", cleanup_threshold, 0, 1)
+        self.min_age_days = check_optional_number("min_age_days", min_age_days, 0, 36500)
 
     async def record_access(self, memory_id: UUID) -> bool:
-        """Count one access to a memory: it acts on the score at once. Return False if there is no such memory."""
+        """Count one access to a memory; its score changes at once. Return False if there is no such memory."""
         return await self.record_batch_access([memory_id]) == 1
 
     async def record_batch_access(self, memory_ids: Sequence[UUID]) -> int:
-        """Count one access to each memory, an id that is given twice once; return how many there were.
+        """Count one access to each memory, also if its id is given twice; return how many there were.
 
-        For what was used: what a search returned or a context holds. Looking after memories is no access.
+        An access is a use: a search returned the memory, or a context window holds it. Listing is not.
 
         Raises:
             InvalidInputError: more than ACCESS_IDS_MAX ids.
@@ -143,11 +158,13 @@ class MemoryRetentionManager:
             raise InvalidInputError(f"at most {ACCESS_IDS_MAX} memory_ids in one call, not {len(memory_ids)}")
         if not memory_ids:
             return 0
-        count: int = await self._pool.fetchval(_QUERIES["record_access"], list(memory_ids))
+        count: int = await _STATEMENTS.fetchval(self._pool, "record_access", list(memory_ids))
         return count
 
-    async def get_retention_distribution(self, user_id: str | None = None, app_name: str | None = None) -> Distribution:
-        """Count strong, middling and weak memories: of one user, one app, or all."""
+    async def get_retention_distribution(
+        self, *, app_name: str | None = None, user_id: str | None = None
+    ) -> Distribution:
+        """Count strong, medium and weak memories: of one app, one user, or all."""
         stats, _ = await self._stats(app_name, user_id)
         return Distribution(high=stats.high_value_count, medium=stats.medium_value_count, low=stats.low_value_count)
 
@@ -170,8 +187,8 @@ class MemoryRetentionManager:
             dry_run: change nothing; `preview` gives the rows themselves.
             app_name: only this app.
             batch_rows: at most this many memories in one transaction, 1 to 1,000.
-            rest_factor: rest after each batch for so many times as long as it took, 0 to 100: the busier the server,
-                the longer. 0 is for when nobody else is there.
+            rest_factor: rest after each batch for this many times its duration, 0 to 100: the busier the server, the
+                longer the rest. 0 suits a server without other load.
             on_batch: called after each batch, for progress and metrics.
 
         Raises:
@@ -217,47 +234,54 @@ class MemoryRetentionManager:
             InvalidInputError: a number out of its range.
         """
         limits = self._limits(threshold, min_age_days)
-        rows = await self._call("weak_page", _app(app_name), limit, after or _FIRST_ID, *limits)
+        app_name = check_optional_app_name(app_name)
+        rows = await _STATEMENTS.fetch(self._pool, "weak_page", app_name, limit, after or _FIRST_ID, *limits)
         return [WeakMemory(**row) for row in rows]
 
     async def get_episodic_memories_by_time_slice(
-        self, user_id: str, app_name: str, start_time: datetime, end_time: datetime, limit: int = 50
+        self, *, app_name: str, user_id: str, start_time: datetime, end_time: datetime, limit: int = 50
     ) -> list[Memory]:
-        """Return a user's slices of conversation that were said between two moments, both included; newest first.
+        """Return a user's slices of conversation between two times, both included; newest first.
 
-        What counts is when a thing was said (`occurred_at`), not when it was recorded. Looking is no access.
+        The time is that of the conversation (`occurred_at`), not that of recording. This is not an access.
 
         Raises:
             InvalidInputError: a time without a zone, an end before the start, a limit outside of 0 to 1,000.
         """
-        if start_time.tzinfo is None or end_time.tzinfo is None:
-            raise InvalidInputError("start_time and end_time need a time zone, such as datetime.now(timezone.utc)")
+        check_zones(start_time=start_time, end_time=end_time)
         if end_time < start_time:
             raise InvalidInputError(f"end_time {end_time} is before start_time {start_time}")
-        if type(limit) is not int or not 0 <= limit <= TIME_SLICE_ROWS_MAX:
-            raise InvalidInputError(f"limit must be from 0 to {TIME_SLICE_ROWS_MAX}, not {limit!r:.80}")
-        rows = await self._call(
-            "time_slice", check_app_name(app_name), user_id, start_time, end_time, limit, self.decay_rate
+        check_count("limit", limit, 0, TIME_SLICE_ROWS_MAX)
+        rows = await _STATEMENTS.fetch(
+            self._pool,
+            "time_slice",
+            check_app_name(app_name),
+            user_id,
+            start_time,
+            end_time,
+            limit,
+            self.decay_rate,
         )
         return [Memory(**row) for row in rows]
 
     def _limits(self, threshold: float | None, min_age_days: float | None) -> _Limits:
-        given = _optional("threshold", threshold, 1)
-        age = _optional("min_age_days", min_age_days, 36500)
-        return (
-            self.cleanup_threshold if given is None else given,
-            self.min_age_days if age is None else age,
-            self.decay_rate,
+        given = check_optional_number("threshold", threshold, 0, 1)
+        age = check_optional_number("min_age_days", min_age_days, 0, 36500)
+        return _Limits(
+            threshold=self.cleanup_threshold if given is None else given,
+            min_age_days=self.min_age_days if age is None else age,
+            decay_rate=self.decay_rate,
         )
 
     async def _archive(
         self, app_name: str | None, limits: _Limits, batch_rows: int, rest_factor: float
     ) -> AsyncIterator[Batch]:
         """Archive batch by batch, each in a transaction of its own, with a rest before the next."""
+        app_name = check_optional_app_name(app_name)
         after = _FIRST_ID
         while True:
             started = time.perf_counter()
-            [row] = await self._call("archive_batch", _app(app_name), batch_rows, after, *limits)
+            [row] = await _STATEMENTS.fetch(self._pool, "archive_batch", app_name, batch_rows, after, *limits)
             seconds = time.perf_counter() - started
             yield Batch(archived=row["archived"], seconds=seconds, by_app=row["by_app"])
             if row["last_id"] is None:
@@ -269,7 +293,8 @@ class MemoryRetentionManager:
         self, app_name: str | None, user_id: str | None, limits: _Limits | None = None
     ) -> tuple[MemoryStats, dict[str, int]]:
         """Return the figures, and how many of each app a clean-up would archive."""
-        rows = await self._call("stats", _app(app_name), user_id, *(limits or self._limits(None, None)))
+        app_name = check_optional_app_name(app_name)
+        rows = await _STATEMENTS.fetch(self._pool, "stats", app_name, user_id, *(limits or self._limits(None, None)))
         total = sum(row["total"] for row in rows)
         stats = MemoryStats(
             total_memories=total,
@@ -279,24 +304,3 @@ class MemoryRetentionManager:
             avg_retention_score=sum(row["score_sum"] for row in rows) / total if total else 0.0,
         )
         return stats, {row["app_name"]: row["weak"] for row in rows if row["weak"]}
-
-    async def _call(self, name: str, *arguments: object) -> list[asyncpg.Record]:
-        try:
-            return await self._pool.fetch(_QUERIES[name], *arguments)
-        except asyncpg.PostgresError as error:
-            raise from_postgres(error) or error from error
-
-
-# Threshold, minimum age in days, decay rate per day; None leaves it to each app's policy.
-_Limits = tuple[float | None, float | None, float | None]
-
-
-def _optional(name: str, value: float | None, highest: float) -> float | None:
-    return None if value is None else check_number(name, value, 0, highest)
-
-
-def _app(app_name: str | None) -> str | None:
-    return None if app_name is None else check_app_name(app_name)
-
-
-_QUERIES = load_queries("hippocampus", "retention.sql")

@@ -1,30 +1,33 @@
-"""Search over what a user said and what was learned from it: exact BM25 and vectors, fused in one statement.
+"""Search over a user's messages and what was extracted from them: exact BM25 and vectors, fused in one statement.
 
-The statement is the SQL function ``search_memory``; see it for what counts as a match and how the parts are weighed.
-Telemetry: a query whose embedding failed is answered by text alone, the response says so in `degraded`, and the
-`on_degraded` hook is called with the error's class name.
+The statement is the SQL function ``search_memory``, which defines what counts as a match and how the parts are weighed.
+If the query's embedding fails, text alone is searched: the response states the reason in `degraded`, and the
+`on_degraded` hook is called with the name of the error's class.
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 from uuid import UUID
 
-import asyncpg
+import structlog
 
-from hippocampus.errors import EmbeddingDimensionError, ProviderError
-from hippocampus.names import check_names
+from hippocampus.errors import BY_SQLSTATE, EmbeddingDimensionError, ProviderError
+from hippocampus.memory_types import MEMORY_TYPES
+from hippocampus.names import check_names, check_word, check_zones
 from hippocampus.providers.chunking import normalise
 from hippocampus.records import EMBEDDING_DIMENSIONS, MemoryType, Vector, has_direction
-from pulse.errors import InvalidInputError, from_postgres
+from pulse.errors import InvalidInputError
+from pulse.postgres.cursors import check_limit
 from pulse.postgres.json_values import escape_state, unescape
-from pulse.postgres.statements import load_queries
+from pulse.postgres.statements import Statements
 
 if TYPE_CHECKING:
+    import asyncpg
+
     from hippocampus.providers.protocols import Embedder
     from pulse.database import Pool
 
@@ -39,7 +42,8 @@ QUERY_LENGTH_MAX = 32_768
 #: A memory that is returned with at least this relevance counts as used.
 USED_RELEVANCE_MIN = 0.2
 
-_log = logging.getLogger(__name__)
+_STATEMENTS = Statements("hippocampus", "search.sql", errors=BY_SQLSTATE)
+_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,10 +57,10 @@ class SearchWeights:
     context_bm25: float = 1.0  # its words and, fading, those of the four turns before and after it
     similarity: float = 0.7  # cosine similarity of the vectors
     context_similarity: float = 0.4  # the same over the turns around it
-    author: float = 0.5  # the query names the one who said it
+    author: float = 0.5  # the query names the speaker
     recency: float = 0.05  # 1 now, a half for each 30 days
     retention: float = 0.1  # memories: strength; facts: confidence
-    question: float = 0.15  # taken off a turn that ends in a question: it seldom holds an answer
+    question: float = 0.15  # subtracted from a turn that ends in a question: it seldom holds an answer
 
     def __post_init__(self) -> None:
         weights = astuple(self)
@@ -66,15 +70,15 @@ class SearchWeights:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchFilter:
-    """Which rows may match; None and the defaults do not narrow.
+    """Which rows may match; None and the defaults do not narrow the search.
 
     Attributes:
         sources: any of memory, fact, message.
         messages: which turns are searched.
         memory_types: only memories of these types, so neither facts nor messages.
-        session_id: only what was said in, or drawn from, this session.
-        since, until: when it was said, until exclusive.
-        as_of, known_at: facts as they were true then, and as they were known by then; None: now.
+        session_id: only what was said in this session, or extracted from it.
+        since, until: the time when it was said, `until` exclusive.
+        as_of, known_at: facts as they were true then, and as they were recorded by then; None: now.
         metadata: rows whose metadata contain this (JSONB containment); facts have none.
         min_relevance: 0 to 1, see `SearchMemoryResult.relevance_score`.
     """
@@ -91,21 +95,18 @@ class SearchFilter:
     known_at: datetime | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.sources, str) or not self.sources or not set(self.sources) <= set(SOURCES):
-            raise InvalidInputError(f"sources are one or more of {', '.join(SOURCES)}, not {self.sources!r}")
-        if self.messages not in ("recent", "all", "none"):
-            raise InvalidInputError(f"messages is recent, all or none, not {self.messages!r}")
+        _check_words("sources", self.sources, SOURCES)
+        check_word("messages", self.messages, get_args(MessageScope))
         if not 0 <= self.min_relevance <= 1:
             raise InvalidInputError(f"min_relevance is 0 to 1, not {self.min_relevance}")
-        types = ("episodic", "semantic", "summary")
-        if self.memory_types is not None and (
-            isinstance(self.memory_types, str) or not self.memory_types or not set(self.memory_types) <= set(types)
-        ):
-            raise InvalidInputError(f"memory_types are one or more of {', '.join(types)}, not {self.memory_types!r}")
-        for name in ("since", "until", "as_of", "known_at"):
-            moment = getattr(self, name)
-            if moment is not None and moment.tzinfo is None:
-                raise InvalidInputError(f"{name} needs a time zone")
+        if self.memory_types is not None:
+            _check_words("memory_types", self.memory_types, MEMORY_TYPES)
+        check_zones(since=self.since, until=self.until, as_of=self.as_of, known_at=self.known_at)
+
+
+def _check_words(what: str, words: Collection[str], allowed: Collection[str]) -> None:
+    if isinstance(words, str) or not words or not set(words) <= set(allowed):
+        raise InvalidInputError(f"{what} are one or more of {', '.join(allowed)}, not {words!r}")
 
 
 EVERYTHING = SearchFilter()
@@ -115,7 +116,7 @@ EVERYTHING = SearchFilter()
 class MatchScores:
     """Why a row matched. Text scores are BM25; similarities are cosines, None where a vector is missing.
 
-    `text_rank` and `vector_rank` are the row's places by each alone, from 1; None where it has no such score.
+    `text_rank` and `vector_rank` are the row's ranks by each score alone, from 1; None where it has no such score.
     """
 
     bm25: float
@@ -141,7 +142,7 @@ class SearchMemoryResult:
             query's words that the row holds, whichever is greater.
         score: 0 to 1, by which results are ordered: the weighted parts, normalised among the rows.
         thread_id, session_id: where it was said; None where that session was deleted.
-        source_seqs: the turns that it is or was drawn from; with `from_seq` and `upto_seq` their range.
+        source_seqs: the turn itself, or the turns that it was extracted from; `from_seq` to `upto_seq` is their range.
     """
 
     memory_id: UUID
@@ -166,12 +167,19 @@ class SearchMemoryResponse:
 
     Attributes:
         total_count: how many rows match, of which `memories` are the best; over 5,000 memories, how many were scored.
-        degraded: why only the text was searched although a vector was wanted; None where nothing failed.
+        degraded: why text alone was searched although there is an embedder; None where nothing failed.
     """
 
     memories: tuple[SearchMemoryResult, ...]
     total_count: int
     query: str
+    degraded: str | None = None
+
+
+class QueryVector(NamedTuple):
+    """A query's vector, None if text alone is searched; and the reason, if the embedder failed."""
+
+    vector: Vector | None = None
     degraded: str | None = None
 
 
@@ -182,7 +190,7 @@ class MemorySearch:
         pool: of `pulse.database.create_pool`.
         embedder: turns queries into vectors; without one, and without a given vector, only the text is searched.
         weights: of the parts of a match.
-        on_degraded: called with a word for the reason whenever a query's embedding failed.
+        on_degraded: called with the name of the error's class when a query's embedding fails.
     """
 
     def __init__(
@@ -197,7 +205,6 @@ class MemorySearch:
         self._embedder = embedder
         self._weights = astuple(weights or SearchWeights())
         self._on_degraded = on_degraded
-        self._queries = load_queries("hippocampus", "queries_search.sql")
 
     async def search(
         self,
@@ -227,13 +234,13 @@ class MemorySearch:
         """
         check_names(app_name=app_name, user_id=user_id, session_id=narrow.session_id, embedding_model=embedding_model)
         text = clean_query(query)
-        if not 1 <= limit <= LIMIT_MAX:
-            raise InvalidInputError(f"limit is 1 to {LIMIT_MAX}, not {limit}")
+        check_limit(limit, LIMIT_MAX)
         vector, degraded = await self.embed_query(text, query_embedding)
         model = embedding_model or (self._embedder.model if self._embedder else None)
         if query_embedding is not None and model is None:
             raise InvalidInputError("a query_embedding needs embedding_model: two models are never mixed in one search")
-        rows = await self._fetch(
+        rows = await _STATEMENTS.fetch(
+            self._pool,
             "search_memory",
             app_name,
             user_id,
@@ -262,50 +269,44 @@ class MemorySearch:
             memories=results, total_count=rows[0]["total"] if rows else 0, query=query, degraded=degraded
         )
 
-    async def record_access(self, memory_ids: Any) -> int:
-        """Count one use of each memory, in one statement; returns how many there were."""
+    async def record_access(self, memory_ids: Iterable[UUID]) -> int:
+        """Count one use of each memory, in one statement; return how many there were."""
         ids = sorted(set(memory_ids))
         if not ids:
             return 0
-        ((counted,),) = await self._fetch("record_memory_access", ids)
-        return int(counted)
+        counted: int = await _STATEMENTS.fetchval(self._pool, "record_memory_access", ids)
+        return counted
 
-    async def embed_query(self, text: str, given: Sequence[float] | None) -> tuple[Vector | None, str | None]:
-        """Return the query's vector and why there is none although one was wanted.
+    async def embed_query(self, text: str, given: Sequence[float] | None) -> QueryVector:
+        """Return the query's vector: the given one, or the embedder's.
 
         Raises:
             EmbeddingDimensionError: as `search`.
         """
         if given is not None:
-            # Whoever gives it may not have normalised it, and its doubles may be out of the range of the column's.
-            return normalise(_checked(given)), None
+            # It may not be normalised, and its doubles may be out of the range of the column's floats.
+            return QueryVector(normalise(_checked(given)))
         if self._embedder is None:
-            return None, None
+            return QueryVector()
         try:
             (vector,) = await self._embedder.embed([text], "query")
         except ProviderError as error:
-            return None, self._degraded(type(error).__name__, error.code)
+            return QueryVector(degraded=self._degraded(type(error).__name__, error.code))
         if len(vector) == EMBEDDING_DIMENSIONS and not has_direction(vector):
-            return None, self._degraded("VectorWithoutDirection", None)
-        return _checked(vector), None
+            return QueryVector(degraded=self._degraded("VectorWithoutDirection", None))
+        return QueryVector(_checked(vector))
 
     def _degraded(self, error: str, code: str | None) -> str:
-        """Tell of a query without a vector; return it in words."""
-        _log.warning("query_embedding_failed", extra={"error": error, "code": code})
+        """Report a query without a vector; return the reason in words."""
+        _log.warning("query_embedding_failed", error=error, code=code)
         if self._on_degraded is not None:
             self._on_degraded(error)
         cause = error if code is None else f"{error}, {code}"
         return f"the query could not be embedded ({cause}): text alone was searched"
 
-    async def _fetch(self, name: str, *arguments: Any) -> list[asyncpg.Record]:
-        try:
-            return await self._pool.fetch(self._queries[name], *arguments)
-        except asyncpg.PostgresError as error:
-            raise from_postgres(error) or error from error
-
 
 def is_blank(query: str) -> bool:
-    """Whether a query says nothing: spaces of any script, and NUL."""
+    """Whether a query has no text: it is empty, or holds white space and U+0000 alone."""
     return not query.replace("\0", " ").strip()
 
 
@@ -328,7 +329,7 @@ def _checked(vector: Sequence[float]) -> Vector:
         raise EmbeddingDimensionError(
             f"the query's vector has {len(vector)} dimensions, the stored ones have {EMBEDDING_DIMENSIONS}"
         )
-    # A cosine to such a vector is no number, and one of them would make every score of the search none.
+    # A cosine to such a vector is NaN, and one of them would make every score of the search NaN.
     if not has_direction(vector):
         raise InvalidInputError("the query's vector has no direction: it must be finite and not all zeros")
     return list(vector)

@@ -11,23 +11,18 @@ from hippocampus.consolidation.slices import Slice, Stage, format_conversation
 from hippocampus.errors import EmbeddingDimensionError, MalformedReplyError, ProviderError
 from hippocampus.facts import elements, keys
 from hippocampus.facts.elements import Element
+from hippocampus.memory_types import initial_score
 from hippocampus.providers.protocols import Embedder, Generator
 from hippocampus.records import (
     EMBEDDING_DIMENSIONS,
     ConversationSlice,
     ExtractedInsight,
-    Importance,
     Origin,
     Turn,
     Vector,
     has_direction,
 )
 from pulse.postgres.json_values import clean_text, escape_state
-
-#: How strong a memory is when it is new.
-SUMMARY_SCORE = 0.8
-EPISODIC_SCORE = 0.5
-INSIGHT_SCORES: dict[Importance, float] = {"high": 1.0, "medium": 0.7, "low": 0.4}
 
 _CONTENT_PREVIEW_CHARACTERS = 100
 
@@ -92,8 +87,8 @@ async def replay(generator: Generator, embedder: Embedder, part: Drawable) -> Ef
         origin=summary.origin,
         embedding_model=embedder.model,
         memories=[
-            ("summary", text, vectors[0], {"source": "fast_replay"}, SUMMARY_SCORE, seqs, when),
-            ("episodic", whole, vectors[1], {"source": "fast_replay"}, EPISODIC_SCORE, seqs, when),
+            ("summary", text, vectors[0], {"source": "fast_replay"}, initial_score("summary"), seqs, when),
+            ("episodic", whole, vectors[1], {"source": "fast_replay"}, initial_score("episodic"), seqs, when),
         ],
         message_vectors=[(seq, vector) for seq, vector in zip(seqs, vectors[2:], strict=True) if vector is not None],
         vectorless=None in vectors,
@@ -117,7 +112,7 @@ async def keep_unread(embedder: Embedder, part: Slice, code: str) -> Effects:
     when = part.turns[-1].occurred_at
     return Effects(
         embedding_model=embedder.model,
-        memories=[("episodic", whole, vectors[0], {"source": "fast_replay"}, EPISODIC_SCORE, seqs, when)],
+        memories=[("episodic", whole, vectors[0], {"source": "fast_replay"}, initial_score("episodic"), seqs, when)],
         message_vectors=[(seq, vector) for seq, vector in zip(seqs, vectors[1:], strict=True) if vector is not None],
         vectorless=None in vectors,
         skipped=code,
@@ -199,7 +194,7 @@ def _insight_input(part: Drawable, insight: ExtractedInsight, text: str, vector:
         text,
         vector,
         {"source": "deep_reflection", "importance": insight.importance},
-        INSIGHT_SCORES[insight.importance],
+        initial_score("semantic", insight.importance),
         list(insight.source_seqs),
         _said_at(part, insight.source_seqs),
     )

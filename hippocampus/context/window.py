@@ -1,10 +1,10 @@
 """What a context window holds, how it is written, and how candidates are packed into a budget: pure functions.
 
-The budget holds for the written text: headers and blank lines count. A section first fills its own share; what any
-section leaves unspent flows to the history, then to the memories, then to the facts. The history is walked from the
-newest turn backwards and never skips a turn; where the newest is over the history's share, that share is kept free for
-its beginning. Of memories and facts, one that is too big is skipped, and one that repeats what the window says by then
-(`hippocampus.text.repetition`). What was left out, and why, is part of the answer.
+The budget is that of the written text: headers and blank lines count. A section first fills its own share; what any
+section leaves unspent goes to the history, then to the memories, then to the facts. The history is taken backwards from
+the newest turn and never skips a turn; if the newest turn exceeds the history's share, that share is reserved for its
+beginning. A memory or fact is skipped if it is too big, or if it repeats what the window already says
+(`hippocampus.text.repetition`). What was left out, and why, is part of the result.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from hippocampus.text.tokens import TokenCounter, count_tokens
 
 ContextType: TypeAlias = Literal["system", "memory", "history", "fact"]
 Language: TypeAlias = Literal["zh", "en"]
-#: ``repeats``: the window says it already; ``too_big``: it would not fit an empty window beside the system prompt;
-#: ``no_room``: better or newer ones took the place.
+#: ``repeats``: the window already says it; ``too_big``: it would not fit an empty window beside the system prompt;
+#: ``no_room``: better or newer items used the budget.
 Reason: TypeAlias = Literal["repeats", "too_big", "no_room"]
 
 #: In the order in which they are written.
@@ -33,12 +33,11 @@ HEADERS: Mapping[Language, Mapping[ContextType, str]] = {
     "en": {"fact": "## User preferences", "memory": "## Relevant memories", "history": "## Conversation history"},
 }
 
-#: What stands where a turn was cut, and the least that is worth keeping of one.
+#: The mark at the end of a turn that was cut, and the least that is kept of one.
 CUT_MARK = " […]"
 CUT_TOKENS_MIN = 16
 
-#: What may begin a line before a continuation of an item. Without it a speaker could write a header, or a turn of
-#: somebody else, into the window.
+#: Before each further line of an item. Without it a speaker could write a header, or the turn of another speaker.
 _INDENT = "  "
 _LINE_BREAK = re.compile("\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 
@@ -48,7 +47,7 @@ class ContextItem:
     """One piece of a context window.
 
     Attributes:
-        content: as it is written, without the section's header and without what `format_items` puts before lines.
+        content: as it is written, without the section's header and without the prefixes of `format_items`.
         relevance_score: 0 to 1.
         token_estimate: of the content, by the assembler's counter.
         metadata: ``memory_id``, ``fact_id`` or ``message_id``, the ``source``, its turns; ``truncated`` where the end
@@ -64,7 +63,7 @@ class ContextItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SectionAccount:
-    """What a section got and used, in tokens, its header included; and how many of its candidates were left out."""
+    """The share and the use of a section, in tokens with its header; and how many of its candidates were left out."""
 
     context_type: ContextType
     share: int
@@ -75,7 +74,7 @@ class SectionAccount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOut:
-    """A candidate that is not in the window, and why. Its `token_estimate` is what its content would have cost."""
+    """A candidate that is not in the window, and why. Its `token_estimate` is that of its content."""
 
     item: ContextItem
     reason: Reason
@@ -92,7 +91,7 @@ class ContextWindow:
         left_out: every candidate that was not taken, section by section, the best or newest first.
         counted_by: ``estimate``, or the model that counted the whole.
         language: of the headers.
-        degraded: why only the text was searched although a vector was wanted; None where nothing failed.
+        degraded: why text alone was searched although there is an embedder; None where nothing failed.
     """
 
     items: tuple[ContextItem, ...]
@@ -105,11 +104,16 @@ class ContextWindow:
     language: Language = "zh"
     degraded: str | None = None
 
+    @property
+    def text(self) -> str:
+        """The window as it is written, ready for a prompt; its tokens are `total_tokens`."""
+        return format_items(self.items, self.language)
+
 
 def format_items(items: Iterable[ContextItem], language: Language = "zh") -> str:
     """Write items: the system prompt, then each section under its header; blank lines between.
 
-    Whatever an item says, only its own first line begins at the margin: nothing in it can pass for a header, for
+    Only the first line of an item begins at the margin: nothing in it can be taken for a header, for
     another turn or for another item.
     """
     by_type: dict[ContextType, list[str]] = {kind: [] for kind in CONTEXT_TYPES}
@@ -144,7 +148,7 @@ def pack(
     Args:
         candidates: of memory and fact, the best first; of history, the newest turn first.
         ratios: each section's share of `max_tokens`.
-        system_prompt: taken whole; where it is over its share, the others get less.
+        system_prompt: taken whole; if it exceeds its share, the others get less.
 
     Raises:
         ContextBudgetError: the system prompt alone is over the budget.
@@ -162,7 +166,7 @@ def pack(
 
 
 class _Packing:
-    """The state of one `pack`: what was taken, what it costs."""
+    """The state of one `pack`: the items that were taken, and their cost."""
 
     def __init__(
         self, max_tokens: int, ratios: Mapping[ContextType, float], language: Language, counter: TokenCounter
@@ -172,9 +176,9 @@ class _Packing:
         self._count = cache(counter)  # the same text is measured in each round
         self._shares = {kind: int(max_tokens * ratios[kind]) for kind in CONTEXT_TYPES}
         self._used: dict[ContextType, int] = dict.fromkeys(CONTEXT_TYPES, 0)
-        self._kept_free = 0  # for the newest turn, while it waits for its place
+        self._reserved = 0  # for the newest turn, until it is cut
         self._taken: dict[ContextType, list[ContextItem]] = {kind: [] for kind in CONTEXT_TYPES}
-        self._places: dict[ContextType, list[int]] = {kind: [] for kind in CONTEXT_TYPES}  # among the candidates
+        self._positions: dict[ContextType, list[int]] = {kind: [] for kind in CONTEXT_TYPES}  # among the candidates
         self._repeats: set[tuple[ContextType, int]] = set()
         self._said = Said()
 
@@ -191,35 +195,35 @@ class _Packing:
 
     def take_turns(self, turns: Sequence[ContextItem], *, within_share: bool) -> None:
         """Take turns from the newest backwards until one does not fit; with the whole rest, cut that one."""
-        self._kept_free = 0
-        for place, turn in enumerate(turns):
-            if place < len(self._taken["history"]):
+        self._reserved = 0
+        for position, turn in enumerate(turns):
+            if position < len(self._taken["history"]):
                 continue
-            room = self._room("history", within_share=within_share)
-            if self._cost(turn) <= room:
-                self._add(turn, place)
+            free = self._free("history", within_share=within_share)
+            if self._cost(turn) <= free:
+                self._add(turn, position)
                 continue
             if not within_share:
-                cut = self._cut(turn, room)
+                cut = self._cut(turn, free)
                 if cut is not None:
-                    self._add(cut, place)
+                    self._add(cut, position)
             elif not self._taken["history"]:
-                self._kept_free = max(room, CUT_TOKENS_MIN)
+                self._reserved = max(free, CUT_TOKENS_MIN)
             return
 
     def take_best(self, kind: ContextType, items: Sequence[ContextItem], *, within_share: bool) -> None:
-        """Take items in their order, skipping those that do not fit or that repeat what the window says."""
+        """Take items in their order; skip those that do not fit or that repeat what the window says."""
         oldest = self._oldest_turn()
-        for place, item in enumerate(items):
-            if place in self._places[kind] or self._cost(item) > self._room(kind, within_share=within_share):
+        for position, item in enumerate(items):
+            if position in self._positions[kind] or self._cost(item) > self._free(kind, within_share=within_share):
                 continue
             if self._is_said(item, oldest):
-                self._repeats.add((kind, place))
+                self._repeats.add((kind, position))
             else:
-                self._add(item, place)
+                self._add(item, position)
 
     def window(self, candidates: Mapping[ContextType, Sequence[ContextItem]]) -> ContextWindow:
-        """Close the packing: measure the text as a whole, and drop the least where a counter is not additive."""
+        """Return the window: measure the text as a whole, and drop items where the counter is not additive."""
         total = self._count(self._text())
         while total > self._max:
             self._drop_one()
@@ -248,37 +252,37 @@ class _Packing:
     def _left_out(self, candidates: Mapping[ContextType, Sequence[ContextItem]]) -> Iterator[LeftOut]:
         whole = self._max - self._used["system"]
         for kind in CONTEXT_TYPES[1:]:
-            for place, item in enumerate(candidates.get(kind, ())):
-                if place in self._places[kind]:
+            for position, item in enumerate(candidates.get(kind, ())):
+                if position in self._positions[kind]:
                     continue
                 tokens = self._count(item.content)
-                repeats = (kind, place) in self._repeats
+                repeats = (kind, position) in self._repeats
                 reason: Reason = "repeats" if repeats else "too_big" if tokens > whole else "no_room"
                 yield LeftOut(item=replace(item, token_estimate=tokens), reason=reason)
 
     def _cost(self, item: ContextItem) -> int:
-        """What an item adds: its line with its bullet and break and, for a section's first, header and blank line."""
+        """What an item adds: its line with bullet and line break; for the first of a section, also the header."""
         opening = "" if self._taken[item.context_type] else f"\n\n{HEADERS[self._language][item.context_type]}"
         return self._count(f"{opening}\n{_written(item)}")
 
-    def _room(self, kind: ContextType, *, within_share: bool) -> int:
-        rest = max(self._max - sum(self._used.values()) - self._kept_free, 0)
+    def _free(self, kind: ContextType, *, within_share: bool) -> int:
+        rest = max(self._max - sum(self._used.values()) - self._reserved, 0)
         return min(rest, self._shares[kind] - self._used[kind]) if within_share else rest
 
-    def _add(self, item: ContextItem, place: int) -> None:
+    def _add(self, item: ContextItem, position: int) -> None:
         self._said.add(item.content)
-        self._places[item.context_type].append(place)
+        self._positions[item.context_type].append(position)
         self._used[item.context_type] += self._cost(item)
         self._taken[item.context_type].append(replace(item, token_estimate=self._count(item.content)))
 
-    def _cut(self, turn: ContextItem, room: int) -> ContextItem | None:
+    def _cut(self, turn: ContextItem, free: int) -> ContextItem | None:
         """Return the longest beginning of a turn that fits, marked; None where too little would be left."""
-        if room < CUT_TOKENS_MIN:
+        if free < CUT_TOKENS_MIN:
             return None
         low, high = 0, len(turn.content)
         while low < high:
             middle = (low + high + 1) // 2
-            if self._cost(replace(turn, content=turn.content[:middle] + CUT_MARK)) <= room:
+            if self._cost(replace(turn, content=turn.content[:middle] + CUT_MARK)) <= free:
                 low = middle
             else:
                 high = middle - 1
@@ -290,7 +294,7 @@ class _Packing:
         return self._taken["history"][-1] if self._taken["history"] else None
 
     def _is_said(self, item: ContextItem, oldest: ContextItem | None) -> bool:
-        """The window says it: the very text, the same statement, or the turns that it was drawn from."""
+        """Whether the window says it: the same text, the same statement, or the turns that it was extracted from."""
         if any(item.content == taken.content for kind in CONTEXT_TYPES for taken in self._taken[kind]):
             return True
         if self._said.repeats(item.content):
@@ -311,7 +315,7 @@ class _Packing:
         for kind in ("fact", "memory", "history"):
             if self._taken[kind]:
                 self._taken[kind].pop()
-                self._places[kind].pop()
+                self._positions[kind].pop()
                 return
         raise ContextBudgetError("the system prompt alone is over the budget: shorten it or raise max_tokens")
 

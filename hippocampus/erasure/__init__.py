@@ -1,1 +1,1 @@
-"""Erasure on request, and the provenance that tells it what to reach."""
+"""Erasure on request, and the provenance of memories and facts."""

@@ -1,4 +1,4 @@
-"""The elements of a fact: a collection's values stand side by side, each a fact of its own, with its own history.
+"""The elements of a fact: each value of a collection is stored as a fact of its own, with its own history.
 
 hobbies: ["hiking", "chess"]  ->  hobbies:hiking: "hiking", hobbies:chess: "chess"
 home_city: "Lyon"             ->  home_city: "Lyon"
@@ -16,7 +16,7 @@ from hippocampus.records import ExtractedFact, FactType
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Element:
-    """A fact as it is stored. `collection` is the normal form of the key that it is one value of; None: of none."""
+    """A fact as it is stored. `collection` is the normal form of the collection's key; None: not an element of one."""
 
     fact_type: FactType
     key: str
@@ -27,7 +27,7 @@ class Element:
 
 
 def of_fact(fact: ExtractedFact, styles: keys.Styles | None = None) -> list[Element]:
-    """Split a fact by its key's style; a key that names its element already, such as 'allergy:nuts', stays whole."""
+    """Split a fact by its key's style; a key that already names its element, such as 'allergy:nuts', is kept."""
     base, _, element = fact.key.rpartition(":")
     if element and base:
         is_element = keys.style_of(fact.fact_type, base, styles) == "collection"

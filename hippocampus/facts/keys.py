@@ -2,9 +2,9 @@
 
     'favourite food', 'food_preference', 'FavoriteFoods', '最喜欢的食物'   ->   'favorite food'
 
-The form is for comparing, never shown. It drops case, separators, stop words and plurals, writes words that are used
-for one another alike, and sorts what is left. A key with digits keeps its order: '2026-01-03' is not '2026-03-01'.
-It errs on the side of telling apart: words that only may mean the same are left to their meaning's likeness.
+The form is compared, never shown. It drops case, separators, stop words and plurals, replaces synonyms by one word, and
+sorts the rest. A key with digits keeps its order: '2026-01-03' is not '2026-03-01'. In doubt it keeps keys apart: words
+that may mean the same are compared by the similarity of their vectors.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FactStyle: TypeAlias = Literal["profile", "collection"]
 
 KEY_CHARACTERS_MAX = 255
 
-#: One line is one word of the normal form, and what is written like it in keys. Lower case, singular.
+#: One line is one word of the normal form and its synonyms in keys. Lower case, singular.
 _SYNONYMS = """
 favorite  favourite fav fave preferred preference prefer like liked love loved favorited
 color     colour
@@ -52,7 +52,7 @@ car       vehicle automobile
 address   addres
 """
 
-#: What single words of a key mean together, sorted as they come out of the table above.
+#: What words of a key mean together, sorted, in the words of the table above.
 _PHRASES: Mapping[tuple[str, ...], tuple[str, ...]] = MappingProxyType(
     {
         ("birth", "date"): ("birthday",),
@@ -66,7 +66,7 @@ _PHRASES: Mapping[tuple[str, ...], tuple[str, ...]] = MappingProxyType(
     }
 )
 
-#: Words that mean something else where they are the whole key: 'likes' is no favourite, and 'home' is where one lives.
+#: Words that mean something else as the whole key: 'likes' is not a favourite, and 'home' is where a person lives.
 _ALONE: Mapping[str, str] = MappingProxyType(
     {
         **dict.fromkeys(("like", "liked", "love", "loved"), "like"),
@@ -131,12 +131,12 @@ _STOPWORDS = frozenset("a an the of s my his her their our your user users is ar
 _PARTICLES = re.compile("[的之我他她]")
 _WORD = re.compile(r"\d+(?:[-./]\d+)*|[^\W\d_]+", re.UNICODE)
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-#: A key whose first part is this says of one thing that it is liked or not: 'preference:hiking'.
+#: A key that begins like this says whether one thing is liked: 'preference:hiking'.
 _TASTE = re.compile(r"(?:^|:)preference:")
 _TASTE_WORD = "taste"
 
-#: Words that tell two keys apart however alike they are: whose it is, when, where, and whether it is liked at all. One
-#: line is one meaning.
+#: Words that distinguish two keys however similar they are: whose, when, where, and whether liked. One line is one
+#: meaning.
 _CONTRASTS = """
 mother 母亲 妈妈
 father 父亲 爸爸
@@ -191,7 +191,7 @@ _PHRASE_OF_CHINESE = sorted(
 
 
 def normal_key(key: str) -> str:
-    """The normal form of a key, never empty for a key that is not; the same for each spelling that is known."""
+    """Return the normal form of a key, the same for each known spelling; empty only for an empty key."""
     text = unicodedata.normalize("NFKC", key)
     taste = _TASTE_WORD if _TASTE.search(text.lower()) else ""
     text = _TASTE.sub(lambda match: match[0].replace("preference:", " "), text.lower() if taste else text)
@@ -207,10 +207,10 @@ def normal_key(key: str) -> str:
 
 
 def contrast_of(key: str, people: Collection[str] = ()) -> str:
-    """What tells a key apart from others of like meaning: only keys of one contrast are ever merged by likeness.
+    """Return what distinguishes a key from similar ones: only keys of one contrast are merged by similarity.
 
     Args:
-        people: names of those who speak; one in the key says whose the fact is.
+        people: names of the speakers; one in the key says whose fact it is.
     """
     if ":" in key:
         return f"={normal_key(key)}"  # it names its element: only its own normal form is like it
@@ -228,7 +228,7 @@ def contrast_of(key: str, people: Collection[str] = ()) -> str:
 
 
 def style_of(fact_type: str, key: str, styles: Styles | None = None) -> FactStyle:
-    """Whether a key has one value or many: what a policy says, else `COLLECTIONS`."""
+    """Return whether a key has one value or many: by the policy, else by `COLLECTIONS`."""
     form = normal_key(key)
     chosen = (styles or {}).get((fact_type, form))
     if chosen is not None:
@@ -237,13 +237,13 @@ def style_of(fact_type: str, key: str, styles: Styles | None = None) -> FactStyl
 
 
 def element_key(key: str, value: str) -> str:
-    """The key of one element of a collection: 'allergies' and 'Peanuts' -> 'allergies:peanuts'; at most 255 long."""
+    """Return the key of an element of a collection: 'allergies', 'Peanuts' -> 'allergies:peanuts'; at most 255 long."""
     slug = "_".join(re.findall(r"[^\W_]+", value.lower()))[:120] or value[:120]
     return f"{key[: KEY_CHARACTERS_MAX - len(slug) - 1]}:{slug}"
 
 
 def _translated(text: str) -> str:
-    """The text with Chinese words of the table in the words of the normal form."""
+    """Return the text with the table's Chinese words replaced by words of the normal form."""
     if text.isascii():
         return text
     for chinese, english in _PHRASE_OF_CHINESE:
@@ -260,7 +260,7 @@ def _singular(word: str) -> str:
 
 
 def _joined(words: list[str]) -> list[str]:
-    """The words sorted, each once, with phrases of several words in their one form."""
+    """Return the words sorted, each once, with phrases of several words in one form."""
     found = set(words)
     for phrase, word in _PHRASES.items():
         if found.issuperset(phrase):

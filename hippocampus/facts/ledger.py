@@ -1,6 +1,6 @@
 """What is kept beside the facts that hold: candidates, merged keys, and which keys hold many values.
 
-The facts themselves, and their history, are read with `hippocampus.memory_service.OpenMemoryService`.
+The facts themselves and their history are read with `hippocampus.memory_service.OpenMemoryService`.
 """
 
 from __future__ import annotations
@@ -10,36 +10,33 @@ from datetime import datetime
 from typing import TYPE_CHECKING, get_args
 from uuid import UUID
 
-import asyncpg
-
-from hippocampus.errors import from_postgres
+from hippocampus.errors import BY_SQLSTATE
 from hippocampus.facts.keys import KEY_CHARACTERS_MAX, FactStyle, Styles, normal_key
-from hippocampus.names import check_names
+from hippocampus.names import PAGE_SIZE_MAX, check_app_name, check_names
 from hippocampus.records import FactCandidate, FactMerge, FactType
-from hippocampus.retention.policies import check_app_name
 from pulse.errors import InvalidInputError
+from pulse.postgres.cursors import check_limit
 from pulse.postgres.json_values import unescape
-from pulse.postgres.statements import load_queries
+from pulse.postgres.statements import Statements
 
 if TYPE_CHECKING:
     from pulse.database import Pool
 
-PAGE_SIZE_MAX = 1000
-_QUERIES = load_queries("hippocampus")
+_STATEMENTS = Statements("hippocampus.facts", "facts.sql", errors=BY_SQLSTATE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyStyle:
-    """Whether a key of an app's facts holds one value or many; `app_name` '*' is for all that say nothing else."""
+    """Whether a key of an app's facts holds one value or many; `app_name` '*' stands for apps without a style of it."""
 
     app_name: str
     fact_type: FactType
-    normal_key: str  # which every spelling of the key has
+    normal_key: str  # the one form of every spelling of the key
     style: FactStyle
 
 
 class FactLedger:
-    """Looks into, and corrects, what consolidation decided about facts.
+    """Shows and corrects what consolidation decided about facts.
 
     Raises, from every method:
         InvalidInputError: an argument is out of its bounds; nothing was changed.
@@ -57,14 +54,14 @@ class FactLedger:
         limit: int = 50,
         after: tuple[str, str, datetime, UUID] | None = None,
     ) -> list[FactCandidate]:
-        """List statements that were too unsure to replace what held, by type, key and when they were said.
+        """List statements that were too unsure to replace what held, by type, key and time.
 
         Args:
             after: type, key, `valid_from` and id of the last one of the page before.
         """
-        _check_page(limit)
-        place = after or (None, None, None, None)
-        rows = await self._pool.fetch(_QUERIES["list_candidates"], app_name, user_id, fact_type, limit, *place)
+        check_limit(limit, PAGE_SIZE_MAX)
+        position = after or (None,) * 4
+        rows = await _STATEMENTS.fetch(self._pool, "list_candidates", app_name, user_id, fact_type, limit, *position)
         return [
             FactCandidate(
                 **{
@@ -78,13 +75,12 @@ class FactLedger:
         ]
 
     async def promote(self, candidate_id: UUID, *, app_name: str, user_id: str) -> UUID:
-        """Believe a candidate from now on, as true from when it was said; return its fact.
+        """Accept a candidate: it holds from the time when it was stated. Return its fact.
 
         Raises:
             FactNotFoundError: no such candidate of this app and user; nothing was changed.
         """
-        fact_id = await self._change(_QUERIES["promote_candidate"], app_name, user_id, candidate_id)
-        assert fact_id is not None  # noqa: S101  # the function returns one or raises
+        fact_id: UUID = await _STATEMENTS.fetchval(self._pool, "promote_candidate", app_name, user_id, candidate_id)
         return fact_id
 
     async def list_merges(
@@ -96,68 +92,63 @@ class FactLedger:
         limit: int = 50,
         after: tuple[datetime, UUID] | None = None,
     ) -> list[FactMerge]:
-        """List the keys that were taken for other spellings of a fact's key, the newest first; also undone ones.
+        """List the keys that were merged as other spellings of a fact's key, the newest first; also undone ones.
 
         Args:
             after: `merged_at` and id of the last one of the page before.
         """
-        _check_page(limit)
-        place = after or (None, None)
-        rows = await self._pool.fetch(_QUERIES["list_merges"], app_name, user_id, fact_type, limit, *place)
+        check_limit(limit, PAGE_SIZE_MAX)
+        position = after or (None,) * 2
+        rows = await _STATEMENTS.fetch(self._pool, "list_merges", app_name, user_id, fact_type, limit, *position)
         return [FactMerge(**row) for row in rows]
 
     async def undo_merge(self, merge_id: UUID, *, app_name: str, user_id: str) -> UUID | None:
-        """Part a merged key: what was said under it becomes a fact of its own, and the two are never merged again.
+        """Undo a merge: what was stated under the key becomes a fact of its own, and the two are never merged again.
 
         Returns:
-            The new fact; None where nothing is left that was said under the key.
+            The new fact; None where nothing is left that was stated under the key.
 
         Raises:
             FactNotFoundError: no such merge of this app and user, or it is undone already; nothing was changed.
         """
-        return await self._change(_QUERIES["undo_merge"], app_name, user_id, merge_id)
+        fact_id: UUID | None = await _STATEMENTS.fetchval(self._pool, "undo_merge", app_name, user_id, merge_id)
+        return fact_id
 
     async def set_style(self, app_name: str, fact_type: FactType, key: str, style: FactStyle) -> KeyStyle:
         """Let a key hold one value ('profile') or many side by side ('collection') from the next statement on.
 
         Args:
-            app_name: '*' for every app that says nothing else.
+            app_name: '*' for every app without a style of its own.
             key: in any spelling.
         """
         _check_style(app_name, fact_type, key, style)
-        row = await self._pool.fetchrow(_QUERIES["set_fact_style"], app_name, fact_type, normal_key(key), style)
+        row = await _STATEMENTS.fetchrow(self._pool, "set_fact_style", app_name, fact_type, normal_key(key), style)
         assert row is not None  # noqa: S101  # the statement returns its row
         return KeyStyle(**row)
 
     async def reset_style(self, app_name: str, fact_type: FactType, key: str) -> bool:
-        """Take back what was said of a key; return whether something was."""
+        """Remove the style of a key; return whether it had one."""
         _check_style(app_name, fact_type, key)
-        return await self._pool.fetchval(_QUERIES["reset_fact_style"], app_name, fact_type, normal_key(key)) is not None
+        form = normal_key(key)
+        return await _STATEMENTS.fetchval(self._pool, "reset_fact_style", app_name, fact_type, form) is not None
 
     async def list_styles(
         self, app_name: str | None = None, *, limit: int = 50, after: tuple[str, str, str] | None = None
     ) -> list[KeyStyle]:
-        """List what was said of keys: of one app and of '*', or of every app; by app, type and key.
+        """List the styles of keys: of one app and of '*', or of every app; by app, type and key.
 
         Args:
             after: app, type and key of the last one of the page before.
         """
-        _check_page(limit)
+        check_limit(limit, PAGE_SIZE_MAX)
         check_names(app_name=app_name)
-        rows = await self._pool.fetch(_QUERIES["list_fact_styles"], app_name, limit, *(after or (None, None, None)))
+        rows = await _STATEMENTS.fetch(self._pool, "list_fact_styles", app_name, limit, *(after or (None,) * 3))
         return [KeyStyle(**row) for row in rows]
-
-    async def _change(self, query: str, app_name: str, user_id: str, row_id: UUID) -> UUID | None:
-        try:
-            changed: UUID | None = await self._pool.fetchval(query, app_name, user_id, row_id)
-        except asyncpg.PostgresError as error:
-            raise from_postgres(error) or error from error
-        return changed
 
 
 async def read_styles(pool: Pool, thread_id: UUID) -> Styles:
-    """Read the policy of a thread's app on which keys hold many values."""
-    rows = await pool.fetch(_QUERIES["fact_styles"], thread_id)
+    """Read which keys of a thread's app hold many values."""
+    rows = await _STATEMENTS.fetch(pool, "fact_styles", thread_id)
     return {(row["fact_type"], row["normal_key"]): row["style"] for row in rows}
 
 
@@ -171,8 +162,3 @@ def _check_style(app_name: str, fact_type: str, key: str, style: str = "profile"
         )
     if len(key) > KEY_CHARACTERS_MAX:
         raise InvalidInputError(f"a key has at most {KEY_CHARACTERS_MAX} characters, not {len(key)}")
-
-
-def _check_page(limit: int) -> None:
-    if not 1 <= limit <= PAGE_SIZE_MAX:
-        raise InvalidInputError(f"limit is 1 to {PAGE_SIZE_MAX}, not {limit}")

@@ -1,4 +1,4 @@
-"""Why a memory is as strong as it is and when it will go; and what another policy would keep."""
+"""Why a memory has its score, when it will be archived, and what another policy would keep."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from hippocampus.errors import MemoryNotFoundError
+from hippocampus.errors import BY_SQLSTATE, MemoryNotFoundError
+from hippocampus.names import check_app_name, check_count, check_number
 from hippocampus.retention import curves
 from hippocampus.retention.curves import Curve
-from hippocampus.retention.policies import check_app_name, check_field, check_number, check_preset
+from hippocampus.retention.policies import check_field, check_preset
 from pulse.errors import InvalidInputError
-from pulse.postgres.statements import load_queries
+from pulse.postgres.statements import Statements
 
 if TYPE_CHECKING:
     from pulse.database import Pool
 
-#: Points of a curve from now to twice the time that is left, and days where it never falls below.
+#: Points of a curve from now to twice the remaining time; the days shown if it never falls below the threshold.
 POINTS = 25
 FOREVER_DAYS = 365.0
 DIFFERING_MAX = 1000
@@ -29,7 +30,7 @@ FIELDS = ("retention_curve", "decay_rate", "cleanup_threshold", "min_age_days")
 
 _YEARS_SHOWN_DAYS = 365_000.0
 _FIRST_ID = UUID(int=0)
-_QUERIES = load_queries("hippocampus", "memory_care.sql")
+_STATEMENTS = Statements("hippocampus.retention", "retention.sql", errors=BY_SQLSTATE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,14 +38,14 @@ class RetentionExplanation:
     """One memory's curve, what goes into it, and where it ends.
 
     Attributes:
-        formula: the curve with the memory's own numbers in it; `days` are those since its last access.
+        formula: the curve with the memory's own numbers; `days` are those since its last access.
         score: now, by the database's function.
-        falls_below_at: from then on the score is below the threshold, if nobody uses it; None: never, because it is
-            pinned, the rate or the threshold is 0, or it would take over a thousand years.
-        cleaned_from: the first moment at which a clean-up takes it: below the threshold and old enough; None: never.
-        scores_around: what the database's function gives the day before `falls_below_at`, then, and the day after;
-            empty where it is None.
-        points: (days from now, score), from now to twice the time that is left.
+        falls_below_at: from then on the score is below the threshold, unless the memory is used; None: never, because
+            it is pinned, the rate or the threshold is 0, or it would take over a thousand years.
+        cleaned_from: the first time at which a clean-up archives it: below the threshold and old enough; None: never.
+        scores_around: the database's scores one day before `falls_below_at`, then, and one day after; empty if it is
+            None.
+        points: (days from now, score), from now to twice the remaining time.
     """
 
     id: UUID
@@ -86,7 +87,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyComparison:
-    """What two policies would keep of the same memories, some days from now, if nothing is used until then."""
+    """What two policies would keep of the same memories, some days from now, if none is used until then."""
 
     one: Mapping[str, Any]  # FIELDS, as they were compared
     other: Mapping[str, Any]
@@ -96,16 +97,16 @@ class PolicyComparison:
     only_by_one: int
     only_by_other: int
     kept_by_none: int
-    differing: tuple[Verdict, ...]  # in the order of their ids, at most as many as were asked for
+    differing: tuple[Verdict, ...]  # in the order of their ids, at most `limit`
 
 
 async def explain(pool: Pool, app_name: str, user_id: str, memory_id: UUID) -> RetentionExplanation:
-    """Explain a memory's score under its app's policy. Looking is no access.
+    """Explain a memory's score under its app's policy. This is not an access.
 
     Raises:
-        MemoryNotFoundError: no such memory of this app and user; an archived one has no score any more.
+        MemoryNotFoundError: no such memory of this app and user; an archived one has no score.
     """
-    row = await pool.fetchrow(_QUERIES["retention_inputs"], check_app_name(app_name), user_id, memory_id)
+    row = await _STATEMENTS.fetchrow(pool, "retention_inputs", check_app_name(app_name), user_id, memory_id)
     if row is None:
         raise MemoryNotFoundError(
             f"there is no memory {memory_id} of app {app_name!r} and user {user_id!r}; it may be archived"
@@ -118,7 +119,8 @@ async def explain(pool: Pool, app_name: str, user_id: str, memory_id: UUID) -> R
     around: tuple[float, ...] = ()
     if falls_below_at is not None:
         moments = [falls_below_at + timedelta(days=shift) for shift in (-1, 0, 1)]
-        around = tuple(each[0] for each in await pool.fetch(_QUERIES["score_at"], app_name, memory_id, moments))
+        rows = await _STATEMENTS.fetch(pool, "score_at", app_name, memory_id, moments)
+        around = tuple(each["score"] for each in rows)
     return RetentionExplanation(
         **row,
         formula=_formula(dict(row)),
@@ -142,27 +144,27 @@ async def compare(
     limit: int = 20,
     after: UUID | None = None,
 ) -> PolicyComparison:
-    """Say what another policy would keep of an app's memories, beside the present one. Nothing is changed.
+    """Return what another policy would keep of an app's memories, beside the present one. Nothing is changed.
 
     Args:
-        other, one: fields of FIELDS in place of the app's own, or ``preset``; `one` None is the policy that stands.
+        other, one: fields of FIELDS in place of the app's own, or ``preset``; `one` None is the present policy.
         user_id: only this user's memories.
         days: how far from now, 0 to 3,650.
-        limit: memories to list that the two treat differently, 0 to 1,000, `after` an id.
+        limit: how many memories that the two treat differently to list, 0 to 1,000, `after` an id.
 
     Raises:
         InvalidInputError: an unknown field or preset, or a value out of its range.
     """
-    if type(limit) is not int or not 0 <= limit <= DIFFERING_MAX:
-        raise InvalidInputError(f"limit must be from 0 to {DIFFERING_MAX}, not {limit!r:.80}")
+    check_count("limit", limit, 0, DIFFERING_MAX)
     check_number("days", days, 0, COMPARED_DAYS_MAX)
     changes = [_changes(one or {}), _changes(other)]
-    policies = [await pool.fetchrow(_QUERIES["policy_of"], check_app_name(app_name), each) for each in changes]
+    check_app_name(app_name)
+    policies = [await _STATEMENTS.fetchrow(pool, "policy_of", app_name, each) for each in changes]
     arguments = (app_name, user_id, *changes, float(days))
-    counts = await pool.fetchrow(_QUERIES["compare_policies"], *arguments)
+    counts = await _STATEMENTS.fetchrow(pool, "compare_policies", *arguments)
     if None in policies or counts is None:
         raise InvalidInputError("app_policies has no row '*', the policy of every app without one: insert it")
-    rows = await pool.fetch(_QUERIES["differing_verdicts"], *arguments, limit, after or _FIRST_ID)
+    rows = await _STATEMENTS.fetch(pool, "differing_verdicts", *arguments, limit, after or _FIRST_ID)
     first, second = ({name: policy[name] for name in FIELDS} for policy in policies if policy is not None)
     return PolicyComparison(
         one=first, other=second, days=float(days), **counts, differing=tuple(Verdict(**row) for row in rows)
@@ -181,7 +183,7 @@ def _changes(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 def _formula(row: Mapping[str, Any]) -> str:
     if row["pinned"]:
-        return "pinned: as fresh as at its last access, for ever"
+        return "pinned: always as fresh as at its last access"
     gain = 1 + math.log1p(max(row["access_count"], 0))
     if row["curve"] == "classic":
         return f"min(1, exp(-{row['decay_rate']:g} * days) * {gain:.4g} / 5)"

@@ -1,10 +1,10 @@
-"""The two forgetting curves, pure: what the database computes when a score is read, for plots, tests and advice.
+"""The two decay curves, pure: what the database computes when a score is read, for plots, tests and advice.
 
-``strength`` (the default) starts at what a memory is worth and halves ever more slowly the more often it was read::
+``strength`` (the default) starts at a memory's initial score and decays more slowly the more often it was used::
 
     initial_score * exp(-decay_rate * days / (1 + ln(1 + access_count)))
 
-``classic`` knows no importance: a fresh memory that nobody read has 0.2, whatever it says::
+``classic`` ignores importance: a fresh memory that was never used has 0.2::
 
     min(1, exp(-decay_rate * days) * (1 + ln(1 + access_count)) / 5)
 
@@ -27,10 +27,10 @@ def strength(initial_score: float, access_count: int, days: float, decay_rate: f
     """Return the score, 0 to 1, of a memory under the curve ``strength``.
 
     Args:
-        initial_score: what it is worth when fresh, 0 to 1.
-        access_count: how often it was read; a negative one counts as 0.
-        days: since its last access; negative ones, of a clock that is ahead, count as 0.
-        decay_rate: per day; a negative one counts as 0.
+        initial_score: its score when fresh, 0 to 1.
+        access_count: how often it was used; negative counts as 0.
+        days: since its last access; negative, from a clock that is ahead, counts as 0.
+        decay_rate: per day; negative counts as 0.
     """
     return min(1.0, max(initial_score, 0.0) * _fading(days, decay_rate, flatness=_gain(access_count)))
 
@@ -50,7 +50,7 @@ def score(curve: Curve, initial_score: float, access_count: int, days: float, de
 def days_above(curve: Curve, threshold: float, initial_score: float, access_count: int, decay_rate: float) -> float:
     """Return for how many days after its last access a memory keeps a score of at least `threshold`.
 
-    0.0 if it is below from the start, infinity if it never falls below. A policy's minimum age comes on top.
+    0.0 if it is below from the start, infinity if it never falls below. A policy's minimum age is not considered.
     """
     fresh = score(curve, initial_score, access_count, 0.0, decay_rate)
     if fresh < threshold:

@@ -1,30 +1,31 @@
 """Policy is data: one row per app says when its sessions are consolidated and how its memories fade.
 
-An app without a row of its own lives under the row ``'*'``. The first change of an app's policy copies what stood for
-it until then, so a later change of ``'*'`` leaves it alone; `reset_policy` gives it back.
+The row ``'*'`` holds for every app without a row of its own. The first change of an app's policy copies what held for
+it until then, so that a later change of ``'*'`` does not affect it; `reset_policy` deletes the app's own row.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import difflib
-import math
 from collections.abc import Mapping
 from datetime import datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-import asyncpg
-
+from hippocampus.errors import BY_SQLSTATE
+from hippocampus.names import check_app_name, check_count, check_number
 from hippocampus.retention.curves import Curve
-from pulse.errors import InvalidInputError, from_postgres
-from pulse.postgres.statements import load_queries
+from pulse.errors import InvalidInputError
+from pulse.postgres.statements import Statements
 
 if TYPE_CHECKING:
     from pulse.database import Pool
 
 #: The name of the policy of every app without one.
 EVERY_APP = "*"
+
+_STATEMENTS = Statements("hippocampus.retention", "retention.sql", errors=BY_SQLSTATE)
 
 Preset: TypeAlias = Literal["high_interaction", "low_interaction", "sensitive", "knowledge"]
 
@@ -64,9 +65,9 @@ _FIELDS = ("consolidate", *_COUNTS, "retention_curve", *_RANGES)
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class AppPolicy:
-    """A row of ``app_policies``: what stands for one app."""
+    """A row of ``app_policies``: the policy of one app."""
 
-    app_name: str  # whose row it is: the app's own, or EVERY_APP
+    app_name: str  # the app, or EVERY_APP
     consolidate: bool  # whether appending enqueues jobs at all
     fast_events: int  # fast_replay after this many new events,
     fast_tokens: int  # or this many new tokens,
@@ -86,12 +87,12 @@ class AppPolicy:
 
 
 async def get_policy(pool: Pool, app_name: str = EVERY_APP) -> AppPolicy:
-    """Return what stands for an app; its `app_name` tells whether that is its own row.
+    """Return the policy that holds for an app; its `app_name` is EVERY_APP unless the app has a row of its own.
 
     Raises:
         InvalidInputError: the app's name is empty or too long, or the row ``'*'`` was deleted.
     """
-    row = await pool.fetchrow(_QUERIES["get_policy"], check_app_name(app_name))
+    row = await _STATEMENTS.fetchrow(pool, "get_policy", check_app_name(app_name))
     if row is None:
         raise InvalidInputError("app_policies has no row '*', the policy of every app without one: insert it")
     return AppPolicy(**row)
@@ -103,9 +104,7 @@ async def set_policy(
     """Change fields of an app's policy (EVERY_APP: of all apps without one) and return it whole.
 
     Args:
-        pool: where.
-        app_name: whose.
-        preset: a name of PRESETS; `fields` win over it.
+        preset: a name of PRESETS; `fields` take precedence.
         fields: fields of AppPolicy.
 
     Raises:
@@ -115,39 +114,28 @@ async def set_policy(
     changes = check_preset(preset) | {name: check_field(name, value) for name, value in fields.items()}
     if not changes:
         raise InvalidInputError(f"name at least one field of the policy to set: {', '.join(_FIELDS)}")
-    try:
-        row = await pool.fetchrow(_QUERIES["set_policy"], app_name, changes)
-    except asyncpg.PostgresError as error:
-        raise _plain(error) from error
+    row = await _STATEMENTS.fetchrow(pool, "set_policy", app_name, changes)
     assert row is not None  # noqa: S101 (the function returns one row or raises)
     return AppPolicy(**row)
 
 
 async def reset_policy(pool: Pool, app_name: str) -> bool:
-    """Delete an app's own policy: it lives under EVERY_APP's again. Return whether it had one.
+    """Delete an app's own policy: that of EVERY_APP holds again. Return whether there was one.
 
     Raises:
-        InvalidInputError: `app_name` is EVERY_APP, which must stay, or no name.
+        InvalidInputError: `app_name` is EVERY_APP, whose row must stay, or not a valid name.
     """
     if check_app_name(app_name) == EVERY_APP:
-        raise InvalidInputError("the policy '*' stands for every app without one and must stay; change its fields")
-    return await pool.fetchval(_QUERIES["reset_policy"], app_name) is not None
-
-
-def check_app_name(app_name: str) -> str:
-    """Return the name, or raise InvalidInputError for one that no app can have."""
-    if not isinstance(app_name, str) or not 1 <= len(app_name) <= 255 or "\0" in app_name:
-        raise InvalidInputError(f"app_name must be 1 to 255 characters without NUL, not {app_name!r:.80}")
-    return app_name
+        raise InvalidInputError("the policy '*' holds for every app without its own and must stay; change its fields")
+    return await _STATEMENTS.fetchval(pool, "reset_policy", app_name) is not None
 
 
 def check_field(name: str, value: Any) -> Any:
-    """Return the value of a policy's field, or raise InvalidInputError that says what it must be."""
+    """Return the value of a policy's field; raise InvalidInputError with the values that are allowed."""
     if name in _RANGES:
         return check_number(name, value, *_RANGES[name])
     if name in _COUNTS:
-        if type(value) is not int or not 1 <= value <= _COUNT_MAX:
-            raise InvalidInputError(f"{name} must be a whole number from 1 to {_COUNT_MAX}, not {value!r:.80}")
+        check_count(name, value, 1, _COUNT_MAX)
     elif name == "consolidate":
         if type(value) is not bool:
             raise InvalidInputError(f"consolidate must be True or False, not {value!r:.80}")
@@ -157,15 +145,6 @@ def check_field(name: str, value: Any) -> Any:
     else:
         raise InvalidInputError(f"a policy has no field {name!r}{_did_you_mean(name, _FIELDS)}")
     return value
-
-
-def check_number(name: str, value: Any, lowest: float, highest: float) -> float:
-    """Return the value as a float, or raise InvalidInputError unless it is a number within both bounds."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
-        raise InvalidInputError(f"{name} must be a number from {lowest:g} to {highest:g}, not {value!r:.80}")
-    if not lowest <= value <= highest:
-        raise InvalidInputError(f"{name} must be from {lowest:g} to {highest:g}, not {value!r:.80}")
-    return float(value)
 
 
 def check_preset(name: str | None) -> dict[str, Any]:
@@ -180,10 +159,3 @@ def check_preset(name: str | None) -> dict[str, Any]:
 def _did_you_mean(name: str, known: tuple[str, ...]) -> str:
     close = difflib.get_close_matches(name, known, n=1)
     return f": did you mean {close[0]!r}?" if close else f": there are {', '.join(known)}"
-
-
-def _plain(error: asyncpg.PostgresError) -> Exception:
-    return from_postgres(error) or error
-
-
-_QUERIES = load_queries("hippocampus", "retention.sql")

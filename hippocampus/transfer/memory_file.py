@@ -1,8 +1,8 @@
 """A user's whole memory as a file of JSON lines, out and in; the format is described in ``docs/forgetting.md``.
 
-An export is one snapshot, read in pages. An import is one transaction: all of a file or nothing. What was exported,
-imported into an empty database and exported again is the same file to the byte. What the file says was forgotten, and
-still stands here, is forgotten right after, each in a transaction of its own, as whatever is forgotten.
+An export is one snapshot, read in pages. An import is one transaction: all of a file or nothing. An export that is
+imported into an empty database and exported again is the same file to the byte. What the file lists as erased and still
+exists here is erased after the import, each in a transaction of its own.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from uuid import UUID
 
 import asyncpg
 
-from hippocampus.errors import ImportFileError, from_postgres
-from hippocampus.retention.policies import check_app_name
+from hippocampus.errors import BY_SQLSTATE, ImportFileError
+from hippocampus.names import check_app_name
 from pulse.errors import InvalidInputError
-from pulse.postgres.statements import load_queries
+from pulse.postgres.statements import Statements
 
 if TYPE_CHECKING:
     from pulse.database import Connection, Pool
@@ -32,17 +32,17 @@ LINE_CHARS_MAX = 64 * 1024 * 1024
 BAD_LINES_MAX = 20
 
 _FIRST_ID = UUID(int=0)
-_QUERIES = load_queries("hippocampus", "memory_care.sql")
+_STATEMENTS = Statements("hippocampus.transfer", "memory_file.sql", errors=BY_SQLSTATE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """What became of a file.
+    """The outcome of an import.
 
     Attributes:
         stored: lines that were stored, by kind.
-        skipped: lines that were here to the letter already, or whose memory was forgotten here by itself.
-        forgotten: memories and facts that stood here, and went because they were forgotten there.
+        skipped: lines that were stored here already, letter by letter, or whose memory was erased here.
+        forgotten: memories and facts that existed here, and were erased because the file lists them as erased.
     """
 
     app_name: str
@@ -55,10 +55,10 @@ class Imported:
 async def export_memory(pool: Pool, app_name: str, user_id: str, *, vectors: bool = True) -> AsyncIterator[str]:
     """Yield the lines of a user's memory, without line ends: a header, the rows, and the number of the rows.
 
-    One snapshot, and never more than PAGE_LINES of it in memory. A connection is held until the last line is taken.
+    One snapshot, and never more than PAGE_LINES of it in memory. A connection is held until the last line is read.
 
     Args:
-        vectors: with them the file is large, and needs no model when it is imported.
+        vectors: with them the file is larger, and its import needs no model.
     """
     if not user_id:
         raise InvalidInputError("name the user to export")
@@ -71,14 +71,12 @@ async def export_memory(pool: Pool, app_name: str, user_id: str, *, vectors: boo
     }
     yield json.dumps(header, ensure_ascii=False)
     count = 0
-    async with (
-        pool.acquire() as connection,
-        connection.transaction(isolation="repeatable_read", readonly=True),
-    ):
-        for (kind,) in await connection.fetch(_QUERIES["export_kinds"]):
+    async with pool.acquire() as proxy, proxy.transaction(isolation="repeatable_read", readonly=True):
+        connection = cast("Connection", proxy)  # the pool's proxy has every method of the connection behind it
+        for kind in await _kinds(connection):
             after = _FIRST_ID
-            while page := await connection.fetch(
-                _QUERIES["export_lines"], app_name, user_id, kind, vectors, after, PAGE_LINES
+            while page := await _STATEMENTS.fetch(
+                connection, "export_lines", app_name, user_id, kind, vectors, after, PAGE_LINES
             ):
                 for row in page:
                     yield row["line"]
@@ -90,16 +88,17 @@ async def export_memory(pool: Pool, app_name: str, user_id: str, *, vectors: boo
 async def import_memory(
     pool: Pool, lines: Iterable[str], *, app_name: str | None = None, user_id: str | None = None
 ) -> Imported:
-    """Store the lines of an export, all or none; the reader of `lines` is asked for no more than it needs.
+    """Store the lines of an export, all or none; `lines` is read as a stream.
 
-    If the process dies before what was forgotten there is forgotten here, the same import again goes on with it.
+    If the process dies before everything that the file lists as erased is erased here, the same import continues it.
 
     Args:
-        app_name, user_id: whose they become; None: whose they were.
+        app_name, user_id: the owner of what is imported; None: as in the file.
 
     Raises:
-        ImportFileError: it is no export, it was cut short, or lines cannot be stored; nothing was changed.
-        ErasureRunningError: the user is being forgotten just now; nothing was changed.
+        ImportFileError: the file is not an export, was cut short, or has lines that cannot be stored; nothing was
+            changed.
+        ErasureRunningError: the user is being erased; nothing was changed.
     """
     numbered = enumerate(lines, start=1)
     header = _header(numbered)
@@ -107,35 +106,36 @@ async def import_memory(
     stored: dict[str, int] = {}
     rows = 0
     async with pool.acquire() as proxy, proxy.transaction():
-        connection = cast("Connection", proxy)  # the pool's proxy has every method of the connection behind it
-        try:
-            await connection.execute(_QUERIES["begin_import"], *who)
-        except asyncpg.PostgresError as error:
-            raise from_postgres(error) or error from error
-        kinds = {row["export_kind"] for row in await connection.fetch(_QUERIES["export_kinds"])}
+        connection = cast("Connection", proxy)
+        await _STATEMENTS.execute(connection, "begin_import", *who)
+        kinds = set(await _kinds(connection))
         for kind, page in _pages(numbered, kinds):
             count = await _store(connection, who, kind, page)
             stored[kind] = stored.get(kind, 0) + count
             rows += len(page)
         if rows and not header["vectors"]:
-            await connection.execute(_QUERIES["backfill_after_import"])
-    forgotten = await _forget_standing(pool, who)
+            await _STATEMENTS.execute(connection, "backfill_after_import")
+    forgotten = await _erase_as_listed(pool, who)
     skipped = rows - sum(stored.values())
     return Imported(app_name=who[0], user_id=who[1], stored=stored, skipped=skipped, forgotten=forgotten)
 
 
-async def _forget_standing(pool: Pool, who: tuple[str, str]) -> int:
-    """Forget what stands though its tombstone is here; return how many.
+async def _kinds(connection: Connection) -> list[str]:
+    return [row["export_kind"] for row in await _STATEMENTS.fetch(connection, "export_kinds")]
 
-    Not within the import, which holds rows of memories by then: whoever forgets locks sessions first.
+
+async def _erase_as_listed(pool: Pool, who: tuple[str, str]) -> int:
+    """Erase what still exists although the import brought its tombstone; return how many.
+
+    Not within the import, which holds locks on memories by then: an erasure locks sessions first.
 
     Raises:
-        asyncpg.InsufficientPrivilegeError: the import is stored, but this role may forget nothing.
+        asyncpg.InsufficientPrivilegeError: the import is stored, but this role may not erase.
     """
     count, after = 0, _FIRST_ID
-    while page := await pool.fetch(_QUERIES["standing_though_forgotten"], *who, after, PAGE_LINES):
+    while page := await _STATEMENTS.fetch(pool, "standing_though_forgotten", *who, after, PAGE_LINES):
         for row in page:
-            count += await pool.fetchval(_QUERIES["forget_as_of_tombstone"], *who, row["id"])
+            count += await _STATEMENTS.fetchval(pool, "forget_as_of_tombstone", *who, row["id"])
         after = page[-1]["id"]
     return count
 
@@ -148,7 +148,7 @@ def _header(numbered: Iterator[tuple[int, str]]) -> dict[str, Any]:
     number, line = next(numbered, (1, ""))
     header = _parse(number, line)
     if header.get("format") != FORMAT:
-        raise ImportFileError("this is no export of a memory", [(1, f'"format" is not {FORMAT!r}')])
+        raise ImportFileError("this is not an export of a memory", [(1, f'"format" is not {FORMAT!r}')])
     if header.get("version") != FORMAT_VERSION:
         raise ImportFileError(
             f"this program reads version {FORMAT_VERSION} of the format",
@@ -164,7 +164,7 @@ def _pages(numbered: Iterator[tuple[int, str]], kinds: set[str]) -> Iterator[tup
     """Yield lines of one kind together, at most PAGE_LINES.
 
     Raises:
-        ImportFileError: a line is no JSON object of a known kind, the last line is missing, or more follow it.
+        ImportFileError: a line is not a JSON object of a known kind, the last line is missing, or more follow it.
     """
     page: _Page = []
     page_kind, rows, ended = "", 0, False
@@ -203,15 +203,16 @@ def _parse(number: int, line: str) -> dict[str, Any]:
     except ValueError as error:
         raise ImportFileError("a line is not JSON", [(number, str(error)[:200])]) from error
     if not isinstance(value, dict):
-        raise ImportFileError("a line is no JSON object", [(number, "write one object per line")])
+        raise ImportFileError("a line is not a JSON object", [(number, "write one object per line")])
     return value
 
 
 async def _store(connection: Connection, who: tuple[str, str], kind: str, page: _Page) -> int:
-    """Store one page; where the database refuses it, find out which lines are to blame."""
+    """Store one page; if the database refuses it, find the lines that are wrong."""
     try:
         async with connection.transaction():
-            count: int = await connection.fetchval(_QUERIES["import_lines"], *who, kind, [line for _, line in page])
+            # Not through the gateway: a refused line is reported in the database's own words.
+            count: int = await connection.fetchval(_STATEMENTS["import_lines"], *who, kind, [line for _, line in page])
             return count
     except asyncpg.PostgresError as error:
         if not _is_refusal(error):
@@ -225,7 +226,7 @@ async def _find_bad(connection: Connection, who: tuple[str, str], kind: str, pag
     for number, line in page:
         try:
             async with connection.transaction():
-                await connection.execute(_QUERIES["import_lines"], *who, kind, [line])
+                await connection.execute(_STATEMENTS["import_lines"], *who, kind, [line])
         except asyncpg.PostgresError as error:
             if not _is_refusal(error):
                 raise
@@ -236,5 +237,5 @@ async def _find_bad(connection: Connection, who: tuple[str, str], kind: str, pag
 
 
 def _is_refusal(error: asyncpg.PostgresError) -> bool:
-    """Whether the line is to blame: a value's type or range, a constraint, a field that the table has not."""
+    """Whether the line is wrong: a value's type or range, a constraint, a field that the table does not have."""
     return (error.sqlstate or "").startswith(("22", "23", "HP048"))

@@ -18,7 +18,7 @@ from google.adk.events.event_actions import EventActions
 from google.adk.sessions import DatabaseSessionService
 from google.genai import types
 
-from hippocampus.erasure.service import Forgetting
+from hippocampus.erasure.service import ErasureService
 from pulse.adk import PostgresSessionService
 from pulse.postgres.json_values import escape_state
 from pulse.session_service import OpenSessionService
@@ -165,9 +165,9 @@ async def test_the_past_of_a_copied_state_is_told_from_its_events(tmp_path: Path
                 assert told.state == {**first.state, "step": step}
         setting = "SELECT sequence_num FROM events WHERE session_delta IS NOT NULL ORDER BY 1"
         steps = [row[0] for row in await pool.fetch(setting)]
-        await Forgetting(pool).forget_events(*s0, sequence_nums=steps[:2])
+        await ErasureService(pool).erase_events(*s0, sequence_nums=steps[:2])
         assert (await history.restore(*s0, sequence_num=9)).state == first.state
-        await Forgetting(pool).forget_events(*s0, sequence_nums=steps[2:])
+        await ErasureService(pool).erase_events(*s0, sequence_nums=steps[2:])
         assert (await history.restore(*s0)).state == first.state
         assert not await pool.fetchval("SELECT bool_or(delta ? 'k0') FROM imported_states")
         assert await pool.fetchval("SELECT state FROM user_states WHERE user_id = 'u0'") == {"x": 1}
@@ -206,12 +206,12 @@ async def test_what_was_forgotten_here_is_not_brought_back_by_another_run(
         # By itself: of keys that sessions set at once, ADK's own service may lose some.
         await service.append_event(session, event(8, step=8, **{"app:k0": 8}))
         await copy(url, pool)
-        here = Forgetting(pool)
+        here = ErasureService(pool)
         setting = "SELECT sequence_num FROM events JOIN threads ON threads.id = thread_id WHERE session_id = 's0'"
         numbers = [row[0] for row in await pool.fetch(f"{setting} AND session_delta IS NOT NULL")]
-        await here.forget_events(APP, "u0", "s0", sequence_nums=numbers)
-        await here.forget_session(APP, "u1", "s1")
-        await here.forget_user(APP, "u2")
+        await here.erase_events(APP, "u0", "s0", sequence_nums=numbers)
+        await here.erase_session(APP, "u1", "s1")
+        await here.erase_user(APP, "u2")
         kept = [await states(pool), await pool.fetch("SELECT id FROM threads ORDER BY id")]
         assert "k0" not in str(kept[0])
         for options in ({}, {"overwrite_state": True}):

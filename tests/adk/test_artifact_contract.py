@@ -13,7 +13,7 @@ from google.adk.artifacts import BaseArtifactService, FileArtifactService, InMem
 from google.adk.errors.input_validation_error import InputValidationError
 from google.genai import types
 
-from hippocampus.erasure.service import Forgetting
+from hippocampus.erasure.service import ErasureService
 from hippocampus.retention import policies
 from pulse.adk.artifacts import PostgresArtifactService
 from pulse.session_service import OpenSessionService
@@ -377,10 +377,10 @@ async def test_who_is_forgotten_leaves_no_file(
     for name in ("a", "user:b"):
         await service.save_artifact(**SCOPE, filename=name, artifact=blob(name.encode()))
     await service.save_artifact(**{**SCOPE, "user_id": "eve"}, filename="a", artifact=blob(b"user:b"))
-    forgetting = Forgetting(pool)
-    assert (await forgetting.forget_session("app", "user", "s")).counts["artifacts"] == 1
+    forgetting = ErasureService(pool)
+    assert (await forgetting.erase_session("app", "user", "s")).counts["artifacts"] == 1
     assert await service.list_artifact_keys(**SCOPE) == ["user:b"]
-    assert (await forgetting.forget_user("app", "user")).is_complete
+    assert (await forgetting.erase_user("app", "user")).is_complete
     assert await service.list_artifact_keys(**SCOPE) == []
     assert await service.load_artifact(**{**SCOPE, "user_id": "eve"}, filename="a") == blob(b"user:b")
     assert await conn.fetchval("SELECT count(*) FROM artifact_blobs") == 1

@@ -13,7 +13,7 @@ from uuid import uuid4
 import asyncpg
 import pytest
 
-from hippocampus.erasure.service import Forgetting
+from hippocampus.erasure.service import ErasureService
 from tests.support.cli_commands import Run, pages
 from tests.support.forgetting_scene import APP, SECRET, say, scan
 from tests.support.paths import ROOT
@@ -134,8 +134,8 @@ async def test_a_killed_erasure_is_finished_by_anybody(dsn: str, pool: asyncpg.P
         unfinished = await pool.fetchval("SELECT id FROM erasures WHERE finished_at IS NULL")
 
     async def resumed() -> bool:
-        await Forgetting(pool).resume()
-        return (await Forgetting(pool).get(APP, "ana", unfinished)).is_complete
+        await ErasureService(pool).resume()
+        return (await ErasureService(pool).get(APP, "ana", unfinished)).is_complete
 
     await until(resumed)
     assert await scan(pool) == {}

@@ -45,7 +45,9 @@ async def known(pool: asyncpg.Pool, conn: asyncpg.Connection) -> None:
 async def test_a_window_holds_system_facts_memories_and_history_in_order(
     known: None, assembler: ContextAssembler
 ) -> None:
-    window = await assembler.assemble(MEI, APP, "s-2", "What does my cat like to eat?", system_prompt="Be kind.")
+    window = await assembler.assemble(
+        app_name=APP, user_id=MEI, session_id="s-2", query="What does my cat like to eat?", system_prompt="Be kind."
+    )
     assert assembler.format_context(window) == "\n".join(
         [
             "Be kind.",
@@ -72,7 +74,9 @@ async def test_what_was_said_elsewhere_a_moment_ago_is_remembered(
 ) -> None:
     await say(pool, MEI, "s-1", "The code of the gate is 4711")
     await say(pool, MEI, "s-2", "What is the code of the gate?")
-    window = await assembler.assemble(MEI, APP, "s-2", "What is the code of the gate?")
+    window = await assembler.assemble(
+        app_name=APP, user_id=MEI, session_id="s-2", query="What is the code of the gate?"
+    )
     assert [item.content for item in window.items if item.context_type == "memory"] == ["The code of the gate is 4711"]
 
 
@@ -81,23 +85,23 @@ async def test_the_newest_event_is_always_there(pool: asyncpg.Pool, assembler: C
         await say(pool, MEI, "s", *[f"turn {n} " + "and so on " * 20 for n in range(start, start + 20)])
     await say(pool, MEI, "s", "MARKER")
     for budget in (30, 100, 1000):
-        window = await assembler.assemble(MEI, APP, "s", "so on", max_tokens=budget)
+        window = await assembler.assemble(app_name=APP, user_id=MEI, session_id="s", query="so on", max_tokens=budget)
         history = [item.content for item in window.items if item.context_type == "history"]
         assert history[-1] == "[user]: MARKER"
 
 
 async def test_another_user_and_another_app_see_nothing(known: None, assembler: ContextAssembler) -> None:
     for user, app in ((MEI, "other"), ("tom", APP)):
-        assert (await assembler.assemble(user, app, None, "cat")).items == ()
+        assert (await assembler.assemble(app_name=app, user_id=user, session_id=None, query="cat")).items == ()
         with pytest.raises(SessionNotFoundError):
-            await assembler.assemble(user, app, "s-2", "cat")
+            await assembler.assemble(app_name=app, user_id=user, session_id="s-2", query="cat")
 
 
 @pytest.mark.parametrize("blank", ["", " ", "\u3000", "\0\n"])
 async def test_a_blank_query_gives_what_is_known_without_a_search(
     known: None, assembler: ContextAssembler, blank: str
 ) -> None:
-    window = await assembler.assemble(MEI, APP, "s-2", blank)
+    window = await assembler.assemble(app_name=APP, user_id=MEI, session_id="s-2", query=blank)
     assert [(item.context_type, item.content) for item in window.items][:3] == [
         ("fact", "[profile] city: Lisbon"),
         ("fact", '[preference] cat: {"name": "Miso"}'),
@@ -107,7 +111,7 @@ async def test_a_blank_query_gives_what_is_known_without_a_search(
 
 async def test_a_fact_that_is_over_is_not_in_the_window(conn: asyncpg.Connection, assembler: ContextAssembler) -> None:
     await add_fact(conn, MEI, "city", "Porto", valid_from=days_ago(9), valid_until=days_ago(1))
-    assert (await assembler.assemble(MEI, APP, None, "city Porto")).items == ()
+    assert (await assembler.assemble(app_name=APP, user_id=MEI, session_id=None, query="city Porto")).items == ()
 
 
 async def test_access_is_recorded_once_for_what_was_put_in(
@@ -115,7 +119,7 @@ async def test_access_is_recorded_once_for_what_was_put_in(
 ) -> None:
     kept = await add_memory(conn, MEI, "the cat likes sardines", memory_type="summary")
     left = await add_memory(conn, MEI, "the cat " * 500)
-    await assembler.assemble(MEI, APP, None, "cat", max_tokens=100)
+    await assembler.assemble(app_name=APP, user_id=MEI, session_id=None, query="cat", max_tokens=100)
     counts = dict(await conn.fetch("SELECT id, access_count FROM memories"))
     assert counts == {kept: 1, left: 0}
 
@@ -126,7 +130,7 @@ async def test_a_query_that_cannot_be_embedded_still_gives_a_window(
     reasons: list[str] = []
     assembler = ContextAssembler(pool, ExhaustedEmbedder(), on_degraded=reasons.append)
     await add_memory(conn, MEI, "the cat likes sardines")
-    window = await assembler.assemble(MEI, APP, None, "cat")
+    window = await assembler.assemble(app_name=APP, user_id=MEI, session_id=None, query="cat")
     assert [item.content for item in window.items] == ["the cat likes sardines"]
     assert window.degraded is not None
     assert reasons == ["RateLimitedError"]
@@ -135,7 +139,9 @@ async def test_a_query_that_cannot_be_embedded_still_gives_a_window(
 async def test_budgets_of_calls_at_once_do_not_mix(pool: asyncpg.Pool, assembler: ContextAssembler) -> None:
     await say(pool, MEI, "s", *["some words " * 20] * 40)
     budgets = [50, 400, 8000] * 4
-    windows = await asyncio.gather(*(assembler.assemble(MEI, APP, "s", "words", max_tokens=b) for b in budgets))
+    windows = await asyncio.gather(
+        *(assembler.assemble(app_name=APP, user_id=MEI, session_id="s", query="words", max_tokens=b) for b in budgets)
+    )
     assert [window.max_tokens for window in windows] == budgets
     assert all(window.total_tokens <= window.max_tokens for window in windows)
 
@@ -144,9 +150,10 @@ async def test_two_round_trips_at_most(known: None, pool: asyncpg.Pool) -> None:
     statements: list[str] = []
     async with pool.acquire() as connection:
         assembler = ContextAssembler(_OneConnection(connection), WordEmbedder())  # type: ignore[arg-type]
-        await assembler.assemble(MEI, APP, "s-2", "cat")  # the driver looks types up once
+        # The driver looks types up once.
+        await assembler.assemble(app_name=APP, user_id=MEI, session_id="s-2", query="cat")
         connection.add_query_logger(lambda query: statements.append(query.query))
-        await assembler.assemble(MEI, APP, "s-2", "cat")
+        await assembler.assemble(app_name=APP, user_id=MEI, session_id="s-2", query="cat")
     await asyncio.sleep(0)  # the driver logs a query in the loop's next turn
     assert len(statements) == 2
 
@@ -155,16 +162,18 @@ class _OneConnection:
     """A pool of one given connection."""
 
     def __init__(self, connection: asyncpg.Connection) -> None:
-        self.fetch = connection.fetch
+        self.fetch, self.fetchval = connection.fetch, connection.fetchval
 
 
 async def test_bad_input_is_refused(known: None, pool: asyncpg.Pool, assembler: ContextAssembler) -> None:
     with pytest.raises(InvalidInputError, match="max_tokens"):
-        await assembler.assemble(MEI, APP, None, "cat", max_tokens=0)
+        await assembler.assemble(app_name=APP, user_id=MEI, session_id=None, query="cat", max_tokens=0)
     with pytest.raises(EmbeddingDimensionError):
-        await assembler.assemble(MEI, APP, None, "cat", [0.5] * 768)
+        await assembler.assemble(app_name=APP, user_id=MEI, session_id=None, query="cat", query_embedding=[0.5] * 768)
     with pytest.raises(ContextBudgetError):
-        await assembler.assemble(MEI, APP, None, "cat", system_prompt="rule " * 100, max_tokens=20)
+        await assembler.assemble(
+            app_name=APP, user_id=MEI, session_id=None, query="cat", system_prompt="rule " * 100, max_tokens=20
+        )
     for ratios in ({"memory_ratio": 0.9}, {"fact_ratio": -0.1}, {"history_ratio": float("nan")}):
         with pytest.raises(InvalidInputError, match="ratios"):
             ContextAssembler(pool, **ratios)  # type: ignore[arg-type]
@@ -233,11 +242,11 @@ async def test_a_window_that_the_model_counts_over_the_budget_is_packed_smaller(
     await say(pool, MEI, "s", *["some words " * 5] * 40)
     strict = _Strict()
     assembler = ContextAssembler(pool, max_tokens=300, window_counter=strict, language="en")
-    window = await assembler.assemble(MEI, APP, "s", "")
+    window = await assembler.assemble(app_name=APP, user_id=MEI, session_id="s", query="")
     assert len(assembler.format_context(window)) == window.total_tokens <= window.max_tokens == 300
     assert (window.counted_by, strict.counted[-1], strict.counted[0] > 300) == ("strict-1", window.total_tokens, True)
     silent = ContextAssembler(pool, max_tokens=300, window_counter=_Strict(RateLimitedError("no quota")))
-    assert (await silent.assemble(MEI, APP, "s", "")).counted_by == "estimate"
+    assert (await silent.assemble(app_name=APP, user_id=MEI, session_id="s", query="")).counted_by == "estimate"
 
 
 async def test_what_an_app_tells_its_agents_stands_in_the_system_part(pool: asyncpg.Pool) -> None:
@@ -256,7 +265,9 @@ async def test_what_an_app_tells_its_agents_stands_in_the_system_part(pool: asyn
         APP,
     )
     assembler = ContextAssembler(pool)
-    window = await assembler.assemble("ann", APP, None, "", system_prompt="You are a clerk.")
+    window = await assembler.assemble(
+        app_name=APP, user_id="ann", session_id=None, query="", system_prompt="You are a clerk."
+    )
     assert assembler.format_context(window) == "You are a clerk.\n\nAnswer in French.\n\nBe kind."
-    window = await assembler.assemble("ann", "nothing", None, "")
+    window = await assembler.assemble(app_name="nothing", user_id="ann", session_id=None, query="")
     assert assembler.format_context(window) == ""

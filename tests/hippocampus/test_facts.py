@@ -14,7 +14,7 @@ import pytest
 from hippocampus.consolidation_worker import MemoryConsolidationWorker
 from hippocampus.memory_service import OpenMemoryService
 from hippocampus.providers.local.provider import LocalEmbedder
-from hippocampus.records import ExtractedFact, FactType, FactVersion, HistoryPlace
+from hippocampus.records import ExtractedFact, FactType, FactVersion, HistoryPosition
 from pulse.events import Event
 from pulse.session_service import OpenSessionService
 from tests.support.lock_gates import until_one_waits_for_a_lock
@@ -275,7 +275,7 @@ async def test_a_history_is_read_page_by_page(pool: asyncpg.Pool, service: OpenM
         found, place = list[FactVersion](), None
         while page := await service.fact_history(**asked, limit=limit, after=place):
             found += page
-            place = HistoryPlace.after(page, place)
+            place = HistoryPosition.after(page, place)
         assert found == whole
 
 

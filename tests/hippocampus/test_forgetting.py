@@ -1,4 +1,4 @@
-"""Forgetting on request: nothing is left of what was forgotten, all of what was not is, and nothing comes back."""
+"""Erasure on request: nothing is left of what was erased, all of what was not is, and nothing comes back."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 
 from hippocampus.consolidation.redraw import redraw_slices
-from hippocampus.erasure.service import Erasure, Forgetting
+from hippocampus.erasure.service import Erasure, ErasureService
 from hippocampus.errors import MemoryNotFoundError, WatermarkMovedError
 from hippocampus.providers.local.provider import LocalEmbedder, LocalGenerator
 from hippocampus.search import MemorySearch, SearchFilter
@@ -84,8 +84,8 @@ async def hits(pool: asyncpg.Pool, user: str = "ana") -> int:
 
 
 @pytest.fixture
-def forgetting(pool: asyncpg.Pool) -> Forgetting:
-    return Forgetting(pool)
+def forgetting(pool: asyncpg.Pool) -> ErasureService:
+    return ErasureService(pool)
 
 
 async def test_every_table_with_text_is_in_the_catalogue(conn: asyncpg.Connection) -> None:
@@ -107,7 +107,9 @@ async def test_every_table_with_text_is_in_the_catalogue(conn: asyncpg.Connectio
     assert named <= existing
 
 
-async def test_a_user_is_forgotten_everywhere_and_another_is_not(pool: asyncpg.Pool, forgetting: Forgetting) -> None:
+async def test_a_user_is_forgotten_everywhere_and_another_is_not(
+    pool: asyncpg.Pool, forgetting: ErasureService
+) -> None:
     """The dry run says what the run then takes; no row, no search and no column holds the secret afterwards.
 
     Before, every table of the catalogue holds it that can hold a word of a user: whoever adds one hides it there too.
@@ -125,7 +127,7 @@ async def test_a_user_is_forgotten_everywhere_and_another_is_not(pool: asyncpg.P
 
     shown = {each.table_name: each.rows for each in await forgetting.preview(APP, "ana")}
     assert await hits(pool) > 0
-    report = await forgetting.forget_user(APP, "ana")
+    report = await forgetting.erase_user(APP, "ana")
     assert report.is_complete
     # A fact that a later session said too stands once more when the first one is gone, and goes with that.
     assert report.counts["facts"] >= shown["facts"]
@@ -155,7 +157,9 @@ WORDLESS = {"memory_tombstones", "slice_redraws", "replays", "erased_imports"}
 OWNED = ("threads", "messages", "memories", "facts", "user_states")
 
 
-async def test_a_session_is_forgotten_with_what_was_drawn_from_it(pool: asyncpg.Pool, forgetting: Forgetting) -> None:
+async def test_a_session_is_forgotten_with_what_was_drawn_from_it(
+    pool: asyncpg.Pool, forgetting: ErasureService
+) -> None:
     """What another session taught of the same key is in force again, as it was told there."""
     await say(pool, "ana", "old", "I live in Ghent.")
     await consolidate(pool, await thread_of(pool, "ana", "old"))
@@ -163,7 +167,7 @@ async def test_a_session_is_forgotten_with_what_was_drawn_from_it(pool: asyncpg.
     assert known
     await scene.hide(pool, "ana", await fill(pool, session="s1"))
     preview = {each.table_name: each.rows for each in await forgetting.preview(APP, "ana", session_id="s1")}
-    report = await forgetting.forget_session(APP, "ana", "s1")
+    report = await forgetting.erase_session(APP, "ana", "s1")
     assert report.is_complete
     assert dict(report.counts) == preview
     # The user's state is no session's.
@@ -171,10 +175,10 @@ async def test_a_session_is_forgotten_with_what_was_drawn_from_it(pool: asyncpg.
     assert await pool.fetch("SELECT key, value FROM facts ORDER BY key") == known
     assert await pool.fetchval("SELECT count(*) FROM fact_versions WHERE value::text LIKE '%Bruges%'") == 0
     with pytest.raises(SessionNotFoundError):
-        await forgetting.forget_session(APP, "ana", "s1")
+        await forgetting.erase_session(APP, "ana", "s1")
 
 
-async def test_a_current_fact_gives_way_to_the_one_before(pool: asyncpg.Pool, forgetting: Forgetting) -> None:
+async def test_a_current_fact_gives_way_to_the_one_before(pool: asyncpg.Pool, forgetting: ErasureService) -> None:
     """Ghent was replaced by Bruges; Bruges is forgotten; Ghent holds, without an end, as if never contradicted."""
     for session, city in (("one", "Ghent"), ("two", "Bruges")):
         await say(pool, "ana", session, f"I live in {city}.")
@@ -190,7 +194,7 @@ async def test_a_current_fact_gives_way_to_the_one_before(pool: asyncpg.Pool, fo
         APP,
         before["id"],
     )
-    assert (await forgetting.forget_session(APP, "ana", "two")).is_complete
+    assert (await forgetting.erase_session(APP, "ana", "two")).is_complete
     assert await pool.fetchval("SELECT count(*) FROM fact_aliases WHERE from_key = 'domicile'") == 1
     [after] = await pool.fetch("SELECT id, key, value, content, valid_until FROM facts")
     assert (after["id"], after["key"], after["valid_until"]) == (before["id"], before["key"], None)
@@ -202,7 +206,7 @@ async def test_a_current_fact_gives_way_to_the_one_before(pool: asyncpg.Pool, fo
 
 
 async def test_an_event_leaves_a_tombstone_and_its_slice_is_drawn_anew(
-    pool: asyncpg.Pool, forgetting: Forgetting
+    pool: asyncpg.Pool, forgetting: ErasureService
 ) -> None:
     """Number, id and time stay; the text is nowhere; summaries and facts of its slice come back from what is left."""
     thread = await fill(pool)
@@ -210,7 +214,7 @@ async def test_an_event_leaves_a_tombstone_and_its_slice_is_drawn_anew(
     # What `fill` plants beside the events is of runs that no event names.
     await pool.execute("DELETE FROM runs; UPDATE user_states SET state = state - 'other'")
     await scene.hide(pool, "ana", thread)
-    report = await forgetting.forget_events(
+    report = await forgetting.erase_events(
         APP, "ana", "s1", sequence_nums=[1, 4], event_ids=[events[2]["id"], events[2]["id"]]
     )
     assert report.is_complete, report
@@ -238,7 +242,7 @@ async def test_an_event_leaves_a_tombstone_and_its_slice_is_drawn_anew(
     assert await pool.fetchval("SELECT last_seq FROM threads WHERE id = $1", thread) == 4
     # Asked again it changes nothing more.
     assert (await forgetting.get(APP, "ana", report.id)).is_complete
-    assert (await forgetting.forget_events(APP, "ana", "s1", sequence_nums=[1])).counts == {}
+    assert (await forgetting.erase_events(APP, "ana", "s1", sequence_nums=[1])).counts == {}
 
 
 async def test_a_turn_that_the_memory_forgets_is_nowhere_but_in_its_session(pool: asyncpg.Pool) -> None:
@@ -252,7 +256,7 @@ async def test_a_turn_that_the_memory_forgets_is_nowhere_but_in_its_session(pool
 
 
 async def test_state_and_snapshots_are_as_if_an_erased_event_had_never_been(
-    pool: asyncpg.Pool, forgetting: Forgetting
+    pool: asyncpg.Pool, forgetting: ErasureService
 ) -> None:
     """A key falls back to the newest other event that set it, in its own scope; one that only it set goes."""
     await say(pool, "ana", "s", "a", colour="red", user__lang="nl", depth=1)
@@ -270,7 +274,7 @@ async def test_state_and_snapshots_are_as_if_an_erased_event_had_never_been(
     service = OpenSessionService(pool)
     stale = await service.get_session(APP, "ana", "s")
     assert stale is not None
-    await forgetting.forget_events(APP, "ana", "s", sequence_nums=[2])
+    await forgetting.erase_events(APP, "ana", "s", sequence_nums=[2])
     session = await service.get_session(APP, "ana", "s")
     assert session is not None
     assert session.state == {"colour": "red", "depth": 3, "user:lang": "nl", "user:late": "stays"}
@@ -280,10 +284,10 @@ async def test_state_and_snapshots_are_as_if_an_erased_event_had_never_been(
     assert [event.event_type for event in session.events] == ["user_message", "erased", "user_message"]
 
 
-async def test_an_erased_event_does_not_come_back_by_its_id(pool: asyncpg.Pool, forgetting: Forgetting) -> None:
+async def test_an_erased_event_does_not_come_back_by_its_id(pool: asyncpg.Pool, forgetting: ErasureService) -> None:
     """A sender that repeats an append, not knowing, is told that the event is stored; the text is not stored again."""
     [event] = await say(pool, "ana", "s", SECRET)
-    await forgetting.forget_events(APP, "ana", "s", sequence_nums=[1])
+    await forgetting.erase_events(APP, "ana", "s", sequence_nums=[1])
     again = await OpenSessionService(pool).append(
         APP, "ana", "s", [Event(id=event.id, author="user", content={"text": SECRET})]
     )
@@ -310,7 +314,7 @@ async def test_history_changes_only_by_the_privileged_function(pool: asyncpg.Poo
     )
 
 
-async def test_a_job_that_read_what_was_erased_stores_nothing(pool: asyncpg.Pool, forgetting: Forgetting) -> None:
+async def test_a_job_that_read_what_was_erased_stores_nothing(pool: asyncpg.Pool, forgetting: ErasureService) -> None:
     """The model's call is under way when the event is erased: what it says is dropped, the next try has the rest."""
     await say(pool, "ana", "s", *SAID)
     thread = await thread_of(pool, "ana", "s")
@@ -319,7 +323,7 @@ async def test_a_job_that_read_what_was_erased_stores_nothing(pool: asyncpg.Pool
         async def summarize(self, slices):  # type: ignore[no-untyped-def]
             drawn = await super().summarize(slices)
             if not await pool.fetchval("SELECT erasures FROM threads WHERE id = $1", thread):
-                await forgetting.forget_events(APP, "ana", "s", sequence_nums=[1, 3])
+                await forgetting.erase_events(APP, "ana", "s", sequence_nums=[1, 3])
             return drawn
 
     with pytest.raises(WatermarkMovedError):
@@ -332,18 +336,18 @@ async def test_a_job_that_read_what_was_erased_stores_nothing(pool: asyncpg.Pool
 
 
 async def test_a_redraw_that_read_what_was_erased_since_stores_nothing(
-    pool: asyncpg.Pool, forgetting: Forgetting
+    pool: asyncpg.Pool, forgetting: ErasureService
 ) -> None:
     """A second erasure overtakes the redrawing of the first one's slice; the slice waits, and is drawn without both."""
     await say(pool, "ana", "s", *SAID)
     thread = await thread_of(pool, "ana", "s")
     await consolidate(pool, thread)
-    await forgetting.forget_events(APP, "ana", "s", sequence_nums=[2])
+    await forgetting.erase_events(APP, "ana", "s", sequence_nums=[2])
 
     class Slow(LocalGenerator):
         async def summarize(self, slices):  # type: ignore[no-untyped-def]
             drawn = await super().summarize(slices)
-            await forgetting.forget_events(APP, "ana", "s", sequence_nums=[1, 3])
+            await forgetting.erase_events(APP, "ana", "s", sequence_nums=[1, 3])
             return drawn
 
     await redraw_slices(pool, Slow(), LocalEmbedder())
@@ -354,7 +358,7 @@ async def test_a_redraw_that_read_what_was_erased_since_stores_nothing(
     assert await pool.fetchval("SELECT count(*) FROM slice_redraws") == 0
 
 
-async def test_a_memory_or_a_fact_is_forgotten_by_itself(pool: asyncpg.Pool, forgetting: Forgetting) -> None:
+async def test_a_memory_or_a_fact_is_forgotten_by_itself(pool: asyncpg.Pool, forgetting: ErasureService) -> None:
     """It goes with its versions and its job's words, its turns stay, and late jobs and redraws do not draw it again."""
     await say(pool, "ana", "s", *SAID)
     thread = await thread_of(pool, "ana", "s")
@@ -365,10 +369,10 @@ async def test_a_memory_or_a_fact_is_forgotten_by_itself(pool: asyncpg.Pool, for
     preview = {each.table_name: each.rows for each in await forgetting.preview(APP, "ana", memory_id=fact["id"])}
     assert preview["facts"] == 1
     for forgotten, scope in ((summary, "memory"), (fact["id"], "fact")):
-        report = await forgetting.forget_memory(APP, "ana", forgotten)
+        report = await forgetting.erase_memory(APP, "ana", forgotten)
         assert (report.scope, report.is_complete) == (scope, True)
         with pytest.raises(MemoryNotFoundError):
-            await forgetting.forget_memory(APP, "ana", forgotten)
+            await forgetting.erase_memory(APP, "ana", forgotten)
     assert not await pool.fetchval("SELECT count(*) FROM consolidation_jobs WHERE result::text LIKE '%Bruges%'")
 
     for stage in ("fast", "deep"):
@@ -385,35 +389,35 @@ async def test_a_memory_or_a_fact_is_forgotten_by_itself(pool: asyncpg.Pool, for
     assert await pool.fetchval("SELECT count(*) FROM facts WHERE content LIKE '%plum jam%'") == 1
 
 
-async def test_another_users_things_are_not_there(pool: asyncpg.Pool, forgetting: Forgetting) -> None:
+async def test_another_users_things_are_not_there(pool: asyncpg.Pool, forgetting: ErasureService) -> None:
     await fill(pool)
     memory = await pool.fetchval("SELECT id FROM memories LIMIT 1")
     before = await scan(pool)
     for call in (
-        forgetting.forget_memory(APP, "ben", memory),
-        forgetting.forget_memory("bank", "ana", memory),
-        forgetting.forget_events(APP, "ana", "s1", sequence_nums=[1, 99]),
-        forgetting.forget_events(APP, "ana", "s1", event_ids=["nowhere"]),
+        forgetting.erase_memory(APP, "ben", memory),
+        forgetting.erase_memory("bank", "ana", memory),
+        forgetting.erase_events(APP, "ana", "s1", sequence_nums=[1, 99]),
+        forgetting.erase_events(APP, "ana", "s1", event_ids=["nowhere"]),
         forgetting.preview(APP, "ben", memory_id=memory),
     ):
         with pytest.raises(MemoryNotFoundError):
             await call
     for call in (
-        forgetting.forget_session(APP, "ben", "s1"),
-        forgetting.forget_events(APP, "ben", "s1", sequence_nums=[1]),
+        forgetting.erase_session(APP, "ben", "s1"),
+        forgetting.erase_events(APP, "ben", "s1", sequence_nums=[1]),
         forgetting.preview(APP, "ben", session_id="s1"),
     ):
         with pytest.raises(SessionNotFoundError):
             await call
-    for call in (forgetting.forget_user(APP, ""), forgetting.forget_events(APP, "ana", "s1")):
+    for call in (forgetting.erase_user(APP, ""), forgetting.erase_events(APP, "ana", "s1")):
         with pytest.raises(InvalidInputError):
             await call
-    assert (await forgetting.forget_user(APP, "nobody")).counts == {}
+    assert (await forgetting.erase_user(APP, "nobody")).counts == {}
     assert await scan(pool) == before
 
 
 async def test_a_user_of_many_sessions_is_worked_off_in_steps_that_survive(
-    pool: asyncpg.Pool, forgetting: Forgetting
+    pool: asyncpg.Pool, forgetting: ErasureService
 ) -> None:
     """Each step is a transaction; what is left after any of them is whole sessions; anybody goes on."""
     for number in range(5):
@@ -422,10 +426,10 @@ async def test_a_user_of_many_sessions_is_worked_off_in_steps_that_survive(
         "INSERT INTO memories (app_name, user_id, content) SELECT $1, 'ana', $2 || n FROM generate_series(1, 25) AS n",
         APP, SECRET,
     )  # fmt: skip
-    begun = await forgetting.forget_user(APP, "ana", seconds_max=0)
+    begun = await forgetting.erase_user(APP, "ana", seconds_max=0)
     assert begun.finished_at is None
     assert begun.remaining["threads"] == 5
-    assert (await forgetting.forget_user(APP, "ana", seconds_max=0)).id == begun.id
+    assert (await forgetting.erase_user(APP, "ana", seconds_max=0)).id == begun.id
     left = []
     for _ in range(100):
         row = await pool.fetchrow("SELECT * FROM advance_erasure($1, 10)", begun.id)
@@ -444,9 +448,9 @@ async def test_a_user_of_many_sessions_is_worked_off_in_steps_that_survive(
     }  # fmt: skip
 
 
-async def test_a_session_begun_after_the_request_is_a_new_life(pool: asyncpg.Pool, forgetting: Forgetting) -> None:
+async def test_a_session_begun_after_the_request_is_a_new_life(pool: asyncpg.Pool, forgetting: ErasureService) -> None:
     await say(pool, "ana", "old", SECRET)
-    begun: Erasure = await forgetting.forget_user(APP, "ana", seconds_max=0)
+    begun: Erasure = await forgetting.erase_user(APP, "ana", seconds_max=0)
     await say(pool, "ana", "new", "I live in Ghent.")
     await consolidate(pool, await thread_of(pool, "ana", "new"))
     assert await forgetting.resume() == 1
@@ -457,13 +461,13 @@ async def test_a_session_begun_after_the_request_is_a_new_life(pool: asyncpg.Poo
 
 
 async def test_an_append_that_waits_for_an_erasure_finds_the_session_gone(
-    pool: asyncpg.Pool, forgetting: Forgetting
+    pool: asyncpg.Pool, forgetting: ErasureService
 ) -> None:
     """The erasure waits for whoever writes, and whoever waits for the erasure writes nothing."""
     await say(pool, "ana", "s", SECRET)
     async with pool.acquire() as connection, connection.transaction():
         await connection.execute("SELECT FROM threads FOR NO KEY UPDATE")
-        erasing = asyncio.create_task(forgetting.forget_session(APP, "ana", "s"))
+        erasing = asyncio.create_task(forgetting.erase_session(APP, "ana", "s"))
         await until_one_waits_for_a_lock(pool)
         appending = asyncio.create_task(say(pool, "ana", "s", f"{SECRET} again"))
         async with asyncio.timeout(WAIT_SECONDS):
@@ -475,11 +479,11 @@ async def test_an_append_that_waits_for_an_erasure_finds_the_session_gone(
     assert await scan(pool) == {}
 
 
-async def test_a_worker_draws_the_slices_anew(pool: asyncpg.Pool, forgetting: Forgetting, workers: Workers) -> None:
+async def test_a_worker_draws_the_slices_anew(pool: asyncpg.Pool, forgetting: ErasureService, workers: Workers) -> None:
     """What an erasure enqueues has a consumer: a real worker of the pool that knows the models."""
     await say(pool, "ana", "s", *SAID)
     await consolidate(pool, await thread_of(pool, "ana", "s"))
-    await forgetting.forget_events(APP, "ana", "s", sequence_nums=[1, 3])
+    await forgetting.erase_events(APP, "ana", "s", sequence_nums=[1, 3])
     assert await pool.fetchval("SELECT count(*) FROM memories") == 0
     await workers.start("deep_reflection", module="workers.worker")
 

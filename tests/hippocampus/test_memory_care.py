@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hippocampus.erasure.provenance import consequences, provenance
-from hippocampus.erasure.service import Forgetting
+from hippocampus.erasure.service import ErasureService
 from hippocampus.errors import MemoryNotFoundError
 from hippocampus.memory_service import OpenMemoryService
 from hippocampus.retention import advice, curves, policies
@@ -318,7 +318,7 @@ async def test_a_memory_leads_to_its_events_and_an_event_to_all_that_was_drawn(p
             await call
     with pytest.raises(InvalidInputError):
         await consequences(pool, APP, "ana", "s")
-    await Forgetting(pool).forget_events(APP, "ana", "s", sequence_nums=[1])
+    await ErasureService(pool).erase_events(APP, "ana", "s", sequence_nums=[1])
     erased = await consequences(pool, APP, "ana", "s", sequence_num=1)
     assert (erased.event.text, erased.event.author, erased.citing) == (None, "erased", ())
     assert erased.event.erased_at is not None

@@ -13,7 +13,7 @@ from hippocampus.consolidation_worker import MemoryConsolidationWorker
 from hippocampus.errors import JobNotFoundError, UnknownJobTypeError
 from hippocampus.memory_service import OpenMemoryService
 from hippocampus.providers.local.provider import LocalEmbedder, LocalGenerator
-from hippocampus.records import JobStatus, JobType, MemoryPlace
+from hippocampus.records import JobStatus, JobType, MemoryPosition
 from pulse.errors import InvalidInputError, SessionNotFoundError
 from pulse.events import Event
 from pulse.session_service import OpenSessionService
@@ -124,7 +124,7 @@ async def test_memories_are_listed_strongest_first_in_stable_pages(
     await pool.execute("INSERT INTO memories (app_name, user_id, content) VALUES ('app', 'tom', 'secret')")
     pages = [await service.list_memories(app_name="app", user_id="mei", limit=10)]
     while len(pages[-1]) == 10:
-        place = MemoryPlace.of(pages[-1][-1])
+        place = MemoryPosition.of(pages[-1][-1])
         pages.append(await service.list_memories(app_name="app", user_id="mei", limit=10, after=place))
     assert [len(page) for page in pages] == [10, 10, 5]
     listed = [memory.content for page in pages for memory in page]

@@ -9,7 +9,7 @@ import asyncpg
 import psycopg
 import pytest
 
-from hippocampus.erasure.service import Forgetting
+from hippocampus.erasure.service import ErasureService
 from hippocampus.errors import ErasureRunningError, ImportFileError
 from hippocampus.memory_service import OpenMemoryService
 from hippocampus.transfer.memory_file import export_memory, import_memory
@@ -66,7 +66,7 @@ async def fill(pool: asyncpg.Pool, rows: int = 1200) -> None:
            WHERE key = 'strange'"""
     )
     summary = await pool.fetchval("SELECT id FROM memories WHERE memory_type = 'summary' ORDER BY from_seq LIMIT 1")
-    await Forgetting(pool).forget_memory(APP, "ana", summary)
+    await ErasureService(pool).erase_memory(APP, "ana", summary)
     await say(pool, "ben", "b", "I live in Namur.")
     await consolidate(pool, await thread_of(pool, "ben", "b"))
     for content in ("Be brief.", "Be kind."):
@@ -104,7 +104,7 @@ async def test_a_round_trip_is_exact_to_the_byte(pool: asyncpg.Pool, elsewhere: 
     found = await OpenMemoryService(elsewhere, None).search_memory(app_name=APP, user_id="ana", query="plum jam")
     assert any("plum jam" in each.content for each in found.memories)
     # Where its session is, a row hangs on it again.
-    await Forgetting(elsewhere).forget_user(APP, "ana")
+    await ErasureService(elsewhere).erase_user(APP, "ana")
     assert await elsewhere.fetchval("SELECT count(*) FROM imported_origins") == 0
     assert len(await exported(elsewhere)) == 2 + 2
     for table in ("memories", "facts", "fact_versions", "memories_archive", "instructions", *REMEMBERED):
@@ -173,14 +173,14 @@ async def test_what_was_forgotten_is_not_imported_again(pool: asyncpg.Pool) -> N
     await fill(pool)
     lines = await exported(pool)
     fact = await pool.fetchval("SELECT fact_id FROM fact_versions WHERE value::text LIKE '%Ghent%'")
-    await Forgetting(pool).forget_memory(APP, "ana", fact)
+    await ErasureService(pool).erase_memory(APP, "ana", fact)
     imported = await import_memory(pool, lines)
     assert sum(imported.stored.values()) == 0
     assert await pool.fetchval("SELECT count(*) FROM drawn WHERE id = $1", fact) == 0
-    await Forgetting(pool).forget_user(APP, "ana", seconds_max=0)
+    await ErasureService(pool).erase_user(APP, "ana", seconds_max=0)
     with pytest.raises(ErasureRunningError):
         await import_memory(pool, lines)
-    await Forgetting(pool).resume()
+    await ErasureService(pool).resume()
     assert sum((await import_memory(pool, lines)).stored.values()) > 1000
 
 
@@ -195,7 +195,7 @@ async def test_what_was_forgotten_there_goes_here_too(pool: asyncpg.Pool, elsewh
     home = await pool.fetchval("SELECT fact_id FROM fact_versions WHERE value::text LIKE '%Ghent%'")
     jam = await pool.fetchval("SELECT fact_id FROM fact_versions WHERE value::text LIKE '%plum jam%'")
     for gone in (kept, archived, home, jam):
-        await Forgetting(pool).forget_memory(APP, "ana", gone)
+        await ErasureService(pool).erase_memory(APP, "ana", gone)
     await elsewhere.execute(
         """UPDATE fact_versions SET recorded_at = 'infinity', accepted_at = 'infinity' WHERE fact_id = $1""", jam
     )

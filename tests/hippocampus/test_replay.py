@@ -13,7 +13,7 @@ import pytest
 
 from hippocampus.consolidation.replay import MemoryReplay, ReplayReport
 from hippocampus.consolidation_worker import MemoryConsolidationWorker
-from hippocampus.erasure.service import Forgetting
+from hippocampus.erasure.service import ErasureService
 from hippocampus.errors import ReplayOvertakenError, TransientProviderError
 from hippocampus.memory_service import OpenMemoryService
 from hippocampus.providers.gemini.provider import GeminiConnection, GeminiEmbedder, GeminiGenerator
@@ -302,11 +302,11 @@ async def test_what_was_forgotten_or_pinned_stays_so(pool: asyncpg.Pool) -> None
     await say(pool, USER, "s", "I live in Lyon")
     first = told("Lyon", "Likes walks.", "Is new in town.")
     await consolidate(pool, ScriptedGenerator(reflections=[first]), ScriptedEmbedder(), "s")
-    forgetting = Forgetting(pool)
+    forgetting = ErasureService(pool)
     home = await pool.fetchval("SELECT id FROM facts")
     insight = await pool.fetchval("SELECT id FROM memories WHERE content = 'Likes walks.'")
     for target in (home, insight):
-        await forgetting.forget_memory(APP, USER, target)
+        await forgetting.erase_memory(APP, USER, target)
     await pool.execute("UPDATE memories SET pinned = true WHERE content = 'Is new in town.'")
     facts, insights = told("Lyon", "Likes walks.")
     again = ([replace(facts[0], key="city_of_home")], insights)

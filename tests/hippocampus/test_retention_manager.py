@@ -153,7 +153,11 @@ async def test_statistics_have_their_bounds(pool: asyncpg.Pool, manager: MemoryR
     await add(pool, user="ben", initial=1.0)
     await policies.set_policy(pool, "bank", retention_curve="classic")
     await add(pool, app="bank", initial=1.0)
-    assert await manager.get_retention_distribution("ana", "shop") == {"high": 2, "medium": 2, "low": 1}
+    assert await manager.get_retention_distribution(app_name="shop", user_id="ana") == {
+        "high": 2,
+        "medium": 2,
+        "low": 1,
+    }
     assert await manager.get_retention_distribution(user_id="ben") == {"high": 1, "medium": 0, "low": 0}
     assert await manager.get_retention_distribution(app_name="bank") == {"high": 0, "medium": 0, "low": 1}
     assert await manager.get_retention_distribution() == {"high": 3, "medium": 2, "low": 2}
@@ -431,23 +435,40 @@ async def test_a_time_slice_has_both_its_bounds_newest_first(
     await add(pool, said=said[2], kind="summary")
     await add(pool, said=said[2], user="ben")
     await add(pool, said=said[2], app="bank")
-    found = await manager.get_episodic_memories_by_time_slice("ana", "shop", said[1], said[3])
+    found = await manager.get_episodic_memories_by_time_slice(
+        app_name="shop", user_id="ana", start_time=said[1], end_time=said[3]
+    )
     assert [memory.id for memory in found] == [memories[3], memories[2], memories[1]]
     assert found[0].occurred_at == said[3]
     assert found[0].created_at == NOW
     assert (found[0].retention_score, found[0].memory_type, found[0].metadata) == (0.5, "episodic", {})
-    found = await manager.get_episodic_memories_by_time_slice("ana", "shop", said[0], NOW, limit=2)
+    found = await manager.get_episodic_memories_by_time_slice(
+        app_name="shop", user_id="ana", start_time=said[0], end_time=NOW, limit=2
+    )
     assert [memory.id for memory in found] == [memories[4], memories[3]]
-    assert await manager.get_episodic_memories_by_time_slice("ana", "shop", said[0], NOW, limit=0) == []
+    assert (
+        await manager.get_episodic_memories_by_time_slice(
+            app_name="shop", user_id="ana", start_time=said[0], end_time=NOW, limit=0
+        )
+        == []
+    )
     assert await pool.fetchval("SELECT sum(access_count) FROM memories") == 0
 
 
 async def test_a_wrong_time_slice_is_refused(manager: MemoryRetentionManager) -> None:
-    ask = manager.get_episodic_memories_by_time_slice
+    async def ask(start: datetime, end: datetime, limit: float = 50) -> None:
+        await manager.get_episodic_memories_by_time_slice(
+            app_name="shop",
+            user_id="ana",
+            start_time=start,
+            end_time=end,
+            limit=limit,  # type: ignore[arg-type]
+        )
+
     with pytest.raises(InvalidInputError, match="time zone"):
-        await ask("ana", "shop", datetime(2031, 1, 1), NOW)  # noqa: DTZ001 (the zone is what is missing)
+        await ask(datetime(2031, 1, 1), NOW)  # noqa: DTZ001 (the zone is what is missing)
     with pytest.raises(InvalidInputError, match="before start_time"):
-        await ask("ana", "shop", NOW, NOW - timedelta(seconds=1))
+        await ask(NOW, NOW - timedelta(seconds=1))
     for limit in (-1, 1001, 2.5):
-        with pytest.raises(InvalidInputError, match="limit must be from 0 to 1000"):
-            await ask("ana", "shop", NOW, NOW, limit)  # type: ignore[arg-type]
+        with pytest.raises(InvalidInputError, match="limit must be a whole number from 0 to 1000"):
+            await ask(NOW, NOW, limit)

@@ -76,7 +76,9 @@ READERS: dict[str, Reader] = {
 #: What the memory's own places are there for, too.
 MEMORY_READERS: dict[str, Reader] = {
     "search": lambda pool: searched(pool, SearchFilter(session_id="s")),
-    "context": lambda pool: ContextAssembler(pool, LocalEmbedder()).assemble("ann", "app", "s", "parcel"),
+    "context": lambda pool: ContextAssembler(pool, LocalEmbedder()).assemble(
+        app_name="app", user_id="ann", session_id="s", query="parcel"
+    ),
     "add_session_to_memory": lambda pool: OpenMemoryService(pool, LocalEmbedder()).add_session_to_memory(*NAMES),
     "append": lambda pool: OpenSessionService(pool).append(*NAMES, [Event(author="user", content="more")]),
 }

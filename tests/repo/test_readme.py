@@ -13,6 +13,13 @@ from workers.cli import main
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
+#: Runs a file whose outermost lines may `await`.
+NOTEBOOK = """
+import ast, asyncio, pathlib, sys
+code = pathlib.Path(sys.argv[1]).read_text()
+asyncio.run(eval(compile(code, sys.argv[1], "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)))
+"""
+
 
 def block(language: str) -> str:
     (found,) = re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
@@ -20,12 +27,16 @@ def block(language: str) -> str:
 
 
 def test_the_first_lines_of_code_print_what_the_readme_says(dsn: str, home: Path, tmp_path: Path) -> None:
-    """In a process of its own, on a database that was migrated, with no worker."""
+    """As a notebook runs them, on a database that was migrated, with no worker."""
+    code = block("python")
+    lines = [line for line in code.splitlines() if line]
+    assert len(lines) <= 10
+    assert [line for line in lines if re.search(r"\bimport\b", line)] == ["from hippocampus import Hippocampus"]
     script = tmp_path / "first.py"
-    script.write_text(block("python"), encoding="utf-8")
+    script.write_text(code.replace("postgresql://localhost/agents", dsn), encoding="utf-8")
     done = subprocess.run(
-        [sys.executable, str(script)],
-        env=cli_process.environment(home, DATABASE_URL=dsn),
+        [sys.executable, "-c", NOTEBOOK, str(script)],
+        env=cli_process.environment(home),
         capture_output=True,
         text=True,
         check=False,

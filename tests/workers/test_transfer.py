@@ -13,7 +13,7 @@ import asyncpg
 import psycopg
 import pytest
 
-from hippocampus.erasure.service import Forgetting
+from hippocampus.erasure.service import ErasureService
 from pulse import database
 from pulse.errors import InvalidInputError
 from pulse.events import Event, EventActions
@@ -75,7 +75,7 @@ async def fill_rarer(pool: asyncpg.Pool) -> None:
     await service.append(
         "shop", "cid", "brief", [Event(id=each, author="user", content={"text": each}) for each in "ab"]
     )
-    await Forgetting(pool).forget_events("shop", "cid", "brief", sequence_nums=[1])
+    await ErasureService(pool).erase_events("shop", "cid", "brief", sequence_nums=[1])
     await pool.execute("UPDATE threads SET event_time = 1700000000.1234567 WHERE session_id = 'brief'")
     await pool.execute("SELECT memory_thread('shop', 'cid', 'given')")
     await service.close()

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp
 
 from hippocampus.context.window import HEADERS
 from hippocampus.context_assembler import ContextAssembler
-from hippocampus.erasure.service import Forgetting
+from hippocampus.erasure.service import ErasureService
 from hippocampus.facts.ledger import FactLedger
 from hippocampus.http.routes import (
     context,
@@ -133,7 +133,7 @@ def _services(
         Admission: Admission(at_once=4 * settings.database_pool_size),
         AgentRunner: live.runner,
         FactLedger: FactLedger(pool),
-        Forgetting: Forgetting(pool),
+        ErasureService: ErasureService(pool),
         HealthCheck: HealthCheck(settings.dsn or "", settings.schema_name),
         InstructionStore: InstructionStore(pool),
         MemoryArchive: MemoryArchive(pool),

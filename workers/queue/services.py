@@ -12,7 +12,7 @@ import structlog
 from hippocampus.consolidation.backfill import Backfilled, backfill_embeddings, choose_model
 from hippocampus.consolidation.redraw import redraw_slices
 from hippocampus.consolidation_worker import MemoryConsolidationWorker
-from hippocampus.erasure.service import Forgetting
+from hippocampus.erasure.service import ErasureService
 from hippocampus.retention.archive import MemoryArchive
 from hippocampus.retention_manager import Batch, MemoryRetentionManager
 from workers.models.call_gate import embedder_gate, generator_gate
@@ -99,7 +99,7 @@ def build(settings: Settings, pool: Pool, metrics: Metrics, role: str) -> Servic
         _log.info("archive purged", count=await MemoryArchive(pool).purge())
 
     async def erase() -> None:
-        if count := await Forgetting(pool).resume():
+        if count := await ErasureService(pool).resume():
             _log.info("users forgotten", count=count)
 
     async def close() -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from starlette.responses import Response
 
-from hippocampus.erasure.service import Erasure, Forgetting
+from hippocampus.erasure.service import Erasure, ErasureService
 from hippocampus.http import problems as memory_problems
 from hippocampus.http.routes.erasures_schemas import ErasureView, ForgetInput, ForgetView, TablePreviewView
 from pulse.errors import InvalidInputError
@@ -23,7 +23,7 @@ FORGET_SECONDS = 10.0
 
 router = make_router("memory", USER_PATH)
 
-TheForgetting = Annotated[Forgetting, service(Forgetting)]
+TheErasures = Annotated[ErasureService, service(ErasureService)]
 
 
 @router.post(
@@ -35,7 +35,7 @@ TheForgetting = Annotated[Forgetting, service(Forgetting)]
         *problems.BODY, problems.SESSION_NOT_FOUND, memory_problems.MEMORY_NOT_FOUND, problems.INVALID_REQUEST
     ),
 )
-async def forget(owner: PathOwner, body: ForgetInput, forgetting: TheForgetting) -> Response:
+async def forget(owner: PathOwner, body: ForgetInput, erasures: TheErasures) -> Response:
     """Erase a user, a session, events, a memory or a fact, with everything that was extracted from them.
 
     The response counts the rows that were erased and those that are still found, by table. It cannot be undone.
@@ -46,7 +46,7 @@ async def forget(owner: PathOwner, body: ForgetInput, forgetting: TheForgetting)
     if (body.sequence_nums or body.event_ids) and body.session_id is None:
         raise InvalidInputError("sequence_nums and event_ids need the session_id of their session")
     if body.dry_run:
-        reached = await forgetting.preview(
+        reached = await erasures.preview(
             *owner,
             session_id=body.session_id,
             sequence_nums=body.sequence_nums,
@@ -55,19 +55,19 @@ async def forget(owner: PathOwner, body: ForgetInput, forgetting: TheForgetting)
             limit=body.limit,
         )
         return reply(ForgetView(would_forget=[TablePreviewView.of(each) for each in reached]))
-    return reply(ForgetView(erasure=ErasureView.of(await _forget(forgetting, owner, body))))
+    return reply(ForgetView(erasure=ErasureView.of(await _forget(erasures, owner, body))))
 
 
-async def _forget(forgetting: Forgetting, owner: Owner, body: ForgetInput) -> Erasure:
+async def _forget(erasures: ErasureService, owner: Owner, body: ForgetInput) -> Erasure:
     if body.memory_id is not None:
-        return await forgetting.forget_memory(*owner, body.memory_id)
+        return await erasures.erase_memory(*owner, body.memory_id)
     if body.session_id is None:
-        return await forgetting.forget_user(*owner, seconds_max=FORGET_SECONDS)
+        return await erasures.erase_user(*owner, seconds_max=FORGET_SECONDS)
     if body.sequence_nums or body.event_ids:
-        return await forgetting.forget_events(
+        return await erasures.erase_events(
             *owner, body.session_id, sequence_nums=body.sequence_nums, event_ids=body.event_ids
         )
-    return await forgetting.forget_session(*owner, body.session_id)
+    return await erasures.erase_session(*owner, body.session_id)
 
 
 @router.get(
@@ -77,6 +77,6 @@ async def _forget(forgetting: Forgetting, owner: Owner, body: ForgetInput) -> Er
     response_model=ErasureView,
     responses=problems.documented(memory_problems.MEMORY_NOT_FOUND),
 )
-async def get_erasure(owner: PathOwner, erasure_id: uuid.UUID, forgetting: TheForgetting) -> Response:
+async def get_erasure(owner: PathOwner, erasure_id: uuid.UUID, erasures: TheErasures) -> Response:
     """Read what was erased, and what is still found."""
-    return reply(ErasureView.of(await forgetting.get(*owner, erasure_id)))
+    return reply(ErasureView.of(await erasures.get(*owner, erasure_id)))

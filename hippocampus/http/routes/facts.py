@@ -13,7 +13,7 @@ from hippocampus.facts.ledger import FactLedger
 from hippocampus.http.fields import Moment
 from hippocampus.http.routes import facts_schemas as schemas
 from hippocampus.http.routes.memories import Memories
-from hippocampus.records import FactType, HistoryPlace
+from hippocampus.records import FactType, HistoryPosition
 from pulse.http.edge import problems
 from pulse.http.edge.bodies import reply
 from pulse.http.edge.owner import PathOwner
@@ -64,13 +64,13 @@ async def fact_history(
     owner: PathOwner, fact_type: FactType, key: PathName, memory: Memories, page: Annotated[Page, page_of(100)]
 ) -> Response:
     """Read every statement about one key: the current one, those it replaced, and those that were less certain."""
-    start = page.start(HistoryPlace)
+    start = page.start(HistoryPosition)
     found = await memory.fact_history(
         app_name=owner.app_name, user_id=owner.user_id, fact_type=fact_type, key=key, limit=page.limit, after=start
     )
     if not found and start is None:
         raise problems.ProblemError(problems.NOT_FOUND, f"there is no statement about {fact_type} {key!r}; see /facts")
-    following = page.cursor_after(HistoryPlace.after(found, start)) if len(found) == page.limit else None
+    following = page.cursor_after(HistoryPosition.after(found, start)) if len(found) == page.limit else None
     shown = [schemas.FactVersionView.of(each) for each in found]
     return reply(schemas.FactHistoryView(versions=shown, next_cursor=following))
 

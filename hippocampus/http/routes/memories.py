@@ -10,7 +10,7 @@ from starlette.responses import Response
 from hippocampus.http.fields import Moment
 from hippocampus.http.routes.memories_schemas import MemoryPageView, MemoryView, ResultView, SearchInput, SearchView
 from hippocampus.memory_service import OpenMemoryService
-from hippocampus.records import MemoryPlace, MemoryType
+from hippocampus.records import MemoryPosition, MemoryType
 from hippocampus.search import MemorySearch
 from pulse.http.edge import problems
 from pulse.http.edge.bodies import reply
@@ -74,7 +74,7 @@ async def list_memories(
         since=since,
         until=until,
         limit=page.limit,
-        after=page.start(MemoryPlace),
+        after=page.start(MemoryPosition),
     )
-    following = page.next_cursor(found, MemoryPlace.of)
+    following = page.next_cursor(found, MemoryPosition.of)
     return reply(MemoryPageView(memories=[MemoryView.of(each) for each in found], next_cursor=following))

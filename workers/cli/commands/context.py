@@ -64,7 +64,9 @@ async def assemble(
     embedder = open_embedder(config, pool)
     try:
         assembler = ContextAssembler(pool, embedder, max_tokens=tokens, language="en")
-        window = await assembler.assemble(user, app, session_id, query, system_prompt=system_prompt)
+        window = await assembler.assemble(
+            app_name=app, user_id=user, session_id=session_id, query=query, system_prompt=system_prompt
+        )
         return window, assembler.format_context(window)
     finally:
         await embedder.close()

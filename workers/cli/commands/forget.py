@@ -8,7 +8,7 @@ from uuid import UUID
 
 import click
 
-from hippocampus.erasure.service import Erasure, Forgetting, TablePreview
+from hippocampus.erasure.service import Erasure, ErasureService, TablePreview
 from workers.cli import databases, output
 from workers.cli.groups import Verbs
 from workers.cli.owners import NUMBER_MAX, QUERIES, Function, Owner, find_owner, json_option, owner_options
@@ -44,7 +44,7 @@ def user_(app: str | None, user: str | None, dry_run: bool, yes: bool, as_json: 
     It is worked off session by session. If it is killed, `forget resume`, the retention worker, or the same command
     goes on.
     """
-    _forget(app, user, dry_run, yes, as_json, {}, lambda forgetting, who: forgetting.forget_user(who.app, who.user))
+    _forget(app, user, dry_run, yes, as_json, {}, lambda forgetting, who: forgetting.erase_user(who.app, who.user))
 
 
 @command.command("session", epilog="Example:  hippocampus forget session order-17 --app shop --user ana")
@@ -59,7 +59,7 @@ def session(session_id: str, app: str | None, user: str | None, dry_run: bool, y
         yes,
         as_json,
         {"session_id": session_id},
-        lambda forgetting, who: forgetting.forget_session(who.app, who.user, session_id),
+        lambda forgetting, who: forgetting.erase_session(who.app, who.user, session_id),
     )
 
 
@@ -88,7 +88,7 @@ def events(
         yes,
         as_json,
         {"session_id": session_id, "sequence_nums": numbers, "event_ids": ids},
-        lambda forgetting, who: forgetting.forget_events(
+        lambda forgetting, who: forgetting.erase_events(
             who.app, who.user, session_id, sequence_nums=numbers, event_ids=ids
         ),
     )
@@ -106,7 +106,7 @@ def memory(memory_id: UUID, app: str | None, user: str | None, dry_run: bool, ye
         yes,
         as_json,
         {"memory_id": memory_id},
-        lambda forgetting, who: forgetting.forget_memory(who.app, who.user, memory_id),
+        lambda forgetting, who: forgetting.erase_memory(who.app, who.user, memory_id),
     )
 
 
@@ -154,7 +154,7 @@ def show(erasure_id: UUID, app: str, user: str, as_json: bool) -> None:
     """Show a request: what went, and what it still finds."""
 
     async def work(_config: Settings, pool: Pool) -> Erasure:
-        return await Forgetting(pool).get(app, user, erasure_id)
+        return await ErasureService(pool).get(app, user, erasure_id)
 
     _write(databases.run(work), as_json=as_json)
 
@@ -165,7 +165,7 @@ def resume(as_json: bool) -> None:
     """Go on with every request that was interrupted."""
 
     async def work(_config: Settings, pool: Pool) -> int:
-        return await Forgetting(pool).resume()
+        return await ErasureService(pool).resume()
 
     finished = databases.run(work)
     if as_json:
@@ -181,14 +181,14 @@ def _forget(
     yes: bool,
     as_json: bool,
     target: Mapping[str, Any],
-    act: Callable[[Forgetting, Owner], Awaitable[Erasure]],
+    act: Callable[[ErasureService, Owner], Awaitable[Erasure]],
 ) -> None:
     async def look(_config: Settings, pool: Pool) -> tuple[Owner, list[TablePreview]]:
         who = await find_owner(pool, app, user)
-        return who, await Forgetting(pool).preview(who.app, who.user, **target)
+        return who, await ErasureService(pool).preview(who.app, who.user, **target)
 
     async def work(_config: Settings, pool: Pool) -> Erasure:
-        return await act(Forgetting(pool), who)
+        return await act(ErasureService(pool), who)
 
     if dry_run or not yes:
         who, reached = databases.run(look)

@@ -10,7 +10,7 @@ import click
 
 from hippocampus.erasure.provenance import Provenance, provenance
 from hippocampus.memory_service import OpenMemoryService
-from hippocampus.records import Memory, MemoryPlace, MemoryType
+from hippocampus.records import Memory, MemoryPosition, MemoryType
 from hippocampus.retention import advice
 from hippocampus.retention.advice import RetentionExplanation
 from workers.cli import databases, output
@@ -65,9 +65,9 @@ def list_(
             since=since,
             until=until,
             limit=limit,
-            after=pages.begin(MemoryPlace),
+            after=pages.begin(MemoryPosition),
         )
-        return pages.full(found, MemoryPlace.of)
+        return pages.full(found, MemoryPosition.of)
 
     page = databases.run(work)
     if as_json:

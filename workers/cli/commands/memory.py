@@ -11,7 +11,7 @@ from uuid import UUID
 
 import click
 
-from hippocampus.erasure.provenance import Consequences, Drawn, Provenance, SourceEvent, consequences, provenance
+from hippocampus.erasure.provenance import Consequences, Derived, Provenance, SourceEvent, consequences, provenance
 from hippocampus.retention.archive import ArchivedMemory, MemoryArchive
 from hippocampus.transfer.memory_file import Imported, export_memory, import_memory
 from pulse.errors import InvalidInputError
@@ -219,7 +219,7 @@ def _tell(changed: bool, yes: str, no: str, *, as_json: bool) -> None:
 _COLUMNS = ("source", "type", "content", "session", "model", "said")
 
 
-def _item(drawn: Drawn, *notes: str) -> Item:
+def _item(drawn: Derived, *notes: str) -> Item:
     place = f"{drawn.session_id or 'deleted session'} #{drawn.from_seq} to #{drawn.upto_seq}"
     row = (drawn.source, drawn.kind, drawn.content, place, drawn.model, " ".join(notes))
     made = f"{drawn.id}, {place}, by {drawn.model or 'hand'}"

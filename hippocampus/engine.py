@@ -1,0 +1,287 @@
+"""The one object of the library: sessions and memory of one app, on one database."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal, Self
+from uuid import uuid4
+
+from hippocampus.context.window import ContextWindow, Language
+from hippocampus.context_assembler import ContextAssembler
+from hippocampus.erasure.service import ErasureService
+from hippocampus.facts.ledger import FactLedger
+from hippocampus.instructions import InstructionStore
+from hippocampus.memory_service import OpenMemoryService
+from hippocampus.messages import Message, Messages, count_known, read_messages
+from hippocampus.providers.local.embedding import LocalEmbedder
+from hippocampus.retention.archive import MemoryArchive
+from hippocampus.retention_manager import MemoryRetentionManager
+from hippocampus.search import MemorySearch, SearchFilter, SearchMemoryResult
+from pulse import database
+from pulse.errors import ConcurrencyConflictError, PulseError, SessionExistsError, SessionNotFoundError
+from pulse.session_key import SessionKey
+from pulse.session_service import BATCH_SIZE_MAX, OpenSessionService
+
+if TYPE_CHECKING:
+    from hippocampus.providers.protocols import Embedder
+    from pulse.database import Pool
+    from pulse.events import Session
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddedMessages:
+    """The outcome of `Hippocampus.add`.
+
+    Attributes:
+        session_id: of the session that holds the messages.
+        added: how many were appended.
+        known: how many the session held already.
+    """
+
+    session_id: str
+    added: int
+    known: int
+
+
+class Hippocampus:
+    """Sessions and memory of one app::
+
+        async with Hippocampus("postgresql://localhost/agents", app="shop") as memory:
+            await memory.add("ann", "I'm allergic to peanuts.", session="monday")
+            found = await memory.search("ann", "what can she not eat?")
+            window = await memory.context("ann", "a snack?", session="monday", max_tokens=2000)
+
+    The database is migrated (``hippocampus migrate``). Workers on the same database consolidate what is added; a search
+    also finds what no worker has reached yet. One object serves any number of tasks of one event loop.
+
+    `add`, `search` and `context` cover an agent's loop. For more, each service is an attribute.
+    """
+
+    def __init__(
+        self,
+        database: Pool | str,
+        *,
+        app: str,
+        language: Language = "en",
+        embedder: Embedder | Literal["local"] | None = "local",
+    ) -> None:
+        """Connect to nothing yet: enter the object, or use `connect`.
+
+        Args:
+            database: a URL (``postgresql://…``), or a pool of `pulse.create_pool`, which stays the caller's to close.
+            app: the application that all sessions and memories belong to.
+            language: of the headers of context windows.
+            embedder: must be the one that the workers use: vectors of two models are never compared. None: searches
+                compare words alone. It stays the caller's to close.
+        """
+        self.app = app
+        self.language = language
+        self.embedder: Embedder | None = LocalEmbedder() if isinstance(embedder, str) else embedder
+        self._dsn = database if isinstance(database, str) else None
+        self._pool = None if isinstance(database, str) else database
+
+    @classmethod
+    async def connect(
+        cls,
+        database: Pool | str,
+        *,
+        app: str,
+        language: Language = "en",
+        embedder: Embedder | Literal["local"] | None = "local",
+    ) -> Self:
+        """Return an object that is connected; `close` it. Arguments as for the class.
+
+        Raises:
+            DatabaseUnreachableError: no server, no such database, wrong password.
+            SchemaError: the database has no pgvector, or its server is too old.
+        """
+        return await cls(database, app=app, language=language, embedder=embedder).__aenter__()
+
+    async def __aenter__(self) -> Self:
+        if self._pool is None and self._dsn is not None:
+            self._pool = await database.create_pool(self._dsn)
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Send the notifications that wait; close the pool if it was opened here. Idempotent."""
+        if self._pool is None:
+            return
+        if "sessions" in self.__dict__:
+            await self.sessions.close()
+        if self._dsn is not None:
+            for name in _SERVICES & self.__dict__.keys():
+                del self.__dict__[name]
+            pool, self._pool = self._pool, None
+            await pool.close()
+
+    @property
+    def pool(self) -> Pool:
+        """The pool of connections.
+
+        Raises:
+            PulseError: the object is not connected.
+        """
+        if self._pool is None:
+            raise PulseError("not connected: use `async with Hippocampus(…)` or `await Hippocampus.connect(…)`")
+        return self._pool
+
+    @cached_property
+    def sessions(self) -> OpenSessionService:
+        """Sessions, their events and their state."""
+        return OpenSessionService(self.pool)
+
+    @cached_property
+    def memory(self) -> OpenMemoryService:
+        """Memories and facts: searched and listed; consolidation jobs."""
+        return OpenMemoryService(self.pool, self.embedder)
+
+    @cached_property
+    def assembler(self) -> ContextAssembler:
+        """Context windows."""
+        return ContextAssembler(self.pool, self.embedder, language=self.language)
+
+    @cached_property
+    def facts(self) -> FactLedger:
+        """What consolidation decided about facts: candidates, merged keys, and which keys hold many values."""
+        return FactLedger(self.pool)
+
+    @cached_property
+    def instructions(self) -> InstructionStore:
+        """Instructions for agents under version control, and proposals for them."""
+        return InstructionStore(self.pool)
+
+    @cached_property
+    def retention(self) -> MemoryRetentionManager:
+        """How memories fade, and the clean-up that archives the weak ones."""
+        return MemoryRetentionManager(self.pool)
+
+    @cached_property
+    def archive(self) -> MemoryArchive:
+        """Pinned and archived memories."""
+        return MemoryArchive(self.pool)
+
+    @cached_property
+    def erasure(self) -> ErasureService:
+        """Erasure on request: of a user, a session, events, a memory or a fact."""
+        return ErasureService(self.pool)
+
+    @cached_property
+    def _search(self) -> MemorySearch:
+        return MemorySearch(self.pool, self.embedder)
+
+    async def add(self, user: str, messages: Messages, *, session: str | None = None) -> AddedMessages:
+        """Append what is new of a conversation to a session, which is created where there is none.
+
+        The same list may be added again, and so may a conversation that grew since: the longest beginning of `messages`
+        that the session ends with is known already, and what follows is appended. In one list, each message counts:
+        "ok" twice is stored twice. Added by several processes at once, a list is stored once.
+
+        A message with an ``id`` is stored once per session under that id, wherever it stands; give ids where messages
+        arrive out of order or are delivered again late. A message without one gets an id made of its number in the
+        session and of what it says, so that it stays recognised after its event was erased.
+
+        Args:
+            messages: a text of the user, a message, or a list of messages with ``role`` (user, assistant, tool,
+                function; system and developer messages instruct the model and are left out) and ``content`` (a text or
+                content parts). Optional: ``id``, ``name``, ``timestamp`` or ``created_at`` (seconds since 1970, ISO
+                8601 or a datetime), ``tool_calls``; other keys are kept with the event.
+            session: its id; None creates a session.
+
+        Raises:
+            InvalidInputError: a message has no known role, no content or a time that cannot be read; nothing was
+                written.
+            EventConflictError: an id is taken by a message with other content.
+            EventTooLargeError: a message is over the app's limit.
+        """
+        given = read_messages(messages)
+        key = SessionKey(self.app, user, (session or "").strip() or str(uuid4()))
+        added = await self._append(key, given)
+        return AddedMessages(session_id=key.session_id, added=added, known=len(given) - added)
+
+    async def search(
+        self, user: str, query: str, *, session: str | None = None, limit: int = 10
+    ) -> list[SearchMemoryResult]:
+        """Find what matches a query best among a user's memories, facts and newest messages, the best first.
+
+        Args:
+            session: only what was said in this session, or was extracted from it.
+            limit: 1 to 1,000.
+
+        Raises:
+            InvalidInputError: the query is blank, or an argument is out of its bounds.
+            SessionNotFoundError: the user has no such session.
+        """
+        found = await self._search.search(
+            app_name=self.app, user_id=user, query=query, limit=limit, narrow=SearchFilter(session_id=session)
+        )
+        return list(found.memories)
+
+    async def context(
+        self,
+        user: str,
+        query: str,
+        *,
+        session: str | None = None,
+        max_tokens: int = 8000,
+        system_prompt: str | None = None,
+    ) -> ContextWindow:
+        """Pack what the next turn of a session needs into a token budget; `ContextWindow.text` is the prompt.
+
+        Args:
+            query: what is searched for, usually the user's last message.
+            session: whose newest messages are the history; None: no history.
+            system_prompt: begins the window, whole.
+
+        Raises:
+            ContextBudgetError: the system prompt alone is over the budget.
+            SessionNotFoundError: the user has no such session.
+        """
+        return await self.assembler.assemble(
+            app_name=self.app,
+            user_id=user,
+            session_id=session,
+            query=query,
+            system_prompt=system_prompt,
+            max_tokens=max_tokens,
+        )
+
+    async def _append(self, key: SessionKey, messages: list[Message]) -> int:
+        """Append the messages that a session does not hold, a thousand in one transaction; return how many."""
+        added = 0
+        while True:
+            stored = await self._newest(key, len(messages))
+            known = count_known(messages, stored.events)
+            # Those with an id of their own are given to the database even so: it compares their content.
+            new = [each for place, each in enumerate(messages) if place >= known or each.id is not None]
+            version, number = stored.version, (stored.events[-1].sequence_num or 0) if stored.events else 0
+            try:
+                while new:
+                    batch = [each.numbered(number + place) for place, each in enumerate(new[:BATCH_SIZE_MAX], 1)]
+                    appended = await self.sessions.append(*key, batch, expected_version=version)
+                    added += len(appended.new_events)
+                    version, number = appended.version, appended.last_sequence_num
+                    messages = new = new[BATCH_SIZE_MAX:]
+            except (ConcurrencyConflictError, SessionNotFoundError):
+                continue  # Another process was first: what it appended may be the same.
+            return added
+
+    async def _newest(self, key: SessionKey, count: int) -> Session:
+        """Return a session with its newest events; create it where there is none."""
+        session = await self.sessions.get_session(*key, num_recent_events=count, state_keys=())
+        if session is not None:
+            return session
+        try:
+            return await self.sessions.create_session(*key[:2], session_id=key.session_id)
+        except SessionExistsError:
+            # Another process created it. Where it is still not found, its name is taken by a thread of the memory's.
+            session = await self.sessions.get_session(*key, num_recent_events=count, state_keys=())
+            if session is None:
+                raise
+            return session
+
+
+_SERVICES = frozenset(name for name, value in vars(Hippocampus).items() if isinstance(value, cached_property))

@@ -1,0 +1,157 @@
+"""Chat messages as events, and which messages of a conversation a session holds already. Pure.
+
+A message is a mapping with a role and a content, as chat completion APIs take it::
+
+    {"role": "user", "content": "I'm allergic to peanuts."}
+    {"role": "user", "content": [{"type": "text", "text": "Look:"}, {"type": "image_url", "image_url": {…}}]}
+    {"role": "assistant", "content": null, "tool_calls": […]}
+    {"role": "tool", "tool_call_id": "call_1", "content": "[]", "id": "m3", "created_at": "2026-03-01T09:30:00+01:00"}
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any, TypeAlias
+
+from hippocampus.names import check_names
+from pulse.errors import InvalidInputError
+from pulse.event_rows import check_event_id
+from pulse.events import Event, moment
+from pulse.postgres.json_values import decode_body, encode_body
+
+#: A text counts as one message of the user.
+Messages: TypeAlias = str | Mapping[str, Any] | Sequence[Mapping[str, Any]]
+
+#: The author and the event type of each role; a name of the message's own is its author.
+_ROLES: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "user": ("user", "user_message"),
+        "assistant": ("model", "assistant_message"),
+        "tool": ("tool", "message"),
+        "function": ("tool", "message"),
+    }
+)
+#: They instruct the model. No participant said them, so no memory may come from them.
+_INSTRUCTIONS = ("system", "developer")
+_TIMES = ("timestamp", "created_at")
+_CALLS = ("tool_calls", "function_call")
+#: What an event keeps elsewhere than in its content.
+_BESIDE = frozenset({"role", "content", "name", "id", *_TIMES})
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """A message that was read: the event that it becomes, and its own id if it has one."""
+
+    event: Event
+    id: str | None
+
+    def numbered(self, sequence_num: int) -> Event:
+        """Return the event under the message's own id, or under one made of its number in the session and itself."""
+        return dataclasses.replace(self.event, id=self.id or self._id(sequence_num))
+
+    def is_stored_as(self, stored: Event) -> bool:
+        """Whether a stored event is this message. An erased event is recognised by its id."""
+        if self.id is not None:
+            return stored.id == self.id
+        own = self.event
+        return stored.id == self._id(stored.sequence_num or 0) or (
+            (own.author, own.event_type, own.content) == (stored.author, stored.event_type, stored.content)
+            and (own.timestamp is None or own.occurred_at == stored.occurred_at)
+        )
+
+    def _id(self, sequence_num: int) -> str:
+        own = self.event
+        said = json.dumps([sequence_num, own.event_type, own.author, own.timestamp, own.content], sort_keys=True)
+        return f"message-{hashlib.sha256(said.encode()).hexdigest()[:32]}"
+
+
+def read_messages(messages: Messages) -> list[Message]:
+    """Return the messages of a conversation; those that instruct the model are left out.
+
+    Raises:
+        InvalidInputError: there is no message, or one has no known role, no content, or a time that cannot be read.
+    """
+    given = [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
+    listed = [given] if isinstance(given, Mapping) else list(given)
+    if not listed:
+        raise InvalidInputError("messages is empty: give a text, a message, or a list of messages")
+    return [each for number, message in enumerate(listed) for each in _read(message, f"messages[{number}]")]
+
+
+def count_known(messages: Sequence[Message], stored: Sequence[Event]) -> int:
+    """Return how many messages at the beginning of a conversation are the end of what a session holds."""
+    for count in range(min(len(messages), len(stored)), 0, -1):
+        pairs = zip(messages[:count], stored[len(stored) - count :], strict=True)
+        if all(message.is_stored_as(event) for message, event in pairs):
+            return count
+    return 0
+
+
+def _read(message: Any, where: str) -> Iterator[Message]:
+    if hasattr(message, "model_dump"):  # as client libraries return a reply
+        message = message.model_dump(exclude_none=True)
+    if not isinstance(message, Mapping):
+        raise InvalidInputError(f"{where} is a mapping with a role and a content, not {type(message).__name__}")
+    role = message.get("role")
+    if role in _INSTRUCTIONS:
+        return
+    if not isinstance(role, str) or role not in _ROLES:
+        raise InvalidInputError(f"{where}: role is one of {', '.join((*_ROLES, *_INSTRUCTIONS))}, not {role!r:.80}")
+    author, event_type = _ROLES[role]
+    name, own_id = message.get("name"), message.get("id")
+    check_names(**{f"{where}.id": own_id, f"{where}.name": name})
+    if own_id is not None:
+        check_event_id(own_id)
+    content = _content(message, where)
+    if "text" not in content:
+        event_type = "tool_call" if content.keys() & set(_CALLS) else "attachment"
+    event = Event(
+        author=name if name and name.strip() else author,
+        event_type=event_type,
+        content=content,
+        timestamp=_timestamp(message, where),
+    )
+    yield Message(event=event, id=own_id)
+
+
+def _content(message: Mapping[str, Any], where: str) -> Any:
+    """Return the content of the event: the text, the parts of a content that has some, and the message's other keys."""
+    given = message.get("content")
+    parts = given if isinstance(given, Sequence) and not isinstance(given, str) else None
+    text = given if isinstance(given, str) else "\n".join(_texts(parts or ()))
+    others = {key: message[key] for key in sorted(message.keys() - _BESIDE) if message[key] is not None}
+    content = {**({"text": text} if text.strip() else {}), **({"parts": parts} if parts else {}), **others}
+    if "text" not in content and not parts and not others.keys() & set(_CALLS):
+        raise InvalidInputError(f"{where} has no content: give a text, content parts or tool calls")
+    return decode_body(encode_body(content, where=where))
+
+
+def _texts(parts: Sequence[Any]) -> Iterator[str]:
+    for part in parts:
+        text = part.get("text") if isinstance(part, Mapping) else part
+        if isinstance(text, str) and text.strip():
+            yield text
+
+
+def _timestamp(message: Mapping[str, Any], where: str) -> float | None:
+    given = next((message[key] for key in _TIMES if message.get(key) is not None), None)
+    if given is None:
+        return None
+    if isinstance(given, str):
+        try:
+            given = datetime.fromisoformat(given)
+        except ValueError:
+            raise InvalidInputError(f"{where}: {given!r:.80} is not an ISO 8601 time") from None
+    if isinstance(given, datetime):
+        if given.tzinfo is None:
+            raise InvalidInputError(f"{where}: the time {given} needs a zone, such as +00:00")
+        return given.timestamp()
+    if isinstance(given, bool) or not isinstance(given, int | float):
+        raise InvalidInputError(f"{where}: a time is seconds since 1970, ISO 8601 or a datetime, not {given!r:.80}")
+    return moment(given).timestamp()
