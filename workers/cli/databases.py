@@ -39,7 +39,7 @@ def opened(config: Settings, *, create: bool = False, keep_seconds: float | None
         SettingsError: nothing is there to be read, and it is not to be made.
         EmbeddedServerError: the embedded server can't be had.
     """
-    if config.dsn is not None:
+    if not is_embedded(config):
         yield config
         return
     server = EmbeddedServer(config.home)
@@ -64,8 +64,20 @@ def opened(config: Settings, *, create: bool = False, keep_seconds: float | None
 
 
 def name_of(config: Settings) -> str:
-    """Say which database the environment's settings mean, for people."""
-    return f"embedded PostgreSQL below {config.home}" if config.dsn is None else database.describe(config.dsn)
+    """Return which database the settings name, for people."""
+    return (
+        database.describe(config.dsn or "") if not is_embedded(config) else f"embedded PostgreSQL below {config.home}"
+    )
+
+
+def is_embedded(config: Settings) -> bool:
+    """Whether the settings name the embedded server: no address, or the one that `hippocampus up` gave of it."""
+    return config.dsn is None or EmbeddedServer(config.home).owns(config.dsn)
+
+
+def is_same(config: Settings, dsn: str) -> bool:
+    """Whether the settings name the database of an address."""
+    return EmbeddedServer(config.home).owns(dsn) if is_embedded(config) else dsn == config.dsn
 
 
 async def migrated(config: Settings) -> list[str]:

@@ -24,6 +24,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
     {
         "demo": "Show the whole path on a conversation: in, consolidated, searched.",
         "up": "Start every role, and an embedded PostgreSQL if needed, until Ctrl-C.",
+        "down": "Stop what `up` runs, in a terminal or detached.",
         "ingest": "Append a file of conversations to sessions.",
         "export": "Write sessions with their events and states as JSONL.",
         "import": "Store sessions that `export` wrote.",

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from workers import settings
 from workers.cli import databases, output, watching
+from workers.cli.installation import Installation
 from workers.cli.owners import QUERIES, json_option
 from workers.process.roles import ROLES
 from workers.queue.claims import QUERIES as QUEUE_QUERIES
@@ -39,7 +40,7 @@ def command(watch: bool, every_seconds: float, as_json: bool) -> None:
     where = databases.name_of(settings.load())
 
     async def look(config: Settings, pool: Pool) -> dict[str, Any]:
-        return {"database": where, **await read(config, pool)}
+        return {"database": where, "installation": _installation(config), **await read(pool)}
 
     if watch:
         watching.watch(look, write, every_seconds=every_seconds, document_of=dict if as_json else None)
@@ -51,7 +52,7 @@ def command(watch: bool, every_seconds: float, as_json: bool) -> None:
         write(found, output.console())
 
 
-async def read(_config: Settings, pool: Pool) -> dict[str, Any]:
+async def read(pool: Pool) -> dict[str, Any]:
     """Read everything that the command shows."""
     totals = await pool.fetchrow(QUERIES["totals"])
     spend = await pool.fetchrow(QUERIES["spend"])
@@ -81,6 +82,17 @@ async def read(_config: Settings, pool: Pool) -> dict[str, Any]:
     }
 
 
+def _installation(config: Settings) -> dict[str, Any] | None:
+    """Return what `hippocampus up` runs on this database, without the address that holds a password."""
+    try:
+        state = Installation(config.home).read()
+    except OSError:  # Another user's home.
+        return None
+    if state is None or state.database_url is None or not databases.is_same(config, state.database_url):
+        return None
+    return {"pid": state.pid, "started_at": state.started_at, "api_url": state.api_url, "log": state.log}
+
+
 async def _rows(pool: Pool, query: str, *arguments: Any) -> list[dict[str, Any]]:
     return [dict(row) for row in await pool.fetch(query, *arguments)]
 
@@ -91,6 +103,7 @@ def write(found: Mapping[str, Any], screen: Console) -> None:
         (
             ("database", str(found["database"]), ""),
             ("holds", _counts(found["totals"], "sessions", "events", "memories", "facts"), ""),
+            *_of_the_installation(found["installation"]),
             *_of_the_roles(found["processes"]),
             *_of_the_work(found["lag"], found["failures"], found["refused_texts"]),
             *_of_the_models(found["breakers"], found["limits"], found["spend"]),
@@ -132,6 +145,14 @@ def _write_lines(lines: _Lines, screen: Console) -> None:
     for name, text, style in lines:
         grid.add_row(name, Text(text, style=style))
     screen.print(grid)
+
+
+def _of_the_installation(installation: Mapping[str, Any] | None) -> _Lines:
+    if installation is None:
+        return []
+    log = installation["log"]
+    where = f"detached: `hippocampus down` stops it, its log is {log}" if log else "in a terminal"
+    return [("up", f"since {installation['started_at']}, API {installation['api_url']}, {where}", "")]
 
 
 def _of_the_roles(processes: Sequence[Mapping[str, Any]]) -> _Lines:
