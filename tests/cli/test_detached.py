@@ -99,7 +99,7 @@ def test_it_outlives_its_terminal(home: Path, dsn: str) -> None:
     pid = running(home).pid
     assert pid is not None
     assert os.getsid(pid) == pid
-    assert os.readlink(f"/proc/{pid}/fd/0") == os.devnull
+    assert Path(f"/proc/{pid}/fd/0").readlink() == Path(os.devnull)
     # Another database is not what runs.
     done = up(home, DATABASE_URL=f"{dsn}&application_name=other")
     assert (done.returncode, done.stdout) == (1, "")

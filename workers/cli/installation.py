@@ -47,8 +47,9 @@ class State:
 
     def describe(self) -> str:
         """Return its process, its start and its API's address, for people."""
-        parts = (self.pid and f"process {self.pid}", self.started_at and f"since {self.started_at}")
-        return ", ".join(filter(None, (*parts, self.api_url and f"API {self.api_url}"))) or "starting"
+        if self.pid is None:
+            return "starting"
+        return f"process {self.pid}, since {self.started_at}" + (f", API {self.api_url}" if self.api_url else "")
 
 
 class Installation:

@@ -171,11 +171,10 @@ def _start(installation: Installation, descriptor: int) -> State:
             process.wait()
         raise
     if state is None:
-        failure = click.ClickException(
+        failure = settings.SettingsError if process.wait() == exit_codes.USAGE else click.ClickException
+        raise failure(
             f"{_last_line(installation.log_path, log_start)} Nothing is left running. Log: {installation.log_path}"
         )
-        failure.exit_code = max(process.wait(), exit_codes.FAILED)
-        raise failure
     click.echo(f"Everything runs ({state.describe()}). Stop it with `hippocampus down`.", err=True)
     return state
 
