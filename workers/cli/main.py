@@ -19,35 +19,36 @@ import click
 from workers.cli.exit_codes import INTERRUPTED
 from workers.cli.groups import Verbs
 
-#: In the order in which a newcomer meets them. A role's process loads its own command alone.
+#: The commands with their help, in the order in which a newcomer meets them. Each is `command` in the module of its
+#: name in `workers.cli.commands`.
 COMMANDS: Mapping[str, str] = MappingProxyType(
     {
-        "demo": "Show the whole path on a conversation: in, consolidated, searched.",
+        "demo": "Show the whole path on a conversation: append, consolidate, search.",
         "up": "Start every role, and an embedded PostgreSQL if needed, until Ctrl-C.",
         "down": "Stop what `up` runs, in a terminal or detached.",
-        "ingest": "Append a file of conversations to sessions.",
+        "ingest": "Append files of conversations to sessions.",
         "export": "Write sessions with their events and states as JSONL.",
         "import": "Store sessions that `export` wrote.",
         "import-adk": "Copy sessions, events and states of Google ADK's own database.",
         "search": "Search memories, facts and recent turns.",
         "context": "Pack a context window for the next turn.",
-        "memories": "List what is remembered, or show a memory.",
-        "memory": "Trace, pin, restore, export and import what is remembered.",
-        "facts": "List what is known of a user; histories, unsure facts, merged keys.",
-        "instructions": "Show and change what an app's agents are told.",
-        "replay": "Draw memories anew, and show what would change.",
+        "memories": "List memories, or show one.",
+        "memory": "Trace, pin, restore, export and import memories.",
+        "facts": "List facts about a user; histories, candidates, merged keys.",
+        "instructions": "Show and change the instructions of an app's agents.",
+        "replay": "Extract memories again, and show what would change.",
         "users": "List users, or show one.",
         "sessions": "List sessions; show, finalize, delete one.",
         "runs": "List a session's runs; show, cancel one.",
         "jobs": "List, show, enqueue, retry and cancel consolidation jobs.",
         "policies": "List, show, set and reset apps' policies.",
-        "retention": "Archive what became too weak, or say what would go, when and why.",
-        "forget": "Forget a user, a session, events or a memory for good.",
-        "keys": "Make, list, show and revoke keys of the HTTP API.",
+        "retention": "Archive weak memories, or show what would be archived, when and why.",
+        "forget": "Erase a user, a session, events or a memory for good.",
+        "keys": "Create, list, show and revoke keys of the HTTP API.",
         "status": "Show what runs, what waits, and what failed.",
-        "doctor": "Check the installation, and say what to mend.",
+        "doctor": "Check the installation, and name the fix for each problem.",
         "migrate": "Bring the database to this program's schema.",
-        "completion": "Print what makes a shell complete the commands.",
+        "completion": "Print the script by which a shell completes commands.",
         "writer": "Run the session writer: the HTTP API.",
         "worker": "Run a worker of a pool.",
     }

@@ -8,13 +8,13 @@ import click
 
 from workers import settings
 from workers.cli import databases, output
-from workers.cli.owners import json_option
+from workers.cli.options import json_option
 
 
 @click.command(epilog="Example:  DATABASE_URL=postgresql://me@db/app hippocampus migrate")
 @json_option
 def command(as_json: bool) -> None:
-    """Bring the database to this program's schema. It may be run at any time, also by many at once."""
+    """Bring the database to this program's schema. It may run at any time, also several times at once."""
     config = settings.load()
     with databases.opened(config, create=True) as ready:
         applied = asyncio.run(databases.migrated(ready))
