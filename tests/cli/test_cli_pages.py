@@ -101,7 +101,9 @@ def test_a_key_of_facts_gets_a_style(cli: Run) -> None:
     assert cli("facts", "styles", "--app", "b")[2].strip() == "Every key follows the program's own list."
     # In any spelling of the key.
     assert cli("facts", "reset-style", "preference", "Favorite_Food", "--app", "a")[1] == "Reset.\n"
-    assert cli("facts", "reset-style", "preference", "favourite food", "--app", "a")[1] == "It had no style of its own.\n"
+    assert (
+        cli("facts", "reset-style", "preference", "favourite food", "--app", "a")[1] == "It had no style of its own.\n"
+    )
 
 
 def test_a_session_is_finalized_enqueued_and_deleted(cli: Run, dsn: str) -> None:

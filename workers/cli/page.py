@@ -83,7 +83,7 @@ class Item:
 
 
 def write_rows(columns: Sequence[str], rows: Sequence[Item | tuple[Any, ...]], *, empty: str) -> None:
-    """Print rows as a table; items as items in a terminal: texts and keys need more room than a table's columns have."""
+    """Print rows as a table; in a terminal, print items: texts and keys need more room than a table has."""
     screen = output.console()
     items = [row for row in rows if isinstance(row, Item)]
     if not items or not screen.is_terminal:

@@ -321,5 +321,4 @@ async def refused_texts(pool: Pool) -> list[RefusedTexts]:
 
 
 async def _fetch(kind: type[Row], pool: Pool, name: str, *arguments: Any) -> list[Row]:
-    found: Sequence[Mapping[str, Any]] = await _STATEMENTS.fetch(pool, name, *arguments)
-    return [kind(**row) for row in found]
+    return [kind(**row) for row in await _STATEMENTS.fetch(pool, name, *arguments)]

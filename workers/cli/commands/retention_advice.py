@@ -37,7 +37,7 @@ def explain(memory_id: UUID, whose: Whose, as_json: bool) -> None:
     used = "never used" if found.access_count == 0 else f"used {found.access_count} times"
     for line in (
         " ".join(found.content.split())[: output.CELL_CHARS_MAX],
-        f"{found.memory_type}, {used}, last on {output.showoutput.show_time(found.last_accessed_at)}"
+        f"{found.memory_type}, {used}, last on {output.show_time(found.last_accessed_at)}"
         f"{', pinned' if found.pinned else ''}",
         f"strength now {found.score:.4f} = {found.formula}",
         f"policy of {found.policy!r}: curve {found.curve}, rate {found.decay_rate:g} a day, threshold"
