@@ -10,8 +10,8 @@ import pytest
 from tests.support.paths import ROOT
 
 #: Each takes longer to import than the rest of `--help` takes to run.
-HEAVY = ("asyncio", "asyncpg", "pydantic", "pydantic_settings", "rich", "structlog", "prometheus_client", "procrastinate",
-         "psycopg", "httpx", "google", "hippocampus.errors", "importlib.metadata")  # fmt: skip
+HEAVY = ("asyncio", "asyncpg", "pydantic", "pydantic_settings", "rich", "structlog", "prometheus_client",
+         "procrastinate", "psycopg", "httpx", "google", "hippocampus.errors", "importlib.metadata")  # fmt: skip
 
 
 @pytest.mark.parametrize("words", [("--help",), (), ("serach",)], ids=" ".join)

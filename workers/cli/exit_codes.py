@@ -1,4 +1,4 @@
-"""Exit codes of the command line, beside 0."""
+"""Exit codes of the command line, other than 0."""
 
 from __future__ import annotations
 

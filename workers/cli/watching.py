@@ -84,7 +84,7 @@ def _repeat(
 ) -> None:
     """Show the result of `read` again and again: redrawn in a terminal, block after block in a pipe.
 
-    While the database is away, it says so and goes on.
+    While the database is away, it reports that and keeps trying.
     """
     interrupts.raise_on_all()
     screen = output.console()

@@ -1,4 +1,4 @@
-"""What `hippocampus facts` shows and changes beside current facts: candidates, and merged keys."""
+"""What `hippocampus facts` shows and changes besides current facts: candidates, and merged keys."""
 
 from __future__ import annotations
 
