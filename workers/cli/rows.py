@@ -8,11 +8,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from uuid import UUID
 
-from hippocampus.erasure.service import Erasure
-from hippocampus.retention.policies import AppPolicy
 from pulse.postgres.statements import Statements
 
 if TYPE_CHECKING:
+    from hippocampus.erasure.service import Erasure
+    from hippocampus.retention.policies import AppPolicy
     from pulse.database import Pool
 
 _STATEMENTS = Statements("workers.cli")
@@ -218,11 +218,16 @@ async def users(
 
 async def policies(pool: Pool, *, limit: int, after: str | None) -> list[AppPolicy]:
     """Return the policies that apps have of their own, and that of '*', after an app."""
+    # Here: most commands do without it.
+    from hippocampus.retention.policies import AppPolicy
+
     return await _fetch(AppPolicy, pool, "policies", limit, after)
 
 
 async def erasures(pool: Pool, app: str | None, user: str | None, *, limit: int, before: UUID | None) -> list[Erasure]:
     """Return requests for erasure, the newest first, older than one."""
+    from hippocampus.erasure.service import Erasure
+
     found = await _STATEMENTS.fetch(pool, "erasures", app, user, limit, before)
     return [Erasure(**{**row, "sequence_nums": tuple(row["sequence_nums"] or ())}) for row in found]
 
