@@ -6,11 +6,11 @@ STAMP := $(VENV)/.installed
 COVERAGE_MIN ?= 90
 # Many tests wait for processes: one more at once than a small machine has cores. Each has a server of its own.
 TESTS_AT_ONCE ?= 3
-# name of a program : Debian's package that has it
+# program : Debian's package that contains it
 SYSTEM_TOOLS := sh:dash node:nodejs npm:npm chromium:chromium $(if $(filter 0,$(shell id -u)),useradd:passwd)
 
-# Each checkout keeps its embedded database apart. PostgreSQL does not run as root, and the system user that runs it
-# then can't enter a checkout below /root.
+# Each checkout has an embedded database of its own. PostgreSQL does not run as root, and the system user that runs it
+# for root cannot enter a checkout below /root.
 ifeq ($(shell id -u),0)
 HIPPOCAMPUS_HOME ?= /var/lib/hippocampus/$(shell pwd -P | sha256sum | cut -c1-12)
 else
@@ -23,26 +23,26 @@ endif
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'
 
-venv: $(STAMP) ## Make or renew the virtual environment
+venv: $(STAMP) ## Create or update the virtual environment
 
 $(STAMP): requirements.lock pyproject.toml
 	@command -v $(PYTHON) >/dev/null \
-	  || { echo "There is no $(PYTHON). On Debian: apt install python3 python3-venv; or set PYTHON=…" >&2; exit 1; }
+	  || { echo "$(PYTHON) is missing. On Debian: apt install python3 python3-venv; or set PYTHON=…" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
-	  || { echo "Python 3.11 or newer is needed, $(PYTHON) is older. Set PYTHON=… to a newer one." >&2; exit 1; }
+	  || { echo "Python 3.11 or newer is required, and $(PYTHON) is older. Set PYTHON=… to a newer one." >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null \
-	  || { echo "$(PYTHON) can't make virtual environments. On Debian: apt install python3-venv" >&2; exit 1; }
+	  || { echo "$(PYTHON) cannot create virtual environments. On Debian: apt install python3-venv" >&2; exit 1; }
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
 demo: export HIPPOCAMPUS_HOME := $(HIPPOCAMPUS_HOME)
-demo: $(STAMP) ## Show the whole path on a sample conversation (FILE=… takes yours)
+demo: $(STAMP) ## Show the whole path on a sample conversation (FILE=… for your own)
 	@$(BIN)/hippocampus demo $${FILE:+"$$FILE"}
 
 run: export HIPPOCAMPUS_HOME := $(HIPPOCAMPUS_HOME)
-run: $(STAMP) ## Start every role and stay, until Ctrl-C
+run: $(STAMP) ## Run every role until Ctrl-C
 	@$(BIN)/hippocampus up
 
 SUITE = -n $(TESTS_AT_ONCE) --dist loadfile -m 'not system and not timing'
@@ -74,26 +74,26 @@ check: $(STAMP) ## Check style, types, import contracts and the lock file
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	@! grep -nE '(https?|file)://|^--|@ ' requirements.lock \
-	  || { echo "requirements.lock must name no package index: make lock" >&2; exit 1; }
+	  || { echo "requirements.lock must not name a package index: run make lock" >&2; exit 1; }
 
 chaos: $(STAMP) ## Kill, stop and cut everything for ten minutes, then count (SEED=… strikes the same way again)
 	$(BIN)/python -m tests.chaos --seconds 600 --kills-min 100 --report chaos-report.txt $(if $(SEED),--seed $(SEED))
 
-bench: $(STAMP) ## Measure, as ratios in one run (FILE=… adds recall on a conversation file)
+bench: $(STAMP) ## Run the benchmarks (FILE=… adds recall on a conversation file)
 	$(BIN)/python -m benchmarks $${FILE:+"$$FILE"}
 
-docs: $(STAMP) ## Renew the generated pages of docs/
+docs: $(STAMP) ## Update the generated pages of docs/
 	PYTHONPATH=. $(BIN)/python docs/reference.py
 	PYTHONPATH=. $(BIN)/python docs/names.py
 
-lock: ## Renew requirements.lock for all extras (UPGRADE=1 takes the newest)
+lock: ## Update requirements.lock for all extras (UPGRADE=1 takes the newest versions)
 	@test -x $(BIN)/pip-compile || $(MAKE) venv
 	$(BIN)/pip-compile --quiet --generate-hashes --strip-extras --no-header --allow-unsafe \
 	  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-emit-options \
 	  $(if $(UPGRADE),--upgrade) --extra all --extra dev --build-deps-for editable \
 	  --output-file requirements.lock pyproject.toml
 
-clean: ## Remove what was built; data is kept
+clean: ## Remove build results; data is kept
 	rm -rf $(VENV) dist build *.egg-info .coverage .coverage.* htmlcov .mypy_cache .ruff_cache .pytest_cache \
 	  .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,1 +1,1 @@
-"""Measurements. Each prints ratios against a peer or the raw limit, taken in the same run on the same server."""
+"""Benchmarks. Each prints ratios to a peer or to the raw limit, measured in the same run on the same server."""

@@ -1,6 +1,6 @@
-"""Every measurement, one after the other: `make bench`, with FILE=… also recall on a LoCoMo file.
+"""Run every benchmark, one after another: `make bench`; with FILE=… also recall on a LoCoMo file.
 
-Each is a process of its own on a server of its own, so that none warms or burdens the next.
+Each is a process with its own server, so that none affects the next.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MEASUREMENTS = {
 
 
 def recall(path: Path) -> dict[str, list[str]]:
-    """Recall with the local vectors; and with sentence vectors where they lie beside the file."""
+    """Return the benchmarks of recall: with local vectors, and with sentence vectors if they are beside the file."""
     runs = {"Recall, local": ["benchmarks.locomo", str(path), "--provider", "local"]}
     vectors = path.with_name(f"{path.stem}_minilm.npz")
     if vectors.exists():
@@ -37,7 +37,7 @@ def recall(path: Path) -> dict[str, list[str]]:
 
 
 def main(arguments: list[str]) -> int:
-    """Run them all; the exit code is the number of those that failed."""
+    """Run all of them; the exit code is the number that failed."""
     runs = dict(MEASUREMENTS)
     if arguments:
         runs |= recall(Path(arguments[0]))

@@ -1,7 +1,7 @@
 """PostgresSessionService against google-adk's DatabaseSessionService on the same PostgreSQL, call by call.
 
-Both are given an address, as an agent's configuration gives it, and do the same in turn, five times; medians
-count. Events are made before the clock starts: ADK takes 25 to 60 µs for each, whoever stores it.
+Both get an address, as from an agent's configuration, and do the same in turn, five times; the medians are compared.
+Events are created before the clock starts: ADK takes 25 to 60 µs for each, whichever service stores it.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ def creating(at_once: int, each: int) -> Work:
     """Measure creations per second."""
 
     async def work(service: BaseSessionService) -> float:
-        async def create(place: int) -> None:
+        async def create(number: int) -> None:
             for _ in range(each):
-                await service.create_session(app_name="bench", user_id=f"u{place}", state={"a": 1})
+                await service.create_session(app_name="bench", user_id=f"u{number}", state={"a": 1})
 
         return await _per_second(at_once, each, create)
 
@@ -67,9 +67,9 @@ def appending(at_once: int, each: int, *, key: str = "step", state: dict[str, An
 
         events = [[event(n, key) for n in range(each)] for _ in opened]
 
-        async def append(place: int) -> None:
-            for each_event in events[place]:
-                await service.append_event(opened[place], each_event)
+        async def append(number: int) -> None:
+            for each_event in events[number]:
+                await service.append_event(opened[number], each_event)
 
         return await _per_second(at_once, each, append)
 

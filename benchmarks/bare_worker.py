@@ -1,4 +1,4 @@
-"""procrastinate by itself, with its own defaults and a task that does nothing: what the queue can do at best."""
+"""procrastinate alone, with its defaults and a task that does nothing: the queue's upper limit."""
 
 from __future__ import annotations
 

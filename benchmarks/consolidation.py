@@ -1,5 +1,7 @@
-"""What consolidation costs beside the model: one job of 20 turns with a model that answers at once, and when its
-memories are found. The raw limit beside it is the disk's own commit."""
+"""The cost of consolidation without the model: a job of 20 turns with a model that answers at once.
+
+Also the time until its memories are found. The raw limit is the disk's commit.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ ORIGIN = Origin(provider="bench", model="instant", prompt_hash="0" * 64)
 
 
 class InstantGenerator:
-    """A model that answers at once, each summary with a word of its own."""
+    """A model that answers at once, each summary with a unique word."""
 
     name = "instant"
     fingerprint = "instant"

@@ -1,4 +1,4 @@
-"""How many calls of a model 1,000 events cost: as they are said, and as a backlog. No model is asked.
+"""The number of model calls for 1,000 events, appended one by one and as a backlog. No model is called.
 
 python -m benchmarks.costs [--events 1000]
 """
@@ -25,7 +25,7 @@ APP = "bench"
 
 
 class CountingGenerator(InstantGenerator):
-    """Remembers how many turns each call read."""
+    """Records how many turns each call read."""
 
     def __init__(self) -> None:
         self.turns: list[int] = []
@@ -37,9 +37,9 @@ class CountingGenerator(InstantGenerator):
 
 def conversation(events: int) -> list[Event]:
     """Turns of 5 to 80 words."""
-    draw = Random(7)
+    random = Random(7)
     return [
-        Event(author=("user", "model")[n % 2], content={"text": " ".join(["word"] * draw.randint(5, 80))}, id=f"e{n}")
+        Event(author=("user", "model")[n % 2], content={"text": " ".join(["word"] * random.randint(5, 80))}, id=f"e{n}")
         for n in range(events)
     ]
 
@@ -65,9 +65,9 @@ async def measure(pool: asyncpg.Pool, name: str, events: int, *, at_once: bool) 
     worker = MemoryConsolidationWorker(pool, generator, LocalEmbedder())
     sessions = OpenSessionService(pool)
     session = await sessions.create_session(APP, "user", session_id=name)
-    said = conversation(events)
+    spoken = conversation(events)
     for start in range(0, events, 1000 if at_once else 1):
-        await sessions.append(APP, "user", name, said[start : start + (1000 if at_once else 1)])
+        await sessions.append(APP, "user", name, spoken[start : start + (1000 if at_once else 1)])
         if not at_once:
             await work_off(pool, worker)
     await worker.consolidate(session.thread_id, JobType.FULL_CONSOLIDATION, wait=False)

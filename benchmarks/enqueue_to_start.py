@@ -1,8 +1,8 @@
-"""How soon an enqueued job starts on an idle pool, and how many jobs a second a pool works off.
+"""How soon an enqueued job starts on an idle pool, and how many jobs a second a pool completes.
 
-Beside them what the same server and machine do at best in the same run: a bare LISTEN/NOTIFY round trip, and a bare
-procrastinate worker with a task that does nothing. Ratios count. The worker is a real process of its own; its model
-answers at once and makes no vectors.
+They are compared with the limits of the same server in the same run: a bare LISTEN/NOTIFY round trip, and a bare
+procrastinate worker with a task that does nothing. The worker is a separate process; its model answers at once and
+computes no vectors.
 """
 
 from __future__ import annotations
@@ -55,18 +55,18 @@ async def main() -> None:
 
 async def notify_round_trips(pool: asyncpg.Pool, dsn: str, count: int) -> list[float]:
     """From the start of a transaction that writes a row and notifies, to a listener that hears of it."""
-    heard = asyncio.Event()
+    received = asyncio.Event()
     listener = await database.connect(dsn)
-    await listener.add_listener("bench", lambda *_: heard.set())
+    await listener.add_listener("bench", lambda *_: received.set())
     milliseconds = []
     for number in range(count):
         await asyncio.sleep(GAP_SECONDS)
-        heard.clear()
+        received.clear()
         started = time.perf_counter()
         async with pool.acquire() as connection, connection.transaction():
             await connection.execute("INSERT INTO bench_commit VALUES ($1)", number)
             await connection.execute("SELECT pg_notify('bench', '')")
-        await heard.wait()
+        await received.wait()
         milliseconds.append((time.perf_counter() - started) * 1000)
     await listener.close()
     return milliseconds

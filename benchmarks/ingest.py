@@ -1,6 +1,6 @@
 """Turns per second of `hippocampus ingest`, in sessions short and long, against COPY of the bare texts; and its memory.
 
-The program is a process of its own; the time is its whole run.
+The program is a separate process; its whole run is timed.
 """
 
 from __future__ import annotations

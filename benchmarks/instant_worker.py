@@ -1,4 +1,4 @@
-"""A fast_replay worker process whose model answers at once: reads the job, then ends it in one fenced transaction."""
+"""A fast_replay worker whose model answers at once: it reads the job, then finishes it in one fenced transaction."""
 
 from __future__ import annotations
 

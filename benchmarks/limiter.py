@@ -1,7 +1,7 @@
-"""How many calls a second the shared limit can let through, against a bare UPDATE of one row in the same run.
+"""How many calls a second the shared limit admits, against a bare UPDATE of one row in the same run.
 
-40 callers on 10 connections in one process. The bare UPDATE is measured as it would be written first (durable), and
-with the commit that the limit uses (not waiting for the disk); the rate is so high that nobody ever waits for it.
+40 callers on 10 connections in one process. The bare UPDATE is measured with a durable commit, and with the commit that
+the limit uses, which does not wait for the disk. The rate is so high that no caller waits for it.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""How much of the evidence the local vectors find on a LoCoMo file, alone and beside BM25.
+"""How much of the evidence the local vectors find on a LoCoMo file, alone and combined with BM25.
 
     python benchmarks/local_embedding.py PATH
 
 Documents are the turns ("Speaker: text caption"), queries the questions of categories 1 to 4; the score is
 the mean fraction of a question's evidence turns among the first ten. This measures the vectors, not the
-product's search.
+search as a whole.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ def bm25_scores(documents: list[str], query: str) -> np.ndarray:
 
 
 def neighbours(scores: np.ndarray, sessions: list[int]) -> np.ndarray:
-    """The better score of the turns beside each turn, within its session."""
+    """Return the better score of each turn's neighbours within its session."""
     out = np.zeros_like(scores)
     for i in range(len(scores)):
-        beside = [j for j in (i - 1, i + 1) if 0 <= j < len(scores) and sessions[j] == sessions[i]]
-        out[i] = max(scores[j] for j in beside) if beside else 0.0
+        neighbours = [j for j in (i - 1, i + 1) if 0 <= j < len(scores) and sessions[j] == sessions[i]]
+        out[i] = max(scores[j] for j in neighbours) if neighbours else 0.0
     return out
 
 
@@ -73,7 +73,7 @@ def scaled(scores: np.ndarray) -> np.ndarray:
 
 def recall(scores: np.ndarray, wanted: list[int]) -> float:
     first = set(np.argsort(-scores, kind="stable")[:TOP].tolist())
-    return sum(place in first for place in wanted) / len(wanted)
+    return sum(index in first for index in wanted) / len(wanted)
 
 
 def measure(path: Path) -> dict[str, dict[int, float]]:
@@ -82,10 +82,10 @@ def measure(path: Path) -> dict[str, dict[int, float]]:
     for item in json.loads(path.read_text(encoding="utf-8")):
         ids, texts, sessions = turns_of(item["conversation"])
         vectors = np.array([embedding.vector_of(text) for text in texts])
-        place_of = {dia_id: place for place, dia_id in enumerate(ids)}
+        index_of = {dia_id: index for index, dia_id in enumerate(ids)}
         for question in item["qa"]:
             evidence = re.findall(r"D\d+:\d+", " ".join(question["evidence"]))
-            wanted = sorted({place_of[dia_id] for dia_id in evidence if dia_id in place_of})
+            wanted = sorted({index_of[dia_id] for dia_id in evidence if dia_id in index_of})
             if question["category"] == 5 or not wanted:
                 continue
             lexical = scaled(bm25_scores(texts, question["question"]))

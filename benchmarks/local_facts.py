@@ -1,9 +1,9 @@
-"""Facts that the local provider draws from a LoCoMo file: yield, and a sample to judge by hand.
+"""Facts that the local provider extracts from a LoCoMo file: their number, and a sample to judge by hand.
 
     python benchmarks/local_facts.py PATH --sample 100 --seed 1
 
 Each session is cut into slices of at most 20 turns, as a worker does. Every sampled fact is printed with
-the turns that it names; the judge asks: was this said, of this person, and does the value mean something by
+the turns that it cites. The questions are: was this said, is it about this person, and does the value make sense by
 itself?
 """
 
@@ -59,17 +59,17 @@ def main() -> None:
         name, sessions = item["sample_id"], item["conversation"]
         before = len(found)
         for conversation_slice in slices(sessions):
-            said = {turn.sequence_num: f"{turn.author}: {turn.text}" for turn in conversation_slice.turns}
+            texts = {turn.sequence_num: f"{turn.author}: {turn.text}" for turn in conversation_slice.turns}
             for fact in facts.of_slice(conversation_slice):
-                found.append((name, fact, [said[seq] for seq in fact.source_seqs]))
+                found.append((name, fact, [texts[seq] for seq in fact.source_seqs]))
         print(f"{name}: {len(found) - before} facts, {len({f.key for n, f, _ in found if n == name})} keys")
     topics = Counter(fact.key.split(":")[1 if ":" in fact.key else 0] for _, fact, _ in found)
     print("by topic:", dict(topics.most_common()))
     chosen = random.Random(arguments.seed).sample(found, min(arguments.sample, len(found)))
-    for number, (name, fact, said) in enumerate(chosen, 1):
+    for number, (name, fact, texts) in enumerate(chosen, 1):
         print(f"\n{number}. [{name}] {fact.fact_type} {fact.key} ({fact.confidence})")
         print(f"   {json.dumps(fact.value, ensure_ascii=False)}")
-        for line in said:
+        for line in texts:
             print(f"   < {line}")
 
 

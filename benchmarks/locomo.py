@@ -3,7 +3,7 @@
 python -m benchmarks.locomo FILE.json [--provider bm25|local|minilm] [--vectors FILE.npz]
 
 Each conversation becomes one user of a fresh database, each of its sessions a thread, each turn a message
-("Speaker: text caption"). No model of language reads or answers anything.
+("Speaker: text caption"). No language model is involved.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def questions(rows: Sequence[dict[str, Any]]) -> list[Question]:
 
 def measure(ranked: Sequence[tuple[str, int]], evidence: frozenset[tuple[str, int]]) -> tuple[float, ...]:
     """The part of the evidence within each depth, then 1 / rank of the first piece (0 where there is none)."""
-    ranks = [place for place, turn in enumerate(ranked, 1) if turn in evidence]
+    ranks = [rank for rank, turn in enumerate(ranked, 1) if turn in evidence]
     return (*(sum(rank <= depth for rank in ranks) / len(evidence) for depth in DEPTHS), 1 / ranks[0] if ranks else 0.0)
 
 
@@ -120,9 +120,9 @@ async def ingest(pool: database.Pool, user: str, conversation: dict[str, Any], e
                 content={"text": text},
                 id=turn["dia_id"],
                 event_type="user_message" if turn["speaker"] == conversation["speaker_a"] else "assistant_message",
-                timestamp=(start + timedelta(seconds=30 * place)).timestamp(),
+                timestamp=(start + timedelta(seconds=30 * index)).timestamp(),
             )
-            for place, (turn, text) in enumerate(zip(turns, texts, strict=True))
+            for index, (turn, text) in enumerate(zip(turns, texts, strict=True))
         ]
         for begin in range(0, len(events), 1000):
             await sessions.append(APP, user, session_id, events[begin : begin + 1000])
@@ -173,8 +173,8 @@ class GivenVectors:
                 if re.fullmatch(r"session_\d+", key):
                     for turn in session:
                         self._by_text[turn_text(turn)] = self._padded(turns[f"{name}/{turn['dia_id']}"])
-            for place, row in enumerate(conversation["qa"]):
-                self._by_text[row["question"].strip()] = self._padded(asked[f"{name}/q{place}"])
+            for index, row in enumerate(conversation["qa"]):
+                self._by_text[row["question"].strip()] = self._padded(asked[f"{name}/q{index}"])
 
     async def embed(self, texts: Sequence[str], task: EmbeddingTask) -> list[Vector]:
         return [self._by_text[text] for text in texts]

@@ -1,9 +1,9 @@
-"""From which likeness on two texts say the same: precision and recall over written pairs, per embedding model.
+"""The similarity from which two texts mean the same: precision and recall over written pairs, per embedding model.
 
     python -m benchmarks merge_thresholds
 
 Measures the provider that the settings name (`local` without a key). The chosen threshold is the lowest at which
-nine of ten merges are right. The pairs that differ were written to mislead, and a merge can be seen and undone.
+nine of ten merges are right. The pairs that differ were written to mislead; a merge can be listed and undone.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from workers import settings
 from workers.models.embedders import make_embedder
 
 PAIRS = Path(__file__).with_name("merge_pairs.txt")
-#: Who speaks, where the pairs name somebody.
+#: The speakers that the pairs name.
 SPEAKERS = ("caroline", "melanie", "tom", "ann", "小红", "小明")
 PRECISION_MIN = 0.9
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two texts, and whether they say the same."""
+    """Two texts, and whether they mean the same."""
 
     kind: str  # 'fact' or 'insight'
     is_same: bool

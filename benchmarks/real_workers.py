@@ -1,4 +1,4 @@
-"""Real worker processes and a Gemini on this machine that takes its time, for benchmarks of whole paths."""
+"""Worker processes and a local fake of Gemini with a fixed latency, for benchmarks of whole paths."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ READY_SECONDS_MAX = 60.0
 
 
 class Gemini:
-    """A fake Gemini as a process; every call takes the same time."""
+    """A fake of Gemini as a process; every call takes the same time."""
 
     def __init__(self, url: str) -> None:
         self.url = url

@@ -1,7 +1,7 @@
-"""How long the jobs of a worker wait for another after kill -9, while its model takes a second to answer.
+"""How long the jobs of a killed worker wait for another one, with a model that takes a second to answer.
 
-Two workers of 8 slots, 8 jobs, one worker is killed; measured by the server's clock from just before the kill to the
-moment when the last of its jobs is started again by the other.
+Two workers of 8 slots, 8 jobs, one worker is killed; measured on the server's clock, from just before the kill until
+the other worker has started the last of its jobs again.
 """
 
 from __future__ import annotations

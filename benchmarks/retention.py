@@ -1,8 +1,8 @@
-"""Forgetting at scale: what a clean-up costs those who append meanwhile, and that decay rewrites no row.
+"""Retention at scale: what a clean-up costs concurrent appends, and that decay rewrites no row.
 
-Appends arrive at a steady rate, not one after the other: a closed loop would slow down with the server and hide it.
+Appends arrive at a steady rate, not one after another: a closed loop would slow down with the server and hide the cost.
 The memories carry vectors, since archiving moves them; the index over vectors is left out while loading, because
-building it takes longer than all the rest, and a DELETE does not touch it.
+building it takes longer than everything else, and a DELETE does not touch it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ UPDATES = "SELECT n_tup_upd FROM pg_stat_all_tables WHERE relid = 'memories'::re
 
 
 async def append_latencies_ms(pool: asyncpg.Pool, per_second: int, until: asyncio.Event) -> list[float]:
-    """Append at a steady rate over 20 sessions until told; return each append's time from when it was due."""
+    """Append at a steady rate over 20 sessions until stopped; return each append's time from when it was due."""
     service = OpenSessionService(pool)
     opened = asyncio.Queue[object]()
     sessions = [await service.create_session("chat", f"u{n}") for n in range(20)]

@@ -1,4 +1,4 @@
-"""What more workers bring while a model takes 200 ms to answer, and how many events one call of it covers.
+"""What more workers gain with a model that takes 200 ms to answer, and how many events one call covers.
 
 Each fast_replay job makes one call for its summary and one for its vectors, so a worker of 4 slots can do 10 jobs a
 second at best; the ratio is to one worker. Events per call: ten sessions are appended to while two workers run; what

@@ -2,8 +2,8 @@
 
 python -m benchmarks.search [--rows 100000] [--queries 200] [--no-giant]
 
-Memories have texts of words by Zipf's law and random vectors in clusters. They are loaded first, the index is built
-after. The raw exact scan of pgvector over the same scope, in the same run, is the measure beside.
+Memories have texts of words by Zipf's law and random vectors in clusters. They are loaded before the
+index is built. The baseline is pgvector's exact scan over the same scope, in the same run.
 """
 
 from __future__ import annotations
@@ -89,12 +89,12 @@ async def load(pool: database.Pool, corpus: Corpus, *, scopes: int, rows: int, q
             count = min(2000, rows - start)
             vectors = corpus.vectors(count)
             records = []
-            for place in range(count):
-                user, text = f"user-{(start + place) % scopes}", corpus.text()
-                when = now - timedelta(minutes=rows - start - place)
-                records.append((APP, user, "episodic", text, vectors[place], MODEL, when, when, when))
-                if (start + place) % step == 0:
-                    wanted.append(corpus.query(user, text, vectors[place]))
+            for index in range(count):
+                user, text = f"user-{(start + index) % scopes}", corpus.text()
+                when = now - timedelta(minutes=rows - start - index)
+                records.append((APP, user, "episodic", text, vectors[index], MODEL, when, when, when))
+                if (start + index) % step == 0:
+                    wanted.append(corpus.query(user, text, vectors[index]))
             await connection.copy_records_to_table(
                 "memories",
                 records=records,
@@ -215,7 +215,7 @@ async def measure_time_slices(pool: database.Pool, name: str, queries: list[Quer
             app_name=APP, user_id=query.user, start_time=end - width, end_time=end
         )
 
-    calls = [run(query, widths[place % len(widths)]) for place, query in enumerate(queries)]
+    calls = [run(query, widths[index % len(widths)]) for index, query in enumerate(queries)]
     line(f"{name}: time slice, newest 50", await timed(calls))
 
 

@@ -1,6 +1,6 @@
 """append_event and create_session, against google-adk's DatabaseSessionService and against hand-written SQL.
 
-Ten sessions at once, one append after the other in each, a state delta with each event; all on one server, in turn.
+Ten sessions at once, in each one append after another, each with a state delta; all on one server, in turn.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ APPENDS = 150
 CREATES = 60
 TEXT = "I moved to Lisbon last spring, and I still miss the dumplings near my old office. " * 2
 
-# What a careful engineer would write for the same rows: one statement, one round trip, no check but the version's.
+# Hand-written SQL for the same rows: one statement, one round trip, no check except of the version.
 HAND_WRITTEN_APPEND = """
 WITH moved AS (
     UPDATE threads SET last_seq = last_seq + 1, version = version + 1, state = state || $3,

@@ -1,7 +1,7 @@
 """What a large state costs an append, what snapshots cost, and how long restoring takes.
 
-One session, one append after the other, one small key in each. The state's text hardly compresses: what PostgreSQL
-rewrites of it is what it is.
+One session, one append after another, each with one small key. The state's text hardly compresses, so that its size is
+what PostgreSQL rewrites.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def state_of(kilobytes: int) -> dict[str, str]:
     return {f"key-{n}": secrets.token_urlsafe(750) for n in range(kilobytes)}
 
 
-def said(n: int, delta: Mapping[str, Any]) -> Event:
+def event_with(n: int, delta: Mapping[str, Any]) -> Event:
     return Event(author="user", content={"text": f"message {n}"}, actions=EventActions(state_delta=delta))
 
 
@@ -41,7 +41,7 @@ async def appends(pool: asyncpg.Pool, kilobytes: int, *, changes: bool = True) -
     before = await pool.fetchval("SELECT pg_current_wal_insert_lsn()")
     for n in range(APPENDS):
         start = time.perf_counter()
-        await service.append_event(session, said(n, {"step": n} if changes else {}))
+        await service.append_event(session, event_with(n, {"step": n} if changes else {}))
         samples.append((time.perf_counter() - start) * 1000)
     await service.close()
     wal = await pool.fetchval("SELECT pg_current_wal_insert_lsn() - $1::pg_lsn", before)
@@ -54,7 +54,7 @@ async def snapshot_cost(pool: asyncpg.Pool, kilobytes: int) -> None:
     session = await service.create_session("bench", secrets.token_hex(8), state_of(kilobytes))
     samples = []
     for n in range(30):
-        await service.append_event(session, said(n, {"step": n}))
+        await service.append_event(session, event_with(n, {"step": n}))
         samples.append(await seconds(lambda: history.take_snapshot("bench", session.user_id, session.id)) * 1000)
     median = statistics.median(samples)
     row(
@@ -72,7 +72,7 @@ async def restoring(pool: asyncpg.Pool) -> None:
     service, history = OpenSessionService(pool), StateHistory(pool)
     session = await service.create_session("bench", secrets.token_hex(8), state_of(20))
     for first in range(0, 2000, 50):
-        await service.append_events(session, [said(n, {f"step-{n % 40}": n}) for n in range(first, first + 50)])
+        await service.append_events(session, [event_with(n, {f"step-{n % 40}": n}) for n in range(first, first + 50)])
     for from_snapshot in (True, False):
 
         async def restore(from_snapshot: bool = from_snapshot) -> None:

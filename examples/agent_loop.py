@@ -1,10 +1,11 @@
 """An agent without a framework that remembers across sessions.
 
-    hippocampus up                                      # in one terminal: the workers, and a database, if you name none
-    DATABASE_URL=… python examples/agent_loop.py ann    # in another, with the address that the first one shows
+    eval "$(hippocampus up --detach)"     # the workers, and a database unless DATABASE_URL names one
+    python examples/agent_loop.py ann
+    hippocampus down
 
-Say something about yourself, leave with an empty line, start it again, and ask. The model here is a stand-in that
-quotes its context, so that it runs without a key: put a call of yours into `answer`.
+Say something about yourself, end with an empty line, start it again, and ask. The model is a stand-in that quotes its
+context, so that the example runs without a key: call yours in `answer`.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ APP = "agent-loop"
 INSTRUCTIONS = "You are a helpful assistant. Use what you know of the user."
 
 
-def answer(context: str, said: str) -> str:
-    """Stand in for a model: a real one is given the context as its instructions, and what was said."""
-    words = {word.strip(".,!?").lower() for word in said.split() if len(word) > 3}
+def answer(context: str, message: str) -> str:
+    """Stand in for a model: a real one gets the context as its instructions, and the message."""
+    words = {word.strip(".,!?").lower() for word in message.split() if len(word) > 3}
     known = [line for line in context.splitlines() if words & {word.strip(".,!?:").lower() for word in line.split()}]
-    other = [line.strip("- ") for line in known if said not in line]
+    other = [line.strip("- ") for line in known if message not in line]
     return f"As far as I remember: {other[0]}" if other else "Noted."
 
 
@@ -38,20 +39,20 @@ async def talk(user: str) -> None:
         sessions = OpenSessionService(pool)
         assembler = ContextAssembler(pool, LocalEmbedder(), language="en")
         session = await sessions.create_session(APP, user)
-        while said := (await asyncio.to_thread(sys.stdin.readline)).strip():
+        while message := (await asyncio.to_thread(sys.stdin.readline)).strip():
             window = await assembler.assemble(
                 app_name=APP,
                 user_id=user,
                 session_id=session.id,
-                query=said,
+                query=message,
                 system_prompt=INSTRUCTIONS,
                 max_tokens=2000,
             )
-            await sessions.append_event(session, Event(author="user", content={"text": said}))
-            reply = answer(format_items(window.items, window.language), said)
+            await sessions.append_event(session, Event(author="user", content={"text": message}))
+            reply = answer(format_items(window.items, window.language), message)
             await sessions.append_event(session, Event(author="model", content={"text": reply}))
             print(reply, flush=True)
-        # The session is over: what is new in it becomes memories and facts.
+        # The session has ended: memories and facts are extracted from it.
         await sessions.finalize_session(APP, user, session.id)
         await sessions.close()
 

@@ -24,7 +24,7 @@ LINES = (
 
 
 def main(path: str) -> None:
-    """Draw one line for each kind of memory, and where it falls below the threshold."""
+    """Plot a line for each kind of memory, and the point where it falls below the threshold."""
     figure, axes = plt.subplots(figsize=(8, 4.5), layout="constrained")
     days = [day / 4 for day in range(4 * DAYS + 1)]
     for label, curve, initial, used, style in LINES:

@@ -1,10 +1,10 @@
-"""The program `hippocampus`: its command line, or one sentence about what has to be installed for it."""
+"""The program `hippocampus`: its command line, or a sentence that says what to install for it."""
 
 from __future__ import annotations
 
 import sys
 
-EXIT_USAGE = 2
+from workers.cli.exit_codes import USAGE
 
 
 def main() -> int:
@@ -12,7 +12,6 @@ def main() -> int:
     try:
         from workers.cli.main import run
 
-        # A command's own modules are imported when it is called.
         return run()
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("click", "rich", "httpx"):
@@ -21,7 +20,7 @@ def main() -> int:
             f"hippocampus: the command line needs {error.name}, which is not installed:"
             " pip install 'hippocampus[cli]' (or 'hippocampus[all]' for the API and an embedded PostgreSQL too).\n"
         )
-        return EXIT_USAGE
+        return USAGE
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Two conversations with an agent that remembers: what the first one said, the second one knows.
+"""Two conversations with an agent that remembers: it knows in the second what was said in the first.
 
-Uses DATABASE_URL, or an embedded PostgreSQL; starts the workers, and stops what it started.
+It uses DATABASE_URL, or an embedded PostgreSQL, starts the workers, and stops what it started.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ async def talk(runner: Runner, user: str, session_id: str, lines: tuple[str, ...
 
 
 async def consolidated(pool: Pool, user: str) -> None:
-    """Wait until workers have drawn from the user's sessions what is in them."""
+    """Wait until the workers have consolidated the user's sessions."""
     async with asyncio.timeout(CONSOLIDATED_SECONDS_MAX):
         while await pool.fetchval(BEHIND, APP, user):
             await asyncio.sleep(0.2)
@@ -60,9 +60,9 @@ async def main(config: settings.Settings) -> None:
         print("The first session")
         await talk(runner, user, "first", FIRST)
         await consolidated(pool, user)
-        print("The second session, which begins with nothing")
+        print("The second session, which begins empty")
         await talk(runner, user, "second", SECOND)
-        print("What the workers drew from them")
+        print("The facts that the workers extracted")
         for row in await pool.fetch("SELECT content FROM facts WHERE user_id = $1 ORDER BY content", user):
             print(f"  {row['content']}")
         await runner.close()

@@ -224,7 +224,7 @@ async def test_what_was_forgotten_here_is_not_brought_back_by_another_run(
         await service.create_session(app_name=APP, user_id="u2", session_id="new life")
         done = cli_process.run(home, "import-adk", url, DATABASE_URL=dsn)
         assert done.returncode == 0, done.stderr
-        assert "3 sessions and 3 keys of shared states were forgotten here" in done.stdout
+        assert "3 sessions and 3 keys of shared state were erased here" in done.stdout
         assert (await states(pool))["u0"] == {"x": 1, "k0": "anew"}
         assert await pool.fetchval("SELECT count(*) FROM threads WHERE user_id = 'u2'") == 1
 
@@ -286,8 +286,8 @@ async def test_a_session_that_no_import_made_is_left_alone_and_makes_the_command
     done = cli_process.run(home, "import-adk", adk_url, DATABASE_URL=dsn)
     assert done.returncode == 1
     assert "session 's0' of 'u0' in 'shop' exists here" in done.stdout
-    assert "Not copied whole: session '  ', 'u0', 'shop': its id is blank" in done.stdout
-    assert "Not all of it is here." in done.stdout
+    assert "Not copied completely: session '  ', 'u0', 'shop': its id is blank" in done.stdout
+    assert "The copy is not complete." in done.stdout
     kept = await sessions.get_session(APP, "u0", "s0")
     assert kept is not None
     assert (kept.events, kept.state["mine"]) == ([], True)

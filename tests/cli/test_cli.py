@@ -42,7 +42,7 @@ def test_every_command_has_help_with_an_example(words: tuple[str, ...]) -> None:
     assert shown.exit_code == 0
     assert "Example" in shown.output
     assert f"hippocampus {' '.join(words)}" in " ".join(shown.output.split())
-    roles_and_bars = ("demo", "up", "writer", "worker", "export", "completion")
+    roles_and_bars = ("demo", "up", "down", "writer", "worker", "export", "completion")
     groups = (("retention",), ("sessions",), ("forget",), ("memory",), ("instructions",), ("keys",))
     # An export is JSON lines by itself.
     if words[0] not in roles_and_bars and words not in groups and words != ("memory", "export"):
@@ -82,8 +82,8 @@ def test_facts_of_another_time_candidates_and_merges(cli: Run, dsn: str) -> None
     assert "Oslo" in cli("facts", "--as-of", "2101-01-01T00:00:00Z", "--known-at", "2101-01-01")[1]
     code, _, err = cli("facts", "--as-of", "yesterday")
     assert code == 2
-    assert "is no date" in err
-    assert cli("facts", "candidates")[2].strip() == "Nothing waits to be believed."
+    assert "is not a date" in err
+    assert cli("facts", "candidates")[2].strip() == "There are no candidates."
     record = """SELECT record_fact(t, ROW(NULL, 1, 1, NULL, NULL, NULL)::slice_origin,
                     ROW('profile', $1, to_jsonb($2::text), $1, NULL, $3, '{1}', now(), 'k', NULL, '')::fact_input)
                 FROM threads AS t LIMIT 1"""
@@ -91,7 +91,7 @@ def test_facts_of_another_time_candidates_and_merges(cli: Run, dsn: str) -> None
         asyncio.run(execute(dsn, record, key, value, confidence))
     (candidate,) = json.loads(cli("facts", "candidates", "--json")[1])
     assert "unsure" in cli("facts", "candidates")[1]
-    assert "It is the fact" in cli("facts", "promote", candidate["id"])[1]
+    assert "It is now the fact" in cli("facts", "promote", candidate["id"])[1]
     assert cli("facts", "promote", candidate["id"])[0] == 1
     (merge,) = json.loads(cli("facts", "merges", "--json")[1])
     assert (merge["from_key"], merge["to_key"]) == ("second key", "first key")
@@ -116,7 +116,7 @@ def test_instructions_are_put_rolled_back_and_proposals_decided_on(cli: Run, dsn
     assert "approved" in cli("instructions", "approve", first["id"], *app, "--by", "ops")[1]
     assert "rejected" in cli("instructions", "reject", second["id"], *app)[1]
     assert cli("instructions", "approve", first["id"], *app)[0] == 1
-    assert "Nothing is proposed." in cli("instructions", "proposals", *app)[2]
+    assert "There are no proposals." in cli("instructions", "proposals", *app)[2]
     assert [each["key"] for each in json.loads(cli("instructions", "list", *app, "--json")[1])] == ["a", "tone"]
 
 
@@ -320,8 +320,8 @@ def test_several_users_are_listed_and_one_can_be_chosen(cli: Run, talk: str) -> 
     assert "--app default --user ada" in err
     assert "--app other --user bob" in err
     assert cli("facts", "--user", "ada")[0] == 0
-    assert cli("facts", "--app", "other", "--user", "bob")[2].strip() == "Nothing is known yet."
-    assert "There is nobody like --user eve" in cli("facts", "--user", "eve")[2]
+    assert cli("facts", "--app", "other", "--user", "bob")[2].strip() == "No facts are known yet."
+    assert "There is no user that fits --user eve" in cli("facts", "--user", "eve")[2]
 
 
 async def test_a_user_is_found_behind_a_crowd_of_later_ones(cli: Run, dsn: str) -> None:

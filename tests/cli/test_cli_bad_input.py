@@ -34,8 +34,8 @@ LONG = "x" * 10_000
 NUL = "a\0b"
 #: What Python makes of an argument that is no UTF-8.
 NOT_UTF8 = "caf\udce9"
-#: They run until somebody ends them: only what is refused before they begin is tried here.
-ROLES = {("demo",), ("up",), ("writer",), ("worker",)}
+#: They run until they are ended, or end others: only what is refused before they begin is tested here.
+ROLES = {("demo",), ("up",), ("down",), ("writer",), ("worker",)}
 #: They ask no database, or say themselves what is wrong with it.
 WITHOUT_A_DATABASE = ROLES | {("completion",), ("doctor",)}
 #: They bring an empty database to this program's schema.
@@ -324,4 +324,4 @@ def test_a_server_that_goes_away_in_the_middle_is_said(here: Scene, capsys: pyte
             until_sync(lambda: other.execute(waiting).fetchone() is not None)
             other.execute(f"SELECT pg_terminate_backend(pid) FROM ({waiting}) AS w")
             assert running.result(timeout=60) == 1
-    assert "see that PostgreSQL runs" in complaint(capsys, ["sessions"], 1)
+    assert "check that PostgreSQL runs" in complaint(capsys, ["sessions"], 1)

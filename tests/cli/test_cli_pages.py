@@ -73,7 +73,7 @@ def test_every_noun_shows_one(cli: Run) -> None:
     assert "weak from 20" in shown
     assert "#1" in shown
     assert json.loads(cli("memories", "show", memory["id"], "--json")[1])["memory"]["id"] == memory["id"]
-    assert cli("memories", "--since", "2101-01-01")[2].startswith("Nothing is remembered yet")
+    assert cli("memories", "--since", "2101-01-01")[2].startswith("There are no memories yet")
 
     assert "sessions   2" in cli("users", "show", "ada")[1]
     assert json.loads(cli("users", "--json")[1])[0]["facts"] > 0
@@ -90,7 +90,7 @@ def test_every_noun_shows_one(cli: Run) -> None:
     assert (policy["fast_events"], policy["retention_curve"]) == (7, "classic")
     assert json.loads(cli("policies", "show", "--json")[1])["app_name"] == "*"
     assert cli("policies", "reset", "default")[1] == "Reset.\n"
-    assert cli("policies", "reset", "default")[1] == "It had none of its own.\n"
+    assert cli("policies", "reset", "default")[1] == "It had no policy of its own.\n"
 
 
 def test_a_key_of_facts_gets_a_style(cli: Run) -> None:
@@ -99,10 +99,12 @@ def test_a_key_of_facts_gets_a_style(cli: Run) -> None:
     )
     assert (made["app_name"], made["style"]) == ("a", "collection")
     assert made["normal_key"] in cli("facts", "styles", "--app", "a")[1]
-    assert cli("facts", "styles", "--app", "b")[2].strip() == "Every key goes by the program's own list."
+    assert cli("facts", "styles", "--app", "b")[2].strip() == "Every key follows the program's own list."
     # In any spelling of the key.
     assert cli("facts", "reset-style", "preference", "Favorite_Food", "--app", "a")[1] == "Reset.\n"
-    assert cli("facts", "reset-style", "preference", "favourite food", "--app", "a")[1] == "Nothing was said of it.\n"
+    assert (
+        cli("facts", "reset-style", "preference", "favourite food", "--app", "a")[1] == "It had no style of its own.\n"
+    )
 
 
 def test_a_session_is_finalized_enqueued_and_deleted(cli: Run, dsn: str) -> None:
@@ -145,7 +147,7 @@ def test_status_is_one_screen_with_lag_spend_and_failures(cli: Run, dsn: str) ->
     asyncio.run(execute(dsn, "UPDATE procrastinate_jobs SET status = 'failed'"))
     asyncio.run(execute(dsn, "UPDATE consolidation_jobs SET error_code = '503' WHERE job_type = 'fast_replay'"))
     out = cli("status")[1]
-    assert "lag       deep_reflection has 3 events of 1 sessions to come, the oldest since" in out
+    assert "lag       deep_reflection has 3 events of 1 sessions to process, the oldest since" in out
     assert re.search(r"^failed    2 with 503, 2 with no code, the last [\d.]+ s ago", out, re.MULTILINE)
     assert re.search(r"^spend     6 generate and \d+ embed calls, 2,400 tokens in and", out, re.MULTILINE)
     assert out.count("\n") <= 23

@@ -83,8 +83,8 @@ def test_a_second_run_doubles_nothing_and_shows_the_same(
 ) -> None:
     again = cli_process.run(demo_home, "demo")
     assert again.returncode == 0, again.stdout + again.stderr
-    assert "are there already, from an earlier run: nothing is doubled" in again.stdout
-    for line in ("Summaries (8)", re.search(r"Facts \(\d+\)", first.stdout)[0]):
+    assert "are there already, from an earlier run: nothing is stored twice" in again.stdout
+    for line in ("Summaries (8)", re.search(r"Facts \(\d+\)", first[0].stdout)[0]):
         assert line in again.stdout
     assert cli_process.processes_of(demo_home) == []
 
@@ -135,7 +135,7 @@ async def test_a_demo_that_waits_for_a_model_says_why(pool: asyncpg.Pool, monkey
     screen = Console(file=io.StringIO())
     with progress.make(screen) as bars, pytest.raises(demo.DemoFailedError, match=away):
         await demo._wait(pool, since, bars, bars.add_task("jobs"))
-    assert screen.file.getvalue() == f"A job will be tried again. {away}\n"  # type: ignore[attr-defined]
+    assert screen.file.getvalue() == f"A job will be retried. {away}\n"  # type: ignore[attr-defined]
 
 
 def test_a_server_that_is_too_far_away_is_named(home: Path) -> None:

@@ -63,7 +63,7 @@ def test_a_dry_run_touches_no_database(tmp_path: Path, home: Path) -> None:
     path = chats(tmp_path / "chats.jsonl", 30, turns=2)
     done = cli_process.run(home, "ingest", str(path), "--dry-run", DATABASE_URL="postgresql://nobody@127.0.0.1:1/none")
     assert done.returncode == 0, done.stderr
-    assert "60 events of 30 sessions would go in." in done.stdout
+    assert "60 events of 30 sessions would be stored." in done.stdout
     assert not home.exists()
 
 

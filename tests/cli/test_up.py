@@ -149,7 +149,7 @@ def test_a_closed_terminal_stops_it(up: Running) -> None:
     assert up.end()[0] == 0
 
 
-def test_under_nohup_a_closed_terminal_is_not_heeded() -> None:
-    script = "from workers.cli import interrupts; print(*(each.name for each in interrupts._heeded()))"
+def test_under_nohup_a_closed_terminal_is_not_handled() -> None:
+    script = "from workers.cli import interrupts; print(*(each.name for each in interrupts._handled()))"
     done = subprocess.run(["nohup", sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout == "SIGINT SIGTERM\n"

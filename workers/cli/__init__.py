@@ -1,1 +1,1 @@
-"""The command line: one file per noun. `main` is the door."""
+"""The command line: one module per command in `commands`; `main` is the entry point."""

@@ -1,6 +1,6 @@
-"""Which database a command works on: DATABASE_URL's, or the embedded server below HIPPOCAMPUS_HOME.
+"""The database that a command works on: the one that DATABASE_URL names, or the embedded server's.
 
-The embedded server is started for as long as the command runs, or joined where it runs already.
+The embedded server below HIPPOCAMPUS_HOME is started for as long as the command runs, or joined where it runs already.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ def opened(config: Settings, *, create: bool = False, keep_seconds: float | None
     """Yield the settings with a database in them.
 
     Args:
-        create: make the embedded server's data where there is none.
-        keep_seconds: have the embedded server stopped even if this process is killed, so long after it.
+        create: create the embedded server's data where there is none.
+        keep_seconds: have the embedded server stopped even if this process is killed, so many seconds later.
 
     Raises:
-        SettingsError: nothing is there to be read, and it is not to be made.
-        EmbeddedServerError: the embedded server can't be had.
+        SettingsError: there is no data, and `create` is false.
+        EmbeddedServerError: the embedded server cannot start.
     """
-    if config.dsn is not None:
+    if not is_embedded(config):
         yield config
         return
     server = EmbeddedServer(config.home)
@@ -51,7 +51,7 @@ def opened(config: Settings, *, create: bool = False, keep_seconds: float | None
     interrupts.raise_on_all()
     stack = contextlib.ExitStack()
     try:
-        # Within the try: what is postponed is raised at the block's end, when the server runs.
+        # Within the try: a postponed interrupt is raised at the block's end, when the server runs.
         with interrupts.postponed():
             server.start()
         if keep_seconds is not None:
@@ -64,8 +64,20 @@ def opened(config: Settings, *, create: bool = False, keep_seconds: float | None
 
 
 def name_of(config: Settings) -> str:
-    """Say which database the environment's settings mean, for people."""
-    return f"embedded PostgreSQL below {config.home}" if config.dsn is None else database.describe(config.dsn)
+    """Return which database the settings name, for people."""
+    return (
+        database.describe(config.dsn or "") if not is_embedded(config) else f"embedded PostgreSQL below {config.home}"
+    )
+
+
+def is_embedded(config: Settings) -> bool:
+    """Whether the settings name the embedded server: no address, or the one that `hippocampus up` gave of it."""
+    return config.dsn is None or EmbeddedServer(config.home).owns(config.dsn)
+
+
+def is_same(config: Settings, dsn: str) -> bool:
+    """Whether the settings name the database of an address."""
+    return EmbeddedServer(config.home).owns(dsn) if is_embedded(config) else dsn == config.dsn
 
 
 async def migrated(config: Settings) -> list[str]:
@@ -87,14 +99,14 @@ async def pool_of(config: Settings) -> AsyncIterator[Pool]:
         await pool.close()
 
 
-def run(work: Callable[[Settings, Pool], Awaitable[Result]], *, create: bool = False) -> Result:
+def run(work: Callable[[Pool], Awaitable[Result]], *, create: bool = False) -> Result:
     """Run a command's work on the database that the environment names, and return its result."""
     with opened(settings.load(), create=create) as config:
         return asyncio.run(_run(config, work, create=create))
 
 
-async def _run(config: Settings, work: Callable[[Settings, Pool], Awaitable[Result]], *, create: bool) -> Result:
+async def _run(config: Settings, work: Callable[[Pool], Awaitable[Result]], *, create: bool) -> Result:
     if create:
         await migrated(config)
     async with pool_of(config) as pool:
-        return await work(config, pool)
+        return await work(pool)

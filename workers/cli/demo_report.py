@@ -1,4 +1,4 @@
-"""What the demo prints: what went in, what came out, and how to look again."""
+"""What the demo prints: the input, the memories made of it, and the commands that show them again."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from hippocampus.memory_service import OpenMemoryService
 from hippocampus.records import Fact
 from hippocampus.retention_manager import MemoryRetentionManager
 from hippocampus.search import EVERYTHING
-from workers.cli import databases, output
+from workers.cli import databases, output, rows
 from workers.cli.commands import context, facts, retention, search
-from workers.cli.commands.facts import Turns
-from workers.cli.owners import QUERIES, Owner
 from workers.cli.page import Page, clip, passage
+from workers.cli.rows import Owner, SourceTurn, Turns
 from workers.intake import samples
 from workers.intake.conversations import ConversationFile
 from workers.intake.ingest import Ingested
@@ -35,7 +34,7 @@ HITS_MAX = 3
 QUERIES_MAX = 3
 WINDOW_TOKENS = 700
 WEAK_MAX = 3
-#: For the preview: what the policy keeps today would go under this stricter threshold.
+#: For the preview: memories that the policy keeps would be archived at this stricter threshold.
 STRICT_THRESHOLD = 0.6
 QUOTE_CELLS_MAX = 150
 HIT_CELLS_MAX = 220
@@ -45,7 +44,7 @@ _FACT_TYPES = {"rule": "rules", "profile": "profile", "preference": "preferences
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worked:
-    """What the demo did."""
+    """The work that the demo did."""
 
     ingested: Ingested
     append_seconds: float
@@ -60,19 +59,19 @@ class LookAgain:
     """What a newcomer may look at after the demo."""
 
     owner: Owner
-    is_only_owner: bool  # so that nobody has to be named
+    is_only_owner: bool  # then --app and --user may be left out
     query: str
 
 
 def write_intro(page: Page, config: Settings, path: Path, read: ConversationFile) -> None:
-    """Say what is going to happen."""
+    """Write the input and the configuration."""
     page.rule("Hippocampus")
     users = {session.user_id for session in read.sessions}
     people = f" of {len(users)} users" if len(users) > 1 else ""
     page.field("file", f"{path}")
     page.field("", f"{read.file_format}: {len(read.sessions)} sessions{people}, {read.event_count} events")
     if config.active_provider == "local":
-        page.field("model", "local: patterns and word vectors, offline (GOOGLE_API_KEY makes it Gemini)")
+        page.field("model", "local: patterns and word vectors, offline (with GOOGLE_API_KEY: Gemini)")
     else:
         page.field("model", f"Gemini: {config.generation_model}, {config.embedding_model}")
     page.field("database", databases.name_of(config))
@@ -81,7 +80,7 @@ def write_intro(page: Page, config: Settings, path: Path, read: ConversationFile
 async def write(
     page: Page, config: Settings, pool: Pool, read: ConversationFile, owner: Owner, *, is_sample: bool
 ) -> LookAgain:
-    """Print everything that was made for one user, and return what to look at again."""
+    """Write everything that was made for one user, and return what to look at again."""
     service = OpenMemoryService(pool, None)
     known = await service.list_facts(app_name=owner.app, user_id=owner.user, limit=1000)
     users = {session.user_id for session in read.sessions}
@@ -97,12 +96,12 @@ async def write(
     last = [session.session_id for session in read.sessions if session.user_id == owner.user][-1]
     await _write_window(page, config, pool, owner, last, asked)
     await _write_retention(page, pool, owner)
-    owners = await pool.fetch(QUERIES["list_owners"], None, None, 2)
+    owners = await rows.owners(pool, None, None, limit=2)
     return LookAgain(owner, is_only_owner=len(owners) == 1, query=(queries or ("hello",))[0])
 
 
 def write_worked(page: Page, worked: Worked) -> None:
-    """Say how much was done, and how fast."""
+    """Write how much was done, and how fast."""
     done = worked.ingested
     page.title("Done")
     if done.events_new:
@@ -110,7 +109,7 @@ def write_worked(page: Page, worked: Worked) -> None:
         seconds = f"{worked.append_seconds:.1f} s"
         page.field("events", f"{done.events_new} appended to {done.sessions} sessions in {seconds}{known}")
     else:
-        page.field("events", f"all {done.events_known} are there already, from an earlier run: nothing is doubled")
+        page.field("events", f"all {done.events_known} are there already, from an earlier run: nothing is stored twice")
     failed = f", {worked.jobs_failed} failed" if worked.jobs_failed else ""
     if worked.jobs_completed or worked.jobs_failed:
         page.field("jobs", f"{worked.jobs_completed} done{failed} in {worked.total_seconds:.1f} s")
@@ -119,16 +118,16 @@ def write_worked(page: Page, worked: Worked) -> None:
 
 
 def write_places(page: Page, all_roles: Running) -> None:
-    """Say where the API and the metrics were."""
+    """Write where the API and the metrics were."""
     page.title("While it ran")
-    page.field("API", f"{all_roles.api_url} (its routes: /docs; a page to look at sessions: /)")
+    page.field("API", f"{all_roles.api_url} (routes: /docs; a page that shows sessions: /)")
     page.field("metrics", ", ".join(f"{url} ({role})" for role, url in all_roles.metrics_urls.items()))
-    page.note(f"Everything stops now. `{_program()} up` (or `make run`) starts the same roles, and stays.")
+    page.note(f"Everything stops now. `{_program()} up` (or `make run`) starts the same roles, and keeps them running.")
 
 
 def write_farewell(page: Page, config: Settings, look: LookAgain) -> None:
-    """Say how to look again, in words that can be pasted."""
-    page.title("All of it is kept. To look again:")
+    """Write the commands that show the result again."""
+    page.title("All data is kept. To look again:")
     if config.dsn is None and "home" in config.model_fields_set:
         page.note(f"export HIPPOCAMPUS_HOME={config.home}", style="")
     owner = "" if look.is_only_owner else f" --app {look.owner.app} --user {shlex.quote(look.owner.user)}"
@@ -155,26 +154,26 @@ def _write_facts(page: Page, known: Sequence[Fact], turns: Turns) -> None:
             page.note(name, style="italic")
         for fact in of_type[:FACTS_MAX_BY_TYPE]:
             shown += 1
-            said = [_quote(turn) for turn in facts.quotes(fact, turns)[:1]]
-            page.item(f"{fact.confidence:.2f}", output.show_fact(fact.value), *said)
+            quoted = [_quote(turn) for turn in facts.quotes(fact, turns)[:1]]
+            page.item(f"{fact.confidence:.2f}", output.show_fact(fact.value), *quoted)
     _write_more(page, len(known) - shown, "facts")
 
 
-def _quote(turn: facts.SaidTurn) -> str:
+def _quote(turn: SourceTurn) -> str:
     return f"{turn.session_id} #{turn.sequence_num}: “{clip(turn.text, QUOTE_CELLS_MAX)}”"
 
 
 async def _write_changes(page: Page, pool: Pool, owner: Owner) -> None:
-    rows = await pool.fetch(QUERIES["changed_facts"], owner.app, owner.user, CHANGES_MAX)
-    if rows:
+    changed = await rows.changed_facts(pool, owner, limit=CHANGES_MAX)
+    if changed:
         page.title("What changed: the old fact is kept, with the time in which it was true")
-    for row in rows:
-        until = output.show_time(row["valid_until"])[:10]
-        page.item(until, f"{output.show_fact(row['before'])}  →  {output.show_fact(row['now'])}")
+    for each in changed:
+        until = output.show_time(each.valid_until)[:10]
+        page.item(until, f"{output.show_fact(each.before)}  →  {output.show_fact(each.now)}")
 
 
 async def _write_search(page: Page, config: Settings, pool: Pool, owner: Owner, query: str) -> None:
-    response = await search.search(config, pool, owner.app, owner.user, query, limit=HITS_MAX, narrow=EVERYTHING)
+    response = await search.search(config, pool, owner, query, limit=HITS_MAX, narrow=EVERYTHING)
     page.title(f"Search: {query}")
     if response.degraded:
         page.note(response.degraded, style="yellow")
@@ -189,8 +188,7 @@ async def _write_window(page: Page, config: Settings, pool: Pool, owner: Owner, 
     window, text = await context.assemble(
         config,
         pool,
-        owner.app,
-        owner.user,
+        owner,
         query,
         session_id=session_id,
         tokens=WINDOW_TOKENS,
@@ -210,7 +208,8 @@ async def _write_retention(page: Page, pool: Pool, owner: Owner) -> None:
     )
     weak = await MemoryRetentionManager(pool).preview(STRICT_THRESHOLD, 0, owner.app)
     page.field(
-        "stricter", f"at a threshold of {STRICT_THRESHOLD:g} and no minimum age, {len(weak)} would go now, such as"
+        "stricter",
+        f"at a threshold of {STRICT_THRESHOLD:g} and no minimum age, {len(weak)} would be archived now, such as",
     )
     for each in weak[:WEAK_MAX]:
         text = clip(" ".join(each.content.split()), QUOTE_CELLS_MAX // 2)
@@ -218,7 +217,7 @@ async def _write_retention(page: Page, pool: Pool, owner: Owner) -> None:
 
 
 def _queries(read: ConversationFile, known: Sequence[Fact]) -> tuple[str, ...]:
-    """What to search for in somebody's own file: its own questions, else what is known of them."""
+    """Return what to search for in a user's own file: its questions, or else the surest facts."""
     if read.queries:
         return read.queries[:QUERIES_MAX]
     surest = sorted(known, key=lambda fact: -fact.confidence)
@@ -234,7 +233,7 @@ def _write_more(page: Page, count: int, command: str) -> None:
 
 
 def _program() -> str:
-    """How this program is called from here: its name where the shell finds it, else its path."""
+    """Return how to call this program: by its name if the shell finds it, or else by its path."""
     called = Path(sys.argv[0])
     if called.name == "__main__.py":
         return f"{sys.executable} -m workers"

@@ -1,4 +1,4 @@
-"""The embedder of commands that a person starts: held to the limit and the breaker that all processes share."""
+"""The embedder of commands: subject to the limit and the breaker that all processes share."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from pulse.database import Pool
     from workers.settings import Settings
 
-#: Its breakers' pool, as `hippocampus status` shows it.
+#: The pool of its breakers, as `hippocampus status` shows it.
 ROLE = "cli"
 
 
 def open_embedder(config: Settings, pool: Pool) -> Embedder:
-    """Return the embedder that the settings name; the caller closes it. Nobody scrapes a command's metrics."""
+    """Return the embedder that the settings name; the caller closes it. A command's metrics are not collected."""
     return make_embedder(config, gate=embedder_gate(config, pool, CallMetrics(CollectorRegistry()), ROLE))

@@ -1,8 +1,7 @@
-"""Groups of commands: what a bare noun means, and what a mistyped word may mean."""
+"""Groups of commands: the command that a noun alone stands for, and suggestions for a mistyped word."""
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -13,15 +12,15 @@ if TYPE_CHECKING:
 
 
 class Verbs(click.Group):
-    """A group that knows which command was meant."""
+    """A group that suggests a command for a mistyped word."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command that is meant, or say which one may be."""
+        """Find the command, or suggest one."""
         known = self.list_commands(ctx)
         if args and args[0] not in known and not args[0].startswith("-"):
-            raise click.UsageError(f"There is no command {args[0]!r}: {meant(args[0], known)}", ctx)
+            raise click.UsageError(f"There is no command {args[0]!r}: {_suggestion(args[0], known)}", ctx)
         return super().resolve_command(ctx, args)
 
 
@@ -31,7 +30,7 @@ class Listing(Verbs):
     listing = "list"
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put the command in where only its options are given; not while a shell asks which commands there are."""
+        """Insert the command where only its options are given, but not while a shell completes commands."""
         is_bare = not args and not ctx.resilient_parsing
         if is_bare or (args and args[0].startswith("-") and args[0] not in self.get_help_option_names(ctx)):
             args = [self.listing, *args]
@@ -47,7 +46,7 @@ class Listing(Verbs):
         return found
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options of the list as well: they may stand right after the noun."""
+        """Write the options of the list too: they may follow the noun."""
         listed = self.commands[self.listing]
         records: list[Any] = [record for each in listed.params if (record := each.get_help_record(ctx)) is not None]
         with formatter.section("Options of the list"):
@@ -55,8 +54,9 @@ class Listing(Verbs):
         super().format_options(ctx, formatter)
 
 
-def meant(word: str, known: Iterable[str]) -> str:
-    """Say what a mistyped word may mean."""
+def _suggestion(word: str, known: Iterable[str]) -> str:
+    import difflib
+
     names = list(known)
     near = difflib.get_close_matches(word, names, n=1)
     return f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}."

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and a closed terminal: one request to stop in good order; the second one asks to be quick."""
+"""Ctrl-C, SIGTERM and a closed terminal: the first is a request to stop in order, the second to stop at once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SAME_REQUEST_SECONDS = 0.25
 
 
 class Interrupts:
-    """What was asked so far."""
+    """The requests received so far."""
 
     def __init__(self) -> None:
         self.came_at: float | None = None  # by time.monotonic()
@@ -23,7 +23,7 @@ class Interrupts:
 
     @contextlib.contextmanager
     def cancelling(self) -> Iterator[None]:
-        """Cancel the running task at the first request; its cleaning up is not disturbed by further ones."""
+        """Cancel the running task at the first request; further ones do not disturb its clean-up."""
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None  # noqa: S101 - a coroutine runs in a task
 
@@ -35,7 +35,7 @@ class Interrupts:
             elif now - self.came_at > SAME_REQUEST_SECONDS:
                 self.on_second()
 
-        numbers = _heeded()
+        numbers = _handled()
         for number in numbers:
             loop.add_signal_handler(number, note)
         try:
@@ -47,13 +47,13 @@ class Interrupts:
 
 @contextlib.contextmanager
 def postponed() -> Iterator[None]:
-    """Put requests off to the end of the block, where they are a KeyboardInterrupt."""
+    """Postpone requests to the end of the block, where they raise KeyboardInterrupt."""
     came: list[int] = []
 
     def note(number: int, _frame: FrameType | None) -> None:
         came.append(number)
 
-    before = {number: signal.signal(number, note) for number in _heeded()}
+    before = {number: signal.signal(number, note) for number in _handled()}
     try:
         yield
     finally:
@@ -64,13 +64,13 @@ def postponed() -> Iterator[None]:
 
 
 def raise_on_all() -> None:
-    """Let every one of the signals interrupt this process as Ctrl-C does, so that it cleans up."""
-    for number in _heeded():
+    """Make each of the signals raise KeyboardInterrupt, as Ctrl-C does, so that this process cleans up."""
+    for number in _handled():
         signal.signal(number, signal.default_int_handler)
 
 
-def _heeded() -> list[signal.Signals]:
-    """Return the signals, but for a closed terminal's where somebody asked to outlive it (nohup)."""
+def _handled() -> list[signal.Signals]:
+    """Return the signals, without that of a closed terminal if this process is to outlive it (nohup)."""
     return [number for number in _SIGNALS if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN]
 
 

@@ -1,4 +1,4 @@
-"""Moments and durations as people write them."""
+"""Times and durations as options."""
 
 from __future__ import annotations
 
@@ -10,29 +10,28 @@ import click
 
 
 class Moment(click.ParamType[datetime]):
-    """A date, or a date and time; UTC where it names no zone."""
+    """A date, or a date and time; UTC without a zone."""
 
     name = "time"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        """Read it."""
+        """Parse it."""
         try:
             moment = datetime.fromisoformat(str(value))
         except ValueError:
-            self.fail(f"{value!r:.80} is no date and time such as 2026-05-01T12:00:00Z", param, ctx)
+            self.fail(f"{value!r:.80} is not a date and time such as 2026-05-01T12:00:00Z", param, ctx)
         return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 class Seconds(click.FloatRange):
-    """A number of seconds within bounds; `nan` is within none."""
+    """A number of seconds within bounds; `nan` is refused."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Read it."""
+        """Parse it."""
         seconds: float = super().convert(value, param, ctx)
         if math.isnan(seconds):
-            self.fail(f"{value!r} is no number of seconds", param, ctx)
+            self.fail(f"{value!r} is not a number of seconds", param, ctx)
         return seconds
 
 
-#: A moment without a zone is UTC.
 MOMENT = Moment()

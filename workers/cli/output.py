@@ -1,4 +1,4 @@
-"""What a command says: tables and bars for people, tab-separated lines for pipes, JSON for programs."""
+"""What a command prints: tables for people, tab-separated lines for pipes, JSON for programs."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-#: Of a text in a table, for people; pipes and JSON get it whole.
+#: The length of a text in a table for people; pipes and JSON get the whole text.
 CELL_CHARS_MAX = 200
 
 
 def console() -> Console:
-    """Return standard output as rich sees it now: no colour in a pipe or under NO_COLOR."""
+    """Return the standard output: without colours in a pipe or under NO_COLOR."""
     return Console(file=sys.stdout, highlight=False, soft_wrap=False)
 
 
 def write_json(value: Any) -> None:
-    """Print records, or anything made of them, as JSON."""
+    """Print records, or collections of them, as JSON."""
     sys.stdout.write(json.dumps(plain(value), ensure_ascii=False, indent=2) + "\n")
 
 
 def plain(value: Any) -> Any:
-    """Turn records into what JSON can hold."""
+    """Convert records to JSON values."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):
@@ -46,7 +46,7 @@ def plain(value: Any) -> Any:
 def write_table(
     columns: Sequence[str], rows: Sequence[Sequence[Any]], *, empty: str, screen: Console | None = None
 ) -> None:
-    """Print rows, or one sentence where there are none (to standard error in a pipe)."""
+    """Print rows. Without any, print the sentence `empty`, to standard error in a pipe."""
     screen = screen or console()
     if not rows:
         (screen.print if screen.is_terminal else Console(stderr=True).print)(Text(empty), style="dim")
@@ -56,18 +56,34 @@ def write_table(
             sys.stdout.write("\t".join(_one_line(show(cell)) for cell in row) + "\n")
         return
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold", collapse_padding=True)
-    for place, name in enumerate(columns):
-        numeric = all(isinstance(row[place], int | float) for row in rows)
+    for column, name in enumerate(columns):
+        numeric = all(isinstance(row[column], int | float) for row in rows)
         table.add_column(
-            name, justify="right" if numeric else "left", overflow="fold", no_wrap=numeric or _is_short(rows, place)
+            name, justify="right" if numeric else "left", overflow="fold", no_wrap=numeric or _is_short(rows, column)
         )
     for row in rows:
         table.add_row(*(Text(_clip(show(cell), CELL_CHARS_MAX)) for cell in row))
     screen.print(table)
 
 
+def write_record(record: Any, *, as_json: bool) -> None:
+    """Print a record as JSON, or as fields."""
+    if as_json:
+        write_json(record)
+    else:
+        write_fields(record)
+
+
+def write_change(changed: bool, *, as_json: bool, done: str, unchanged: str) -> None:
+    """Print whether a command changed anything, as JSON or as one of two sentences."""
+    if as_json:
+        write_json({"changed": changed})
+    else:
+        sys.stdout.write(f"{done if changed else unchanged}\n")
+
+
 def write_fields(record: Any) -> None:
-    """Print a record, a line for each field that has a value."""
+    """Print a record, one line for each field that has a value."""
     screen = console()
     fields = {name: value for name, value in plain(record).items() if value is not None and value not in ({}, [])}
     width = max((len(name) for name in fields), default=0) + 2
@@ -76,7 +92,7 @@ def write_fields(record: Any) -> None:
 
 
 def show(cell: Any) -> str:
-    """Write one value for people."""
+    """Return a value as text for people."""
     if cell is None:
         return ""
     if isinstance(cell, float):
@@ -89,12 +105,12 @@ def show(cell: Any) -> str:
 
 
 def show_time(moment: datetime | None) -> str:
-    """Write a moment in UTC, to the minute."""
+    """Return a moment in UTC, to the minute."""
     return "" if moment is None else moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M")
 
 
 def show_age(seconds: float | None) -> str:
-    """Write a duration in its largest unit."""
+    """Return a duration in its largest unit."""
     if seconds is None:
         return ""
     for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
@@ -104,15 +120,15 @@ def show_age(seconds: float | None) -> str:
 
 
 def show_fact(value: Any) -> str:
-    """Write a fact's value: what it says, and of whom."""
+    """Return a fact's value: its subject and its text."""
     if isinstance(value, Mapping) and isinstance(value.get("text"), str):
         subject = value.get("subject")
         return f"{subject}: {value['text']}" if subject else str(value["text"])
     return show(value)
 
 
-def _is_short(rows: Sequence[Sequence[Any]], place: int) -> bool:
-    return max(len(show(row[place])) for row in rows) <= 16
+def _is_short(rows: Sequence[Sequence[Any]], column: int) -> bool:
+    return max(len(show(row[column])) for row in rows) <= 16
 
 
 def _one_line(text: str) -> str:

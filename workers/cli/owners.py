@@ -1,75 +1,73 @@
-"""Whose memory is meant: options, and the only user there is where none is given."""
+"""Which user is meant: options, and the only user there is where none is given."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 from pulse.errors import InvalidInputError
-from pulse.postgres.statements import load_queries
+from workers.cli import databases, rows
+from workers.cli.options import bundled
+from workers.cli.rows import Owner
 
 if TYPE_CHECKING:
     from pulse.database import Pool
 
-QUERIES = load_queries("workers.cli")
 OWNERS_SHOWN_MAX = 12
-#: A count of something, or an event's number, as the database can hold it.
-COUNT_MAX = 2**31 - 1
-NUMBER_MAX = 2**63 - 1
-Function = TypeVar("Function", bound=Callable[..., Any])
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
-    """One user of one app."""
+class Whose:
+    """The values of --app and --user."""
 
-    app: str
-    user: str
+    app: str | None
+    user: str | None
 
+    async def find(self, pool: Pool) -> Owner:
+        """Return the user that is meant.
 
-def owner_options(function: Function) -> Function:
-    """Add --app and --user to a command."""
-    function = click.option("--user", help="Whose. Needed where there is more than one.")(function)
-    return click.option("--app", help="Of which app. Needed where there is more than one.")(function)
+        Raises:
+            InvalidInputError: no user fits, or several do; the message lists them.
+        """
+        if self.app and self.user:
+            return Owner(self.app, self.user)
+        fitting = await rows.owners(pool, self.app, self.user, limit=OWNERS_SHOWN_MAX + 1)
+        if len(fitting) == 1:
+            return fitting[0]
+        if fitting:
+            raise InvalidInputError(f"There are several users; say which: {_listed(fitting)}.")
+        everyone = await rows.owners(pool, None, None, limit=OWNERS_SHOWN_MAX + 1)
+        if not everyone:
+            raise InvalidInputError("There is no session yet: run `hippocampus demo`, or `hippocampus ingest FILE`.")
+        raise InvalidInputError(f"There is no user that fits {self._given()}: there is {_listed(everyone)}.")
 
+    def run(self, work: Callable[[Pool, Owner], Awaitable[Result]]) -> Result:
+        """Run a command's work for the user that is meant, and return its result."""
 
-def json_option(function: Function) -> Function:
-    """Add --json to a command."""
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(function)
+        async def run(pool: Pool) -> Result:
+            return await work(pool, await self.find(pool))
 
+        return databases.run(run)
 
-async def find_owner(pool: Pool, app: str | None, user: str | None) -> Owner:
-    """Return who is meant.
-
-    Raises:
-        InvalidInputError: nobody, or several, fit; the message lists whom there is.
-    """
-    if app and user:
-        return Owner(app, user)
-    fitting = await _find(pool, app, user)
-    if len(fitting) == 1:
-        return fitting[0]
-    if fitting:
-        raise InvalidInputError(f"There are several users; say which: {_listed(fitting)}.")
-    owners = await _find(pool, None, None)
-    if not owners:
-        raise InvalidInputError("There is no session yet: run `hippocampus demo`, or `hippocampus ingest FILE`.")
-    raise InvalidInputError(f"There is nobody like {_wanted(app, user)}: there is {_listed(owners)}.")
-
-
-async def _find(pool: Pool, app: str | None, user: str | None) -> list[Owner]:
-    """Return who fits, the latest first: one more than is shown, where there are more."""
-    rows = await pool.fetch(QUERIES["list_owners"], app, user, OWNERS_SHOWN_MAX + 1)
-    return [Owner(row["app_name"], row["user_id"]) for row in rows]
+    def _given(self) -> str:
+        return " ".join(
+            part for part in (self.app and f"--app {self.app}", self.user and f"--user {self.user}") if part
+        )
 
 
-def _wanted(app: str | None, user: str | None) -> str:
-    return " ".join(part for part in (app and f"--app {app}", user and f"--user {user}") if part)
+OWNER_OPTIONS = (
+    click.option("--app", help="The app of the user. Required where there is more than one."),
+    click.option("--user", help="The user. Required where there is more than one."),
+)
+#: Adds --app and --user to a command, which receives `whose`.
+owner_options = bundled("whose", Whose, *OWNER_OPTIONS)
 
 
 def _listed(owners: list[Owner]) -> str:
+    """List users: `owners` has one more than is shown where there are more."""
     shown = ", ".join(f"--app {each.app} --user {each.user}" for each in owners[:OWNERS_SHOWN_MAX])
     return shown if len(owners) <= OWNERS_SHOWN_MAX else f"{shown} and more (`hippocampus users` lists them)"

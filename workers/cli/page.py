@@ -18,8 +18,8 @@ from workers.cli import output
 LINE_CELLS_MAX = 110
 _PIPE_CELLS = 1_000_000
 _INDENT = 2
-#: A character without spaces around it (Chinese, Japanese), with the punctuation that may not begin a line; a word;
-#: or blanks.
+#: A character of a script without spaces (Chinese, Japanese) with the punctuation that may not begin a line; blanks; or
+#: a word.
 _PIECE = re.compile(
     r"[\u2e80-\u9fff\uf900-\ufaff\uff00-\uff60][，。！？、：；”’）」』》…]*|\s+|[^\s\u2e80-\u9fff\uf900-\ufaff\uff00-\uff60]+"
 )
@@ -56,25 +56,25 @@ class Page:
         self._write(f"{verdict:<8}{name:<12}", text, mark_style=style)
 
     def note(self, text: str, *, style: str = "dim", indent: int = _INDENT) -> None:
-        """Write a line that is less important, or in another style."""
+        """Write a line of less importance, or in another style."""
         self._write("", text, style=style, indent=indent)
 
     def block(self, text: str) -> None:
-        """Write a text as it is, line by line."""
+        """Write a text unchanged, line by line."""
         for line in text.split("\n"):
             self._write("", line, style="dim")
 
     def _write(self, mark: str, text: str, *, indent: int = _INDENT, style: str = "", mark_style: str = "") -> None:
         margin = indent + (len(mark) + 2 if mark else 0)
-        for place, line in enumerate(wrap(text, self._cells - margin)):
-            head = f"{' ' * indent}{mark}  " if mark and place == 0 else " " * margin
+        for number, line in enumerate(wrap(text, self._cells - margin)):
+            head = f"{' ' * indent}{mark}  " if mark and number == 0 else " " * margin
             row = Text.assemble((head, mark_style), (line, style))
             self.screen.print(row, no_wrap=True, overflow="ignore", crop=False, soft_wrap=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A line for people with a mark before it, and notes below it; and the same as a row of a table for pipes."""
+    """A line for people with a mark before it and notes below it; and the same as a row of a table for pipes."""
 
     row: tuple[Any, ...]
     mark: str
@@ -82,11 +82,13 @@ class Item:
     notes: tuple[str, ...] = ()
 
 
-def write_items(columns: Sequence[str], items: Sequence[Item], *, empty: str, screen: Console | None = None) -> None:
-    """Print items for people: texts and keys need more room than a table's columns have. Pipes get the rows."""
-    screen = screen or output.console()
+def write_rows(columns: Sequence[str], rows: Sequence[Item | tuple[Any, ...]], *, empty: str) -> None:
+    """Print rows as a table; in a terminal, print items: texts and keys need more room than a table has."""
+    screen = output.console()
+    items = [row for row in rows if isinstance(row, Item)]
     if not items or not screen.is_terminal:
-        output.write_table(columns, [item.row for item in items], empty=empty, screen=screen)
+        cells = [row.row if isinstance(row, Item) else row for row in rows]
+        output.write_table(columns, cells, empty=empty, screen=screen)
         return
     page = Page(screen)
     for item in items:
@@ -94,9 +96,9 @@ def write_items(columns: Sequence[str], items: Sequence[Item], *, empty: str, sc
 
 
 def wrap(text: str, cells: int) -> Iterator[str]:
-    """Break a text into lines of at most so many cells: at blanks, and between Chinese characters.
+    """Break a text into lines of at most so many cells, at blanks and between Chinese characters.
 
-    A word that is longer than a line stands alone, whole: it is an address or a path that somebody may copy.
+    A word that is longer than a line gets a line of its own: it is an address or a path to be copied.
     """
     line, used = "", 0
     for piece in _PIECE.findall(" ".join(text.split("\n"))):
@@ -110,14 +112,14 @@ def wrap(text: str, cells: int) -> Iterator[str]:
 
 
 def clip(text: str, cells: int) -> str:
-    """Cut a text to so many cells of a terminal: a Chinese character takes two."""
+    """Cut a text to so many cells of a terminal; a Chinese character takes two."""
     if cell_len(text) <= cells:
         return text
     return set_cell_size(text, cells - 1).rstrip() + "…"
 
 
 def passage(text: str, terms: Sequence[str], cells: int) -> str:
-    """Return the line of a text that holds most of the terms, with what follows it, cut to so many cells."""
+    """Return the line of a text that has the most of the terms, and what follows it, cut to so many cells."""
     lines = [line for line in text.split("\n") if line.strip()]
     scores = [sum(term.casefold() in line.casefold() for term in terms) for line in lines]
     if len(lines) < 2 or not any(scores):

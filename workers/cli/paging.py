@@ -1,4 +1,4 @@
-"""Pages of a list: where one begins, and the command that shows the next one."""
+"""Lists in pages: their options, where a page begins, how it is written, and the command that shows the next one."""
 
 from __future__ import annotations
 
@@ -12,23 +12,20 @@ from rich.console import Console
 from rich.text import Text
 
 from pulse.postgres import cursors
+from workers.cli import output
+from workers.cli.options import bundled, json_option
+from workers.cli.page import Item, write_rows
 
 Row = TypeVar("Row")
-Place = TypeVar("Place")
-Function = TypeVar("Function", bound=Callable[..., Any])
+Position = TypeVar("Position")
 
 LIMIT_MAX = 1000
 
 
-def page_options(limit: int) -> Callable[[Function], Function]:
-    """Add --limit and --cursor to a command that lists."""
-
-    def decorate(function: Function) -> Function:
-        function = click.option("--cursor", help="Where to go on: as the page before says it.")(function)
-        size = click.IntRange(1, LIMIT_MAX)
-        return click.option("--limit", default=limit, show_default=True, type=size, help="How many at most.")(function)
-
-    return decorate
+def limit_option(default: int) -> Callable[[Any], Any]:
+    """Return --limit, the maximum number of rows."""
+    size = click.IntRange(1, LIMIT_MAX)
+    return click.option("--limit", default=default, show_default=True, type=size, help="Maximum number of rows.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,21 +37,26 @@ class Paged(Generic[Row]):
     is_first: bool
 
     def empty(self, text: str) -> str:
-        """Return what an empty page says: of the first, that there is nothing at all."""
-        return text if self.is_first else "That was all."
+        """Return the sentence for an empty page: `text` if the whole list is empty."""
+        return text if self.is_first else "There are no more rows."
+
+    def name_next(self) -> None:
+        """Name the command of the next page, if there may be one, on standard error."""
+        if self.next_cursor is not None:
+            command = again("--cursor", self.next_cursor)
+            Console(stderr=True).print(Text(f"Next page:  {command}"), style="dim", soft_wrap=True)
 
 
 class Pages:
-    """The pages of one list: a cursor of another one, of another user, or of other filters is refused."""
+    """The pages of one list. A cursor of another list, of another user or of other filters is refused."""
 
-    def __init__(self, cursor: str | None, limit: int, *asked: Any) -> None:
-        """Take what the list is asked for as JSON values: its name, the app, the user, the filters."""
+    def __init__(self, cursor: str | None, limit: int, *scope: Any) -> None:
         self._cursor = cursor
         self._limit = limit
-        self._scope = cursors.scope_of(*asked)
+        self._scope = cursors.scope_of(*scope)
 
-    def begin(self, shape: type[Place]) -> Place | None:
-        """Return the place after which this page begins; None for the first.
+    def begin(self, shape: type[Position]) -> Position | None:
+        """Return the position after which this page begins; None for the first page.
 
         Raises:
             click.BadParameter: the cursor is not one of this list.
@@ -67,28 +69,58 @@ class Pages:
             raise click.BadParameter(str(error), param_hint="--cursor") from None
 
     def page(self, rows: Sequence[Row], following: Any) -> Paged[Row]:
-        """Return the page; `following` is the place of its last row, None where nothing follows."""
+        """Return the page; `following` is the position of its last row, None where no row follows."""
         cursor = None if following is None else cursors.write(self._scope, following)
         return Paged(list(rows), cursor, self._cursor is None)
 
-    def full(self, rows: Sequence[Row], place_of: Callable[[Row], Any]) -> Paged[Row]:
-        """Return the page; where it is full, there may be a next one after its last row's place."""
-        return self.page(rows, place_of(rows[-1]) if len(rows) == self._limit else None)
+    def full(self, rows: Sequence[Row], position_of: Callable[[Row], Any]) -> Paged[Row]:
+        """Return the page. A full page may have a next one, which begins after its last row."""
+        return self.page(rows, position_of(rows[-1]) if len(rows) == self._limit else None)
 
 
-def tell_more(page: Paged[Any]) -> None:
-    """Name the next page's command, where there may be one."""
-    if page.next_cursor is not None:
-        tell_next("--cursor", page.next_cursor)
+@dataclass(frozen=True, slots=True)
+class PageOptions:
+    """The values of --limit, --cursor and --json."""
+
+    limit: int
+    cursor: str | None
+    as_json: bool
+
+    def of(self, *scope: Any) -> Pages:
+        """Return the pages of a list: its name, the app, the user and the filters, as JSON values."""
+        return Pages(self.cursor, self.limit, *scope)
+
+    def write(
+        self,
+        page: Paged[Row],
+        columns: Sequence[str],
+        shape: Callable[[Row], Item | tuple[Any, ...]],
+        *,
+        empty: str,
+        document_of: Callable[[Row], Any] = output.plain,
+    ) -> None:
+        """Write a page as JSON, a table or items, and name the command of the next one.
+
+        Args:
+            shape: returns a row's cells, or an item that has them.
+            empty: the sentence for a list without rows.
+            document_of: returns a row for JSON.
+        """
+        if self.as_json:
+            output.write_json([document_of(each) for each in page.rows])
+        else:
+            write_rows(columns, [shape(each) for each in page.rows], empty=page.empty(empty))
+        page.name_next()
 
 
-def tell_next(option: str, value: str) -> None:
-    """Name the next page's command, on standard error: what is listed stays clean."""
-    Console(stderr=True).print(Text(f"Next page:  {again(option, value)}"), style="dim", soft_wrap=True)
+def page_options(limit: int) -> Callable[[Any], Any]:
+    """Add --limit, --cursor and --json to a command that lists, which receives `options`."""
+    cursor = click.option("--cursor", help="Begin here: the cursor that the previous page names.")
+    return bundled("options", PageOptions, limit_option(limit), cursor, json_option)
 
 
 def again(option: str, value: str) -> str:
-    """Return the command that runs, with an option of it set to something else."""
+    """Return the running command with an option of it set to another value."""
     given: Sequence[str] = click.get_current_context().find_root().obj or ()
     words: list[str] = []
     skip = False

@@ -1,4 +1,4 @@
-"""Progress bars for people; a pipe gets nothing while work goes on."""
+"""Progress bars in a terminal; a pipe gets none."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BAR_CELLS = 50
 
 
 def make(screen: Console, *, hidden: bool = False) -> Progress:
-    """Return bars with a name, how many of how many, and the time."""
+    """Return bars with a name, a count, a total and the elapsed time."""
     return Progress(
         TextColumn("{task.description:<8}"),
         BarColumn(bar_width=BAR_CELLS),
@@ -37,7 +37,7 @@ def make(screen: Console, *, hidden: bool = False) -> Progress:
 
 @contextlib.contextmanager
 def bar(name: str, total: int, *, hidden: bool = False) -> Iterator[Advance]:
-    """Show one bar on standard error, and yield what moves it."""
+    """Show one bar on standard error, and yield the function that advances it."""
     with make(Console(stderr=True), hidden=hidden) as progress:
         task = progress.add_task(name, total=total)
         yield lambda steps: progress.advance(task, steps)
@@ -45,7 +45,7 @@ def bar(name: str, total: int, *, hidden: bool = False) -> Iterator[Advance]:
 
 @contextlib.contextmanager
 def file_bar(name: str, source: Source, *, hidden: bool = False) -> Iterator[Advance]:
-    """Show on standard error how much of a file is read, how many events a second, and the time left."""
+    """Show on standard error how much of a file is read, the events per second, and the time left."""
     columns = (
         TextColumn("{task.description:<8}"),
         BarColumn(bar_width=BAR_CELLS // 2),

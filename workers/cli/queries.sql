@@ -1,4 +1,4 @@
--- What the command line asks beyond what the services answer.
+-- What the command line reads beyond what the services return.
 
 -- name: list_owners
 -- app and user (each null: any), limit
@@ -34,7 +34,7 @@ ORDER BY id DESC LIMIT $3
 
 -- name: turns
 -- threads, sequence numbers, pairwise
-SELECT m.thread_id, m.sequence_num, m.author, m.content, m.occurred_at, t.session_id
+SELECT m.thread_id, t.session_id, m.sequence_num, m.author, m.content AS text, m.occurred_at
 FROM unnest($1::uuid[], $2::bigint[]) AS w (thread_id, sequence_num)
 JOIN messages AS m ON m.thread_id = w.thread_id AND m.sequence_num = w.sequence_num
 JOIN threads AS t ON t.id = m.thread_id
@@ -48,7 +48,7 @@ WHERE s.value <> n.value AND s.learned_at <= s.superseded_at
 ORDER BY s.valid_until DESC, s.fact_id LIMIT $3
 
 -- name: job_history
--- job: when it was asked for, started, given back, ended; as long as the queue keeps it
+-- job: when it was enqueued, started, given back and ended; for as long as the queue keeps it
 SELECT e.type::text AS type, e.at FROM procrastinate_events AS e
 WHERE e.job_id = (SELECT procrastinate_job_id FROM consolidation_jobs WHERE id = $1)
 ORDER BY e.at, e.id
@@ -64,23 +64,23 @@ SELECT t.id, t.last_seq AS events, t.fast_upto_seq, t.deep_upto_seq,
 FROM threads AS t WHERE t.id = ANY ($1::uuid[])
 
 -- name: job_counts
--- app, user or null, since: jobs that were made or ended since then, by status, and the fresh errors among them; trouble
--- is what the last attempt of a job that waits met
+-- app, since: jobs that were made or ended since then, by status, with an error of those that failed and one of the
+-- last attempts of those that wait
 SELECT count(*) FILTER (WHERE j.status IN ('pending', 'running')) AS waiting,
        count(*) FILTER (WHERE j.status = 'completed') AS completed,
        count(*) FILTER (WHERE j.status = 'failed') AS failed,
        count(*) FILTER (WHERE j.status = 'cancelled') AS cancelled,
        min(j.error) FILTER (WHERE j.status = 'failed') AS error,
-       min(j.error) FILTER (WHERE j.status = 'pending') AS trouble
+       min(j.error) FILTER (WHERE j.status = 'pending') AS waiting_error
 FROM consolidation_jobs AS j JOIN threads AS t ON t.id = j.thread_id
-WHERE t.app_name = $1 AND ($2::text IS NULL OR t.user_id = $2)
-  AND (j.status IN ('pending', 'running') OR j.created_at >= $3 OR j.completed_at >= $3)
+WHERE t.app_name = $1
+  AND (j.status IN ('pending', 'running') OR j.created_at >= $2 OR j.completed_at >= $2)
 
 -- name: now
 SELECT engine_now()
 
 -- name: forecast
--- app or null, days from now: how many memories there are, and how many would be archived then if nobody used them
+-- app or null, days from now: how many memories there are, and how many would be archived then if none were used
 SELECT d.days,
        count(m.id) AS memories,
        count(m.id) FILTER (WHERE s.score < s.threshold AND NOT m.pinned
@@ -103,7 +103,7 @@ SELECT (SELECT count(*) FROM threads) AS sessions, (SELECT coalesce(sum(last_seq
        (SELECT count(*) FROM memories) AS memories, (SELECT count(*) FROM facts) AS facts
 
 -- name: spend
--- What models were called for, and what it took, over all sessions that there are.
+-- The calls and tokens of models for all sessions that exist.
 SELECT coalesce(sum(generate_calls), 0)::bigint AS generate_calls, coalesce(sum(embed_calls), 0)::bigint AS embed_calls,
        coalesce(sum(prompt_tokens), 0)::bigint AS prompt_tokens,
        coalesce(sum(output_tokens), 0)::bigint AS output_tokens,
@@ -111,7 +111,7 @@ SELECT coalesce(sum(generate_calls), 0)::bigint AS generate_calls, coalesce(sum(
 FROM memory_costs
 
 -- name: lag
--- What is said and not consolidated, of apps that consolidate: sessions, events, the age of the oldest such event
+-- Events that are not consolidated, of apps that consolidate: sessions, events, the age of the oldest such event
 SELECT s.stage, count(*) AS sessions, sum(t.last_seq - s.upto_seq)::bigint AS events,
        extract(epoch FROM engine_now() - min(e.created_at))::double precision AS oldest_seconds
 FROM threads AS t
@@ -124,13 +124,33 @@ WHERE s.upto_seq < t.last_seq AND coalesce(own.consolidate, rest.consolidate)
 GROUP BY s.stage ORDER BY s.stage DESC
 
 -- name: failures
--- How many codes at most: failed jobs by the code of their last error, the most frequent first
+-- limit: failed jobs by the code of their last error, the most frequent first
 SELECT coalesce(error_code, 'no code') AS error_code, count(*) AS jobs,
        extract(epoch FROM engine_now() - max(completed_at))::double precision AS last_seconds
 FROM consolidation_jobs WHERE status = 'failed' GROUP BY 1 ORDER BY jobs DESC, 1 LIMIT $1
 
 -- name: live_processes
--- Processes that were seen within so many seconds.
+-- seconds: processes that reported within so many seconds
 SELECT role, host, port, pid, extract(epoch FROM now() - started_at)::double precision AS up_seconds,
        extract(epoch FROM now() - seen_at)::double precision AS seen_seconds
 FROM metrics_targets WHERE seen_at > now() - make_interval(secs => $1) ORDER BY role, host, port
+
+-- name: queues
+-- The queues: jobs that wait, run and failed, and the age of the oldest that waits.
+SELECT d.queue_name AS queue,
+       coalesce(sum(d.jobs) FILTER (WHERE d.status = 'todo'), 0)::bigint AS waiting,
+       coalesce(sum(d.jobs) FILTER (WHERE d.status = 'doing'), 0)::bigint AS running,
+       coalesce(sum(d.jobs) FILTER (WHERE d.status = 'failed'), 0)::bigint AS failed,
+       max(a.oldest_seconds) AS oldest_seconds
+FROM queue_depths() AS d LEFT JOIN queue_ages() AS a ON a.queue_name = d.queue_name
+GROUP BY d.queue_name ORDER BY d.queue_name
+
+-- name: breakers
+SELECT name, state, reason, probe_seconds, since_seconds FROM call_breaker_states()
+
+-- name: limits
+SELECT name, blocked_seconds, reason FROM call_limit_states()
+
+-- name: texts_without_vector
+-- Texts without a vector because a model refused them, by model.
+SELECT model, count(*) AS texts FROM embedding_refusals GROUP BY model

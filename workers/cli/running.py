@@ -6,12 +6,12 @@ import contextlib
 import socket
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import httpx
 
 from workers import settings
-from workers.cli.owners import QUERIES
+from workers.cli import rows
 from workers.process.roles import Listener, Role, RoleSupervisor
 from workers.telemetry.discovery import SEEN_SECONDS_MAX
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from workers.settings import Settings
 
 START_SECONDS_MAX = 60.0
-#: Unless somebody sets it: so that roles, and then the embedded server, have stopped 5 seconds after a Ctrl-C.
+#: Unless it is set: so that roles, and then the embedded server, have stopped 5 seconds after a Ctrl-C.
 GRACE_SECONDS = 3.0
 HEALTH_SECONDS_MAX = 2.0
 
@@ -53,7 +53,7 @@ async def running(
 
     Args:
         free_port: take any port for the API where the configured one is in use.
-        log_format: of the roles' lines, where the settings don't say.
+        log_format: the format of the roles' logs, unless the settings name one.
 
     Raises:
         RoleFailedError: a role could not start.
@@ -75,23 +75,18 @@ async def running(
     api_url = f"http://{_reachable(config.api_host)}:{port}"
     async with httpx.AsyncClient(base_url=api_url, timeout=HEALTH_SECONDS_MAX) as client, supervisor:
 
+        async def live_processes() -> list[rows.Process]:
+            return await rows.live_processes(pool, within_seconds=SEEN_SECONDS_MAX)
+
         async def is_ready(role: Role, pid: int) -> bool:
             if role.name == "writer":
                 return await _is_healthy(client)
-            return any(row["pid"] == pid for row in await _processes(pool))
+            return any(each.pid == pid for each in await live_processes())
 
         await supervisor.wait_until_ready(is_ready, timeout_seconds=START_SECONDS_MAX)
         ours = set(supervisor.pids.values())
-        metrics = {row["role"]: _metrics_url(row) for row in await _processes(pool) if row["pid"] in ours}
+        metrics = {each.role: each.metrics_url for each in await live_processes() if each.pid in ours}
         yield Running(supervisor, api_url, metrics)
-
-
-async def _processes(pool: Pool) -> list[dict[str, Any]]:
-    return [dict(row) for row in await pool.fetch(QUERIES["live_processes"], SEEN_SECONDS_MAX)]
-
-
-def _metrics_url(row: dict[str, Any]) -> str:
-    return f"http://{row['host']}:{row['port']}/metrics"
 
 
 async def _is_healthy(client: httpx.AsyncClient) -> bool:
@@ -102,10 +97,10 @@ async def _is_healthy(client: httpx.AsyncClient) -> bool:
 
 
 def _choose_port(host: str, port: int, *, any_free: bool) -> int:
-    """Return the port, or where it is in use and any will do, one that the kernel gives.
+    """Return the port; where it is in use and `any_free` is true, one that the kernel chooses.
 
     Raises:
-        SettingsError: it is in use. Said here, before every role is started for nothing.
+        SettingsError: the port is in use. It is checked here, before any role is started.
     """
     for wanted in (port, 0) if any_free else (port,):
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -118,13 +113,13 @@ def _choose_port(host: str, port: int, *, any_free: bool) -> int:
                 continue
             return int(probe.getsockname()[1])
     raise settings.SettingsError(
-        f"Port {port} of {host} can't be taken ({reason}): end the program that has it, or set HIPPOCAMPUS_API_PORT to"
+        f"Port {port} of {host} cannot be used ({reason}): end the program that uses it, or set HIPPOCAMPUS_API_PORT to"
         " another port (0 takes a free one)."
     )
 
 
 def _reachable(host: str) -> str:
-    """Return an address at which this machine reaches a listener."""
+    """Return an address at which this machine reaches a listener on `host`."""
     if host in ("0.0.0.0", "::"):  # noqa: S104 - compared, not bound
         return "127.0.0.1"
     return f"[{host}]" if ":" in host else host

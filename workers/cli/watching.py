@@ -1,4 +1,4 @@
-"""`--watch`: the same again and again, until Ctrl-C, which is its regular end."""
+"""`--watch`: the same output again and again, until Ctrl-C, which is the regular end."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import io
 import sys
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -15,61 +16,90 @@ from rich.text import Text
 
 from workers.cli import databases, interrupts, output
 from workers.cli.moments import Seconds
+from workers.cli.options import bundled
 from workers.failures import DATABASE_FAULTS
 
 if TYPE_CHECKING:
     from pulse.database import Pool
-    from workers.settings import Settings
 
 Found = TypeVar("Found")
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 EVERY_SECONDS = 2.0
 EVERY_SECONDS_MIN, EVERY_SECONDS_MAX = 0.1, 3600.0
 
 
-def watch_options(function: Function) -> Function:
-    """Add --watch and --every to a command."""
-    function = click.option(
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """The values of --watch and --every."""
+
+    watch: bool
+    every_seconds: float
+
+    def run(
+        self,
+        read: Callable[[Pool], Awaitable[Found]],
+        write: Callable[[Found, Console], None],
+        *,
+        document_of: Callable[[Found], Any] | None,
+    ) -> Found | None:
+        """Show the result of `read` once and return it; with --watch, show it until Ctrl-C and return None.
+
+        Args:
+            write: writes a result to a console.
+            document_of: for JSON, returns the document of a result.
+        """
+        if self.watch:
+            _repeat(read, write, every_seconds=self.every_seconds, document_of=document_of)
+            return None
+        found = databases.run(read)
+        if document_of is not None:
+            output.write_json(document_of(found))
+        else:
+            write(found, output.console())
+        return found
+
+
+#: Adds --watch and --every to a command, which receives `watch`.
+watch_options = bundled(
+    "watch",
+    Watch,
+    click.option("--watch", is_flag=True, help="Refresh until Ctrl-C."),
+    click.option(
         "--every",
         "every_seconds",
         default=EVERY_SECONDS,
         show_default=True,
         type=Seconds(EVERY_SECONDS_MIN, EVERY_SECONDS_MAX),
-        help="Seconds between two looks.",
-    )(function)
-    return click.option("--watch", is_flag=True, help="Look again and again, until Ctrl-C.")(function)
+        help="Seconds between two refreshes.",
+    ),
+)
 
 
-def watch(
-    read: Callable[[Settings, Pool], Awaitable[Found]],
+def _repeat(
+    read: Callable[[Pool], Awaitable[Found]],
     write: Callable[[Found, Console], None],
     *,
     every_seconds: float,
     document_of: Callable[[Found], Any] | None,
 ) -> None:
-    """Show what `read` finds, drawn anew in a terminal, one block after the other in a pipe, and return at Ctrl-C.
+    """Show the result of `read` again and again: redrawn in a terminal, block after block in a pipe.
 
-    A database that goes away is waited for.
-
-    Args:
-        write: writes what was found to a console.
-        document_of: for JSON, of which each look is a document of its own: what to write of what was found.
+    While the database is away, it reports that and keeps trying.
     """
     interrupts.raise_on_all()
     screen = output.console()
 
-    async def look_on(config: Settings, pool: Pool) -> None:
+    async def watch(pool: Pool) -> None:
         if document_of is not None or not screen.is_terminal:
-            await _repeat(config, pool, lambda found: _block(found, write, screen, document_of))
+            await show_each(pool, lambda found: _write_block(found, write, screen, document_of))
         else:
             with Live(console=screen, screen=True, auto_refresh=False) as live:
-                await _repeat(config, pool, lambda found: live.update(_drawn(found, write, screen), refresh=True))
+                await show_each(pool, lambda found: live.update(_render(found, write, screen), refresh=True))
 
-    async def _repeat(config: Settings, pool: Pool, show: Callable[[Found | str], None]) -> None:
+    async def show_each(pool: Pool, show: Callable[[Found | str], None]) -> None:
         while True:
             try:
-                found: Found | str = await read(config, pool)
+                found: Found | str = await read(pool)
             except DATABASE_FAULTS as error:
                 reason = str(error) or type(error).__name__
                 found = f"The database does not answer ({reason}): trying again every {every_seconds:g} s."
@@ -77,12 +107,12 @@ def watch(
             await asyncio.sleep(every_seconds)
 
     try:
-        databases.run(look_on)
+        databases.run(watch)
     except KeyboardInterrupt:
         return
 
 
-def _block(
+def _write_block(
     found: Any, write: Callable[[Any, Console], None], screen: Console, document_of: Callable[[Any], Any] | None
 ) -> None:
     if isinstance(found, str):
@@ -95,11 +125,11 @@ def _block(
     sys.stdout.flush()
 
 
-def _drawn(found: Any, write: Callable[[Any, Console], None], screen: Console) -> Text:
+def _render(found: Any, write: Callable[[Any, Console], None], screen: Console) -> Text:
     """Return what would be written, cut to the terminal's height: a redrawn screen does not scroll."""
     if isinstance(found, str):
         return Text(found, style="red")
-    # Not captured from `screen` itself: that would draw what is shown already once more.
+    # A console of its own: capturing `screen` would print what it shows once more.
     sheet = Console(
         file=io.StringIO(),
         width=screen.width,
@@ -108,9 +138,9 @@ def _drawn(found: Any, write: Callable[[Any, Console], None], screen: Console) -
         no_color=screen.no_color,
         highlight=False,
     )
-    with sheet.capture() as caught:
+    with sheet.capture() as captured:
         write(found, sheet)
-    lines = caught.get().rstrip("\n").split("\n")
+    lines = captured.get().rstrip("\n").split("\n")
     if len(lines) > screen.height:
         lines = [*lines[: screen.height - 1], f"… {len(lines) - screen.height + 1} more lines"]
     return Text.from_ansi("\n".join(lines), no_wrap=True, overflow="crop")

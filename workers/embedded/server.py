@@ -30,7 +30,7 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import structlog
 
@@ -114,6 +114,13 @@ class EmbeddedServer:
         """The process id of the running server."""
         return self._running().pid
 
+    def owns(self, dsn: str) -> bool:
+        """Whether an address is this server's, of this start or an earlier one: no other server has its password."""
+        try:
+            return urlsplit(dsn).password == (self.home / f"password-{self.major}").read_text(encoding="ascii").strip()
+        except (OSError, ValueError):
+            return False
+
     def start(self) -> str:
         """Start the server or join the one that runs, wait until it takes connections, and return its dsn.
 
@@ -167,7 +174,7 @@ class EmbeddedServer:
 
     def _make_home(self, user: ServerUser) -> None:
         try:
-            _make_folders(self.home, 0o711 if user.is_other else 0o700)
+            make_folders(self.home, 0o711 if user.is_other else 0o700)
         except OSError as error:
             raise EmbeddedServerError(
                 f"The folder {self.home} can't be made ({error.strerror}); set HIPPOCAMPUS_HOME to one that can."
@@ -391,7 +398,7 @@ class EmbeddedServer:
         raise EmbeddedServerError(f"The embedded PostgreSQL (process {pid}) does not end; see {self.log_path}.")
 
 
-def _make_folders(folder: Path, mode: int) -> None:
+def make_folders(folder: Path, mode: int) -> None:
     """Make a folder and what is missing above it; those that exist keep their permissions."""
     missing = [each for each in (folder, *folder.parents) if not each.exists()]
     for each in reversed(missing):

@@ -16,7 +16,7 @@ VARIABLE = "_HIPPOCAMPUS_COMPLETE"
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def command(context: click.Context, shell: str) -> None:
-    """Print what makes a shell complete commands, options and their values."""
+    """Print the script by which a shell completes commands, options and their values."""
     completion = get_completion_class(shell)
     assert completion is not None  # noqa: S101 - click has all three
     click.echo(completion(context.find_root().command, {}, "hippocampus", VARIABLE).source())

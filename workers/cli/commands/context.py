@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING
 import click
 
 from hippocampus.context_assembler import ContextAssembler, ContextWindow
-from workers.cli import databases, output
+from workers import settings
+from workers.cli import output
 from workers.cli.embedder import open_embedder
-from workers.cli.owners import COUNT_MAX, find_owner, json_option, owner_options
+from workers.cli.options import COUNT_MAX, json_option
+from workers.cli.owners import Whose, owner_options
 
 if TYPE_CHECKING:
     from pulse.database import Pool
+    from workers.cli.rows import Owner
     from workers.settings import Settings
 
 
@@ -21,26 +24,17 @@ if TYPE_CHECKING:
 @owner_options
 @click.option("--session", help="The session whose newest turns are the history.")
 @click.option("--tokens", default=8000, show_default=True, type=click.IntRange(1, COUNT_MAX), help="The budget.")
-@click.option("--system", "system_prompt", help="A system prompt, taken whole.")
+@click.option("--system", "system_prompt", help="A system prompt, which is never cut.")
 @json_option
 def command(
-    query: str,
-    app: str | None,
-    user: str | None,
-    session: str | None,
-    tokens: int,
-    system_prompt: str | None,
-    as_json: bool,
+    query: str, whose: Whose, session: str | None, tokens: int, system_prompt: str | None, as_json: bool
 ) -> None:
     """Pack system prompt, facts, memories and history into a token budget that is never exceeded."""
-
-    async def work(config: Settings, pool: Pool) -> tuple[ContextWindow, str]:
-        owner = await find_owner(pool, app, user)
-        return await assemble(
-            config, pool, owner.app, owner.user, query, session_id=session, tokens=tokens, system_prompt=system_prompt
+    window, text = whose.run(
+        lambda pool, owner: assemble(
+            settings.load(), pool, owner, query, session_id=session, tokens=tokens, system_prompt=system_prompt
         )
-
-    window, text = databases.run(work)
+    )
     if as_json:
         output.write_json({**output.plain(window), "text": text})
         return
@@ -52,8 +46,7 @@ def command(
 async def assemble(
     config: Settings,
     pool: Pool,
-    app: str,
-    user: str,
+    owner: Owner,
     query: str,
     *,
     session_id: str | None,
@@ -65,7 +58,7 @@ async def assemble(
     try:
         assembler = ContextAssembler(pool, embedder, max_tokens=tokens, language="en")
         window = await assembler.assemble(
-            app_name=app, user_id=user, session_id=session_id, query=query, system_prompt=system_prompt
+            app_name=owner.app, user_id=owner.user, session_id=session_id, query=query, system_prompt=system_prompt
         )
         return window, assembler.format_context(window)
     finally:
@@ -73,11 +66,13 @@ async def assemble(
 
 
 def account(window: ContextWindow) -> list[str]:
-    """Say what the budget was spent on, as lines."""
+    """Return how the budget was spent, as lines."""
     lines = [f"tokens   {window.total_tokens} of {window.max_tokens} ({window.budget_used:.0%})"]
     if window.account:
-        lines.append("         of it, each item rounded up; what a section leaves of its share is lent to others:")
-    for part in window.account:
-        left_out = f", {part.left_out} left out" if part.left_out else ""
-        lines.append(f"{part.context_type:<8} {part.used} (share {part.share}): {part.items} items{left_out}")
+        lines.append("         by section, each item rounded up; what a section leaves of its share goes to others:")
+    for section in window.account:
+        left_out = f", {section.left_out} left out" if section.left_out else ""
+        lines.append(
+            f"{section.context_type:<8} {section.used} (share {section.share}): {section.items} items{left_out}"
+        )
     return lines

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,10 +15,10 @@ from rich.text import Text
 from hippocampus.errors import HippocampusError
 from pulse.session_service import OpenSessionService
 from workers import settings
-from workers.cli import databases, demo_report, interrupts, output, progress, running
+from workers.cli import databases, demo_report, interrupts, output, progress, rows, running
 from workers.cli.demo_report import Worked
-from workers.cli.owners import QUERIES, Owner
 from workers.cli.page import Page
+from workers.cli.rows import JobCounts, Owner
 from workers.intake import conversations, samples
 from workers.intake.conversations import ConversationFile
 from workers.intake.ingest import Ingested, ingest
@@ -34,26 +34,12 @@ if TYPE_CHECKING:
 
 APP = "demo"
 POLL_SECONDS = 0.1
-#: So long may nothing at all move before the demo gives up waiting. A model's rate limit takes a minute or two.
+#: The demo gives up if no job ends for so long. A model's rate limit lasts a minute or two.
 STALL_SECONDS = 240.0
 
 
 class DemoFailedError(HippocampusError):
-    """Jobs failed, or nothing moves any more. What was made until then is kept."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Counts:
-    waiting: int
-    completed: int
-    failed: int
-    cancelled: int
-    error: str | None
-    trouble: str | None
-
-    @property
-    def ended(self) -> int:
-        return self.completed + self.failed + self.cancelled
+    """Jobs failed, or none ends any more. What was made before is kept."""
 
 
 @click.command(epilog="Examples:  hippocampus demo;  hippocampus demo my-chats.jsonl")
@@ -61,9 +47,9 @@ class _Counts:
 def command(file: Path | None) -> None:
     """Show the whole path: append a conversation, consolidate it, search what is remembered.
 
-    Starts an embedded PostgreSQL (unless DATABASE_URL is set) and every role as a real process, on free ports, and
-    stops them at the end. What it made is kept. FILE is in any form that `hippocampus ingest` reads; by
-    default a sample is used.
+    Starts an embedded PostgreSQL (unless DATABASE_URL is set) and every role as a process, on free ports, and stops
+    them at the end. The data is kept. FILE may have any format that `hippocampus ingest` reads; the default is
+    a sample.
     """
     config = settings.load()
     path = file or samples.sample_path()
@@ -107,8 +93,8 @@ async def _demo(
 
 
 async def _work(screen: Console, pool: Pool, read: ConversationFile) -> Worked:
-    """Append the file, and wait until everything in it is consolidated."""
-    since: datetime = await pool.fetchval(QUERIES["now"])
+    """Append the file, and wait until all of it is consolidated."""
+    since = await rows.now(pool)
     service = OpenSessionService(pool)
     started = time.monotonic()
     with progress.make(screen) as bars:
@@ -136,7 +122,7 @@ async def _append(
     service: OpenSessionService, read: ConversationFile, advance: progress.Advance, started: float
 ) -> tuple[Ingested, float]:
     done = Ingested()
-    # Session by session, so that the first is consolidated while the others are appended.
+    # One session at a time, so that the first is consolidated while the others are appended.
     for session in read.sessions:
         one = replace(read, sessions=(session,))
         done = done.plus(
@@ -155,31 +141,32 @@ async def _append(
 
 async def _watch(pool: Pool, since: datetime, bars: Progress, task: TaskID) -> None:
     while True:
-        _show(bars, task, await _count(pool, since))
+        _show(bars, task, await rows.job_counts(pool, APP, since=since))
         await asyncio.sleep(POLL_SECONDS)
 
 
-async def _wait(pool: Pool, since: datetime, bars: Progress, task: TaskID) -> _Counts:
-    """Wait until no job waits or runs; say once what a job waits for that was tried.
+async def _wait(pool: Pool, since: datetime, bars: Progress, task: TaskID) -> JobCounts:
+    """Wait until no job waits or runs. The first error of a job that will be retried is shown.
 
     Raises:
-        DemoFailedError: nothing moves any more.
+        DemoFailedError: no job has ended for too long.
     """
     moved_at = time.monotonic()
-    before = await _count(pool, since)
-    is_told = False
+    before = await rows.job_counts(pool, APP, since=since)
+    is_error_shown = False
     while True:
-        counts = await _count(pool, since)
+        counts = await rows.job_counts(pool, APP, since=since)
         _show(bars, task, counts)
-        if counts.trouble and not is_told:
-            bars.console.print(Text(f"A job will be tried again. {counts.trouble}"), style="yellow", soft_wrap=True)
-            is_told = True
+        if counts.waiting_error and not is_error_shown:
+            text = Text(f"A job will be retried. {counts.waiting_error}")
+            bars.console.print(text, style="yellow", soft_wrap=True)
+            is_error_shown = True
         if counts.waiting == 0:
             return counts
         if (counts.waiting, counts.ended) != (before.waiting, before.ended):
             before, moved_at = counts, time.monotonic()
         elif time.monotonic() - moved_at > STALL_SECONDS:
-            why = f" {counts.trouble}" if counts.trouble else ""
+            why = f" {counts.waiting_error}" if counts.waiting_error else ""
             raise DemoFailedError(
                 f"{counts.waiting} jobs wait, and none has ended for {STALL_SECONDS:.0f} s:"
                 f" see `hippocampus jobs`.{why}"
@@ -187,18 +174,13 @@ async def _wait(pool: Pool, since: datetime, bars: Progress, task: TaskID) -> _C
         await asyncio.sleep(POLL_SECONDS)
 
 
-async def _count(pool: Pool, since: datetime) -> _Counts:
-    (row,) = await pool.fetch(QUERIES["job_counts"], APP, None, since)
-    return _Counts(**row)
-
-
-def _show(bars: Progress, task: TaskID, counts: _Counts) -> None:
+def _show(bars: Progress, task: TaskID, counts: JobCounts) -> None:
     bars.update(task, completed=counts.ended, total=counts.ended + counts.waiting)
 
 
 def _raise_failures(worked: Worked) -> None:
     if worked.jobs_failed:
         raise DemoFailedError(
-            f"{worked.jobs_failed} jobs failed: {worked.error}. See `hippocampus jobs --failed`; after mending the"
-            " cause, `hippocampus jobs retry ID`."
+            f"{worked.jobs_failed} jobs failed: {worked.error}. See `hippocampus jobs --failed`; fix the cause, then"
+            " run `hippocampus jobs retry ID`."
         )

@@ -7,8 +7,8 @@ import asyncio
 import click
 
 from workers import settings
-from workers.cli import databases, output
-from workers.cli.owners import json_option
+from workers.cli import databases, exit_codes, output
+from workers.cli.options import json_option
 from workers.cli.page import Page
 from workers.doctor import Finding, Verdict, examine
 from workers.settings import Settings
@@ -16,14 +16,14 @@ from workers.settings import Settings
 _STYLES: dict[Verdict, str] = {"ok": "green", "warning": "yellow", "problem": "red"}
 
 
-@click.command(epilog="Example:  hippocampus doctor. Exit code 1: there is a problem; warnings alone are 0.")
+@click.command(epilog="Example:  hippocampus doctor. Exit code 1: there is a problem; with warnings alone it is 0.")
 @json_option
 @click.pass_context
 def command(context: click.Context, as_json: bool) -> None:
-    """Check the installation, and say what to do about each fault.
+    """Check the installation, and name the fix for each problem.
 
-    The connection, versions, settings and permissions of the database, the pools against its limit, clocks, disk,
-    which roles run, what waits and what failed.
+    It checks the database's connection, versions, settings and permissions, the pools against its connection limit,
+    clocks, disk, which roles run, which jobs wait and which failed.
     """
     with databases.opened(settings.load()) as config:
         found = asyncio.run(_examine(config))
@@ -32,7 +32,7 @@ def command(context: click.Context, as_json: bool) -> None:
     else:
         _write(found)
     if any(each.verdict == "problem" for each in found):
-        context.exit(1)
+        context.exit(exit_codes.FAILED)
 
 
 async def _examine(config: Settings) -> list[Finding]:
@@ -43,7 +43,7 @@ def _write(found: list[Finding]) -> None:
     screen = output.console()
     if not screen.is_terminal:
         rows = [(each.verdict, each.check, each.found, each.mend) for each in found]
-        output.write_table(("verdict", "check", "found", "mend"), rows, empty="")
+        output.write_table(("verdict", "check", "found", "fix"), rows, empty="")
         return
     page = Page(screen)
     for each in found:
@@ -51,4 +51,4 @@ def _write(found: list[Finding]) -> None:
         if each.mend:
             page.note(each.mend, style="", indent=24)
     count = sum(each.verdict != "ok" for each in found)
-    page.note("All is well." if not count else f"{count} of {len(found)} checks have something to say.")
+    page.note("No problems found." if not count else f"{count} of {len(found)} checks found something.")

@@ -13,30 +13,32 @@ import click
 
 from pulse.errors import SessionNotFoundError
 from workers.cli import databases
+from workers.cli.options import filter_options
 from workers.transfer.sessions import Exported, export_sessions
 
 if TYPE_CHECKING:
     from pulse.database import Pool
-    from workers.settings import Settings
 
 
 @click.command(
     epilog="Examples:  hippocampus export --app shop > shop.jsonl;  hippocampus export --user ann -o ann.jsonl.gz"
 )
-@click.option("--app", help="Of this app only.")
-@click.option("--user", help="Of this user only.")
-@click.option("--session", help="This session only.")
+@filter_options("app", "user", "session")
 @click.option(
-    "-o", "--output", "path", type=click.Path(dir_okay=False, path_type=Path), help="Where to; .gz packs it. [stdout]"
+    "-o",
+    "--output",
+    "path",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The file to write; a name that ends in .gz is compressed.  [default: stdout]",
 )
 def command(app: str | None, user: str | None, session: str | None, path: Path | None) -> None:
-    """Write sessions with their events and states as JSONL, as of one moment.
+    """Write sessions with their events and states as JSONL, in one consistent snapshot.
 
-    `hippocampus import` stores them in another database just as they are here. What was drawn from them is exported
-    by `hippocampus memory export`.
+    `hippocampus import` stores them in another database unchanged. `hippocampus memory export` writes what was derived
+    from them.
     """
 
-    async def work(_config: Settings, pool: Pool) -> Exported:
+    async def work(pool: Pool) -> Exported:
         with _opened(path) as file:
             done = await export_sessions(pool, file.write, app_name=app, user_id=user, session_id=session)
             if session is not None and not done.sessions:
@@ -49,17 +51,17 @@ def command(app: str | None, user: str | None, session: str | None, path: Path |
 
 @contextlib.contextmanager
 def _opened(path: Path | None) -> Iterator[IO[str]]:
-    """Open the output; a file gets its name once it is whole."""
+    """Open the output. A file gets its name once it is complete."""
     if path is None:
         yield sys.stdout
         return
-    part = path.with_name(f"{path.name}.part")
+    partial = path.with_name(f"{path.name}.part")
     opened = gzip.open if path.suffix == ".gz" else open
     try:
-        with opened(part, "wt", encoding="utf-8") as file:
+        with opened(partial, "wt", encoding="utf-8") as file:
             yield file
-        part.replace(path)
+        partial.replace(path)
     except OSError as error:
-        raise click.ClickException(f"{path} can't be written ({error.strerror}).") from error
+        raise click.ClickException(f"{path} cannot be written ({error.strerror}).") from error
     finally:
-        part.unlink(missing_ok=True)
+        partial.unlink(missing_ok=True)

@@ -3,42 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
-from uuid import UUID
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from hippocampus.memory_service import OpenMemoryService
-from hippocampus.records import Fact, FactVersion
+from hippocampus.records import Fact, FactType, FactVersion
 from pulse.errors import InvalidInputError
-from workers.cli import databases, output
+from workers.cli import output, rows
 from workers.cli.commands import fact_ledger, fact_styles
 from workers.cli.groups import Listing
 from workers.cli.moments import MOMENT
-from workers.cli.owners import QUERIES, find_owner, json_option, owner_options
-from workers.cli.page import Item, write_items
-from workers.cli.paging import LIMIT_MAX, Paged, Pages, page_options, tell_more
+from workers.cli.options import json_option
+from workers.cli.owners import Whose, owner_options
+from workers.cli.page import Item, write_rows
+from workers.cli.paging import LIMIT_MAX, Paged, PageOptions, page_options
+from workers.cli.rows import Owner, SourceTurn, Turns
 
 if TYPE_CHECKING:
     from pulse.database import Pool
-    from workers.settings import Settings
-
-
-@dataclass(frozen=True, slots=True)
-class SaidTurn:
-    """A turn that something was drawn from."""
-
-    session_id: str
-    sequence_num: int
-    author: str
-    text: str
-    occurred_at: datetime
-
-
-#: Turns by thread and sequence number.
-Turns = dict[tuple[UUID, int], SaidTurn]
 
 
 @click.group(
@@ -47,7 +31,7 @@ Turns = dict[tuple[UUID, int], SaidTurn]
     "  hippocampus facts --as-of 2026-05-01",
 )
 def command() -> None:
-    """List what is known of a user, or one fact's history, and look after what stands beside it."""
+    """List the facts about a user, show the history of one, manage candidates, merged keys and styles."""
 
 
 for each in (
@@ -61,44 +45,35 @@ for each in (
 @owner_options
 @fact_ledger.type_option
 @click.option("--as-of", type=MOMENT, help="What was true then, such as 2026-05-01 or 2026-05-01T12:00:00Z.")
-@click.option("--known-at", type=MOMENT, help="As it was known then.")
+@click.option("--known-at", type=MOMENT, help="What was known then.")
 @page_options(100)
-@json_option
 def list_(
-    app: str | None,
-    user: str | None,
-    fact_type: str | None,
-    as_of: datetime | None,
-    known_at: datetime | None,
-    limit: int,
-    cursor: str | None,
-    as_json: bool,
+    whose: Whose, fact_type: FactType | None, as_of: datetime | None, known_at: datetime | None, options: PageOptions
 ) -> None:
-    """List what is known of a user, with the turns that say so."""
+    """List the facts about a user, each with the turns that it was extracted from."""
 
-    async def work(_config: Settings, pool: Pool) -> tuple[Paged[Fact], Turns]:
-        owner = await find_owner(pool, app, user)
+    async def work(pool: Pool, owner: Owner) -> tuple[Paged[Fact], Turns]:
         moments = (each and each.isoformat() for each in (as_of, known_at))
-        pages = Pages(cursor, limit, "facts", owner.app, owner.user, fact_type, *moments)
+        pages = options.of("facts", *owner, fact_type, *moments)
         facts = await OpenMemoryService(pool, None).list_facts(
             app_name=owner.app,
             user_id=owner.user,
-            fact_type=fact_type,  # type: ignore[arg-type]  # click checked it
+            fact_type=fact_type,
             as_of=as_of,
             known_at=known_at,
-            limit=limit,
+            limit=options.limit,
             after=pages.begin(tuple[str, str]),
         )
         return pages.full(facts, lambda fact: (fact.fact_type, fact.key)), await read_turns(pool, facts)
 
-    page, turns = databases.run(work)
-    if as_json:
-        output.write_json([{**output.plain(each), "said": quotes(each, turns)} for each in page.rows])
-    else:
-        items = [_item(each, turns) for each in page.rows]
-        columns = ("type", "key", "fact", "confidence", "said in")
-        write_items(columns, items, empty=page.empty("Nothing is known yet."))
-    tell_more(page)
+    page, turns = whose.run(work)
+    options.write(
+        page,
+        ("type", "key", "fact", "confidence", "said in"),
+        lambda fact: _item(fact, turns),
+        empty="No facts are known yet.",
+        document_of=lambda fact: _document(fact, turns),
+    )
 
 
 @command.command("show", epilog="Example:  hippocampus facts show preference:tea")
@@ -106,18 +81,13 @@ def list_(
 @owner_options
 @fact_ledger.type_option
 @json_option
-def show(key: str, app: str | None, user: str | None, fact_type: str | None, as_json: bool) -> None:
-    """Show every statement about a key, what holds first: what it says, from when until when, and who said so."""
+def show(key: str, whose: Whose, fact_type: FactType | None, as_json: bool) -> None:
+    """Show every statement about a key, the current one first: its text, from when until when, and its turns."""
 
-    async def work(_config: Settings, pool: Pool) -> tuple[list[FactVersion], Turns]:
-        owner = await find_owner(pool, app, user)
+    async def work(pool: Pool, owner: Owner) -> tuple[list[FactVersion], Turns]:
         service = OpenMemoryService(pool, None)
         facts = await service.list_facts(
-            app_name=owner.app,
-            user_id=owner.user,
-            fact_type=fact_type,  # type: ignore[arg-type]  # click checked it
-            key=key,
-            limit=LIMIT_MAX,
+            app_name=owner.app, user_id=owner.user, fact_type=fact_type, key=key, limit=LIMIT_MAX
         )
         if not facts:
             raise InvalidInputError(f"There is no fact with the key {key!r:.80}: see `hippocampus facts`.")
@@ -128,50 +98,47 @@ def show(key: str, app: str | None, user: str | None, fact_type: str | None, as_
             )
         return versions, await read_turns(pool, versions)
 
-    versions, turns = databases.run(work)
+    versions, turns = whose.run(work)
     if as_json:
-        output.write_json([{**output.plain(each), "said": quotes(each, turns)} for each in versions])
+        output.write_json([_document(each, turns) for each in versions])
         return
     items = [_history_item(each, turns) for each in versions]
-    write_items(("standing", "fact", "confidence", "from", "until", "said in"), items, empty="")
+    write_rows(("standing", "fact", "confidence", "from", "until", "said in"), items, empty="")
+
+
+def _document(fact: Fact | FactVersion, turns: Turns) -> dict[str, Any]:
+    return {**output.plain(fact), "said": quotes(fact, turns)}
 
 
 def _item(fact: Fact, turns: Turns) -> Item:
-    said = [shown(turn) for turn in quotes(fact, turns)]
-    row = (fact.fact_type, fact.key, output.show_fact(fact.value), fact.confidence, " ".join(said))
-    return Item(row, f"{fact.confidence:.2f}", output.show_fact(fact.value), (f"{fact.fact_type}, {fact.key}", *said))
+    quoted = [_shown(turn) for turn in quotes(fact, turns)]
+    row = (fact.fact_type, fact.key, output.show_fact(fact.value), fact.confidence, " ".join(quoted))
+    return Item(row, f"{fact.confidence:.2f}", output.show_fact(fact.value), (f"{fact.fact_type}, {fact.key}", *quoted))
 
 
 def _history_item(version: FactVersion, turns: Turns) -> Item:
-    said = [shown(turn) for turn in quotes(version, turns)]
+    quoted = [_shown(turn) for turn in quotes(version, turns)]
     begin, end = output.show_time(version.valid_from), output.show_time(version.valid_until)
     until = "now" if version.outcome == "current" else "never: it does not count"
     text = output.show_fact(version.value)
-    row = (version.outcome, text, version.confidence, begin, end, " ".join(said))
+    row = (version.outcome, text, version.confidence, begin, end, " ".join(quoted))
     return Item(
-        row, f"{version.confidence:.2f}", text, (f"{version.outcome}, from {begin} until {end or until}", *said)
+        row, f"{version.confidence:.2f}", text, (f"{version.outcome}, from {begin} until {end or until}", *quoted)
     )
 
 
 async def read_turns(pool: Pool, facts: Sequence[Fact | FactVersion]) -> Turns:
-    """Read the turns that facts were drawn from; those of deleted sessions are not there."""
-    wanted = {(fact.thread_id, seq) for fact in facts if fact.thread_id is not None for seq in fact.source_seqs}
-    rows = await pool.fetch(QUERIES["turns"], [thread for thread, _ in wanted], [seq for _, seq in wanted])
-    return {
-        (row["thread_id"], row["sequence_num"]): SaidTurn(
-            row["session_id"], row["sequence_num"], row["author"], row["content"], row["occurred_at"]
-        )
-        for row in rows
-    }
+    """Return the turns that facts were extracted from. Those of deleted sessions are absent."""
+    keys = {(fact.thread_id, seq) for fact in facts if fact.thread_id is not None for seq in fact.source_seqs}
+    return await rows.turns(pool, keys)
 
 
-def quotes(fact: Fact | FactVersion, turns: Turns) -> list[SaidTurn]:
+def quotes(fact: Fact | FactVersion, turns: Turns) -> list[SourceTurn]:
     """Return the turns of one fact, in their order."""
     if fact.thread_id is None:
         return []
     return [turns[fact.thread_id, seq] for seq in fact.source_seqs if (fact.thread_id, seq) in turns]
 
 
-def shown(turn: SaidTurn) -> str:
-    """Write a turn in one line: where, and what was said."""
+def _shown(turn: SourceTurn) -> str:
     return f"{turn.session_id} #{turn.sequence_num} {turn.author}: “{turn.text}”"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import click
@@ -14,51 +15,41 @@ from hippocampus import jobs
 from hippocampus.errors import JobNotFailedError, JobNotFoundError
 from hippocampus.memory_service import WAIT_SECONDS
 from hippocampus.records import ConsolidationJob, JobStatus, JobType
-from workers.cli import databases, output, watching
+from workers.cli import databases, exit_codes, output, rows
 from workers.cli.groups import Listing
 from workers.cli.moments import Seconds
-from workers.cli.owners import QUERIES, find_owner, json_option, owner_options
+from workers.cli.options import bundled, filter_options, json_option
+from workers.cli.owners import Whose, owner_options
 from workers.cli.page import Page
-from workers.cli.paging import tell_next
+from workers.cli.paging import Paged, PageOptions, limit_option, page_options
+from workers.cli.rows import JobEvent, Owner
+from workers.cli.watching import Watch, watch_options
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from pulse.database import Pool
-    from workers.settings import Settings
 
 
-Function = TypeVar("Function", bound=Callable[..., Any])
-_RUNNABLE = (JobStatus.FAILED,)
+_RETRYABLE = (JobStatus.FAILED,)
 _CANCELLABLE = (JobStatus.PENDING, JobStatus.RUNNING)
+_TYPES = click.Choice([each.value for each in JobType])
 
 
-def narrowing(function: Function) -> Function:
-    """Add the options that say which jobs are meant."""
-    for option in (
-        click.option("--error-code", help="Only those whose last attempt failed of this: 503, timeout, malformed, ..."),
-        click.option("--type", "job_type", type=click.Choice([each.value for each in JobType]), help="Only of it."),
-        click.option("--session", help="Only of this session."),
-        click.option("--user", help="Only of this user."),
-        click.option("--app", help="Only of this app."),
-    ):
-        function = option(function)
-    return function
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """The options that select jobs; None selects all."""
 
+    app: str | None
+    user: str | None
+    session: str | None
+    job_type: str | None
+    error_code: str | None
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Narrow:
-    """Which jobs are meant; None does not narrow."""
-
-    app: str | None = None
-    user: str | None = None
-    session: str | None = None
-    job_type: str | None = None
-    error_code: str | None = None
-    limit: int = 20
-
-    async def find(self, pool: Pool, status: JobStatus | None, before: UUID | None = None) -> list[ConsolidationJob]:
-        """List them, the newest first."""
+    async def find(
+        self, pool: Pool, status: JobStatus | None, *, limit: int, before: UUID | None = None
+    ) -> list[ConsolidationJob]:
+        """Return the selected jobs, the newest first."""
         return await jobs.list_jobs(
             pool,
             app_name=self.app,
@@ -68,15 +59,24 @@ class Narrow:
             job_type=JobType(self.job_type) if self.job_type else None,
             error_code=self.error_code,
             before=before,
-            limit=self.limit,
+            limit=limit,
         )
 
 
-_limit_option = click.option(
-    "--limit", default=20, show_default=True, type=click.IntRange(1, 1000), help="How many at most."
+_filter_options = bundled(
+    "selected",
+    Filter,
+    filter_options("app", "user", "session"),
+    click.option("--type", "job_type", type=_TYPES, help="Only of this type."),
+    click.option("--error-code", help="Only if the last attempt failed with it: 503, timeout, malformed, ..."),
 )
-#: The jobs of a page, and the names of their sessions.
-_Listed = tuple[list[ConsolidationJob], dict[UUID, str]]
+_limit_option = limit_option(20)
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    page: Paged[ConsolidationJob]
+    sessions: dict[UUID, str]  # ids by thread
 
 
 @click.group(
@@ -84,105 +84,90 @@ _Listed = tuple[list[ConsolidationJob], dict[UUID, str]]
     epilog="Examples:  hippocampus jobs --failed;  hippocampus jobs --watch;  hippocampus jobs retry 0199…",
 )
 def command() -> None:
-    """List consolidation jobs, the newest first; or show, enqueue, retry, cancel them."""
+    """List consolidation jobs, the newest first; show, enqueue, retry or cancel them."""
 
 
 @command.command("list", epilog="Examples:  hippocampus jobs list --status pending;  hippocampus jobs list --watch")
 @click.option("--failed", is_flag=True, help="Only failed ones, with their errors.")
-@click.option("--status", type=click.Choice([each.value for each in JobStatus]), help="Only in this state.")
-@click.option("--before", type=click.UUID, help="Only older ones than this job: the last one of the page before.")
-@_limit_option
-@narrowing
-@watching.watch_options
-@json_option
+@click.option("--status", type=click.Choice([each.value for each in JobStatus]), help="Only with this status.")
+@click.option("--before", type=click.UUID, help="Only older ones than this job.")
+@_filter_options
+@page_options(20)
+@watch_options
 def list_(
-    failed: bool,
-    status: str | None,
-    before: UUID | None,
-    watch: bool,
-    every_seconds: float,
-    as_json: bool,
-    **narrow: Any,
+    failed: bool, status: str | None, before: UUID | None, selected: Filter, options: PageOptions, watch: Watch
 ) -> None:
     """List consolidation jobs, the newest first.
 
-    With --watch it is drawn anew until Ctrl-C, which ends it with exit code 0; in a pipe, one block follows the other.
+    With --watch the list is refreshed until Ctrl-C, which ends it with exit code 0; a pipe gets one block after
+    another.
     """
     wanted = JobStatus.FAILED if failed else JobStatus(status) if status else None
 
-    async def read(_config: Settings, pool: Pool) -> _Listed:
-        found = await Narrow(**narrow).find(pool, wanted, before)
-        rows = await pool.fetch(QUERIES["session_names"], [job.thread_id for job in found])
-        return found, {row["id"]: row["session_id"] for row in rows}
+    async def read(pool: Pool) -> _Listed:
+        pages = options.of("jobs", *dataclasses.astuple(selected), wanted, before and str(before))
+        found = await selected.find(pool, wanted, limit=options.limit, before=pages.begin(UUID) or before)
+        names = await rows.session_names(pool, [job.thread_id for job in found])
+        return _Listed(pages.full(found, lambda job: job.id), names)
 
     def write(listed: _Listed, screen: Console) -> None:
-        _write_list(listed, screen, empty="No job has failed." if failed else "There is no job.")
+        _write_list(listed, screen, empty="No job has failed." if failed else "There are no jobs.")
 
-    if watch:
-        watching.watch(
-            read, write, every_seconds=every_seconds, document_of=(lambda listed: listed[0]) if as_json else None
-        )
-        return
-    found, names = databases.run(read)
-    if as_json:
-        output.write_json(found)
-    else:
-        write((found, names), output.console())
-    if len(found) == narrow["limit"]:
-        tell_next("--before", str(found[-1].id))
+    listed = watch.run(read, write, document_of=(lambda listed: listed.page.rows) if options.as_json else None)
+    if listed is not None:
+        listed.page.name_next()
 
 
 def _write_list(listed: _Listed, screen: Console, *, empty: str) -> None:
-    found, names = listed
+    found, names = listed.page.rows, listed.sessions
     if found and screen.is_terminal:
         _write_items(Page(screen), found, names)
         return
-    columns = ("job", "type", "status", "tries", "session", "created", "outcome")
-    rows = [
+    columns = ("job", "type", "status", "attempts", "session", "created", "outcome")
+    cells = [
         (str(job.id), str(job.job_type), str(job.status), job.attempts, names.get(job.thread_id, ""), job.created_at,
-         said(job))
+         outcome(job))
         for job in found
     ]  # fmt: skip
-    output.write_table(columns, rows, empty=empty, screen=screen)
+    output.write_table(columns, cells, empty=listed.page.empty(empty), screen=screen)
 
 
 def _write_items(page: Page, found: list[ConsolidationJob], names: dict[UUID, str]) -> None:
-    """A job's id is there to be copied: it gets a line of its own, which no table would break."""
+    """Write jobs as items: an id gets a line of its own, to be copied, which a table might break."""
     for job in found:
-        tries = "1 try" if job.attempts == 1 else f"{job.attempts} tries"
-        place = f"{names.get(job.thread_id, 'deleted session')}, {output.show_time(job.created_at)}, {tries}"
+        attempts = "1 attempt" if job.attempts == 1 else f"{job.attempts} attempts"
+        origin = f"{names.get(job.thread_id, 'deleted session')}, {output.show_time(job.created_at)}, {attempts}"
         page.item(str(job.id), f"{job.job_type} {job.status}")
-        page.note(f"{place}{': ' if said(job) else ''}{said(job)}", indent=8)
+        page.note(f"{origin}{': ' if outcome(job) else ''}{outcome(job)}", indent=8)
 
 
-def said(job: ConsolidationJob) -> str:
-    """Say what a job made, in a few words, or why it did not."""
+def outcome(job: ConsolidationJob) -> str:
+    """Return what a job made, in a few words, or why it failed."""
     if job.error:
         return job.error
     result: dict[str, Any] = dict(job.result)
-    parts = [word for key, word in (("summary", "1 summary"), ("episodic", "1 slice")) if key in result]
-    parts += [f"{len(result[key])} {key}" for key in ("facts", "insights") if isinstance(result.get(key), list)]
-    return ", ".join(parts) or str(result.get("message", ""))
+    made = [word for key, word in (("summary", "1 summary"), ("episodic", "1 slice")) if key in result]
+    made += [f"{len(result[key])} {key}" for key in ("facts", "insights") if isinstance(result.get(key), list)]
+    return ", ".join(made) or str(result.get("message", ""))
 
 
 @command.command("show", epilog="Example:  hippocampus jobs show 0199…")
 @click.argument("job_id", type=click.UUID)
 @json_option
 def show(job_id: UUID, as_json: bool) -> None:
-    """Show a job: its result and what happened to it; its error and the model's raw reply where it failed."""
+    """Show a job: its result and its history; if it failed, its error and the model's raw reply."""
 
-    async def work(_config: Settings, pool: Pool) -> tuple[ConsolidationJob, list[dict[str, Any]]]:
-        job = await jobs.get(pool, job_id)
-        return job, [dict(row) for row in await pool.fetch(QUERIES["job_history"], job_id)]
+    async def work(pool: Pool) -> tuple[ConsolidationJob, list[JobEvent]]:
+        return await jobs.get(pool, job_id), await rows.job_history(pool, job_id)
 
     job, history = databases.run(work)
     if as_json:
-        output.write_json({**output.plain(job), "history": output.plain(history)})
+        output.write_json({**output.plain(job), "history": history})
         return
     output.write_fields(job)
     screen = output.console()
     for event in history:
-        screen.print(f"{event['type']:<20} {output.show(event['at'])}", markup=False, soft_wrap=True)
+        screen.print(f"{event.type:<20} {output.show(event.at)}", markup=False, soft_wrap=True)
 
 
 @command.command("enqueue", epilog="Example:  hippocampus jobs enqueue order-17 --type deep_reflection --wait")
@@ -191,92 +176,94 @@ def show(job_id: UUID, as_json: bool) -> None:
 @click.option(
     "--type",
     "job_type",
-    type=click.Choice([each.value for each in JobType]),
+    type=_TYPES,
     default=JobType.FULL_CONSOLIDATION.value,
     show_default=True,
-    help="What is to be done.",
+    help="The work to do.",
 )
-@click.option("--wait", is_flag=True, help="Until a worker has done it.")
-@click.option("--timeout-seconds", default=WAIT_SECONDS, show_default=True, type=Seconds(0.1, 86400), help="At most.")
+@click.option("--wait", is_flag=True, help="Wait until a worker has done it.")
+@click.option(
+    "--timeout-seconds",
+    default=WAIT_SECONDS,
+    show_default=True,
+    type=Seconds(0.1, 86400),
+    help="Wait no longer than this.",
+)
 @json_option
 @click.pass_context
 def enqueue(
     context: click.Context,
     session_id: str,
-    app: str | None,
-    user: str | None,
+    whose: Whose,
     job_type: str,
     wait: bool,
     timeout_seconds: float,
     as_json: bool,
 ) -> None:
-    """Have what is new in a session consolidated, whatever its app's policy says. Exit code 1: the job failed."""
+    """Have the new events of a session consolidated, whatever its app's policy says. Exit code 1: the job failed."""
 
-    async def work(_config: Settings, pool: Pool) -> ConsolidationJob:
-        who = await find_owner(pool, app, user)
-        job = await jobs.enqueue_session(pool, who.app, who.user, session_id, JobType(job_type))
+    async def work(pool: Pool, owner: Owner) -> ConsolidationJob:
+        job = await jobs.enqueue_session(pool, owner.app, owner.user, session_id, JobType(job_type))
         return await jobs.wait(pool, job, timeout_seconds=timeout_seconds) if wait else job
 
-    job = databases.run(work)
-    if as_json:
-        output.write_json(job)
-    else:
-        output.write_fields(job)
+    job = whose.run(work)
+    output.write_record(job, as_json=as_json)
     if job.status is JobStatus.FAILED:
-        context.exit(1)
+        context.exit(exit_codes.FAILED)
 
 
 @command.command(
     "retry", epilog="Examples:  hippocampus jobs retry 0199…;  hippocampus jobs retry --all --error-code 503"
 )
 @click.argument("job_ids", type=click.UUID, nargs=-1)
-@click.option("--all", "is_all", is_flag=True, help="Every failed job that the options name, up to --limit.")
+@click.option("--all", "is_all", is_flag=True, help="Every failed job that the options select, up to --limit.")
 @_limit_option
-@narrowing
+@_filter_options
 @json_option
-def retry(job_ids: tuple[UUID, ...], is_all: bool, as_json: bool, **narrow: Any) -> None:
-    """Run failed jobs again, with all their tries. For a cancelled job, another is made."""
-    _change(jobs.retry, _RUNNABLE, job_ids, Narrow(**narrow) if is_all else None, as_json=as_json)
+def retry(job_ids: tuple[UUID, ...], is_all: bool, limit: int, selected: Filter, as_json: bool) -> None:
+    """Run failed jobs again, with all their attempts. A cancelled job is replaced by a new one."""
+    _change(jobs.retry, _RETRYABLE, job_ids, selected if is_all else None, limit=limit, as_json=as_json)
 
 
 @command.command("cancel", epilog="Examples:  hippocampus jobs cancel 0199…;  hippocampus jobs cancel --all --app shop")
 @click.argument("job_ids", type=click.UUID, nargs=-1)
-@click.option("--all", "is_all", is_flag=True, help="Every live job that the options name, up to --limit.")
+@click.option("--all", "is_all", is_flag=True, help="Every live job that the options select, up to --limit.")
 @_limit_option
-@narrowing
+@_filter_options
 @json_option
-def cancel(job_ids: tuple[UUID, ...], is_all: bool, as_json: bool, **narrow: Any) -> None:
-    """Cancel jobs: at once where they wait, as soon as their worker hears of it where they run."""
-    _change(jobs.cancel, _CANCELLABLE, job_ids, Narrow(**narrow) if is_all else None, as_json=as_json)
+def cancel(job_ids: tuple[UUID, ...], is_all: bool, limit: int, selected: Filter, as_json: bool) -> None:
+    """Cancel jobs: pending ones at once, running ones as soon as their worker notices."""
+    _change(jobs.cancel, _CANCELLABLE, job_ids, selected if is_all else None, limit=limit, as_json=as_json)
 
 
 def _change(
     change: Callable[[Pool, UUID], Awaitable[ConsolidationJob]],
     statuses: tuple[JobStatus, ...],
     job_ids: tuple[UUID, ...],
-    narrow: Narrow | None,
+    selected: Filter | None,
     *,
+    limit: int,
     as_json: bool,
 ) -> None:
-    """Change the jobs that are named, or all of these statuses that `narrow` means."""
-    if (narrow is None) == (not job_ids):
-        raise click.UsageError("Name jobs by their ids, or say --all; not both.")
+    """Change the named jobs, or all selected ones with these statuses."""
+    if (selected is None) == (not job_ids):
+        raise click.UsageError("Name jobs by their ids, or use --all; not both.")
 
-    async def work(_config: Settings, pool: Pool) -> list[ConsolidationJob]:
-        if narrow is None:
+    async def work(pool: Pool) -> list[ConsolidationJob]:
+        if selected is None:
             return [await change(pool, job_id) for job_id in job_ids]
         changed = []
         for status in statuses:
-            for job in await narrow.find(pool, status):
-                with contextlib.suppress(JobNotFailedError, JobNotFoundError):  # Somebody was faster.
+            for job in await selected.find(pool, status, limit=limit):
+                with contextlib.suppress(JobNotFailedError, JobNotFoundError):  # Another process was faster.
                     changed.append(await change(pool, job.id))
         return changed
 
     changed = databases.run(work)
-    if as_json:
-        output.write_json(changed[0] if len(job_ids) == 1 else changed)
-    elif len(job_ids) == 1:
-        output.write_fields(changed[0])
+    if len(job_ids) == 1:
+        output.write_record(changed[0], as_json=as_json)
+    elif as_json:
+        output.write_json(changed)
     else:
         output.write_table(
             ("job", "type", "status"),

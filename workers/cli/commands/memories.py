@@ -13,50 +13,46 @@ from hippocampus.memory_service import OpenMemoryService
 from hippocampus.records import Memory, MemoryPosition, MemoryType
 from hippocampus.retention import advice
 from hippocampus.retention.advice import RetentionExplanation
-from workers.cli import databases, output
+from workers.cli import output
 from workers.cli.groups import Listing
 from workers.cli.moments import MOMENT
-from workers.cli.owners import find_owner, json_option, owner_options
-from workers.cli.page import Item, Page, clip, write_items
-from workers.cli.paging import Paged, Pages, page_options, tell_more
+from workers.cli.options import json_option
+from workers.cli.owners import Whose, owner_options
+from workers.cli.page import Item, Page, clip
+from workers.cli.paging import Paged, PageOptions, page_options
+from workers.cli.rows import Owner
 
 if TYPE_CHECKING:
     from pulse.database import Pool
-    from workers.settings import Settings
 
 CONTENT_CELLS_MAX = 400
 
 
 @click.group(cls=Listing, epilog="Examples:  hippocampus memories --type summary;  hippocampus memories show 0199…")
 def command() -> None:
-    """List what is remembered, or show one memory. `hippocampus memory` traces, pins, restores and moves them."""
+    """List memories, or show one. `hippocampus memory` traces, pins, restores and moves them."""
 
 
 @command.command("list", epilog="Example:  hippocampus memories list --since 2026-05-01")
 @owner_options
 @click.option("--type", "memory_type", type=click.Choice(get_args(MemoryType)), help="Only of this type.")
-@click.option("--session", help="Only those drawn from this session.")
+@click.option("--session", help="Only those derived from this session.")
 @click.option("--since", type=MOMENT, help="Only of what was said from then on, such as 2026-05-01.")
 @click.option("--until", type=MOMENT, help="Only of what was said before then.")
 @page_options(50)
-@json_option
 def list_(
-    app: str | None,
-    user: str | None,
+    whose: Whose,
     memory_type: MemoryType | None,
     session: str | None,
     since: datetime | None,
     until: datetime | None,
-    limit: int,
-    cursor: str | None,
-    as_json: bool,
+    options: PageOptions,
 ) -> None:
-    """List what is remembered, the strongest first: summaries, insights (semantic), raw slices (episodic)."""
+    """List memories, the strongest first: summaries, insights (semantic), slices of conversation (episodic)."""
 
-    async def work(_config: Settings, pool: Pool) -> Paged[Memory]:
-        owner = await find_owner(pool, app, user)
+    async def work(pool: Pool, owner: Owner) -> Paged[Memory]:
         moments = (each and each.isoformat() for each in (since, until))
-        pages = Pages(cursor, limit, "memories", owner.app, owner.user, memory_type, session, *moments)
+        pages = options.of("memories", *owner, memory_type, session, *moments)
         found = await OpenMemoryService(pool, None).list_memories(
             app_name=owner.app,
             user_id=owner.user,
@@ -64,34 +60,27 @@ def list_(
             session_id=session,
             since=since,
             until=until,
-            limit=limit,
+            limit=options.limit,
             after=pages.begin(MemoryPosition),
         )
         return pages.full(found, MemoryPosition.of)
 
-    page = databases.run(work)
-    if as_json:
-        output.write_json(page.rows)
-    else:
-        columns = ("strength", "type", "said", "content", "id")
-        empty = page.empty("Nothing is remembered yet: see `hippocampus jobs`.")
-        write_items(columns, [_item(each) for each in page.rows], empty=empty)
-    tell_more(page)
+    columns = ("strength", "type", "said", "content", "id")
+    options.write(whose.run(work), columns, _item, empty="There are no memories yet: see `hippocampus jobs`.")
 
 
 @command.command("show", epilog="Example:  hippocampus memories show 0199…")
 @click.argument("memory_id", type=click.UUID)
 @owner_options
 @json_option
-def show(memory_id: UUID, app: str | None, user: str | None, as_json: bool) -> None:
-    """Show a memory whole: its text, how strong it is and for how long, and the turns that it comes from."""
+def show(memory_id: UUID, whose: Whose, as_json: bool) -> None:
+    """Show a memory: its full text, how strong it is and for how long, and the turns that it comes from."""
 
-    async def work(_config: Settings, pool: Pool) -> tuple[RetentionExplanation, list[Provenance]]:
-        who = await find_owner(pool, app, user)
-        strength = await advice.explain(pool, who.app, who.user, memory_id)
-        return strength, await provenance(pool, who.app, who.user, memory_id)
+    async def work(pool: Pool, owner: Owner) -> tuple[RetentionExplanation, list[Provenance]]:
+        strength = await advice.explain(pool, owner.app, owner.user, memory_id)
+        return strength, await provenance(pool, owner.app, owner.user, memory_id)
 
-    strength, origins = databases.run(work)
+    strength, origins = whose.run(work)
     if as_json:
         output.write_json({"memory": strength, "origin": origins})
         return

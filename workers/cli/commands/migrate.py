@@ -8,7 +8,7 @@ import click
 
 from workers import migrate, settings
 from workers.cli import databases, output
-from workers.cli.owners import json_option
+from workers.cli.options import json_option
 
 
 @click.command(epilog="Example:  DATABASE_URL=postgresql://me@db/app hippocampus migrate")
@@ -16,8 +16,8 @@ from workers.cli.owners import json_option
 def command(as_json: bool) -> None:
     """Bring the database to this program's schema.
 
-    It prints what it applied, and may be run at any time, also by many processes at once and while older programs are
-    at work. A database that a newer release migrated is left as it is.
+    It prints what it applied. It can be run at any time, several times at once and while older programs run. A database
+    that a newer release has migrated is left unchanged.
     """
     config = settings.load()
     with databases.opened(config, create=True) as ready:

@@ -13,12 +13,12 @@ from hippocampus.retention.advice import PolicyComparison, RetentionExplanation,
 from hippocampus.retention.archive import MemoryArchive
 from hippocampus.retention.policies import PRESETS
 from workers.cli import databases, output
-from workers.cli.owners import find_owner, json_option, owner_options
-from workers.cli.paging import Paged, Pages, page_options, tell_more
+from workers.cli.options import app_filter, json_option
+from workers.cli.owners import Whose, owner_options
+from workers.cli.paging import Paged, PageOptions, page_options
 
 if TYPE_CHECKING:
     from pulse.database import Pool
-    from workers.settings import Settings
 
 BAR_CELLS = 50
 
@@ -27,14 +27,9 @@ BAR_CELLS = 50
 @click.argument("memory_id", type=click.UUID)
 @owner_options
 @json_option
-def explain(memory_id: UUID, app: str | None, user: str | None, as_json: bool) -> None:
-    """Show a memory's curve, what goes into it, and the day on which it will be too weak."""
-
-    async def work(_config: Settings, pool: Pool) -> RetentionExplanation:
-        who = await find_owner(pool, app, user)
-        return await advice.explain(pool, who.app, who.user, memory_id)
-
-    found = databases.run(work)
+def explain(memory_id: UUID, whose: Whose, as_json: bool) -> None:
+    """Show a memory's curve, what determines it, and the day on which it becomes too weak."""
+    found = whose.run(lambda pool, owner: advice.explain(pool, owner.app, owner.user, memory_id))
     if as_json:
         output.write_json(found)
         return
@@ -46,7 +41,7 @@ def explain(memory_id: UUID, app: str | None, user: str | None, as_json: bool) -
         f"{', pinned' if found.pinned else ''}",
         f"strength now {found.score:.4f} = {found.formula}",
         f"policy of {found.policy!r}: curve {found.curve}, rate {found.decay_rate:g} a day, threshold"
-        f" {found.threshold:g}, kept for {found.min_age_days:g} days at least",
+        f" {found.threshold:g}, kept for at least {found.min_age_days:g} days",
         _end(found),
     ):
         screen.print(line, markup=False, soft_wrap=True)
@@ -54,16 +49,15 @@ def explain(memory_id: UUID, app: str | None, user: str | None, as_json: bool) -
 
 
 @click.command("compare", epilog="Example:  hippocampus retention compare --app shop --preset knowledge --days 30")
-@click.option("--app", required=True, help="Whose memories.")
-@click.option("--user", help="Only this user's.")
-@click.option("--preset", type=click.Choice(sorted(PRESETS)), help="Rate and threshold of a kind of apps.")
-@click.option("--curve", type=click.Choice(["strength", "classic"]), help="In place of the app's.")
-@click.option("--decay-rate", type=float, help="In place of the app's, per day.")
-@click.option("--threshold", type=float, help="In place of the app's.")
-@click.option("--min-age-days", type=float, help="In place of the app's.")
-@click.option("--days", default=0.0, show_default=True, help="So many days from now, if nothing is used.")
+@click.option("--app", required=True, help="The app.")
+@click.option("--user", help="Only of this user.")
+@click.option("--preset", type=click.Choice(sorted(PRESETS)), help="Decay rate and threshold of a kind of app.")
+@click.option("--curve", type=click.Choice(["strength", "classic"]), help="Instead of the app's.")
+@click.option("--decay-rate", type=float, help="Per day, instead of the app's.")
+@click.option("--threshold", type=float, help="Instead of the app's.")
+@click.option("--min-age-days", type=float, help="Instead of the app's.")
+@click.option("--days", default=0.0, show_default=True, help="Compare so many days from now, if nothing is used.")
 @page_options(20)
-@json_option
 def compare(
     app: str,
     user: str | None,
@@ -73,11 +67,9 @@ def compare(
     threshold: float | None,
     min_age_days: float | None,
     days: float,
-    limit: int,
-    cursor: str | None,
-    as_json: bool,
+    options: PageOptions,
 ) -> None:
-    """Say what another policy would keep and drop of the same memories, before you switch."""
+    """Show which memories another policy would keep and archive, before you switch to it."""
     given: dict[str, Any] = {
         "preset": preset,
         "retention_curve": curve,
@@ -87,18 +79,20 @@ def compare(
     }
     other = {name: value for name, value in given.items() if value is not None}
     if not other:
-        raise click.UsageError("Say what is different: --preset, --curve, --decay-rate, --threshold or --min-age-days.")
+        raise click.UsageError(
+            "Name what is different: --preset, --curve, --decay-rate, --threshold or --min-age-days."
+        )
 
-    async def work(_config: Settings, pool: Pool) -> tuple[PolicyComparison, Paged[Verdict]]:
-        pages = Pages(cursor, limit, "compare", app, user, sorted(other.items()), days)
+    async def work(pool: Pool) -> tuple[PolicyComparison, Paged[Verdict]]:
+        pages = options.of("compare", app, user, sorted(other.items()), days)
         after = pages.begin(UUID)
-        found = await advice.compare(pool, app, other, user_id=user, days=days, limit=limit, after=after)
+        found = await advice.compare(pool, app, other, user_id=user, days=days, limit=options.limit, after=after)
         return found, pages.full(found.differing, lambda each: each.id)
 
     found, page = databases.run(work)
-    if as_json:
+    if options.as_json:
         output.write_json(found)
-        tell_more(page)
+        page.name_next()
         return
     for name, policy, kept in (
         ("now", found.one, found.kept_by_both + found.only_by_one),
@@ -106,51 +100,38 @@ def compare(
     ):
         fields = ", ".join(f"{key} {output.show(value)}" for key, value in policy.items())
         click.echo(f"{name:<5} keeps {kept} of {found.total}: {fields}")
-    rows = [
-        (
-            "then" if each.other else "now",
-            each.one_score,
-            each.other_score,
-            each.memory_type,
-            str(each.id),
-            each.content,
-        )
-        for each in page.rows
-    ]
     columns = ("kept", "strength now", "then", "type", "id", "content")
-    output.write_table(columns, rows, empty=page.empty("The two keep the same memories."))
-    tell_more(page)
+    options.write(page, columns, _row, empty="Both keep the same memories.")
 
 
 @click.command("purge", epilog="Example:  hippocampus retention purge --app shop")
-@click.option("--app", help="Only of this app.")
+@app_filter
 @json_option
 def purge(app: str | None, as_json: bool) -> None:
-    """Delete for good what is archived for longer than its app's policy says."""
-
-    async def work(_config: Settings, pool: Pool) -> int:
-        return await MemoryArchive(pool).purge(app)
-
-    count = databases.run(work)
+    """Delete for good what has been archived for longer than its app's policy says."""
+    count = databases.run(lambda pool: MemoryArchive(pool).purge(app))
     if as_json:
         output.write_json({"purged": count})
     else:
         click.echo(f"Purged {count} archived memories.")
 
 
+def _row(each: Verdict) -> tuple[Any, ...]:
+    kept = "then" if each.other else "now"
+    return (kept, each.one_score, each.other_score, each.memory_type, str(each.id), each.content)
+
+
 def _end(found: RetentionExplanation) -> str:
     if found.falls_below_at is None:
         return "It never falls below the threshold."
     around = ", ".join(f"{score:.4f}" for score in found.scores_around)
-    cleaned = "" if found.cleaned_from == found.falls_below_at else f", cleaned up from {_day(found.cleaned_from)}"
+    archived = (
+        "" if found.cleaned_from == found.falls_below_at else f", archived from {output.show_time(found.cleaned_from)}"
+    )
     return (
-        f"falls below the threshold on {_day(found.falls_below_at)} if nobody uses it{cleaned}"
+        f"falls below the threshold on {output.show_time(found.falls_below_at)} if it is not used{archived}"
         f" (the day before, then, the day after: {around})"
     )
-
-
-def _day(moment: Any) -> str:
-    return output.show_time(moment)
 
 
 def _draw(found: RetentionExplanation, screen: Console) -> None:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import click
 
+from hippocampus.records import MemoryType
 from hippocampus.search import MatchScores, MemorySearch, SearchFilter, SearchMemoryResponse, SearchMemoryResult
-from workers.cli import databases, output
+from workers import settings
+from workers.cli import output
 from workers.cli.embedder import open_embedder
-from workers.cli.owners import find_owner, json_option, owner_options
-from workers.cli.page import Item, passage, write_items
+from workers.cli.options import json_option
+from workers.cli.owners import Whose, owner_options
+from workers.cli.page import Item, passage, write_rows
+from workers.cli.paging import limit_option
 
 if TYPE_CHECKING:
     from pulse.database import Pool
+    from workers.cli.rows import Owner
     from workers.settings import Settings
 
 TERMS_SHOWN_MAX = 6
@@ -24,30 +29,16 @@ HIT_CELLS_MAX = 400
 @click.command(epilog="Example:  hippocampus search 'where does she live' --limit 3")
 @click.argument("query")
 @owner_options
-@click.option("--limit", default=10, show_default=True, type=click.IntRange(1, 1000), help="How many at most.")
-@click.option(
-    "--type", "memory_type", type=click.Choice(["episodic", "semantic", "summary"]), help="Only memories of it."
-)
-@click.option("--session", help="Only what was said in, or drawn from, this session.")
+@limit_option(10)
+@click.option("--type", "memory_type", type=click.Choice(get_args(MemoryType)), help="Only memories of this type.")
+@click.option("--session", help="Only what was said in this session, or derived from it.")
 @json_option
 def command(
-    query: str,
-    app: str | None,
-    user: str | None,
-    limit: int,
-    memory_type: str | None,
-    session: str | None,
-    as_json: bool,
+    query: str, whose: Whose, limit: int, memory_type: MemoryType | None, session: str | None, as_json: bool
 ) -> None:
-    """Search memories, facts, and turns that are not consolidated yet, and say why each matched."""
-
-    async def work(config: Settings, pool: Pool) -> SearchMemoryResponse:
-        owner = await find_owner(pool, app, user)
-        types = None if memory_type is None else (memory_type,)
-        narrow = SearchFilter(memory_types=types, session_id=session)  # type: ignore[arg-type]  # click checked it
-        return await search(config, pool, owner.app, owner.user, query, limit=limit, narrow=narrow)
-
-    response = databases.run(work)
+    """Search memories, facts, and turns that are not consolidated yet, and show why each matches."""
+    narrow = SearchFilter(memory_types=None if memory_type is None else (memory_type,), session_id=session)
+    response = whose.run(lambda pool, owner: search(settings.load(), pool, owner, query, limit=limit, narrow=narrow))
     if as_json:
         output.write_json(response)
         return
@@ -62,29 +53,29 @@ def command(
         )
         for hit in response.memories
     ]
-    write_items(("score", "what", "content", "why"), items, empty="Nothing matches.")
+    write_rows(("score", "what", "content", "why"), items, empty="Nothing matches.")
 
 
 async def search(
-    config: Settings, pool: Pool, app: str, user: str, query: str, *, limit: int, narrow: SearchFilter
+    config: Settings, pool: Pool, owner: Owner, query: str, *, limit: int, narrow: SearchFilter
 ) -> SearchMemoryResponse:
     """Search with the embedder that the settings name."""
     embedder = open_embedder(config, pool)
     try:
         return await MemorySearch(pool, embedder).search(
-            app_name=app, user_id=user, query=query, limit=limit, narrow=narrow
+            app_name=owner.app, user_id=owner.user, query=query, limit=limit, narrow=narrow
         )
     finally:
         await embedder.close()
 
 
 def kind_of(hit: SearchMemoryResult) -> str:
-    """Name what was found: summary, episodic, semantic, a kind of fact, a turn."""
+    """Return what was found: summary, episodic, semantic, a kind of fact, or a turn."""
     return {"memory": hit.memory_type, "fact": f"fact ({hit.memory_type})", "message": "turn"}[hit.source]
 
 
 def why(scores: MatchScores) -> str:
-    """Say in a few words why a row matched."""
+    """Return in a few words why a row matched."""
     reasons = []
     terms = whole_terms(scores.matched_terms)
     if terms:
@@ -94,12 +85,12 @@ def why(scores: MatchScores) -> str:
     if not terms and scores.context_bm25 > 0:
         reasons.append("words of the turns around it")
     if scores.author_match:
-        reasons.append("said by who is asked about")
+        reasons.append("said by the person in the query")
     return ", ".join(reasons) or "recent"
 
 
 def whole_terms(terms: Sequence[str]) -> list[str]:
-    """Return the terms that say most: no signs, no part of a longer one, no single characters beside words."""
+    """Return the most telling terms: no punctuation, no part of a longer term, no single characters beside words."""
     words = [term for term in terms if any(character.isalnum() for character in term)]
     words = [term for term in words if len(term) > 1] or words
     return [term for term in words if not any(term != other and term in other for other in words)]

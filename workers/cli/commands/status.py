@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,10 +12,11 @@ from rich.table import Table
 from rich.text import Text
 
 from workers import settings
-from workers.cli import databases, output, watching
-from workers.cli.owners import QUERIES, json_option
+from workers.cli import databases, output, rows
+from workers.cli.installation import Installation
+from workers.cli.options import json_option
+from workers.cli.watching import Watch, watch_options
 from workers.process.roles import ROLES
-from workers.queue.claims import QUERIES as QUEUE_QUERIES
 from workers.telemetry.discovery import SEEN_SECONDS_MAX
 
 if TYPE_CHECKING:
@@ -26,99 +28,107 @@ if TYPE_CHECKING:
 ERROR_CODES_MAX = 5
 _NAME_CELLS = 10
 
+#: Name, text, style.
+_Lines = Sequence[tuple[str, str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """What `hippocampus up` runs on the database, without the address that holds a password."""
+
+    pid: int | None
+    started_at: str
+    api_url: str | None
+    log: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Status:
+    """Everything that the command shows."""
+
+    database: str
+    installation: _Running | None
+    totals: rows.Totals
+    processes: list[rows.Process]
+    lag: list[rows.Lag]
+    spend: rows.Spend
+    failures: list[rows.Failures]
+    breakers: list[rows.Breaker]
+    limits: list[rows.Limit]
+    refused_texts: list[rows.RefusedTexts]
+    queues: list[rows.Queue]
+
 
 @click.command(epilog="Examples:  hippocampus status --json;  hippocampus status --watch --every 5")
-@watching.watch_options
+@watch_options
 @json_option
-def command(watch: bool, every_seconds: float, as_json: bool) -> None:
+def command(watch: Watch, as_json: bool) -> None:
     """Show which roles run, what waits and for how long, what failed, what is not consolidated, what models cost.
 
-    A role runs if it was heard of within the last minute. With --watch it is drawn anew until Ctrl-C, which ends it
-    with exit code 0; in a pipe, one block follows the other.
+    A role runs if it reported within the last minute. With --watch the screen is refreshed until Ctrl-C, which ends it
+    with exit code 0; a pipe gets one block after another.
     """
-    where = databases.name_of(settings.load())
-
-    async def look(config: Settings, pool: Pool) -> dict[str, Any]:
-        return {"database": where, **await read(config, pool)}
-
-    if watch:
-        watching.watch(look, write, every_seconds=every_seconds, document_of=dict if as_json else None)
-        return
-    found = databases.run(look)
-    if as_json:
-        output.write_json(found)
-    else:
-        write(found, output.console())
+    config = settings.load()
+    watch.run(lambda pool: _read(config, pool), _write, document_of=output.plain if as_json else None)
 
 
-async def read(_config: Settings, pool: Pool) -> dict[str, Any]:
-    """Read everything that the command shows."""
-    totals = await pool.fetchrow(QUERIES["totals"])
-    spend = await pool.fetchrow(QUERIES["spend"])
-    ages = {row["queue_name"]: row["oldest_seconds"] for row in await pool.fetch(QUEUE_QUERIES["queue_ages"])}
-    by_queue: dict[str, dict[str, int]] = {}
-    for row in await pool.fetch(QUEUE_QUERIES["queue_depths"]):
-        by_queue.setdefault(row["queue_name"], {})[row["status"]] = row["jobs"]
-    return {
-        "totals": dict(totals or {}),
-        "processes": await _rows(pool, QUERIES["live_processes"], SEEN_SECONDS_MAX),
-        "lag": await _rows(pool, QUERIES["lag"]),
-        "spend": dict(spend or {}),
-        "failures": await _rows(pool, QUERIES["failures"], ERROR_CODES_MAX),
-        "breakers": await _rows(pool, QUEUE_QUERIES["breaker_states"]),
-        "limits": await _rows(pool, QUEUE_QUERIES["limit_states"]),
-        "refused_texts": await _rows(pool, QUEUE_QUERIES["refused_texts"]),
-        "queues": [
-            {
-                "queue": queue,
-                "waiting": jobs.get("todo", 0),
-                "running": jobs.get("doing", 0),
-                "failed": jobs.get("failed", 0),
-                "oldest_seconds": ages.get(queue),
-            }
-            for queue, jobs in sorted(by_queue.items())
-        ],
-    }
+async def _read(config: Settings, pool: Pool) -> _Status:
+    return _Status(
+        database=databases.name_of(config),
+        installation=_installation(config),
+        totals=await rows.totals(pool),
+        processes=await rows.live_processes(pool, within_seconds=SEEN_SECONDS_MAX),
+        lag=await rows.lag(pool),
+        spend=await rows.spend(pool),
+        failures=await rows.failures(pool, limit=ERROR_CODES_MAX),
+        breakers=await rows.breakers(pool),
+        limits=await rows.limits(pool),
+        refused_texts=await rows.refused_texts(pool),
+        queues=await rows.queues(pool),
+    )
 
 
-async def _rows(pool: Pool, query: str, *arguments: Any) -> list[dict[str, Any]]:
-    return [dict(row) for row in await pool.fetch(query, *arguments)]
+def _installation(config: Settings) -> _Running | None:
+    try:
+        state = Installation(config.home).read()
+    except OSError:  # Another user's home.
+        return None
+    if state is None or state.database_url is None or not databases.is_same(config, state.database_url):
+        return None
+    return _Running(state.pid, state.started_at, state.api_url, state.log)
 
 
-def write(found: Mapping[str, Any], screen: Console) -> None:
-    """Write what was read: a line for each question, then the queues and the processes."""
+def _write(found: _Status, screen: Console) -> None:
+    """Write a line for each question, then the queues and the processes."""
+    totals = found.totals
     _write_lines(
         (
-            ("database", str(found["database"]), ""),
-            ("holds", _counts(found["totals"], "sessions", "events", "memories", "facts"), ""),
-            *_of_the_roles(found["processes"]),
-            *_of_the_work(found["lag"], found["failures"], found["refused_texts"]),
-            *_of_the_models(found["breakers"], found["limits"], found["spend"]),
+            ("database", found.database, ""),
+            (
+                "holds",
+                f"{totals.sessions:,} sessions, {totals.events:,} events, {totals.memories:,} memories,"
+                f" {totals.facts:,} facts",
+                "",
+            ),
+            *_of_the_installation(found.installation),
+            *_of_the_roles(found.processes),
+            *_of_the_work(found),
+            *_of_the_models(found),
         ),
         screen,
     )
-    queues = [
-        (each["queue"], each["waiting"], each["running"], each["failed"], output.show_age(each["oldest_seconds"]))
-        for each in found["queues"]
+    queues: list[tuple[Any, ...]] = [
+        (each.queue, each.waiting, each.running, each.failed, output.show_age(each.oldest_seconds))
+        for each in found.queues
     ]
     columns = ("queue", "waiting", "running", "failed", "oldest")
     output.write_table(columns, queues, empty="The queues are empty.", screen=screen)
     processes = [
-        (
-            each["role"],
-            each["pid"],
-            f"http://{each['host']}:{each['port']}/metrics",
-            output.show_age(each["up_seconds"]),
-            output.show_age(each["seen_seconds"]),
-        )
-        for each in found["processes"]
+        (each.role, each.pid, each.metrics_url, output.show_age(each.up_seconds), output.show_age(each.seen_seconds))
+        for each in found.processes
     ]
     if processes:
         output.write_table(("role", "pid", "metrics", "up", "seen ago"), processes, empty="", screen=screen)
-
-
-#: Name, text, style.
-_Lines = Sequence[tuple[str, str, str]]
 
 
 def _write_lines(lines: _Lines, screen: Console) -> None:
@@ -134,8 +144,16 @@ def _write_lines(lines: _Lines, screen: Console) -> None:
     screen.print(grid)
 
 
-def _of_the_roles(processes: Sequence[Mapping[str, Any]]) -> _Lines:
-    alive = Counter(each["role"] for each in processes)
+def _of_the_installation(installation: _Running | None) -> _Lines:
+    if installation is None:
+        return []
+    log = installation.log
+    where = f"detached: `hippocampus down` stops it, its log is {log}" if log else "in a terminal"
+    return [("up", f"since {installation.started_at}, API {installation.api_url}, {where}", "")]
+
+
+def _of_the_roles(processes: Sequence[rows.Process]) -> _Lines:
+    alive = Counter(each.role for each in processes)
     lines = []
     missing = [role.name for role in ROLES if role.name not in alive]
     if alive:
@@ -146,51 +164,40 @@ def _of_the_roles(processes: Sequence[Mapping[str, Any]]) -> _Lines:
     return lines
 
 
-def _of_the_work(
-    lags: Sequence[Mapping[str, Any]], failures: Sequence[Mapping[str, Any]], refused: Sequence[Mapping[str, Any]]
-) -> _Lines:
+def _of_the_work(found: _Status) -> _Lines:
     lines = [
         (
             "lag",
-            f"{each['stage']} has {each['events']:,} events of {each['sessions']:,} sessions to come, the oldest since"
-            f" {output.show_age(each['oldest_seconds'])}",
+            f"{each.stage} has {each.events:,} events of {each.sessions:,} sessions to process, the oldest since"
+            f" {output.show_age(each.oldest_seconds)}",
             "",
         )
-        for each in lags
+        for each in found.lag
     ] or [("lag", "none: everything is consolidated", "")]
-    if failures:
-        codes = ", ".join(f"{each['jobs']:,} with {each['error_code']}" for each in failures)
-        last = output.show_age(min(each["last_seconds"] for each in failures))
-        text = f"{codes}, the last {last} ago (`hippocampus jobs --failed`)"
-        lines.append(("failed", text, "red"))
+    if found.failures:
+        codes = ", ".join(f"{each.jobs:,} with {each.error_code}" for each in found.failures)
+        last = output.show_age(min(each.last_seconds for each in found.failures))
+        lines.append(("failed", f"{codes}, the last {last} ago (`hippocampus jobs --failed`)", "red"))
     else:
         lines.append(("failed", "no job", ""))
     lines += [
-        ("refused", f"{each['texts']} texts have no vector: {each['model']} refuses them", "yellow") for each in refused
+        ("refused", f"{each.texts} texts have no vector: {each.model} refuses them", "yellow")
+        for each in found.refused_texts
     ]
     return lines
 
 
-def _of_the_models(
-    breakers: Sequence[Mapping[str, Any]], limits: Sequence[Mapping[str, Any]], spend: Mapping[str, Any]
-) -> _Lines:
-    tripped = [each for each in breakers if each["state"] != "closed"]
-    lines = [
-        ("breaker", f"{each['name']} is {each['state'].replace('_', ' ')}: {each['reason']}", "red") for each in tripped
-    ] or [("breaker", "none is open", "")]
-    lines += [
-        (
-            "limit",
-            f"no call of {each['name']} for {output.show_age(each['blocked_seconds'])}: {each['reason']}",
-            "yellow",
-        )
-        for each in limits
-        if each["blocked_seconds"] > 0
+def _of_the_models(found: _Status) -> _Lines:
+    open_ = [each for each in found.breakers if each.state != "closed"]
+    lines = [("breaker", f"{each.name} is {each.state.replace('_', ' ')}: {each.reason}", "red") for each in open_] or [
+        ("breaker", "none is open", "")
     ]
-    calls = f"{spend['generate_calls']:,} generate and {spend['embed_calls']:,} embed calls"
-    tokens = f"{spend['prompt_tokens']:,} tokens in and {spend['output_tokens']:,} out"
+    lines += [
+        ("limit", f"no call of {each.name} for {output.show_age(each.blocked_seconds)}: {each.reason}", "yellow")
+        for each in found.limits
+        if each.blocked_seconds > 0
+    ]
+    spend = found.spend
+    calls = f"{spend.generate_calls:,} generate and {spend.embed_calls:,} embed calls"
+    tokens = f"{spend.prompt_tokens:,} tokens in and {spend.output_tokens:,} out"
     return [*lines, ("spend", f"{calls}, {tokens}", "")]
-
-
-def _counts(totals: Mapping[str, int], *names: str) -> str:
-    return ", ".join(f"{totals[name]:,} {name}" for name in names)

@@ -1,19 +1,28 @@
-"""`hippocampus up`: every role, until Ctrl-C."""
+"""`hippocampus up`: every role, until Ctrl-C; with --detach in the background, until `hippocampus down`."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
 import time
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 from rich.text import Text
 
 from workers import settings
-from workers.cli import databases, interrupts, output, running
+from workers.cli import databases, exit_codes, interrupts, output, running
+from workers.cli.installation import Installation, State
 from workers.process.roles import ROLES, RoleFailedError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rich.console import Console
 
     from workers.cli.interrupts import Interrupts
@@ -23,23 +32,64 @@ _COLOURS = ("cyan", "green", "magenta", "yellow")
 _WIDTH = max(len(role.name) for role in ROLES)
 
 
-@click.command(epilog="Example:  HIPPOCAMPUS_API_PORT=8080 hippocampus up")
-def command() -> None:
+@click.command(
+    epilog='Examples:  hippocampus up;  eval "$(hippocampus up --detach)";  HIPPOCAMPUS_API_PORT=8080 hippocampus up'
+)
+@click.option(
+    "--detach",
+    is_flag=True,
+    help="Return once every role is ready, and print the line that sets DATABASE_URL in a shell.",
+)
+@click.option("--claimed", type=int, hidden=True, help="The inherited lock of a detached installation.")
+@click.pass_context
+def command(context: click.Context, detach: bool, claimed: int | None) -> None:
     """Start every role as a process, and stay until Ctrl-C stops everything.
 
     Without DATABASE_URL it starts an embedded PostgreSQL below HIPPOCAMPUS_HOME, and stops it at the end; a terminal
-    is shown its DATABASE_URL, for psql and for programs of yours.
-    The schema is migrated first. A role that dies is started again.
+    is shown its DATABASE_URL, for psql and for your own programs. The schema is migrated first. A role that dies is
+    started again.
+
+    With --detach it goes on in the background until `hippocampus down`, and logs to up.log below HIPPOCAMPUS_HOME. One
+    installation runs below a home: where it runs already, the same line is printed again.
     """
-    screen = output.console()
     config = settings.load()
+    installation = Installation(config.home)
+    if detach:
+        click.echo(_detach(config, installation).export)
+        return
+    descriptor = installation.claim() if claimed is None else claimed
+    if descriptor is not None:
+        os.set_inheritable(descriptor, False)
+        _run(config, installation, descriptor, is_detached=claimed is not None)
+        return
+    state = installation.wait_until_ready()
+    if state is not None:
+        click.echo(state.export)
+    click.echo(_already_running(installation, state or State()), err=True)
+    context.exit(exit_codes.FAILED)
+
+
+def _run(config: Settings, installation: Installation, descriptor: int, *, is_detached: bool) -> None:
+    screen = output.console()
     asked = interrupts.Interrupts()
+    state = State(
+        pid=os.getpid(),
+        started_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        grace_seconds=running.grace_of(config),
+        log=str(installation.log_path) if is_detached else None,
+    )
+    installation.record(descriptor, state)
     try:
-        with databases.opened(config, create=True, keep_seconds=running.grace_of(config)) as ready:
-            # With its password: for whoever sits before it, not for a log.
-            is_shown = config.dsn is None and screen.is_terminal
+        with databases.opened(config, create=True, keep_seconds=state.grace_seconds) as ready:
+            # The address holds the password: it is for the person at the terminal, not for a log.
+            is_shown = databases.is_embedded(config) and screen.is_terminal
             where = f"DATABASE_URL='{ready.dsn}'" if is_shown else databases.name_of(config)
-            asyncio.run(_stay(screen, ready, where, asked))
+
+            def note_ready(all_roles: running.Running) -> None:
+                installation.record(descriptor, replace(state, database_url=ready.dsn, api_url=all_roles.api_url))
+                screen.print(_addresses(all_roles, where, is_detached=is_detached), soft_wrap=True)
+
+            asyncio.run(_stay(screen, ready, asked, note_ready))
     except asyncio.CancelledError:
         pass  # The regular end.
     except RoleFailedError as error:
@@ -48,7 +98,9 @@ def command() -> None:
         screen.print(f"Stopped in {time.monotonic() - asked.came_at:.1f} s.", style="dim")
 
 
-async def _stay(screen: Console, config: Settings, where: str, asked: Interrupts) -> None:
+async def _stay(
+    screen: Console, config: Settings, asked: Interrupts, note_ready: Callable[[running.Running], None]
+) -> None:
     writer = _LineWriter(screen)
     with asked.cancelling():
         await databases.migrated(config)
@@ -64,15 +116,80 @@ async def _stay(screen: Console, config: Settings, where: str, asked: Interrupts
             ) as all_roles,
         ):
             asked.on_second = all_roles.supervisor.kill
-            screen.print(_addresses(all_roles, where), soft_wrap=True)
+            note_ready(all_roles)
             try:
                 await all_roles.supervisor.wait()
             finally:
                 screen.print("Stopping…", style="dim")
 
 
+def _detach(config: Settings, installation: Installation) -> State:
+    """Return the installation that runs in the background, started if there is none, once it is ready."""
+    while True:
+        descriptor = installation.claim()
+        if descriptor is not None:
+            return _start(installation, descriptor)
+        state = installation.wait_until_ready()
+        if state is not None:
+            if config.dsn is not None and not databases.is_same(config, state.database_url or ""):
+                raise click.ClickException(
+                    f"{_already_running(installation, state)} It works on another database than DATABASE_URL names:"
+                    " stop it first, or set HIPPOCAMPUS_HOME to another folder."
+                )
+            click.echo(_already_running(installation, state), err=True)
+            return state
+
+
+def _start(installation: Installation, descriptor: int) -> State:
+    """Start the installation as a process of its own session, and wait until it is ready.
+
+    Raises:
+        click.ClickException: it ended before that, and left nothing running.
+    """
+    interrupts.raise_on_all()
+    click.echo(f"Starting every role. Log: {installation.log_path}", err=True)
+    log = os.open(installation.log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    log_start = os.fstat(log).st_size
+    try:
+        with interrupts.postponed():
+            process = subprocess.Popen(  # noqa: S603 - our own program
+                [sys.executable, "-P", "-m", "workers", "up", "--claimed", str(descriptor)],
+                env=settings.child_environment(PYTHONPATH=settings.import_path()),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=(descriptor,),
+                start_new_session=True,
+            )
+            os.close(log)
+            # The lock is the new process's alone from here on.
+            os.close(descriptor)
+        state = installation.wait_until_ready()
+    except KeyboardInterrupt:
+        with interrupts.postponed():
+            process.terminate()
+            process.wait()
+        raise
+    if state is None:
+        failure = settings.SettingsError if process.wait() == exit_codes.USAGE else click.ClickException
+        raise failure(
+            f"{_last_line(installation.log_path, log_start)} Nothing is left running. Log: {installation.log_path}"
+        )
+    click.echo(f"Everything runs ({state.describe()}). Stop it with `hippocampus down`.", err=True)
+    return state
+
+
+def _last_line(log: Path, start: int) -> str:
+    lines = [line.strip() for line in log.read_bytes()[start:].decode("utf-8", "replace").splitlines() if line.strip()]
+    return lines[-1].removeprefix("hippocampus: ") if lines else "The program ended without a message."
+
+
+def _already_running(installation: Installation, state: State) -> str:
+    return f"Hippocampus already runs below {installation.home} ({state.describe()}). Stop it with `hippocampus down`."
+
+
 class _LineWriter:
-    """Writes what roles say, each line behind its role's name."""
+    """Writes the roles' output, each line after its role's name."""
 
     def __init__(self, screen: Console) -> None:
         self._screen = screen
@@ -84,9 +201,10 @@ class _LineWriter:
         self._screen.print(prefix + Text.from_ansi(line), soft_wrap=True)
 
 
-def _addresses(all_roles: running.Running, where: str) -> Text:
+def _addresses(all_roles: running.Running, where: str, *, is_detached: bool) -> Text:
+    end = "`hippocampus down`" if is_detached else "Ctrl-C"
     lines = [
-        ("Everything runs. Ctrl-C stops it.", ""),
+        (f"Everything runs. {end} stops it.", ""),
         ("  API       ", all_roles.api_url),
         ("  routes    ", f"{all_roles.api_url}/docs"),
         ("  page      ", f"{all_roles.api_url}/"),

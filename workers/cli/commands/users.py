@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from pulse.errors import InvalidInputError
-from workers.cli import databases, output
+from workers.cli import databases, output, rows
 from workers.cli.groups import Listing
-from workers.cli.owners import QUERIES, json_option
+from workers.cli.options import app_filter, json_option
 from workers.cli.page import Page
-from workers.cli.paging import Paged, Pages, page_options, tell_more
+from workers.cli.paging import LIMIT_MAX, Paged, PageOptions, page_options
+from workers.cli.rows import UserSummary
 
 if TYPE_CHECKING:
     from pulse.database import Pool
-    from workers.settings import Settings
 
-_COLUMNS = ("app", "user", "sessions", "events", "memories", "facts", "last_event")
+_FIELDS = ("app", "user", "sessions", "events", "memories", "facts", "last_event")
 
 
 @click.group(cls=Listing, epilog="Examples:  hippocampus users --app shop;  hippocampus users show ann --app shop")
@@ -26,45 +27,37 @@ def command() -> None:
 
 
 @command.command("list", epilog="Example:  hippocampus users list --app shop")
-@click.option("--app", help="Only of this app.")
+@app_filter
 @page_options(100)
-@json_option
-def list_(app: str | None, limit: int, cursor: str | None, as_json: bool) -> None:
-    """List users by app and name, with what there is of them."""
+def list_(app: str | None, options: PageOptions) -> None:
+    """List users by app and name, with how much is stored of each."""
 
-    async def work(_config: Settings, pool: Pool) -> Paged[dict[str, Any]]:
-        pages = Pages(cursor, limit, "users", app)
-        after = pages.begin(tuple[str, str]) or (None, None)
-        rows = await pool.fetch(QUERIES["users"], app, None, limit, *after)
-        return pages.full([dict(row) for row in rows], lambda row: (row["app"], row["user"]))
+    async def work(pool: Pool) -> Paged[UserSummary]:
+        pages = options.of("users", app)
+        found = await rows.users(pool, app, None, limit=options.limit, after=pages.begin(tuple[str, str]))
+        return pages.full(found, lambda each: (each.app, each.user))
 
-    page = databases.run(work)
-    if as_json:
-        output.write_json(page.rows)
-    else:
-        rows = [tuple(row[name] for name in _COLUMNS) for row in page.rows]
-        columns = [name.replace("_", " ") for name in _COLUMNS]
-        output.write_table(columns, rows, empty=page.empty("Nobody has a session yet."))
-    tell_more(page)
+    columns = [name.replace("_", " ") for name in _FIELDS]
+    options.write(databases.run(work), columns, _row, empty="No user has a session yet.")
 
 
 @command.command("show", epilog="Example:  hippocampus users show ann --app shop")
 @click.argument("user")
-@click.option("--app", help="Of which app. Needed where several have such a user.")
+@app_filter
 @json_option
 def show(user: str, app: str | None, as_json: bool) -> None:
-    """Show what there is of a user, in each app that knows the name."""
-
-    async def work(_config: Settings, pool: Pool) -> list[dict[str, Any]]:
-        return [dict(row) for row in await pool.fetch(QUERIES["users"], app, user, 1000, None, None)]
-
-    found = databases.run(work)
+    """Show how much is stored of a user, in each app that has one of this name."""
+    found = databases.run(lambda pool: rows.users(pool, app, user, limit=LIMIT_MAX))
     if not found:
         raise InvalidInputError(f"There is no user {user!r:.80} with a session: see `hippocampus users`.")
     if as_json:
         output.write_json(found)
         return
     page = Page(output.console())
-    for row in found:
-        for name, value in row.items():
-            page.field(name.replace("_", " "), output.show(value))
+    for each in found:
+        for field in dataclasses.fields(each):
+            page.field(field.name.replace("_", " "), output.show(getattr(each, field.name)))
+
+
+def _row(each: UserSummary) -> tuple[Any, ...]:
+    return tuple(getattr(each, name) for name in _FIELDS)

@@ -15,8 +15,8 @@ from workers.worker import main_worker
 def command(pool: str, with_parent: bool) -> int:
     """Run a worker of POOL: fast_replay, deep_reflection or retention.
 
-    It needs DATABASE_URL and a migrated database. Run as many of each as you like, on as many machines.
-    SIGTERM lets its jobs end within HIPPOCAMPUS_SHUTDOWN_GRACE_SECONDS, and gives back what does not.
+    It needs DATABASE_URL and a migrated database. Run as many of each as you like, on as many machines. After SIGTERM
+    its jobs may run for HIPPOCAMPUS_SHUTDOWN_GRACE_SECONDS; those that are not done by then go back to the queue.
     """
     get_pool(pool)
     if with_parent:

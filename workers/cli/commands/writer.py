@@ -13,7 +13,7 @@ from workers.process import logs, parent
 def command(with_parent: bool) -> int:
     """Run the session writer: the HTTP API on HIPPOCAMPUS_API_HOST and HIPPOCAMPUS_API_PORT.
 
-    It needs DATABASE_URL and a migrated database, and stops at SIGTERM or Ctrl-C within
+    It needs DATABASE_URL and a migrated database. After SIGTERM or Ctrl-C it stops within
     HIPPOCAMPUS_SHUTDOWN_GRACE_SECONDS.
     """
     if with_parent:
@@ -23,5 +23,5 @@ def command(with_parent: bool) -> int:
     try:
         from workers.writer import main_writer
     except ModuleNotFoundError as error:
-        raise click.UsageError(f"The API needs {error.name}: pip install 'hippocampus[http]'.") from error
+        raise click.UsageError(f"The API needs {error.name}: run pip install 'hippocampus[http]'.") from error
     return main_writer(config)

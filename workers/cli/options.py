@@ -1,0 +1,51 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+#: The largest count, and the largest number of an event, that the database can hold.
+COUNT_MAX = 2**31 - 1
+NUMBER_MAX = 2**63 - 1
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def json_option(function: Function) -> Function:
+    """Add --json to a command."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(function)
+
+
+def filter_options(*names: str) -> Callable[[Function], Function]:
+    """Add --app, --user or --session to a command, by which it filters."""
+
+    def decorate(function: Function) -> Function:
+        for name in reversed(names):
+            function = click.option(f"--{name}", help=f"Only of this {name}.")(function)
+        return function
+
+    return decorate
+
+
+app_filter = filter_options("app")
+
+
+def bundled(name: str, record: type[Any], *options: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Add options to a command, which receives their values as one argument: a dataclass with a field for each."""
+    fields = [field.name for field in dataclasses.fields(record)]
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def call(*arguments: Any, **values: Any) -> Any:
+            given = {field: values.pop(field) for field in fields}
+            return function(*arguments, **values, **{name: record(**given)})
+
+        for option in reversed(options):
+            call = option(call)
+        return call
+
+    return decorate

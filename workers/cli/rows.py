@@ -1,0 +1,329 @@
+"""What the command line reads from the database beyond what the services return, as typed rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from uuid import UUID
+
+from pulse.postgres.statements import Statements
+
+if TYPE_CHECKING:
+    from hippocampus.erasure.service import Erasure
+    from hippocampus.retention.policies import AppPolicy
+    from pulse.database import Pool
+
+_STATEMENTS = Statements("workers.cli")
+Row = TypeVar("Row")
+
+
+class Owner(NamedTuple):
+    """One user of one app."""
+
+    app: str
+    user: str
+
+
+@dataclass(frozen=True, slots=True)
+class UserSummary:
+    """How much is stored of a user."""
+
+    app: str
+    user: str
+    sessions: int
+    events: int
+    last_event: datetime
+    memories: int
+    facts: int
+
+
+@dataclass(frozen=True, slots=True)
+class SourceTurn:
+    """A turn that a fact was extracted from."""
+
+    session_id: str
+    sequence_num: int
+    author: str
+    text: str
+    occurred_at: datetime
+
+
+#: Turns by thread and sequence number.
+Turns = Mapping[tuple[UUID, int], SourceTurn]
+
+
+@dataclass(frozen=True, slots=True)
+class FactReplacement:
+    """A fact that ceased to hold, and its replacement."""
+
+    before: Any
+    valid_until: datetime
+    now: Any
+
+
+@dataclass(frozen=True, slots=True)
+class JobEvent:
+    """A step in the life of a job in the queue."""
+
+    type: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class SessionCounts:
+    """How far a session is consolidated, and how many memories it has."""
+
+    events: int
+    fast_upto_seq: int
+    deep_upto_seq: int
+    memories: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobCounts:
+    """The jobs since a time by status, an error of one that failed, and one of a job that waits."""
+
+    waiting: int
+    completed: int
+    failed: int
+    cancelled: int
+    error: str | None
+    waiting_error: str | None
+
+    @property
+    def ended(self) -> int:
+        """How many will not run again by themselves."""
+        return self.completed + self.failed + self.cancelled
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """How many memories would be archived some days from now, if none were used."""
+
+    days: float
+    memories: int
+    weak: int
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """How much is stored."""
+
+    sessions: int
+    events: int
+    memories: int
+    facts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Spend:
+    """The calls of models for all sessions that exist."""
+
+    generate_calls: int
+    embed_calls: int
+    prompt_tokens: int
+    output_tokens: int
+    reused_replies: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """How much a stage of consolidation has yet to do."""
+
+    stage: str
+    sessions: int
+    events: int
+    oldest_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Failures:
+    """The failed jobs with one error code."""
+
+    error_code: str
+    jobs: int
+    last_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A role's process that reported recently."""
+
+    role: str
+    host: str
+    port: int
+    pid: int
+    up_seconds: float
+    seen_seconds: float
+
+    @property
+    def metrics_url(self) -> str:
+        """Where its metrics are."""
+        return f"http://{self.host}:{self.port}/metrics"
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """The jobs of a queue, and the age of the oldest that waits."""
+
+    queue: str
+    waiting: int
+    running: int
+    failed: int
+    oldest_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Breaker:
+    """Whether a worker pool may call a model."""
+
+    name: str
+    state: str
+    reason: str
+    probe_seconds: float | None
+    since_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """For how long no process may call a model."""
+
+    name: str
+    blocked_seconds: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedTexts:
+    """How many texts a model refused to embed."""
+
+    model: str
+    texts: int
+
+
+async def owners(pool: Pool, app: str | None, user: str | None, *, limit: int) -> list[Owner]:
+    """Return the users that have sessions, the latest first."""
+    found = await _STATEMENTS.fetch(pool, "list_owners", app, user, limit)
+    return [Owner(row["app_name"], row["user_id"]) for row in found]
+
+
+async def users(
+    pool: Pool, app: str | None, user: str | None, *, limit: int, after: tuple[str, str] | None = None
+) -> list[UserSummary]:
+    """Return users by app and name, after those two."""
+    return await _fetch(UserSummary, pool, "users", app, user, limit, *(after or (None, None)))
+
+
+async def policies(pool: Pool, *, limit: int, after: str | None) -> list[AppPolicy]:
+    """Return the policies that apps have of their own, and that of '*', after an app."""
+    # Here: most commands do without it.
+    from hippocampus.retention.policies import AppPolicy
+
+    return await _fetch(AppPolicy, pool, "policies", limit, after)
+
+
+async def erasures(pool: Pool, app: str | None, user: str | None, *, limit: int, before: UUID | None) -> list[Erasure]:
+    """Return requests for erasure, the newest first, older than one."""
+    from hippocampus.erasure.service import Erasure
+
+    found = await _STATEMENTS.fetch(pool, "erasures", app, user, limit, before)
+    return [Erasure(**{**row, "sequence_nums": tuple(row["sequence_nums"] or ())}) for row in found]
+
+
+async def turns(pool: Pool, keys: Iterable[tuple[UUID, int]]) -> Turns:
+    """Return turns by thread and sequence number. Those of deleted sessions are absent."""
+    listed = list(keys)
+    threads, numbers = [thread for thread, _ in listed], [number for _, number in listed]
+    found = [dict(row) for row in await _STATEMENTS.fetch(pool, "turns", threads, numbers)]
+    return {(row.pop("thread_id"), row["sequence_num"]): SourceTurn(**row) for row in found}
+
+
+async def changed_facts(pool: Pool, owner: Owner, *, limit: int) -> list[FactReplacement]:
+    """Return facts of a user that were replaced, the latest first."""
+    return await _fetch(FactReplacement, pool, "changed_facts", *owner, limit)
+
+
+async def job_history(pool: Pool, job_id: UUID) -> list[JobEvent]:
+    """Return what happened to a job, for as long as the queue keeps it."""
+    return await _fetch(JobEvent, pool, "job_history", job_id)
+
+
+async def session_names(pool: Pool, threads: Sequence[UUID]) -> dict[UUID, str]:
+    """Return the ids of sessions by thread."""
+    return {row["id"]: row["session_id"] for row in await _STATEMENTS.fetch(pool, "session_names", threads)}
+
+
+async def session_counts(pool: Pool, threads: Sequence[UUID | None]) -> dict[UUID | None, SessionCounts]:
+    """Return how far sessions are consolidated, by thread."""
+    found = [dict(row) for row in await _STATEMENTS.fetch(pool, "session_counts", threads)]
+    return {row.pop("id"): SessionCounts(**row) for row in found}
+
+
+async def job_counts(pool: Pool, app: str, *, since: datetime) -> JobCounts:
+    """Count an app's jobs that were made or ended since a time."""
+    (counts,) = await _fetch(JobCounts, pool, "job_counts", app, since)
+    return counts
+
+
+async def now(pool: Pool) -> datetime:
+    """Return the time on the database's clock."""
+    moment: datetime = await _STATEMENTS.fetchval(pool, "now")
+    return moment
+
+
+async def forecast(pool: Pool, app: str | None, days: Sequence[float]) -> list[Forecast]:
+    """Return how many memories would be archived so many days from now, if none were used."""
+    return await _fetch(Forecast, pool, "forecast", app, days)
+
+
+async def totals(pool: Pool) -> Totals:
+    """Return how much is stored."""
+    (found,) = await _fetch(Totals, pool, "totals")
+    return found
+
+
+async def spend(pool: Pool) -> Spend:
+    """Return what models were called for."""
+    (found,) = await _fetch(Spend, pool, "spend")
+    return found
+
+
+async def lag(pool: Pool) -> list[Lag]:
+    """Return what is not consolidated yet, by stage."""
+    return await _fetch(Lag, pool, "lag")
+
+
+async def failures(pool: Pool, *, limit: int) -> list[Failures]:
+    """Return the failed jobs by error code, the most frequent first."""
+    return await _fetch(Failures, pool, "failures", limit)
+
+
+async def live_processes(pool: Pool, *, within_seconds: float) -> list[Process]:
+    """Return the roles' processes that reported within so many seconds."""
+    return await _fetch(Process, pool, "live_processes", within_seconds)
+
+
+async def queues(pool: Pool) -> list[Queue]:
+    """Return the queues that hold jobs."""
+    return await _fetch(Queue, pool, "queues")
+
+
+async def breakers(pool: Pool) -> list[Breaker]:
+    """Return the breakers of all models, by worker pool."""
+    return await _fetch(Breaker, pool, "breakers")
+
+
+async def limits(pool: Pool) -> list[Limit]:
+    """Return the limits of all models."""
+    return await _fetch(Limit, pool, "limits")
+
+
+async def refused_texts(pool: Pool) -> list[RefusedTexts]:
+    """Return how many texts have no vector because their model refused them."""
+    return await _fetch(RefusedTexts, pool, "texts_without_vector")
+
+
+async def _fetch(kind: type[Row], pool: Pool, name: str, *arguments: Any) -> list[Row]:
+    return [kind(**row) for row in await _STATEMENTS.fetch(pool, name, *arguments)]
