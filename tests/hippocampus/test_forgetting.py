@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 import asyncpg
 import pytest
 
-from hippocampus.consolidation.redraw import redraw_slices
+from hippocampus.consolidation.rederive import rederive_slices
 from hippocampus.erasure.service import Erasure, Forgetting
 from hippocampus.errors import MemoryNotFoundError, WatermarkMovedError
 from hippocampus.providers.local.provider import LocalEmbedder, LocalGenerator
@@ -227,7 +227,7 @@ async def test_an_event_leaves_a_tombstone_and_its_slice_is_drawn_anew(
     assert [row["event_type"] for row in after] == ["erased", "user_message", "erased", "erased"]
     assert {row["content"] for row in after if row["erased_at"]} == {'{"erased": true}'}
 
-    assert await redraw_slices(pool, LocalGenerator(), LocalEmbedder()) == 2
+    assert await rederive_slices(pool, LocalGenerator(), LocalEmbedder()) == 2
     assert await scan(pool) == {}
     kinds = await pool.fetch("SELECT memory_type, content FROM memories WHERE memory_type <> 'semantic' ORDER BY 1")
     assert [row["memory_type"] for row in kinds] == ["episodic", "summary"]
@@ -345,9 +345,9 @@ async def test_a_redraw_that_read_what_was_erased_since_stores_nothing(
             await forgetting.forget_events(APP, "ana", "s", sequence_nums=[1, 3])
             return drawn
 
-    await redraw_slices(pool, Slow(), LocalEmbedder())
+    await rederive_slices(pool, Slow(), LocalEmbedder())
     assert await scan(pool) == {}
-    await redraw_slices(pool, LocalGenerator(), LocalEmbedder())
+    await rederive_slices(pool, LocalGenerator(), LocalEmbedder())
     assert await scan(pool) == {}
     assert await pool.fetchval("SELECT content FROM memories WHERE memory_type = 'episodic'") == f"用户: {SAID[3]}"
     assert await pool.fetchval("SELECT count(*) FROM slice_redraws") == 0
@@ -375,7 +375,7 @@ async def test_a_memory_or_a_fact_is_forgotten_by_itself(pool: asyncpg.Pool, for
             "INSERT INTO slice_redraws (thread_id, stage, from_seq, upto_seq) VALUES ($1, $2, 1, 4)", thread, stage
         )
     await pool.execute("DELETE FROM memories")
-    await redraw_slices(pool, LocalGenerator(), LocalEmbedder())
+    await rederive_slices(pool, LocalGenerator(), LocalEmbedder())
     assert await pool.fetchval("SELECT array_agg(memory_type::text ORDER BY 1) FROM memories") == ["episodic"]
     assert await pool.fetchval("SELECT count(*) FROM facts WHERE content LIKE '%plum jam%'") == 0
     # Said anew, it is learned anew.

@@ -10,7 +10,7 @@ from uuid import UUID
 import structlog
 
 from hippocampus.consolidation.backfill import Backfilled, backfill_embeddings, choose_model
-from hippocampus.consolidation.redraw import redraw_slices
+from hippocampus.consolidation.rederive import rederive_slices
 from hippocampus.consolidation_worker import MemoryConsolidationWorker
 from hippocampus.erasure.service import Forgetting
 from hippocampus.retention.archive import MemoryArchive
@@ -92,7 +92,7 @@ def build(settings: Settings, pool: Pool, metrics: Metrics, role: str) -> Servic
         await make_vectors(pool, embedder, metrics)
 
     async def redraw() -> None:
-        _log.info("slices drawn anew", count=await redraw_slices(pool, generator, embedder))
+        _log.info("slices drawn anew", count=await rederive_slices(pool, generator, embedder))
 
     async def retention() -> None:
         await clean_up(MemoryRetentionManager(pool), metrics)
