@@ -16,8 +16,7 @@ from hippocampus.erasure.service import Forgetting
 from hippocampus.retention.archive import MemoryArchive
 from hippocampus.retention_manager import Batch, MemoryRetentionManager
 from workers.models.call_gate import embedder_gate, generator_gate
-from workers.models.embedders import make_embedder
-from workers.models.generators import make_generator
+from workers.models.factory import make_embedder, make_generator
 from workers.queue.claims import JobClaim
 from workers.queue.upkeep import Upkeep
 from workers.settings import Settings

@@ -19,12 +19,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
+from hippocampus.providers import registry
 from hippocampus.providers.local import concepts
 from hippocampus.providers.protocols import EmbeddingTask
 from hippocampus.records import EMBEDDING_DIMENSIONS, Vector
 from hippocampus.text import words
 
-MODEL = "local-hash-v1"
+MODEL = registry.PROVIDERS["local"].embedding_model
 
 #: Texts per trip to a thread, so that a large batch never holds the interpreter in one piece.
 CHUNK_TEXTS = 64

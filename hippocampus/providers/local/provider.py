@@ -13,14 +13,26 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
+from hippocampus.providers import registry
 from hippocampus.providers.local import facts, feedback, insights, summary
 from hippocampus.providers.local.embedding import LocalEmbedder
+from hippocampus.providers.registry import ModelConfig
 from hippocampus.records import ConversationSlice, Origin, Reflection, Summary
 from hippocampus.text import words
 
 __all__ = ["LocalEmbedder", "LocalGenerator"]
 
-MODEL = "local-patterns-v1"
+MODEL = registry.PROVIDERS["local"].generation_model
+
+
+def make_generator(_config: ModelConfig) -> LocalGenerator:
+    """Return a generator; see `hippocampus.providers.registry.ProviderModule`."""
+    return LocalGenerator()
+
+
+def make_embedder(_config: ModelConfig) -> LocalEmbedder:
+    """Return an embedder; see `hippocampus.providers.registry.ProviderModule`."""
+    return LocalEmbedder()
 
 
 class LocalGenerator:

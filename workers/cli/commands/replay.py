@@ -10,8 +10,7 @@ from hippocampus.consolidation.replay import FactChange, MemoryReplay, ReplayRep
 from workers.cli import databases, output
 from workers.cli.owners import find_owner, json_option, owner_options
 from workers.cli.page import Item, clip, write_items
-from workers.models.embedders import make_embedder
-from workers.models.generators import make_generator
+from workers.models.factory import make_embedder, make_generator
 
 if TYPE_CHECKING:
     from pulse.database import Pool
