@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from google.genai import types
 
 from hippocampus.errors import BlockedReplyError
-from hippocampus.providers import extraction
+from hippocampus.providers import reply_check
 from hippocampus.records import Usage
 
 #: The model stopped because of what it read or was about to write.
@@ -31,9 +31,9 @@ class Answer:
             MalformedReplyError: it was cut off, or is empty.
         """
         if self.finish_reason == "MAX_TOKENS":
-            extraction.refuse(self.text or self.raw, ["it was cut off at the limit of output tokens: be shorter"])
+            reply_check.refuse(self.text or self.raw, ["it was cut off at the limit of output tokens: be shorter"])
         if not self.text.strip():
-            extraction.refuse(self.raw, [f"it is empty (finish reason {self.finish_reason or 'unknown'})"])
+            reply_check.refuse(self.raw, [f"it is empty (finish reason {self.finish_reason or 'unknown'})"])
         return self.text
 
     def after(self, earlier: Answer) -> Answer:
