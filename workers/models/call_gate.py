@@ -1,12 +1,12 @@
 """The gate before every call of a model: a limit that all processes share, and a breaker for each pool and model.
 
-    admit          one statement, then the wait for the place that it reserved
-    429            a penalty for everybody: nobody starts a call before the provider said
-    no answer      counted for the breaker; while it is open, one call at a time is let through, as a probe
-    postponed      whoever may not call goes back to the queue; `pause_seconds` keeps this process from fetching more
+    admit          one statement, then the wait for the slot that it reserved
+    429            a penalty for all processes: no call starts before the time that the provider requested
+    no answer      counted by the breaker; while it is open, one call at a time is admitted, as a probe
+    postponed      a job that may not call goes back to the queue; `pause_seconds` stops this process from fetching more
 
-Nothing is held during a call. What a call left is reported once it is over; a report that can't be written is only
-logged, since the reply that it tells of is worth more.
+No connection is held during a call. Its outcome is reported once it has ended; a report that cannot be written is only
+logged, since the reply is worth more than the report.
 """
 
 from __future__ import annotations
