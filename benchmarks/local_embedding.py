@@ -20,7 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from hippocampus.providers.local import embedding, words
+from hippocampus.providers.local import embedding
+from hippocampus.text import words
 
 TOP = 10
 #: BM25, vectors, and the same two over each turn's neighbours.

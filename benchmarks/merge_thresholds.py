@@ -16,7 +16,7 @@ from pathlib import Path
 from hippocampus.facts.keys import contrast_of, normal_key
 from hippocampus.providers.protocols import Embedder
 from workers import settings
-from workers.models.embedders import make_embedder
+from workers.models.factory import make_embedder
 
 PAIRS = Path(__file__).with_name("merge_pairs.txt")
 #: The speakers that the pairs name.

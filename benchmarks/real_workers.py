@@ -57,7 +57,7 @@ class Worker:
             "PATH": os.environ.get("PATH", ""),
             "DATABASE_URL": dsn,
             "GOOGLE_API_KEY": "AIza-not-a-key-0123456789",
-            "HIPPOCAMPUS_GEMINI_BASE_URL": url,
+            "HIPPOCAMPUS_PROVIDER_BASE_URL": url,
             "HIPPOCAMPUS_FAST_REPLAY_CONCURRENCY": str(concurrency),
             "HIPPOCAMPUS_DATABASE_POOL_SIZE": str(concurrency + 2),
         }

@@ -117,15 +117,15 @@ def _of_the_process(config: Settings) -> Iterator[Finding]:
         "the writer's are missing" if missing else "all there",
         "" if not missing else "install the extra [http]: pip install 'hippocampus[http]'",
     )
-    if config.active_provider == "local":
+    if config.provider == "local":
         yield Finding(check="provider", verdict="ok", found="local: no model is called")
     else:
-        key = config.google_api_key
+        key = config.provider_api_key
         shown = "no key" if key is None else f"key {show_secret(key)}"
         yield Finding(
             check="provider",
             verdict="ok",
-            found=f"gemini: {config.generation_model}, {config.embedding_model}, {shown}",
+            found=f"{config.provider}: {config.generation_model}, {config.embedding_model}, {shown}",
         )
     place = f"{config.api_host}:{config.api_port}"
     guard = "loopback only" if is_loopback(config.api_host) else "guarded by a key"

@@ -1,8 +1,8 @@
 """The program's settings: read from the environment once, checked at birth, frozen. Nobody else reads it.
 
-Every variable is called ``HIPPOCAMPUS_`` and the field's name in capitals, but for the three names that are
-shared with other programs: ``DATABASE_URL``, ``GOOGLE_API_KEY`` and ``GEMINI_API_KEY``. An empty variable
-counts as unset.
+Every variable is called ``HIPPOCAMPUS_`` and the field's name in capitals, but for names that are shared with other
+programs: ``DATABASE_URL``, and the providers' own variables for their keys (`hippocampus.providers.registry`). An empty
+variable counts as unset.
 """
 
 from __future__ import annotations
@@ -11,16 +11,27 @@ import difflib
 import ipaddress
 import os
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
+import structlog
 from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from hippocampus.providers import registry
 from pulse import database
+
+_log = structlog.get_logger("workers.settings")
 
 PREFIX = "HIPPOCAMPUS_"
 SECRET_PREFIX_CHARACTERS = 5
 _ROOT_HOME = Path("/var/lib/hippocampus")
+
+#: Former names of variables. They still work, and `report_former_names` logs them.
+FORMER_NAMES = {
+    "HIPPOCAMPUS_GOOGLE_API_KEY": "GOOGLE_API_KEY",
+    "HIPPOCAMPUS_GEMINI_BASE_URL": "HIPPOCAMPUS_PROVIDER_BASE_URL",
+    "HIPPOCAMPUS_PROVIDER_TRIES_MAX": "HIPPOCAMPUS_PROVIDER_ATTEMPTS_MAX",
+}
 
 
 class SettingsError(ValueError):
@@ -122,30 +133,32 @@ class Settings(BaseSettings):
     )
 
     # Models
-    provider: Literal["auto", "gemini", "local"] = Field(
+    provider: str = Field(
         default="auto",
-        description="Who writes summaries, facts and vectors: gemini, or local (offline, no model). auto"
-        " takes gemini when there is a key, else local.",
+        description="Who writes summaries, facts and vectors: gemini, local (offline, no model), or an installed"
+        " provider. auto takes the first one whose key is set, else local.",
     )
-    google_api_key: SecretStr | None = Field(
+    provider_api_key: SecretStr | None = Field(
         default=None,
-        validation_alias=AliasChoices("GOOGLE_API_KEY", "GEMINI_API_KEY", "HIPPOCAMPUS_GOOGLE_API_KEY"),
-        description="The key for Gemini.",
+        description="The key of the provider. By default the one in the provider's own variable: GOOGLE_API_KEY or"
+        " GEMINI_API_KEY for gemini.",
     )
-    gemini_base_url: str | None = Field(
+    provider_base_url: str | None = Field(
         default=None,
         pattern=r"^https?://",
-        description="Another address for the Gemini API, such as a proxy of your own.",
+        description="Another address for the provider's API, such as a proxy of your own.",
     )
     generation_model: str = Field(
-        default="gemini-flash-lite-latest",
+        default="",
         min_length=1,
-        description="The model that writes summaries and facts.",
+        description="The model that writes summaries and facts. By default the provider's: gemini-flash-lite-latest for"
+        " gemini.",
     )
     embedding_model: str = Field(
-        default="gemini-embedding-001",
+        default="",
         min_length=1,
-        description="The model that makes vectors. Vectors of two models are never compared.",
+        description="The model that makes vectors. By default the provider's: gemini-embedding-001 for gemini. Vectors"
+        " of two models are never compared.",
     )
     generate_timeout_seconds: float = Field(
         default=60.0, gt=0, le=600, description="How long one call for text may take."
@@ -153,7 +166,7 @@ class Settings(BaseSettings):
     embed_timeout_seconds: float = Field(
         default=30.0, gt=0, le=600, description="How long one call for vectors may take."
     )
-    provider_tries_max: int = Field(
+    provider_attempts_max: int = Field(
         default=3,
         ge=1,
         le=10,
@@ -275,6 +288,34 @@ class Settings(BaseSettings):
     )
     log_format: Literal["json", "console"] = Field(default="json", description="json for machines, console for people.")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _take_former_names(cls, given: dict[str, Any]) -> dict[str, Any]:
+        former = {new.removeprefix(PREFIX).lower(): os.environ.get(old) for old, new in FORMER_NAMES.items()}
+        return {**{field: value for field, value in former.items() if field in cls.model_fields and value}, **given}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _choose_provider(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """Resolve `auto`, and fill in what depends on the provider: its key and its models."""
+        chosen = dict(given)
+        name = chosen.get("provider", "auto")
+        if name == "auto":
+            keyed = [each for each, provider in registry.PROVIDERS.items() if _find_key(provider)]
+            if "provider_api_key" in chosen and not keyed:
+                raise ValueError("HIPPOCAMPUS_PROVIDER_API_KEY is set: set HIPPOCAMPUS_PROVIDER to its provider")
+            name = keyed[0] if keyed else "local"
+        try:
+            provider = registry.find(name)
+        except ValueError as error:
+            raise ValueError(f"HIPPOCAMPUS_PROVIDER is wrong: {error}") from None
+        key = chosen.get("provider_api_key") or _find_key(provider)
+        if provider.key_variables and not key:
+            variable = provider.key_variables[0]
+            raise ValueError(f"HIPPOCAMPUS_PROVIDER is {name}, but there is no key: set {variable}, or use local")
+        models = {"generation_model": provider.generation_model, "embedding_model": provider.embedding_model}
+        return {**models, **chosen, "provider": name, "provider_api_key": key}
+
     @field_validator("database_url")
     @classmethod
     def _check_scheme(cls, value: SecretStr | None) -> SecretStr | None:
@@ -291,23 +332,10 @@ class Settings(BaseSettings):
             )
         return self
 
-    @model_validator(mode="after")
-    def _check_key(self) -> Self:
-        if self.provider == "gemini" and self.google_api_key is None:
-            raise ValueError("HIPPOCAMPUS_PROVIDER is gemini, but there is no key: set GOOGLE_API_KEY, or use local")
-        return self
-
     @property
     def dsn(self) -> str | None:
         """The database's address with its password, or None where the embedded server is meant."""
         return None if self.database_url is None else self.database_url.get_secret_value()
-
-    @property
-    def active_provider(self) -> Literal["gemini", "local"]:
-        """The provider that ``auto`` stands for."""
-        if self.provider == "auto":
-            return "local" if self.google_api_key is None else "gemini"
-        return self.provider
 
     def metrics_port(self, role: str) -> int:
         """Return the first metrics port of a role: writer, fast_replay, deep_reflection or retention."""
@@ -326,6 +354,20 @@ class Settings(BaseSettings):
             else:
                 texts[name] = show_secret(value) if isinstance(value, SecretStr) else str(value)
         return texts
+
+
+def _find_key(provider: registry.Provider) -> str | None:
+    """Return the key in the provider's own variables, if one of them is set."""
+    names = provider.key_variables
+    former = (old for old, new in FORMER_NAMES.items() if new in names)
+    return next((key for name in (*names, *former) if (key := os.environ.get(name))), None)
+
+
+def report_former_names() -> None:
+    """Log each variable that is set under a former name. To be called once, when the log is configured."""
+    for old, new in FORMER_NAMES.items():
+        if os.environ.get(old):
+            _log.warning("setting_renamed", former=old, current=new)
 
 
 def load() -> Settings:
@@ -378,7 +420,7 @@ def is_loopback(host: str) -> bool:
 def _refuse_unknown() -> None:
     known = {name for field in Settings.model_fields for name in variables_of(field)}
     for name in sorted(os.environ):
-        if name.upper().startswith(PREFIX) and name.upper() not in known:
+        if name.upper().startswith(PREFIX) and name.upper() not in known | FORMER_NAMES.keys():
             # The prefix, which all have, would make everything alike.
             endings = {each.removeprefix(PREFIX): each for each in sorted(known)}
             near = difflib.get_close_matches(name.upper().removeprefix(PREFIX), endings, n=1)
@@ -397,6 +439,7 @@ def _explain(error: object) -> str:
     names = [name for name in Settings.model_fields if location in (name, *variables_of(name))]
     field = names[0] if names else location
     variable = variables_of(field)[0] if names else location
-    is_secret = field in ("database_url", "google_api_key", "api_key")
+    variable = next((old for old, new in FORMER_NAMES.items() if new == variable and os.environ.get(old)), variable)
+    is_secret = field in ("database_url", "provider_api_key", "api_key")
     given = "" if is_secret else f" (it is {error['input']!r})"
     return f"{variable} is wrong: {message[:1].lower() + message[1:]}{given}"

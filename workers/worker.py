@@ -28,7 +28,7 @@ from workers.process import logs, signals
 from workers.queue import liveness, services
 from workers.queue.app import JobApp, make_app
 from workers.queue.queue_worker import QueueWorker
-from workers.settings import Settings, SettingsError, load
+from workers.settings import Settings, SettingsError, load, report_former_names
 from workers.telemetry import metrics_server
 from workers.telemetry.metrics import Metrics
 from workers.telemetry.queue_gauges import export_queue
@@ -228,6 +228,7 @@ def main_worker(pool_name: str, *, build_services: services.BuildServices = serv
     try:
         settings = load()
         logs.configure(settings.log_level, settings.log_format)
+        report_former_names()
         asyncio.run(run_worker(pool_name, settings, build_services=build_services))
     except (SettingsError, UnknownPoolError, PulseError, metrics_server.NoFreePortError, ValueError) as error:
         sys.stderr.write(f"{error}\n")

@@ -26,7 +26,7 @@ from workers.api.app import build_api
 from workers.api.malformed import ProblemProtocol
 from workers.failures import DATABASE_FAULTS
 from workers.models.call_gate import embedder_gate
-from workers.models.embedders import make_embedder
+from workers.models.factory import make_embedder
 from workers.process import logs, signals
 from workers.telemetry import metrics_server
 from workers.telemetry.writer_metrics import WriterMetrics
@@ -84,6 +84,7 @@ def main_writer(config: settings.Settings, agents: Mapping[str, Agent] | None = 
         agents: what ``POST /agui/{name}`` runs.
     """
     logs.configure(config.log_level, config.log_format)
+    settings.report_former_names()
     try:
         asyncio.run(_run(config, agents))
     except (StartError, DatabaseUnreachableError, SchemaError, metrics_server.NoFreePortError) as error:

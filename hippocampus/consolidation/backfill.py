@@ -1,151 +1,134 @@
-"""Backfill: vectors for what was stored without, because the embedding failed, and for what has another model's.
+"""Backfill: vectors for texts that were stored without one, or whose vector is another model's.
 
-One text that a model refuses must not keep the others without. A batch that is refused is halved until the text stands
-alone; then it is noted, and not asked for again while it says the same (`embedding_refusals`).
+One text that a model refuses must not keep the others back. A refused batch is halved until the refused text stands
+alone (`hippocampus.consolidation.isolation`). Its refusal is recorded, and the text is not sent again until it changes
+(`embedding_refusals`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
+from uuid import UUID
 
 from hippocampus.consolidation.effects import check_vectors
-from hippocampus.errors import PermanentProviderError
-from pulse.postgres.statements import load_queries
+from hippocampus.consolidation.isolation import HARMLESS, check_answers, isolate
+from hippocampus.consolidation.statements import STATEMENTS
+from hippocampus.errors import PermanentProviderError, ProviderError
 
 if TYPE_CHECKING:
     import asyncpg
 
     from hippocampus.providers.protocols import Embedder
     from hippocampus.records import Vector
-    from pulse.database import Pool
+    from pulse.database import Connection, Pool
 
-_QUERIES = load_queries("hippocampus")
+    Outcome: TypeAlias = Vector | ProviderError
+
 _GIVE_VECTORS = {
-    "memories": _QUERIES["give_memory_vectors"],
-    "facts": _QUERIES["give_fact_vectors"],
-    "messages": _QUERIES["give_message_vectors"],
+    "memories": "give_memory_vectors",
+    "facts": "give_fact_vectors",
+    "messages": "give_message_vectors",
 }
-#: What every model takes. One that refuses this refuses the key, or its own settings, and not a text.
-_HARMLESS = "hello"
-#: Nothing passes for refused by one bad answer.
-_TRIES_ALONE = 2
+
+
+class VectorInput(NamedTuple):
+    """The SQL type vector_input: a row as it was read, with its vector."""
+
+    id: UUID
+    content: str
+    former_model: str | None
+    embedding: Vector | None
 
 
 @dataclass(frozen=True, slots=True)
 class Backfilled:
-    """What became of a batch. Rows that somebody held, or that were changed meanwhile, are in neither number."""
+    """The outcome of a batch. Rows that another process had locked, or changed meanwhile, are in neither number."""
 
     given: int = 0
     refused: int = 0
 
     @property
     def settled(self) -> int:
-        """How many texts need not be looked at again."""
+        """How many texts need no further attempt."""
         return self.given + self.refused
 
 
 async def choose_model(pool: Pool, model: str) -> None:
-    """Say that vectors of other models are to be replaced by those of this one. The last word counts."""
-    await pool.execute(_QUERIES["choose_embedding_model"], model)
+    """Choose the model whose vectors replace those of all others. The last call wins."""
+    await STATEMENTS.execute(pool, "choose_embedding_model", model)
 
 
 async def backfill_embeddings(pool: Pool, embedder: Embedder, *, limit: int = 100) -> Backfilled:
     """Embed one batch of memories, facts and messages that have no vector, or one of another model than the chosen.
 
-    Call it until nothing is settled. As a rule one embedding call, during which no connection is held. A row whose
-    text was changed, or that was given a vector, meanwhile is left alone; one that somebody holds right now waits for a
-    later run. Messages that fast_replay has not reached yet are left to it, as are blank ones.
+    Call it until nothing is settled. As a rule this is one embedding call, during which no connection is held. A row
+    whose text or vector was changed meanwhile is left alone; one that is locked waits for a later run. Messages that
+    fast_replay has not reached yet are left to it. Blank ones are left out.
 
     Returns:
-        How many got a vector, and how many the model refused.
+        How many texts got a vector, and how many the model refused.
 
     Raises:
-        ProviderError: the embedding failed, not for a text of the batch; nothing was written.
-        EmbeddingDimensionError: the embedder's vectors don't fit the columns; nothing was written.
+        ProviderError: the embedding failed, but not because of a text of the batch; nothing was written.
+        EmbeddingDimensionError: the embedder's vectors do not fit the columns; nothing was written.
     """
     if limit < 1:
         raise ValueError(f"limit must be at least 1, not {limit}")
-    await pool.execute(_QUERIES["prune_refusals"])
-    rows = await pool.fetch(_QUERIES["list_vectorless"], embedder.model, limit)
+    await STATEMENTS.execute(pool, "prune_refusals")
+    rows = await STATEMENTS.fetch(pool, "list_vectorless", embedder.model, limit)
     if not rows:
         return Backfilled()
-    found = await _embed_apart(embedder, [row["content"] for row in rows])
-    answers = list(zip(rows, found, strict=True))
+    outcomes = list(zip(rows, await _embed(embedder, [row["content"] for row in rows]), strict=True))
     given = 0
-    async with pool.acquire() as connection, connection.transaction():
-        for source, statement in _GIVE_VECTORS.items():
-            vectors = [
-                _input(row, vector)
-                for row, vector in answers
-                if row["source"] == source and not isinstance(vector, PermanentProviderError)
-            ]
-            given += await connection.fetchval(statement, vectors, embedder.model)
-            refusals = [
-                (_input(row, None), error.code)
-                for row, error in answers
-                if row["source"] == source and isinstance(error, PermanentProviderError)
-            ]
-            if refusals:
-                inputs, codes = [list(column) for column in zip(*refusals, strict=True)]
-                await connection.execute(_QUERIES["refuse_texts"], source, inputs, embedder.model, codes)
-    return Backfilled(given, sum(isinstance(each, PermanentProviderError) for each in found))
+    with STATEMENTS.translating():
+        async with pool.acquire() as acquired, acquired.transaction():
+            connection = cast("Connection", acquired)
+            for source in _GIVE_VECTORS:
+                of_source = [(row, outcome) for row, outcome in outcomes if row["source"] == source]
+                given += await _store(connection, embedder.model, source, of_source)
+    return Backfilled(given, sum(isinstance(outcome, ProviderError) for _, outcome in outcomes))
 
 
-def _input(row: asyncpg.Record, vector: Vector | None) -> tuple[Any, ...]:
-    """A row as the SQL type vector_input takes it."""
-    return (row["id"], row["content"], row["former_model"], vector)
+async def _store(
+    connection: Connection, model: str, source: str, outcomes: Iterable[tuple[asyncpg.Record, Outcome]]
+) -> int:
+    """Store the vectors and the refusals of one table, and return how many rows took a vector."""
+    vectors, refused, codes = list[VectorInput](), list[VectorInput](), list[str]()
+    for row, outcome in outcomes:
+        read = VectorInput(row["id"], row["content"], row["former_model"], None)
+        if isinstance(outcome, ProviderError):
+            refused.append(read)
+            codes.append(outcome.code)
+        else:
+            vectors.append(read._replace(embedding=outcome))
+    given: int = await STATEMENTS.fetchval(connection, _GIVE_VECTORS[source], vectors, model)
+    if refused:
+        await STATEMENTS.execute(connection, "refuse_texts", source, refused, model, codes)
+    return given
 
 
-async def _embed_apart(embedder: Embedder, texts: Sequence[str]) -> list[Vector | PermanentProviderError]:
-    """A vector for each text, or why there is none.
+async def _embed(embedder: Embedder, texts: Sequence[str]) -> list[Outcome]:
+    """Return a vector for each text, or the error with which it was refused.
 
     Raises:
-        ProviderError: it is not the texts that are refused.
+        ProviderError: the embedding failed, but not because of a text.
     """
-    try:
-        return list(await _embed(embedder, texts))
-    except PermanentProviderError as error:
-        await _check_is_texts_fault(embedder, error)
-        return await _halve(embedder, texts, error)
 
-
-async def _check_is_texts_fault(embedder: Embedder, error: PermanentProviderError) -> None:
-    try:
-        await _embed(embedder, [_HARMLESS])
-    except PermanentProviderError:
-        raise error from None
-
-
-async def _halve(
-    embedder: Embedder, texts: Sequence[str], error: PermanentProviderError
-) -> list[Vector | PermanentProviderError]:
-    """Go on with the halves of texts that were refused together; with one alone, again."""
-    if len(texts) == 1:
-        return [await _embed_alone(embedder, texts, error)]
-    middle = len(texts) // 2
-    found: list[Vector | PermanentProviderError] = []
-    for half in (texts[:middle], texts[middle:]):
+    async def ask(some: Sequence[str]) -> Sequence[Vector] | ProviderError:
         try:
-            found.extend(await _embed(embedder, half))
-        except PermanentProviderError as own:
-            found.extend(await _halve(embedder, half, own))
+            vectors = await embedder.embed(some, "document")
+            check_vectors(vectors, some, embedder.model)
+        except PermanentProviderError as refusal:
+            return refusal
+        return vectors
+
+    outcome = await ask(texts)
+    if not isinstance(outcome, ProviderError):
+        return list(outcome)
+    await check_answers(ask, HARMLESS, outcome)
+    found = list[Outcome]()
+    async for _, answer in isolate(texts, ask, outcome):
+        found.extend([answer] if isinstance(answer, ProviderError) else answer)
     return found
-
-
-async def _embed_alone(
-    embedder: Embedder, texts: Sequence[str], error: PermanentProviderError
-) -> Vector | PermanentProviderError:
-    for _ in range(_TRIES_ALONE):
-        try:
-            return (await _embed(embedder, texts))[0]
-        except PermanentProviderError as own:
-            error = own
-    return error
-
-
-async def _embed(embedder: Embedder, texts: Sequence[str]) -> Sequence[Vector]:
-    vectors = await embedder.embed(texts, "document")
-    check_vectors(vectors, texts, embedder.model)
-    return vectors

@@ -1,14 +1,13 @@
-"""Replies of a model that are paid for once: kept from the call to the commit, so that a retry does not call again."""
+"""Replies that are paid for once: kept from the call to the commit, so that a retry does not call the model again."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from hippocampus.consolidation.slices import Slice
+from hippocampus.consolidation.slices import Slice, input_hash
+from hippocampus.consolidation.statements import STATEMENTS
 from hippocampus.providers.protocols import Generator
 from hippocampus.records import (
     ConversationSlice,
@@ -21,31 +20,28 @@ from hippocampus.records import (
     Usage,
 )
 from pulse.postgres.json_values import escape_state, unescape
-from pulse.postgres.statements import load_queries
 
 if TYPE_CHECKING:
     from pulse.database import Pool
-
-_QUERIES = load_queries("hippocampus")
 
 Reply = TypeVar("Reply", Summary, Reflection)
 
 
 class PaidReplies:
-    """The generator of one slice: `hippocampus.providers.protocols.Generator`, which asks the model once.
+    """The generator of one slice: a `hippocampus.providers.protocols.Generator` that asks the model once.
 
-    A reply that cost no tokens (the local provider's) is not kept: it is as quick to make again.
+    A reply that cost no tokens, such as the local provider's, is not kept: making it again is as quick.
 
     Attributes:
-        calls: replies that were drawn on, asked for now or kept from an earlier attempt.
+        calls: replies that were used, whether new or kept from an earlier attempt.
         reused: how many of them were kept.
         usage: their tokens together.
     """
 
-    def __init__(self, pool: Pool, generator: Generator, part: Slice) -> None:
+    def __init__(self, pool: Pool, generator: Generator, slice_: Slice) -> None:
         self._pool = pool
         self._generator = generator
-        self._part = part
+        self._slice = slice_
         self.calls = 0
         self.reused = 0
         self.usage = Usage()
@@ -62,46 +58,38 @@ class PaidReplies:
 
     async def summarize(self, slices: Sequence[ConversationSlice]) -> list[Summary]:
         """Summarise each slice; see `Generator`."""
-        return [await self._paid(part, self._generator.summarize, _summary) for part in slices]
+        return [await self._paid(slice_, self._generator.summarize, _summary) for slice_ in slices]
 
     async def reflect(self, slices: Sequence[ConversationSlice]) -> list[Reflection]:
-        """Draw facts and insights from each slice; see `Generator`."""
-        return [await self._paid(part, self._generator.reflect, _reflection) for part in slices]
+        """Extract facts, insights and proposals from each slice; see `Generator`."""
+        return [await self._paid(slice_, self._generator.reflect, _reflection) for slice_ in slices]
 
     async def close(self) -> None:
-        """The generator belongs to somebody else."""
+        """Do nothing: the generator belongs to the caller."""
 
     async def _paid(
         self,
-        conversation: ConversationSlice,
+        slice_: ConversationSlice,
         ask: Callable[[Sequence[ConversationSlice]], Awaitable[list[Reply]]],
         read: Callable[[Mapping[str, Any]], Reply],
     ) -> Reply:
-        thread, stage = self._part.job.thread_id, self._part.stage
-        digest = input_hash(self._generator.fingerprint, conversation)
-        if self._part.kept is not None and self._part.kept[0] == digest:
-            reply = read(unescape(self._part.kept[1]))
+        own = self._slice
+        digest = input_hash(self._generator.fingerprint, slice_.turns)
+        if own.kept is not None and own.kept.input_hash == digest:
+            reply = read(unescape(own.kept.reply))
             self.reused += 1
         else:
-            (reply,) = await ask([conversation])
+            (reply,) = await ask([slice_])
             if reply.usage.prompt_tokens or reply.usage.output_tokens:
                 body = escape_state(asdict(reply), where="the model's reply")
-                await self._pool.execute(_QUERIES["save_reply"], thread, stage, self._part.erasures, digest, body)
+                key = (own.job.thread_id, own.stage, own.erasures, digest)
+                await STATEMENTS.execute(self._pool, "save_reply", *key, body)
         self.calls += 1
         self.usage = Usage(
             prompt_tokens=self.usage.prompt_tokens + reply.usage.prompt_tokens,
             output_tokens=self.usage.output_tokens + reply.usage.output_tokens,
         )
         return reply
-
-
-def input_hash(fingerprint: str, conversation: ConversationSlice) -> str:
-    """SHA-256, hex, of what a provider is asked, and by which prompts and model."""
-    turns = [
-        [turn.sequence_num, turn.author, turn.role, turn.text, turn.occurred_at.isoformat()]
-        for turn in conversation.turns
-    ]
-    return hashlib.sha256(json.dumps([fingerprint, turns]).encode()).hexdigest()
 
 
 def _summary(body: Mapping[str, Any]) -> Summary:

@@ -1,17 +1,19 @@
-"""Slices: the part of a thread between a watermark and a bound, read in one statement for one job."""
+"""Slices: the turns of a thread between a watermark and a limit, read in one statement for one job."""
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 from hippocampus import jobs
+from hippocampus.consolidation.statements import STATEMENTS
 from hippocampus.providers import transcript
-from hippocampus.records import ConsolidationJob, ConversationSlice, Turn
-from pulse.postgres.statements import load_queries
+from hippocampus.records import ConsolidationJob, Turn
 
 if TYPE_CHECKING:
     import asyncpg
@@ -21,27 +23,31 @@ if TYPE_CHECKING:
 #: With a summary and the chunks of a slice, this many turns fit into one embedding call of 100 texts.
 SLICE_TURNS_MAX = 90
 
-_READ_SLICE = load_queries("hippocampus")["read_slice"]
-
 
 class Stage(enum.StrEnum):
-    """The two passes over a thread; each has a watermark of its own."""
+    """The two passes over a thread. Each has its own watermark."""
 
     FAST = "fast"  # fast_replay
     DEEP = "deep"  # deep_reflection
 
 
+class KeptReply(NamedTuple):
+    """A reply of an earlier attempt whose effects were never stored; see `hippocampus.consolidation.replies`."""
+
+    input_hash: str
+    reply: Mapping[str, Any]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slice:
-    """What one job consolidates in one pass: everything past `after_seq` up to `upto_seq`.
+    """What one job consolidates in one stage: everything past `after_seq` up to `upto_seq`.
 
     Attributes:
-        turns: what was said there, ascending, without blank messages; may be empty.
-        erasures: how often something of the thread had been erased when the slice was read.
-        is_last: nothing was left past the slice when it was read, in this stage or an earlier one of the job.
-        is_stuck: a job before this one failed for good with what this slice begins with.
-        kept: a reply to the hash of some input, from an attempt whose effects were never stored; see
-            `hippocampus.consolidation.replies`.
+        turns: the messages that are not blank, ascending; may be empty.
+        erasures: how many erasures the thread had seen when the slice was read.
+        is_last: when the slice was read, nothing was left past it, in this stage or an earlier one of the job.
+        is_stuck: an earlier job failed for good on the turns that the slice begins with.
+        kept: a reply of an earlier attempt.
     """
 
     job: ConsolidationJob
@@ -52,28 +58,24 @@ class Slice:
     is_last: bool
     erasures: int
     is_stuck: bool = False
-    kept: tuple[str, Mapping[str, Any]] | None = None
+    kept: KeptReply | None = None
 
-    @property
-    def conversation(self) -> ConversationSlice:
-        """The turns, as a provider takes them."""
-        return ConversationSlice(turns=self.turns)
-
-    def first_half(self) -> Slice:
-        """The slice up to the middle of its turns, of which there must be at least two."""
-        turns = self.turns[: len(self.turns) // 2]
-        return replace(self, turns=turns, upto_seq=turns[-1].sequence_num, is_last=False)
+    def beginning(self, turns: Sequence[Turn]) -> Slice:
+        """Return the slice up to the last of `turns`, its first ones; the slice itself where they are all of them."""
+        if len(turns) == len(self.turns):
+            return self
+        return replace(self, turns=tuple(turns), upto_seq=turns[-1].sequence_num, is_last=False)
 
 
 async def read_slice(pool: Pool, job_id: UUID, stage: Stage | None, *, slice_tokens: int) -> Slice | None:
-    """Read the next slice of a job; None where its thread is gone, and the job with it.
+    """Read the next slice of a job. None if its thread was deleted, and the job with it.
 
-    A slice holds at most `slice_tokens` tokens and `SLICE_TURNS_MAX` turns, but at least one message, however long.
+    A slice holds at most `slice_tokens` tokens and `SLICE_TURNS_MAX` turns, but at least one message of any length.
 
     Args:
-        stage: None for the stage that the job has come to.
+        stage: None for the stage that the job has reached.
     """
-    rows = await pool.fetch(_READ_SLICE, job_id, stage, slice_tokens, SLICE_TURNS_MAX)
+    rows = await STATEMENTS.fetch(pool, "read_slice", job_id, stage, slice_tokens, SLICE_TURNS_MAX)
     if not rows:
         return None
     first, last = rows[0], rows[-1]
@@ -83,25 +85,38 @@ async def read_slice(pool: Pool, job_id: UUID, stage: Stage | None, *, slice_tok
         stage=Stage(first["stage"]),
         after_seq=first["after_seq"],
         upto_seq=last["sequence_num"] if has_more else first["last_seq"],
-        turns=tuple(turn_of(row) for row in rows if (row["text"] or "").strip()),
+        turns=turns_of(rows),
         is_last=not has_more and not first["is_behind"],
         erasures=first["erasures"],
         is_stuck=first["is_stuck"],
-        kept=(first["kept_hash"], first["kept_reply"]) if first["kept_reply"] is not None else None,
+        kept=KeptReply(first["kept_hash"], first["kept_reply"]) if first["kept_reply"] is not None else None,
     )
 
 
-def format_conversation(turns: Sequence[Turn]) -> str:
-    """Return the whole slice as people read it: a line ``label: text`` per turn, nothing left out."""
+def turns_of(rows: Iterable[asyncpg.Record]) -> tuple[Turn, ...]:
+    """Return the turns of rows that have a message's columns, its content as ``text``. Blank ones are left out."""
+    return tuple(
+        Turn(
+            sequence_num=row["sequence_num"],
+            author=row["author"],
+            role=row["role"],
+            text=row["text"],
+            occurred_at=row["occurred_at"],
+        )
+        for row in rows
+        if (row["text"] or "").strip()
+    )
+
+
+def format_conversation(turns: Iterable[Turn]) -> str:
+    """Return the turns as people read them: one line ``label: text`` each, nothing left out."""
     return "\n".join(f"{transcript.label(turn.author)}: {turn.text}" for turn in turns)
 
 
-def turn_of(row: asyncpg.Record) -> Turn:
-    """Return the turn of a row with a message's columns, its content as ``text``."""
-    return Turn(
-        sequence_num=row["sequence_num"],
-        author=row["author"],
-        role=row["role"],
-        text=row["text"],
-        occurred_at=row["occurred_at"],
-    )
+def input_hash(*question: object) -> str:
+    """Return the SHA-256, in hex, of everything that an answer depends on: fingerprint, turns and other JSON values."""
+    return hashlib.sha256(json.dumps(question, default=_turn_fields).encode()).hexdigest()
+
+
+def _turn_fields(turn: Turn) -> tuple[object, ...]:
+    return (turn.sequence_num, turn.author, turn.role, turn.text, turn.occurred_at.isoformat())

@@ -1,7 +1,7 @@
 """The prompts: Markdown files beside this module, each known by the hash of its bytes.
 
-A prompt is sent as it stands, as the system instruction. Nothing is formatted into it: the conversation
-travels as a content part of its own, so that braces in it mean nothing and orders in it stay data.
+A prompt is sent unchanged, as the system instruction. Nothing is formatted into it: the conversation is a content part
+of its own, so that braces in it have no meaning and orders in it remain data.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ PromptName: TypeAlias = Literal["fast_replay", "deep_reflection", "repair"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
-    """The text of a prompt, and the SHA-256 (hex) of its file, which is stored with what it produced."""
+    """The text of a prompt, and the SHA-256 (hex) of its file, which is stored with what the model produced."""
 
     text: str
     sha256: str

@@ -1,1 +1,1 @@
-"""Providers: what stands between the memory and a model."""
+"""Providers: the adapters between the memory and a model."""

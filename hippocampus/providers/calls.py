@@ -1,4 +1,4 @@
-"""How a provider makes its calls: through a gate, tried again for seconds, each one reported, several at once."""
+"""How a provider makes its calls: through a gate, retried for seconds, each one reported, several at once."""
 
 from __future__ import annotations
 
@@ -16,43 +16,44 @@ from hippocampus.records import Usage
 
 Result = TypeVar("Result")
 
-#: A provider that asks for a longer wait than this is left to the queue.
+#: If the provider requests a longer wait, the retry is left to the queue.
 WAIT_SECONDS_MAX = 8.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallRecord:
-    """One HTTP call to a model, whatever became of it.
+    """One HTTP call to a model, successful or not.
 
     ``code`` is the HTTP status as text, or ``timeout``, ``connection``, ``unreadable``, ``cancelled``.
-    The tokens are 0 where no reply, or no count, arrived.
+    The tokens are 0 if no reply, or no count, arrived.
     """
 
+    provider: str
     operation: str  # 'summarize', 'reflect', 'embed'
-    model: str  # as it was asked for
+    model: str  # as it was requested
     code: str
     seconds: float
     prompt_tokens: int = 0
     output_tokens: int = 0
-    retried: bool = False  # this call repeats one that failed in transport a moment ago
+    retried: bool = False  # the call repeats one whose transport failed
 
 
 #: Called right after each call, in the event loop: it must be quick and must not raise.
 CallObserver: TypeAlias = Callable[[CallRecord], None]
 
-#: `asyncio.sleep`, or a test's stand-in.
+#: `asyncio.sleep`, or a substitute in tests.
 Sleep: TypeAlias = Callable[[float], Awaitable[None]]
 
 
 class CallGate(Protocol):
-    """Decides when a call may be made, and learns how it ended. Shared, as a rule, by many processes."""
+    """Decides when a call may be made, and observes how it ended. Usually shared by many processes."""
 
     def admit(self, operation: str) -> AbstractAsyncContextManager[None]:
-        """Surround one HTTP call: wait until it may start; see its error, or that it came to an end without one.
+        """Surround one HTTP call: wait until it may start, then observe its error or its success.
 
         Raises:
-            CallPostponedError: on entry, nobody may call for longer than is worth waiting, and nothing was sent; on
-                exit, in place of the call's own error, the provider is taken for down.
+            CallPostponedError: on entry, no call may start for longer than is worth waiting, and nothing was sent; on
+                exit, in place of the call's own error, the provider is considered down.
         """
 
 
@@ -65,10 +66,11 @@ class OpenGate:
 
 
 class Caller:
-    """Makes calls of one model, tries again after a short fault of transport, and reports each call."""
+    """Calls one model, retries after a short transport error, and reports each call."""
 
     def __init__(
         self,
+        provider: str,
         model: str,
         *,
         attempts: int,
@@ -76,6 +78,7 @@ class Caller:
         gate: CallGate | None = None,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
+        self._provider = provider
         self._model = model
         self._attempts = attempts
         self._on_call = on_call
@@ -88,15 +91,15 @@ class Caller:
         send: Callable[[], Awaitable[Result]],
         usage_of: Callable[[Result], Usage],
     ) -> Result:
-        """Await `send`, again after a transient error with a short wish; a rate limit is never slept on.
+        """Await `send`, and again after a transport error that asks for no long wait. A rate limit is never waited for.
 
         Raises:
-            ProviderError: the last one that `send` raised.
+            ProviderError: the last error of `send`.
         """
         retrying = tenacity.AsyncRetrying(
             stop=tenacity.stop_after_attempt(self._attempts),
             wait=_wait_seconds,
-            retry=tenacity.retry_if_exception(_is_short_fault),
+            retry=tenacity.retry_if_exception(_is_short),
             sleep=self._sleep,
             reraise=True,
         )
@@ -129,6 +132,7 @@ class Caller:
         finally:
             if self._on_call is not None:
                 record = CallRecord(
+                    provider=self._provider,
                     operation=operation,
                     model=self._model,
                     code=code,
@@ -144,22 +148,22 @@ _BACKOFF = tenacity.wait_exponential_jitter(initial=0.5, max=WAIT_SECONDS_MAX, j
 
 
 def _wait_seconds(state: tenacity.RetryCallState) -> float:
-    """Exponential with jitter, never shorter than the provider asked for."""
+    """Exponential with jitter, never shorter than the provider requested."""
     error = state.outcome.exception() if state.outcome is not None else None
-    wish = error.retry_after_seconds if isinstance(error, TransientProviderError) else None
-    return max(_BACKOFF(state), wish or 0.0)
+    requested = error.retry_after_seconds if isinstance(error, TransientProviderError) else None
+    return max(_BACKOFF(state), requested or 0.0)
 
 
-def _is_short_fault(error: BaseException) -> bool:
+def _is_short(error: BaseException) -> bool:
     if not isinstance(error, TransientProviderError) or isinstance(error, RateLimitedError):
         return False
     return (error.retry_after_seconds or 0.0) <= WAIT_SECONDS_MAX
 
 
 async def gather_bounded(makers: Sequence[Callable[[], Awaitable[Result]]], *, concurrency: int) -> list[Result]:
-    """Await what each maker makes, at most `concurrency` at once; results in the makers' order.
+    """Await what each maker returns, at most `concurrency` at once; results in the makers' order.
 
-    The first failure cancels the rest, waits until they have stopped, and is raised.
+    The first failure cancels the others and is raised once they have stopped.
     """
     slots = asyncio.Semaphore(concurrency)
 

@@ -1,4 +1,4 @@
-"""Texts that are longer than an embedding model reads: cut into chunks, averaged into one vector."""
+"""Texts that are longer than an embedding model reads: split into chunks, whose vectors are averaged."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from collections.abc import Sequence
 
 from hippocampus.records import Vector
 
-#: A chunk's limit by our estimate; the model reads 2,048 tokens and silently ignores the rest.
+#: The limit of a chunk, by estimate; the model reads 2,048 tokens and silently ignores the rest.
 CHUNK_TOKENS_MAX = 1800
 
-#: Where a cut hurts least, best first: paragraph, line, sentence, word.
+#: The best places to split, best first: paragraph, line, sentence, word.
 _BREAKS = tuple(map(re.compile, (r"\n\s*\n", r"\n", r"[。！？；]|[.!?;]\s", r"\s")))
 
 
 def estimate_tokens(text: str) -> float:
-    """Tokens of a text, roughly and on the high side: 4 ASCII characters, or 1 other character, each."""
+    """Return roughly how many tokens a text has, rather too many: one per 4 ASCII characters or 1 other character."""
     ascii_characters = len(text.encode("ascii", "ignore"))
     return ascii_characters / 4 + (len(text) - ascii_characters)
 
 
 def split(text: str, tokens_max: float = CHUNK_TOKENS_MAX) -> list[str]:
-    """Cut a text into chunks of at most `tokens_max` estimated tokens, at the best break near the end.
+    """Split a text into chunks of at most `tokens_max` estimated tokens, at the best break near the end.
 
     Joined, the chunks are the text: nothing is dropped. A text within the limit is one chunk.
     """
@@ -39,18 +39,18 @@ def split(text: str, tokens_max: float = CHUNK_TOKENS_MAX) -> list[str]:
 
 
 def average(vectors: Sequence[Vector], weights: Sequence[float]) -> Vector:
-    """The weighted mean of unit vectors, as a unit vector."""
+    """Return the weighted mean of unit vectors, as a unit vector."""
     columns = zip(*vectors, strict=True)
     return normalise([sum(map(operator.mul, column, weights)) for column in columns])
 
 
 def normalise(vector: Sequence[float]) -> Vector:
-    """The vector at length 1.
+    """Return the vector scaled to length 1.
 
     Raises:
         ValueError: its length is 0 or not finite, so that it has no direction.
     """
-    # The length of large doubles is past the largest of them.
+    # The length of a vector of large doubles may overflow.
     largest = max(map(abs, vector)) or 1.0
     scaled = [component / largest for component in vector]
     length = math.hypot(*scaled)
@@ -60,7 +60,7 @@ def normalise(vector: Sequence[float]) -> Vector:
 
 
 def _reach(text: str, start: int, tokens_max: float) -> int:
-    """The furthest end so that text[start:end] stays within the limit; at least one character on."""
+    """Return the furthest end for which text[start:end] is within the limit; at least one character."""
     tokens = 0.0
     for position in range(start, len(text)):
         tokens += 0.25 if text[position] < "\x80" else 1.0
@@ -70,7 +70,7 @@ def _reach(text: str, start: int, tokens_max: float) -> int:
 
 
 def _best_break(text: str, start: int, end: int) -> int:
-    """The last good break in the second half of the chunk, else `end`."""
+    """Return the last good break in the second half of the chunk, else `end`."""
     middle = start + (end - start) // 2
     for pattern in _BREAKS:
         last = max((match.end() for match in pattern.finditer(text, middle, end)), default=0)

@@ -1,30 +1,28 @@
-"""What a model's reply must look like, and how it becomes records.
+"""How a model's reply is checked, and how it becomes records.
 
-Lenient about packaging, strict about meaning. Packaging: a byte-order mark, Markdown fences, a word before
-or after the one JSON object. Meaning: every key that was asked for and no other, every value of its type and
-in its range. There is no third way: what cannot be read whole is refused whole, and the reply is kept as
-evidence, since a fact that is dropped silently is lost for good.
+Lenient about packaging, strict about meaning. Packaging: a byte-order mark, Markdown fences, a word before or after the
+one JSON object. Meaning: every key that was requested and no other, every value of its type and in its range. A reply
+that cannot be read completely is refused completely, and kept as evidence: a fact that is dropped silently is lost for
+good. `hippocampus.providers.reply_check` holds the checks of single values.
 
 Decisions:
     - Text around the object may hold no bracket or brace: it could be data, and data is not skipped.
-    - The same key twice in one object, NaN and Infinity are refused: Python's parser would let them pass.
-    - Confidence may overshoot 0 or 1 by 0.01 (rounding) and is clamped; a percentage such as 85 is refused.
-    - A source turn that is not in the slice is refused, not skipped: the model made up its evidence.
+    - Duplicate keys in one object, NaN and Infinity are refused: Python's parser would accept them.
+    - Confidence may exceed 0 or 1 by 0.01 (rounding) and is clamped; a percentage such as 85 is refused.
+    - A source turn that is not in the slice is refused, not skipped: the model invented its evidence.
     - Two facts of one type and key with different values are refused: one would overwrite the other.
     - A NUL or a lone surrogate is refused: the database cannot store it, and changing it would be a guess.
 
-Messages name the place and the kind of problem, never the content: they are logged.
+Messages name the path and the kind of problem, never the content: they are logged.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any, NoReturn, TypeAlias, get_args
+from typing import Any, TypeAlias, get_args
 
-from hippocampus.errors import MalformedReplyError
+from hippocampus.providers.reply_check import ReplyCheck, read_object, refuse
 from hippocampus.records import (
     ConversationSlice,
     ExtractedFact,
@@ -37,11 +35,8 @@ from hippocampus.records import (
 SUMMARY_CHARACTERS_MAX = 200
 KEY_CHARACTERS_MAX = 255
 INSTRUCTION_CHARACTERS_MAX = 500
-CONFIDENCE_TOLERANCE = 0.01
-#: Problems that a message lists; a repair needs the kinds, not a thousand repetitions.
-PROBLEMS_LISTED_MAX = 20
 
-#: What a model may call a fact. ``custom`` belongs to those who write facts by hand.
+#: The types that a model may give a fact. ``custom`` is for facts that an application writes.
 MODEL_FACT_TYPES: tuple[FactType, ...] = ("preference", "rule", "profile")
 IMPORTANCES: tuple[Importance, ...] = get_args(Importance)
 
@@ -50,7 +45,7 @@ _SOURCES: dict[str, Any] = {"type": "array", "items": {"type": "integer"}, "minI
 
 
 def _closed(properties: dict[str, Any]) -> dict[str, Any]:
-    """An object of exactly these properties, as JSON Schema."""
+    """Return the JSON Schema of an object with exactly these properties."""
     return {
         "type": "object",
         "properties": properties,
@@ -59,7 +54,7 @@ def _closed(properties: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-#: JSON Schemas that are sent with the request. The checks below do not trust that they were honoured.
+#: JSON Schemas that are sent with the request. The checks below do not rely on them.
 SUMMARY_SCHEMA: dict[str, Any] = _closed({"summary": {"type": "string"}})
 _FACT_SCHEMA = _closed(
     {
@@ -88,7 +83,7 @@ REFLECTION_SCHEMA: dict[str, Any] = _closed(
 
 
 def parse_summary(reply: str, *, clip: bool = False) -> str:
-    """The summary's text out of a reply, stripped, with single spaces.
+    """Return the text of a summary, stripped, with single spaces.
 
     Args:
         reply: the whole reply of the model.
@@ -97,7 +92,7 @@ def parse_summary(reply: str, *, clip: bool = False) -> str:
     Raises:
         MalformedReplyError: it is not one JSON object with one text of 1 to 200 characters.
     """
-    check = _Check(reply)
+    check = ReplyCheck(reply)
     root = check.object(read_object(reply), "the reply", ("summary",))
     text = check.text(root, "summary", "")
     check.finish()
@@ -113,13 +108,13 @@ def parse_summary(reply: str, *, clip: bool = False) -> str:
 Found: TypeAlias = tuple[tuple[ExtractedFact, ...], tuple[ExtractedInsight, ...], tuple[ExtractedProposal, ...]]
 
 
-def parse_reflection(reply: str, conversation: ConversationSlice) -> Found:
-    """What a reply found. All may be empty, if the reply says so with empty lists; `instructions` may be left out.
+def parse_reflection(reply: str, slice_: ConversationSlice) -> Found:
+    """Return what a reply found. All may be empty if the reply has empty lists; `instructions` may be left out.
 
     Raises:
-        MalformedReplyError: any part of it breaks the form; nothing of it is taken then.
+        MalformedReplyError: any part of it breaks the schema; nothing of it is used.
     """
-    check = _Check(reply, frozenset(turn.sequence_num for turn in conversation.turns))
+    check = ReplyCheck(reply, frozenset(turn.sequence_num for turn in slice_.turns))
     root = check.object(read_object(reply), "the reply", ("facts", "insights"), ("instructions",))
     facts = [_fact(check, item, path) for path, item in check.items(root, "facts")]
     insights = [_insight(check, item, path) for path, item in check.items(root, "insights")]
@@ -132,38 +127,8 @@ def parse_reflection(reply: str, conversation: ConversationSlice) -> Found:
     )
 
 
-def refuse(reply: str, problems: Iterable[str]) -> NoReturn:
-    """Raise the one error of this module, with the whole reply as evidence."""
-    listed = list(problems)
-    more = len(listed) - PROBLEMS_LISTED_MAX
-    shown = listed[:PROBLEMS_LISTED_MAX] + ([f"and {more} more"] if more > 0 else [])
-    raise MalformedReplyError(
-        "the model's reply breaks the schema: " + "; ".join(shown), code="malformed", raw_reply=reply
-    )
-
-
-def read_object(reply: str) -> Any:
-    """The one JSON value of a reply, whatever harmless packaging stands around it.
-
-    Raises:
-        MalformedReplyError: no JSON object, more than one, or one that is broken.
-    """
-    text = reply.strip("\ufeff \t\r\n")
-    start = text.find("{")
-    if start < 0:
-        refuse(reply, ["it holds no JSON object"])
-    try:
-        value, end = _DECODER.raw_decode(text, start)
-    except (ValueError, RecursionError) as error:
-        # The parser's message quotes a position, never the text; ours for repeated keys and NaN likewise.
-        refuse(reply, [f"it is not valid JSON: {error}"])
-    if re.search(r"[\[\]{}]", text[:start] + text[end:]):
-        refuse(reply, ["it must be one JSON object and nothing else: there is more JSON around it"])
-    return value
-
-
 def clip_text(text: str, characters_max: int) -> str:
-    """The longest beginning of `text` that ends with a sentence, else with a word and an ellipsis."""
+    """Return the longest beginning of a text that ends with a sentence, else with a word and an ellipsis."""
     if len(text) <= characters_max:
         return text
     ends = [match.end() for match in re.finditer(r"[。！？]|[.!?](?=\s|$)", text)]
@@ -175,28 +140,7 @@ def clip_text(text: str, characters_max: int) -> str:
     return (head[:space] if space >= characters_max // 2 else head).rstrip(" ,;:，；：、") + "…"
 
 
-def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("the same key stands twice in one object")
-    return found
-
-
-def _no_constant(_name: str) -> NoReturn:
-    raise ValueError("NaN and Infinity are no JSON numbers")
-
-
-def _finite_float(digits: str) -> float:
-    number = float(digits)
-    if math.isinf(number):
-        raise ValueError("a number is too large")
-    return number
-
-
-_DECODER = json.JSONDecoder(object_pairs_hook=_unique_keys, parse_constant=_no_constant, parse_float=_finite_float)
-
-
-def _fact(check: _Check, item: Any, path: str) -> ExtractedFact | None:
+def _fact(check: ReplyCheck, item: Any, path: str) -> ExtractedFact | None:
     fields = check.object(item, path, ("type", "key", "value", "confidence", "source_turns"))
     if not fields:
         return None
@@ -210,7 +154,7 @@ def _fact(check: _Check, item: Any, path: str) -> ExtractedFact | None:
     return ExtractedFact(**found)
 
 
-def _insight(check: _Check, item: Any, path: str) -> ExtractedInsight | None:
+def _insight(check: ReplyCheck, item: Any, path: str) -> ExtractedInsight | None:
     fields = check.object(item, path, ("content", "importance", "source_turns"))
     if not fields:
         return None
@@ -222,7 +166,7 @@ def _insight(check: _Check, item: Any, path: str) -> ExtractedInsight | None:
     return ExtractedInsight(**found)
 
 
-def _proposal(check: _Check, item: Any, path: str) -> ExtractedProposal | None:
+def _proposal(check: ReplyCheck, item: Any, path: str) -> ExtractedProposal | None:
     fields = check.object(item, path, ("key", "content", "source_turns"))
     if not fields:
         return None
@@ -234,7 +178,7 @@ def _proposal(check: _Check, item: Any, path: str) -> ExtractedProposal | None:
 
 
 def _merge_repeated(reply: str, facts: list[ExtractedFact]) -> tuple[ExtractedFact, ...]:
-    """Join facts that say the same twice; refuse those that contradict each other."""
+    """Merge facts that repeat each other; refuse those that contradict each other."""
     merged: dict[tuple[str, str], ExtractedFact] = {}
     for number, fact in enumerate(facts):
         known = merged.setdefault((fact.fact_type, fact.key), fact)
@@ -250,131 +194,3 @@ def _merge_repeated(reply: str, facts: list[ExtractedFact]) -> tuple[ExtractedFa
             source_seqs=tuple(sorted({*known.source_seqs, *fact.source_seqs})),
         )
     return tuple(merged.values())
-
-
-class _Check:
-    """One reply under examination. Collects every problem, so that a repair can be told of all at once.
-
-    After a problem a method answers with a stand-in, so that the others still look; `finish` then raises.
-    """
-
-    def __init__(self, reply: str, turns: frozenset[int] = frozenset()) -> None:
-        self._reply = reply
-        self._turns = turns
-        self.problems: list[str] = []
-
-    def finish(self) -> None:
-        if self.problems:
-            refuse(self._reply, self.problems)
-
-    def object(self, value: Any, path: str, keys: tuple[str, ...], optional: tuple[str, ...] = ()) -> Mapping[str, Any]:
-        """An object of exactly these keys, and perhaps the optional ones; empty where it is not one."""
-        if not isinstance(value, dict):
-            self.problems.append(f"{path} must be an object, it is {_kind(value)}")
-            return {}
-        if missing := [key for key in keys if key not in value]:
-            self.problems.append(f"{path} lacks {', '.join(missing)}")
-        if extra := len(value.keys() - {*keys, *optional}):
-            asked = ", ".join((*keys, *optional))
-            self.problems.append(f"{path} has {extra} keys that were not asked for; only {asked}")
-        return value if not missing else {}
-
-    def items(self, root: Mapping[str, Any], name: str) -> list[tuple[str, Any]]:
-        """The items of a list with the path of each."""
-        if name not in root:
-            return []
-        if not isinstance(root[name], list):
-            self.problems.append(f"{name} must be a list, it is {_kind(root[name])}")
-            return []
-        return [(f"{name}[{number}]", item) for number, item in enumerate(root[name])]
-
-    def text(self, fields: Mapping[str, Any], name: str, path: str, characters_max: int | None = None) -> str:
-        """A text that is not blank, stripped."""
-        value, place = fields.get(name), f"{path}.{name}".lstrip(".")
-        if name not in fields:
-            return ""
-        if not isinstance(value, str):
-            self.problems.append(f"{place} must be a text, it is {_kind(value)}")
-            return ""
-        text = value.strip()
-        if not text:
-            self.problems.append(f"{place} is blank")
-        if characters_max is not None and len(text) > characters_max:
-            self.problems.append(f"{place} has {len(text)} characters; at most {characters_max} are allowed")
-        self._storable(text, place)
-        return text
-
-    def word(self, fields: Mapping[str, Any], name: str, path: str, allowed: tuple[str, ...]) -> Any:
-        """One of a few words; case and spaces around it mean nothing."""
-        value = fields[name]
-        word = value.strip().lower() if isinstance(value, str) else None
-        if word not in allowed:
-            self.problems.append(f"{path}.{name} must be one of {', '.join(allowed)}")
-        return word
-
-    def value(self, fields: Mapping[str, Any], path: str) -> Any:
-        """A JSON value that says something."""
-        value = fields["value"]
-        if value is None or value in ([], {}) or (isinstance(value, str) and not value.strip()):
-            self.problems.append(f"{path}.value is null or empty")
-        for text in _texts(value):
-            self._storable(text, f"{path}.value")
-        return value.strip() if isinstance(value, str) else value
-
-    def confidence(self, fields: Mapping[str, Any], path: str) -> float:
-        """A number from 0 to 1; a rounding error over the edge is clamped."""
-        value = fields["confidence"]
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            self.problems.append(f"{path}.confidence must be a number from 0 to 1, it is {_kind(value)}")
-            return 0.0
-        if not -CONFIDENCE_TOLERANCE <= value <= 1 + CONFIDENCE_TOLERANCE:
-            self.problems.append(f"{path}.confidence must be from 0 to 1")
-        return float(min(max(value, 0), 1))
-
-    def sources(self, fields: Mapping[str, Any], path: str) -> tuple[int, ...]:
-        """Numbers of turns of this slice; at least one."""
-        value, place = fields["source_turns"], f"{path}.source_turns"
-        if not isinstance(value, list) or not value:
-            self.problems.append(f"{place} must be a list of at least one turn number")
-            return ()
-        numbers = [number for number in value if _is_whole(number)]
-        if len(numbers) < len(value):
-            self.problems.append(f"{place} must hold whole numbers only")
-        if not self._turns.issuperset(numbers):
-            self.problems.append(f"{place} names turns that are not in the conversation")
-        return tuple(sorted({int(number) for number in numbers}))
-
-    def _storable(self, text: str, place: str) -> None:
-        if re.search("[\x00\ud800-\udfff]", text):
-            self.problems.append(f"{place} holds a NUL or half a character, which cannot be stored")
-
-
-def _is_whole(value: Any) -> bool:
-    return not isinstance(value, bool) and isinstance(value, (int, float)) and value == int(value)
-
-
-def _texts(value: Any) -> Iterable[str]:
-    """Every text in a JSON value, keys of objects included."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, list):
-        for item in value:
-            yield from _texts(item)
-    elif isinstance(value, dict):
-        yield from value
-        for item in value.values():
-            yield from _texts(item)
-
-
-_KINDS: tuple[tuple[type, str], ...] = (
-    (bool, "true or false"),
-    (str, "text"),
-    (int, "a number"),
-    (float, "a number"),
-    (list, "a list"),
-    (dict, "an object"),
-)
-
-
-def _kind(value: Any) -> str:
-    return next((name for kind, name in _KINDS if isinstance(value, kind)), "null")

@@ -1,4 +1,4 @@
-"""The two protocols that stand between the memory and a model. Batch first: one call, many inputs."""
+"""The two protocols between the memory and a model. Batch first: one call, many inputs."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Literal, Protocol, TypeAlias
 
 from hippocampus.records import ConversationSlice, Reflection, Summary, Vector
 
-#: What a vector is for. Documents and queries are embedded differently by models that pair them.
+#: What a vector is for. Some models embed documents and queries differently.
 EmbeddingTask: TypeAlias = Literal["document", "query"]
 
 
 class Generator(Protocol):
-    """Draws summaries, facts, insights and proposals for instructions from slices of conversation.
+    """Extracts summaries, facts, insights and proposals of instructions from slices of conversation.
 
-    Every method answers in the order of its input, one reply per slice, and raises
-    `hippocampus.errors.ProviderError` for the whole batch where one slice fails: a failure is
+    Every method returns one reply per slice, in the order of its input, and raises
+    `hippocampus.errors.ProviderError` for the whole batch if one slice fails: a failure is
     never an empty reply. The text of a conversation is data, never an instruction.
     """
 
@@ -25,13 +25,13 @@ class Generator(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """What its answers depend on beside their input: model, prompts, rules. Another one: other answers."""
+        """What its replies depend on besides their input: model, prompts, rules. It changes whenever they would."""
 
     async def summarize(self, slices: Sequence[ConversationSlice]) -> list[Summary]:
         """Summarise each slice in at most 200 characters."""
 
     async def reflect(self, slices: Sequence[ConversationSlice]) -> list[Reflection]:
-        """Draw facts and insights from each slice."""
+        """Extract facts, insights and proposals from each slice."""
 
     async def close(self) -> None:
         """Close what the provider holds open. Idempotent."""
@@ -42,7 +42,7 @@ class Embedder(Protocol):
 
     @property
     def model(self) -> str:
-        """The model's name, stored with every vector: two models are never mixed in one search."""
+        """The model's name, stored with every vector: one search never mixes two models."""
 
     async def embed(self, texts: Sequence[str], task: EmbeddingTask) -> list[Vector]:
         """Embed each text, in order; a text over the model's limit is embedded in chunks and averaged.

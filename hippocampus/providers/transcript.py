@@ -1,4 +1,4 @@
-"""A slice of conversation as text for a model: one line per turn, and no way to forge a second one.
+"""A slice of conversation as text for a model: one line per turn, which no turn can forge.
 
     BEGIN CONVERSATION
     [12] 2026-03-01 09:30 用户: "Where did I leave the key?"
@@ -6,7 +6,7 @@
     END CONVERSATION
 
 The text of a turn is a JSON string, so every line break in it is escaped: nothing that a speaker says can
-begin a line, hence neither another turn nor the closing line. A name that could be misread is quoted alike.
+begin a line, hence neither another turn nor the closing line. A name that could be misread is quoted likewise.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _LABELS = {"user": "用户", "agent": "助手", "model": "助手", "assistant": 
 #: A name that can stand without quotes: letters, digits and a few signs, at most 64 characters.
 _PLAIN_NAME = re.compile(r"\w(?:[\w .@'\-]{0,62}\w)?")
 
-#: What JSON leaves as it is although some readers break lines there (C1, NEL, LS, PS), and lone surrogates.
+#: What JSON leaves unescaped although some readers break lines there (C1, NEL, LS, PS), and lone surrogates.
 _UNSAFE = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 def label(author: str) -> str:
-    """Who speaks, as the prompts explain it: a role's label, else the author's own name.
+    """Return the speaker as the prompts explain it: a role's label, else the author's own name.
 
     A name that looks like a role's label, or that is more than a plain name, is given in quotes.
     """
@@ -43,14 +43,14 @@ def label(author: str) -> str:
 
 
 def format_turn(turn: Turn) -> str:
-    """One turn as one line: number, time in UTC, speaker, text as a JSON string."""
+    """Return a turn as one line: number, time in UTC, speaker, text as a JSON string."""
     spoken = turn.occurred_at.astimezone(UTC).strftime("%Y-%m-%d %H:%M")
     return f"[{turn.sequence_num}] {spoken} {label(turn.author)}: {_quoted(turn.text)}"
 
 
-def format_transcript(conversation: ConversationSlice) -> str:
-    """The whole slice between its two delimiting lines."""
-    return "\n".join((BEGIN, *(format_turn(turn) for turn in conversation.turns), END))
+def format_transcript(slice_: ConversationSlice) -> str:
+    """Return the whole slice between its two delimiting lines."""
+    return "\n".join((BEGIN, *(format_turn(turn) for turn in slice_.turns), END))
 
 
 def _quoted(text: str) -> str:

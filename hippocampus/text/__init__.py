@@ -1,1 +1,1 @@
-"""Text: token counts and repetition."""
+"""Text: words, token counts and repetition."""

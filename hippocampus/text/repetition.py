@@ -1,4 +1,4 @@
-"""Which statements a text repeats: so that a fact, a summary and a turn that say the same thing are not all paid for.
+"""Which statements a text repeats, so that a window pays once for a fact, a summary and a turn that say the same.
 
 A sentence is repeated where another one holds at least `COVERED_MIN` of its terms, and as many denials and the same
 numbers. A text is repeated where every one of its sentences is. Terms are stems without common words, and pairs of
@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from functools import lru_cache
 
-from hippocampus.providers.local import words
+from hippocampus.text import words
 
 COVERED_MIN = 0.8
 
@@ -26,21 +26,21 @@ _CHARACTERS_MAX = 20_000
 _LABEL = re.compile(r"\[[^\]\n]{0,300}\]:? ")
 _SENTENCE = re.compile(r"[^.!?。！？\n]+(?:[.!?。！？](?=[^\s])[^.!?。！？\n]*)*")
 _DENIALS = frozenset(words.listed("no not never none nobody nothing neither nor cannot without stopped quit"))
-#: Who is meant by a fact or a summary that names nobody.
+#: Whom a fact or a summary means that names no person.
 _SUBJECT = frozenset(("user", "user's"))
 _CJK_DENIAL = re.compile("[不没沒别無无非]|ない|ません|않|없|안 ")
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """What of a sentence is compared."""
+    """What is compared of a sentence."""
 
     terms: frozenset[str]
     numbers: frozenset[str]
     denials: int
 
 
-@lru_cache(maxsize=256)  # a candidate is looked at up to three times
+@lru_cache(maxsize=256)  # a candidate is compared up to three times
 def statements(text: str) -> tuple[Statement, ...]:
     """Return the sentences of a text that say something."""
     body = _LABEL.sub("", text[:_CHARACTERS_MAX], count=1) if text.startswith("[") else text[:_CHARACTERS_MAX]
@@ -56,27 +56,27 @@ class Said:
         self._holding: dict[str, list[int]] = defaultdict(list)  # the statements that hold a term
 
     def add(self, text: str) -> None:
-        """Take in a text."""
+        """Add what a text says."""
         for statement in statements(text):
             for term in statement.terms:
                 self._holding[term].append(len(self._statements))
             self._statements.append(statement)
 
     def repeats(self, text: str) -> bool:
-        """Whether the window says all of this already."""
-        parts = statements(text)
-        return bool(parts) and all(map(self._holds, parts))
+        """Return whether the window says all of a text already."""
+        said = statements(text)
+        return bool(said) and all(map(self._holds, said))
 
     def _holds(self, statement: Statement) -> bool:
         size = len(statement.terms)
         if size < TERMS_MIN:
             return False
-        shared = Counter(place for term in statement.terms for place in self._holding.get(term, ()))
+        shared = Counter(index for term in statement.terms for index in self._holding.get(term, ()))
         return any(
             count >= COVERED_MIN * size
-            and self._statements[place].denials == statement.denials
-            and self._statements[place].numbers >= statement.numbers
-            for place, count in shared.items()
+            and self._statements[index].denials == statement.denials
+            and self._statements[index].numbers >= statement.numbers
+            for index, count in shared.items()
         )
 
 
@@ -85,7 +85,7 @@ def _statement(sentence: str) -> Statement:
     numbers: set[str] = set()
     denials = 0
     for token in words.tokens(sentence):
-        found = _part_of(token)
+        found = _token_statement(token)
         terms.update(found.terms)
         numbers.update(found.numbers)
         denials += found.denials
@@ -93,7 +93,7 @@ def _statement(sentence: str) -> Statement:
 
 
 @lru_cache(maxsize=65_536)
-def _part_of(token: str) -> Statement:
+def _token_statement(token: str) -> Statement:
     """What one token says, or one run of CJK characters."""
     if words.is_cjk(token):
         return Statement(frozenset(words.cjk_terms(token)), frozenset(), len(_CJK_DENIAL.findall(token)))

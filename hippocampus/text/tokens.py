@@ -8,7 +8,7 @@ from typing import Protocol
 
 
 class TokenCounter(Protocol):
-    """Counts the tokens of a text. It must not count less for a longer text than for its beginning."""
+    """Counts the tokens of a text. A text must not count fewer tokens than its beginning."""
 
     def __call__(self, text: str, /) -> int:
         """Return how many tokens the text costs."""
@@ -25,12 +25,12 @@ class WindowCounter(Protocol):
         """Return how many tokens the text costs.
 
         Raises:
-            ProviderError: the model did not answer.
+            ProviderError: the call failed.
         """
 
 
 def estimate_tokens(text: str) -> int:
-    """About how many tokens a model counts: a quarter per ASCII character, one per other character.
+    """Return about how many tokens a model counts: a quarter per ASCII character, one per other character.
 
     Cheap and rough, for policies; a window is packed by `count_tokens`. Equal to the SQL function of the same name:
     what is beyond ASCII follows from the length in UTF-8, at three bytes a character.
@@ -47,10 +47,10 @@ _OF_TWO, _OF_THREE, _OF_FOUR = bytes(range(0xC2, 0xE0)), bytes(range(0xE0, 0xF0)
 
 
 def count_tokens(text: str) -> int:
-    """How many tokens a text costs, rather too many than too few.
+    """Return how many tokens a text costs, rather too many than too few.
 
     In hundredths of a token: 80 for a word of Latin letters and 10 for each of its letters, 8 more for a capital, 100
-    for a digit, 75 for punctuation, 90 for a line break, none for a blank; beyond ASCII 100 for a character of two
+    for a digit, 75 for punctuation, 90 for a line break, nothing for a blank; beyond ASCII 100 for a character of two
     bytes in UTF-8, 110 of three, 300 of four. Fitted from above to o200k_base over chat, prose, code, Chinese and
     emoji. Equal to the SQL function of the same name.
     """

@@ -18,7 +18,7 @@ from google.adk.sessions import InMemorySessionService, Session
 from google.genai import types
 
 from hippocampus.adk import PostgresMemoryService
-from hippocampus.consolidation.redraw import redraw_slices
+from hippocampus.consolidation.rederive import rederive_slices
 from hippocampus.consolidation_worker import MemoryConsolidationWorker
 from hippocampus.providers.local.provider import LocalEmbedder, LocalGenerator
 from hippocampus.search import MemorySearch
@@ -262,7 +262,7 @@ async def test_a_live_session_of_adks_own_service_is_remembered(service: BaseMem
 async def consolidate(pool: asyncpg.Pool) -> None:
     """Do what workers would, slices that are drawn anew included."""
     await work_off(pool, MemoryConsolidationWorker(pool, LocalGenerator(), LocalEmbedder()))
-    await redraw_slices(pool, LocalGenerator(), LocalEmbedder())
+    await rederive_slices(pool, LocalGenerator(), LocalEmbedder())
 
 
 async def everything(pool: asyncpg.Pool, word: str) -> list[str]:

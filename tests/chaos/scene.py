@@ -111,7 +111,7 @@ def _slots(dsn: str, gemini_url: str, folder: Path) -> tuple[tuple[roles.Slot, .
         **SETTINGS,
         "PYTHONPATH": str(ROOT),
         "DATABASE_URL": dsn,
-        "HIPPOCAMPUS_GEMINI_BASE_URL": gemini_url,
+        "HIPPOCAMPUS_PROVIDER_BASE_URL": gemini_url,
         "HIPPOCAMPUS_API_PORT": str(port),
     }
     commands = roles.commands()

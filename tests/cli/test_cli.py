@@ -249,7 +249,7 @@ def test_a_search_that_nobody_may_embed_is_answered_by_text(
 ) -> None:
     """The command keeps to the limit that all processes share: under a penalty it does not call, and says so."""
     monkeypatch.setenv("GOOGLE_API_KEY", "AIza-not-a-key-0123456789")
-    monkeypatch.setenv("HIPPOCAMPUS_GEMINI_BASE_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("HIPPOCAMPUS_PROVIDER_BASE_URL", "http://127.0.0.1:9")
     asyncio.run(execute(dsn, "SELECT penalise_limit('gemini-embedding-001', 600, '429')"))
     for command in ("search", "context"):
         code, out, _ = cli(command, "where does she live")

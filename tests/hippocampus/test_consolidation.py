@@ -27,7 +27,7 @@ from hippocampus.providers.local.provider import LocalEmbedder, LocalGenerator
 from hippocampus.records import EMBEDDING_DIMENSIONS, ExtractedFact, ExtractedInsight, JobStatus, JobType
 from hippocampus.retention_manager import MemoryRetentionManager
 from pulse import database
-from pulse.errors import SessionNotFoundError
+from pulse.errors import InvalidInputError, SessionNotFoundError
 from pulse.events import Event, EventActions
 from pulse.session_service import OpenSessionService
 from tests.support.fake_gemini import FakeGemini
@@ -452,7 +452,7 @@ async def test_a_failure_at_any_step_leaves_nothing(pool: asyncpg.Pool, job_type
     generator = ScriptedGenerator(during=fail if failing == "generate" else None, reflections=[([fact("a", 1)], [])])
     held = Claim(claim.queued_id, claim.worker_id, claim.attempts, claim.task, claim.job_id)
     worker = MemoryConsolidationWorker(pool, generator, LocalEmbedder())
-    with pytest.raises((TransientProviderError, ConnectionError, asyncpg.PostgresError)):
+    with pytest.raises((TransientProviderError, ConnectionError, InvalidInputError, asyncpg.PostgresError)):
         await worker.run(claim.job_id, held)
 
     # The first stage of a full consolidation is whole by itself, and is not done again.

@@ -9,10 +9,12 @@ from uuid import UUID, uuid4
 import asyncpg
 import pytest
 
-from hippocampus.consolidation.redraw import redraw_slices
+from hippocampus.consolidation.rederive import rederive_slices
 from hippocampus.erasure.service import Erasure, ErasureService
 from hippocampus.errors import MemoryNotFoundError, WatermarkMovedError
+from hippocampus.facts.ledger import FactLedger
 from hippocampus.providers.local.provider import LocalEmbedder, LocalGenerator
+from hippocampus.records import ExtractedFact
 from hippocampus.search import MemorySearch, SearchFilter
 from pulse.errors import EventConflictError, InvalidInputError, SessionNotFoundError
 from pulse.events import Event
@@ -20,6 +22,7 @@ from pulse.session_service import OpenSessionService
 from tests.support import forgetting_scene as scene
 from tests.support.forgetting_scene import APP, SECRET, consolidate, say, scan, thread_of
 from tests.support.lock_gates import until_one_waits_for_a_lock
+from tests.support.scripted_provider import ScriptedGenerator
 from tests.support.waiting import WAIT_SECONDS, until
 from tests.support.worker_harness import Workers
 
@@ -232,7 +235,7 @@ async def test_an_event_leaves_a_tombstone_and_its_slice_is_drawn_anew(
     assert [row["event_type"] for row in after] == ["erased", "user_message", "erased", "erased"]
     assert {row["content"] for row in after if row["erased_at"]} == {'{"erased": true}'}
 
-    assert await redraw_slices(pool, LocalGenerator(), LocalEmbedder()) == 2
+    assert await rederive_slices(pool, LocalGenerator(), LocalEmbedder()) == 2
     assert await scan(pool) == {}
     kinds = await pool.fetch("SELECT memory_type, content FROM memories WHERE memory_type <> 'semantic' ORDER BY 1")
     assert [row["memory_type"] for row in kinds] == ["episodic", "summary"]
@@ -350,9 +353,9 @@ async def test_a_redraw_that_read_what_was_erased_since_stores_nothing(
             await forgetting.erase_events(APP, "ana", "s", sequence_nums=[1, 3])
             return drawn
 
-    await redraw_slices(pool, Slow(), LocalEmbedder())
+    await rederive_slices(pool, Slow(), LocalEmbedder())
     assert await scan(pool) == {}
-    await redraw_slices(pool, LocalGenerator(), LocalEmbedder())
+    await rederive_slices(pool, LocalGenerator(), LocalEmbedder())
     assert await scan(pool) == {}
     assert await pool.fetchval("SELECT content FROM memories WHERE memory_type = 'episodic'") == f"用户: {SAID[3]}"
     assert await pool.fetchval("SELECT count(*) FROM slice_redraws") == 0
@@ -380,13 +383,28 @@ async def test_a_memory_or_a_fact_is_forgotten_by_itself(pool: asyncpg.Pool, for
             "INSERT INTO slice_redraws (thread_id, stage, from_seq, upto_seq) VALUES ($1, $2, 1, 4)", thread, stage
         )
     await pool.execute("DELETE FROM memories")
-    await redraw_slices(pool, LocalGenerator(), LocalEmbedder())
+    await rederive_slices(pool, LocalGenerator(), LocalEmbedder())
     assert await pool.fetchval("SELECT array_agg(memory_type::text ORDER BY 1) FROM memories") == ["episodic"]
     assert await pool.fetchval("SELECT count(*) FROM facts WHERE content LIKE '%plum jam%'") == 0
     # Said anew, it is learned anew.
     await say(pool, "ana", "s", "I work as a bookbinder, and I love plum jam.")
     await consolidate(pool, thread)
     assert await pool.fetchval("SELECT count(*) FROM facts WHERE content LIKE '%plum jam%'") == 1
+
+
+async def test_facts_are_derived_again_by_the_apps_policy_on_keys(pool: asyncpg.Pool) -> None:
+    """A key that the app calls a collection stays one."""
+    await FactLedger(pool).set_style(APP, "profile", "car", "collection")
+    await say(pool, "ana", "s", "I drive a Volvo and a Fiat.")
+    thread = await thread_of(pool, "ana", "s")
+    await consolidate(pool, thread)
+    await pool.execute(
+        "INSERT INTO slice_redraws (thread_id, stage, from_seq, upto_seq) VALUES ($1, 'deep', 1, 1)", thread
+    )
+    cars = ExtractedFact(fact_type="profile", key="car", value=["Volvo", "Fiat"], confidence=0.9, source_seqs=(1,))
+    assert await rederive_slices(pool, ScriptedGenerator(reflections=[([cars], [])]), LocalEmbedder()) == 1
+    keys = await pool.fetch("SELECT key FROM facts WHERE fact_type = 'profile' ORDER BY key")
+    assert [row["key"] for row in keys] == ["car:fiat", "car:volvo"]
 
 
 async def test_another_users_things_are_not_there(pool: asyncpg.Pool, forgetting: ErasureService) -> None:

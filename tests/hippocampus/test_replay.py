@@ -159,7 +159,7 @@ async def test_a_replay_killed_while_it_asks_and_while_it_swaps_changes_nothing_
 
     async def start(gemini: FakeGemini) -> asyncio.subprocess.Process:
         arguments = cli_process.command("replay", "--app", APP, "--user", USER, "--apply")
-        settings = {"DATABASE_URL": dsn, "GOOGLE_API_KEY": "k", "HIPPOCAMPUS_GEMINI_BASE_URL": gemini.base_url}
+        settings = {"DATABASE_URL": dsn, "GOOGLE_API_KEY": "k", "HIPPOCAMPUS_PROVIDER_BASE_URL": gemini.base_url}
         return await asyncio.create_subprocess_exec(*arguments, env=cli_process.environment(tmp_path, **settings))
 
     async with FakeGemini() as hanging, FakeGemini() as gemini:

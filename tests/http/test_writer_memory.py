@@ -288,8 +288,8 @@ async def test_a_query_that_gemini_cannot_embed_is_answered_by_its_words(writer_
             tmp_path / "log",
             api_key=KEY,
             provider="gemini",
-            google_api_key="k",
-            gemini_base_url=gemini.base_url,
+            provider_api_key="k",
+            provider_base_url=gemini.base_url,
         )
         await asyncio.to_thread(process.__enter__)
         try:

@@ -20,7 +20,12 @@ SAID = (
 
 
 def gemini_settings(gemini: FakeGemini) -> dict[str, str]:
-    return {"google_api_key": KEY, "gemini_base_url": gemini.base_url, "metrics_host": "127.0.0.1"}
+    return {
+        "provider": "gemini",
+        "provider_api_key": KEY,
+        "provider_base_url": gemini.base_url,
+        "metrics_host": "127.0.0.1",
+    }
 
 
 async def say(pool: asyncpg.Pool, session: str = "s1") -> UUID:

@@ -27,6 +27,7 @@ from workers.models.call_gate import GateRule, SharedCallGate
 from workers.telemetry.call_metrics import CallMetrics
 
 RATE, BURST = 50, 5
+RULE = {"provider": "gemini", "limit": "m", "breaker": "p/m"}
 # Where each call that was let through starts, as the row's lock orders them.
 STARTS = f"""
 CREATE TABLE starts (at timestamptz);
@@ -65,7 +66,7 @@ def make_gate(pool: asyncpg.Pool, registry: CollectorRegistry) -> MakeGate:
     metrics = CallMetrics(registry)
 
     def make(sleep: Any = asyncio.sleep, **rule: Any) -> SharedCallGate:
-        return SharedCallGate(pool, GateRule(**{"limit": "m", "breaker": "p/m", **rule}), metrics, sleep=sleep)
+        return SharedCallGate(pool, GateRule(**{**RULE, **rule}), metrics, sleep=sleep)
 
     return make
 
@@ -75,7 +76,7 @@ async def try_calls(dsn: str, count: int) -> list[str]:
     from pulse import database
 
     async with await database.create_pool(dsn, min_size=1, max_size=count) as pool:
-        gate = SharedCallGate(pool, GateRule(limit="m", breaker="p/m"), CallMetrics(CollectorRegistry()))
+        gate = SharedCallGate(pool, GateRule(**RULE), CallMetrics(CollectorRegistry()))
         return list(await asyncio.gather(*(outcome(gate) for _ in range(count))))
 
 
@@ -221,11 +222,11 @@ async def test_a_senseless_rate_is_an_error(pool: asyncpg.Pool, arguments: str) 
 async def test_waits_and_refusals_are_measured(make_gate: MakeGate, registry: CollectorRegistry) -> None:
     gate = make_gate(Sleeps(), calls_per_second=1, burst=1, wait_seconds_max=1.5)
     assert [await outcome(gate) for _ in range(3)] == ["ok", "ok", "CallPostponedError limited"]
-    labels = {"operation": "summarize"}
-    assert registry.get_sample_value("gemini_rate_limit_wait_seconds_count", labels) == 2
-    assert registry.get_sample_value("gemini_rate_limit_wait_seconds_sum", labels) == pytest.approx(1, abs=0.2)
+    labels = {"provider": "gemini", "operation": "summarize"}
+    assert registry.get_sample_value("model_rate_limit_wait_seconds_count", labels) == 2
+    assert registry.get_sample_value("model_rate_limit_wait_seconds_sum", labels) == pytest.approx(1, abs=0.2)
     labels["reason"] = "limited"
-    assert registry.get_sample_value("gemini_calls_postponed_total", labels) == 1
+    assert registry.get_sample_value("model_calls_postponed_total", labels) == 1
 
 
 # -- the breaker

@@ -183,9 +183,10 @@ async def test_poison_stops_neither_its_neighbours_nor_its_own_later_events(
         gemini.poison(POISON, "status", code=400)
         gemini.poison("cyanide", "status", code=500)
         settings = {
-            "google_api_key": "AIza-not-a-key-0123456789abcdefghij",
-            "gemini_base_url": gemini.base_url,
-            "provider_tries_max": "1",
+            "provider": "gemini",
+            "provider_api_key": "AIza-not-a-key-0123456789abcdefghij",
+            "provider_base_url": gemini.base_url,
+            "provider_attempts_max": "1",
             "job_tries_max": "3",
         }
         for role in ("fast_replay", "deep_reflection"):

@@ -30,9 +30,9 @@ async def start(workers: Workers, fake: FakeGemini, **settings: str) -> WorkerPr
         "fast_replay",
         module="workers.worker",
         provider="gemini",
-        google_api_key="AIza-test-key-0123456789",
-        gemini_base_url=fake.base_url,
-        provider_tries_max="1",
+        provider_api_key="AIza-test-key-0123456789",
+        provider_base_url=fake.base_url,
+        provider_attempts_max="1",
         **settings,
     )
 
@@ -115,7 +115,7 @@ async def test_a_cancelled_call_is_counted(pool: asyncpg.Pool, workers: Workers,
     [address] = (await targets(pool))["fast_replay"]
 
     async def counted() -> bool:
-        return (await scrape(address)).get(("gemini_requests_total", "cancelled", "summarize")) == 1
+        return (await scrape(address)).get(("model_requests_total", "cancelled", "summarize", "gemini")) == 1
 
     await until(counted)
     await until(lambda: fake.stats()["aborted"] == 1)
@@ -131,13 +131,13 @@ async def test_the_gauges_show_breakers_and_penalties(pool: asyncpg.Pool, worker
 
     async def exported() -> dict[tuple[str, ...], float]:
         seen = await scrape(address)
-        return seen if ("gemini_breaker_state", "fast_replay/m", "open") in seen else {}
+        return seen if ("model_breaker_state", "fast_replay/m", "open") in seen else {}
 
     seen = await until(exported)
-    assert [seen["gemini_breaker_state", "fast_replay/m", state] for state in ("closed", "open", "half_open")] == [
+    assert [seen["model_breaker_state", "fast_replay/m", state] for state in ("closed", "open", "half_open")] == [
         0,
         1,
         0,
     ]
     assert seen["embedding_refused_texts", "m"] == 1
-    assert 500 < seen["gemini_limit_blocked_seconds", "m"] <= 600
+    assert 500 < seen["model_limit_blocked_seconds", "m"] <= 600

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+import structlog
 from pydantic import ValidationError
 
 from workers import settings
@@ -17,11 +18,8 @@ def test_nothing_set_is_enough() -> None:
     loaded = load()
     assert loaded.dsn is None
     assert (loaded.api_host, loaded.api_port) == ("127.0.0.1", 8000)
-    assert (loaded.generation_model, loaded.embedding_model) == (
-        "gemini-flash-lite-latest",
-        "gemini-embedding-001",
-    )
-    assert loaded.active_provider == "local"
+    assert loaded.provider == "local"
+    assert (loaded.generation_model, loaded.embedding_model) == ("local-patterns-v1", "local-hash-v1")
     assert [loaded.metrics_port(role) for role in ("writer", "fast_replay", "deep_reflection", "retention")] == [
         9100,
         9110,
@@ -40,9 +38,46 @@ def test_settings_are_frozen() -> None:
 def test_a_key_chooses_gemini(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
     """Both common names of the key work, unless local is asked for."""
     monkeypatch.setenv(variable, "AIzaSy-0123456789abcdef")
-    assert load().active_provider == "gemini"
+    loaded = load()
+    assert loaded.provider == "gemini"
+    assert loaded.provider_api_key is not None
+    assert loaded.provider_api_key.get_secret_value() == "AIzaSy-0123456789abcdef"
+    assert (loaded.generation_model, loaded.embedding_model) == ("gemini-flash-lite-latest", "gemini-embedding-001")
     monkeypatch.setenv("HIPPOCAMPUS_PROVIDER", "local")
-    assert load().active_provider == "local"
+    assert load().provider == "local"
+
+
+def test_the_key_may_be_given_for_the_named_provider(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stands above the provider's own variable, and says nothing about which provider is meant."""
+    monkeypatch.setenv("HIPPOCAMPUS_PROVIDER_API_KEY", "a-key-of-some-provider")
+    with pytest.raises(SettingsError, match="set HIPPOCAMPUS_PROVIDER to its provider"):
+        load()
+    monkeypatch.setenv("GOOGLE_API_KEY", "AIzaSy-0123456789abcdef")
+    monkeypatch.setenv("HIPPOCAMPUS_PROVIDER", "gemini")
+    key = load().provider_api_key
+    assert key is not None
+    assert key.get_secret_value() == "a-key-of-some-provider"
+
+
+def test_former_names_still_work_and_are_logged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A current name stands above a former one; an error names the variable that was set."""
+    monkeypatch.setenv("HIPPOCAMPUS_GOOGLE_API_KEY", "AIzaSy-0123456789abcdef")
+    monkeypatch.setenv("HIPPOCAMPUS_GEMINI_BASE_URL", "http://former")
+    monkeypatch.setenv("HIPPOCAMPUS_PROVIDER_TRIES_MAX", "7")
+    loaded = load()
+    assert (loaded.provider, loaded.provider_base_url, loaded.provider_attempts_max) == ("gemini", "http://former", 7)
+    with structlog.testing.capture_logs() as logs:
+        settings.report_former_names()
+    assert [(line["event"], line["former"], line["current"]) for line in logs] == [
+        ("setting_renamed", "HIPPOCAMPUS_GOOGLE_API_KEY", "GOOGLE_API_KEY"),
+        ("setting_renamed", "HIPPOCAMPUS_GEMINI_BASE_URL", "HIPPOCAMPUS_PROVIDER_BASE_URL"),
+        ("setting_renamed", "HIPPOCAMPUS_PROVIDER_TRIES_MAX", "HIPPOCAMPUS_PROVIDER_ATTEMPTS_MAX"),
+    ]
+    monkeypatch.setenv("HIPPOCAMPUS_PROVIDER_BASE_URL", "http://current")
+    assert load().provider_base_url == "http://current"
+    monkeypatch.setenv("HIPPOCAMPUS_PROVIDER_TRIES_MAX", "none")
+    with pytest.raises(SettingsError, match="HIPPOCAMPUS_PROVIDER_TRIES_MAX is wrong"):
+        load()
 
 
 def test_an_empty_variable_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,6 +100,11 @@ def test_an_empty_variable_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> N
         ("HIPPOCAMPUS_API_KEY", "hushhush", "HIPPOCAMPUS_API_KEY is wrong: .*16"),
         ("HIPPOCAMPUS_API_HOST", "0.0.0.0", "set HIPPOCAMPUS_API_KEY to a secret of at least 16 characters"),
         ("HIPPOCAMPUS_PROVIDER", "gemini", "set GOOGLE_API_KEY, or use local"),
+        (
+            "HIPPOCAMPUS_PROVIDER",
+            "gemni",
+            "PROVIDER is wrong: there is no provider 'gemni': .*gemini, local",
+        ),
     ],
 )
 def test_a_wrong_variable_is_named(monkeypatch: pytest.MonkeyPatch, variable: str, value: str, complaint: str) -> None:
@@ -90,7 +130,7 @@ def test_secrets_are_shown_by_five_characters_at_most(monkeypatch: pytest.Monkey
     monkeypatch.setenv("DATABASE_URL", "postgresql://me:hushhush@db.example:5433/agents?sslmode=require")
     loaded = load()
     shown = loaded.shown()
-    assert shown["google_api_key"] == "AIzaS***"
+    assert shown["provider_api_key"] == "AIzaS***"
     assert shown["api_key"] == "***"
     assert shown["database_url"] == "postgresql://me@db.example:5433/agents"
     for secret in ("hushhush", "AIzaSy", "sixteen"):

@@ -70,7 +70,7 @@ def write_intro(page: Page, config: Settings, path: Path, read: ConversationFile
     people = f" of {len(users)} users" if len(users) > 1 else ""
     page.field("file", f"{path}")
     page.field("", f"{read.file_format}: {len(read.sessions)} sessions{people}, {read.event_count} events")
-    if config.active_provider == "local":
+    if config.provider == "local":
         page.field("model", "local: patterns and word vectors, offline (with GOOGLE_API_KEY: Gemini)")
     else:
         page.field("model", f"Gemini: {config.generation_model}, {config.embedding_model}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from prometheus_client import CollectorRegistry
 
 from workers.models.call_gate import embedder_gate
-from workers.models.embedders import make_embedder
+from workers.models.factory import make_embedder
 from workers.telemetry.call_metrics import CallMetrics
 
 if TYPE_CHECKING:

@@ -1,1 +1,1 @@
-"""Models as the settings ask for them, and the gate before every call."""
+"""The models that the settings name, and the gate before every call."""

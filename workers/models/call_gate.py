@@ -1,12 +1,12 @@
 """The gate before every call of a model: a limit that all processes share, and a breaker for each pool and model.
 
-    admit          one statement, then the wait for the place that it reserved
-    429            a penalty for everybody: nobody starts a call before the provider said
-    no answer      counted for the breaker; while it is open, one call at a time is let through, as a probe
-    postponed      whoever may not call goes back to the queue; `pause_seconds` keeps this process from fetching more
+    admit          one statement, then the wait for the slot that it reserved
+    429            a penalty for all processes: no call starts before the time that the provider requested
+    no answer      counted by the breaker; while it is open, one call at a time is admitted, as a probe
+    postponed      a job that may not call goes back to the queue; `pause_seconds` stops this process from fetching more
 
-Nothing is held during a call. What a call left is reported once it is over; a report that can't be written is only
-logged, since the reply that it tells of is worth more.
+No connection is held during a call. Its outcome is reported once it has ended; a report that cannot be written is only
+logged, since the reply is worth more than the report.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 import structlog
 
-from hippocampus.backoff import DAILY_QUOTA_SECONDS, RETRY_AFTER_SECONDS_MAX
 from hippocampus.errors import CallPostponedError, ProviderError, RateLimitedError, TransientProviderError
 from workers.failures import DATABASE_FAULTS
+from workers.queue.backoff import DAILY_QUOTA_SECONDS, RETRY_AFTER_SECONDS_MAX
 from workers.queue.claims import QUERIES
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ STATEMENT_SECONDS_MAX = 10.0
 class GateRule:
     """What one gate holds its calls to."""
 
+    provider: str
     limit: str  # of a model: all processes share it
     breaker: str  # of a pool and a model
     calls_per_second: float = 0.0  # 0: no limit but the provider's penalties
@@ -145,7 +146,7 @@ class SharedCallGate:
                 )
                 if blocked > 0:
                     raise self._postpone(operation, "limited", blocked)  # noqa: TRY301 - as if it came from entry
-            self._metrics.observe_wait(operation, seconds)
+            self._metrics.observe_wait(self._rule.provider, operation, seconds)
         except BaseException:
             await self._release(admission)
             raise
@@ -159,7 +160,7 @@ class SharedCallGate:
             seconds = min(seconds, PROBE_LOOK_SECONDS) if refusal == "breaker_half_open" else seconds
             self._pause(seconds)
             what = f"the breaker of {self._rule.breaker} is {refusal.removeprefix('breaker_').replace('_', ' ')}"
-        self._metrics.postponed.labels(operation, refusal).inc()
+        self._metrics.observe_postponed(self._rule.provider, operation, refusal)
         return CallPostponedError(f"no call now: {what}", code=refusal, retry_after_seconds=seconds)
 
     async def _penalise(self, error: RateLimitedError) -> None:
@@ -191,7 +192,7 @@ class SharedCallGate:
         if seconds is None:
             return
         self._pause(seconds)
-        self._metrics.postponed.labels(operation, "down").inc()
+        self._metrics.observe_postponed(rule.provider, operation, "down")
         raise CallPostponedError(
             f"{error}; the breaker of {rule.breaker} is open",
             code=error.code,
@@ -223,6 +224,7 @@ class SharedCallGate:
 def generator_gate(settings: Settings, pool: Pool, metrics: CallMetrics, role: str) -> SharedCallGate:
     """Return the gate before the calls for text that a role's processes make."""
     rule = GateRule(
+        provider=settings.provider,
         limit=settings.generation_model,
         breaker=f"{role}/{settings.generation_model}",
         calls_per_second=settings.generate_calls_per_second,
@@ -240,6 +242,7 @@ def embedder_gate(settings: Settings, pool: Pool, metrics: CallMetrics, role: st
     # Somebody waits for a search's answer, which can be given by text alone; a job has time.
     patience = SEARCH_WAIT_SECONDS_MAX if role in ("writer", "cli") else math.inf
     rule = GateRule(
+        provider=settings.provider,
         limit=settings.embedding_model,
         breaker=f"{role}/{settings.embedding_model}",
         calls_per_second=settings.embed_calls_per_second,

@@ -10,9 +10,9 @@ from procrastinate import BaseRetryStrategy, RetryDecision, utils
 from procrastinate.exceptions import JobAborted
 from procrastinate.jobs import Job
 
-from hippocampus import backoff
 from hippocampus.errors import CallPostponedError, WatermarkMovedError
 from workers import failures
+from workers.queue import backoff
 
 #: Somebody else just consolidated this thread: what is left can be read at once.
 WATERMARK_DELAY_SECONDS = 0.5

@@ -10,14 +10,13 @@ from uuid import UUID
 import structlog
 
 from hippocampus.consolidation.backfill import Backfilled, backfill_embeddings, choose_model
-from hippocampus.consolidation.redraw import redraw_slices
+from hippocampus.consolidation.rederive import rederive_slices
 from hippocampus.consolidation_worker import MemoryConsolidationWorker
 from hippocampus.erasure.service import ErasureService
 from hippocampus.retention.archive import MemoryArchive
 from hippocampus.retention_manager import Batch, MemoryRetentionManager
 from workers.models.call_gate import embedder_gate, generator_gate
-from workers.models.embedders import make_embedder
-from workers.models.generators import make_generator
+from workers.models.factory import make_embedder, make_generator
 from workers.queue.claims import JobClaim
 from workers.queue.upkeep import Upkeep
 from workers.settings import Settings
@@ -92,7 +91,7 @@ def build(settings: Settings, pool: Pool, metrics: Metrics, role: str) -> Servic
         await make_vectors(pool, embedder, metrics)
 
     async def redraw() -> None:
-        _log.info("slices drawn anew", count=await redraw_slices(pool, generator, embedder))
+        _log.info("slices drawn anew", count=await rederive_slices(pool, generator, embedder))
 
     async def retention() -> None:
         await clean_up(MemoryRetentionManager(pool), metrics)

@@ -10,11 +10,11 @@
 | worker_jobs_rescued_total | | jobs of dead workers that this process gave back |
 | worker_fenced_total | queue | ends that came too late: another attempt owned the job |
 | worker_restarts_total | reason | times that this process took up its queues again |
-| gemini_requests_total | operation, code | calls of the model; timeout, connection, cancelled count as codes |
-| gemini_request_duration_seconds | operation | how long calls took |
-| gemini_tokens_total | operation, kind | tokens in (prompt) and out (output) |
-| gemini_rate_limit_wait_seconds | operation | how long calls waited for their turn |
-| gemini_calls_postponed_total | operation, reason | calls held back: limited, breaker_open, breaker_half_open, down |
+| model_requests_total | provider, operation, code | calls of the model; timeout, connection, cancelled count as codes |
+| model_request_duration_seconds | provider, operation | how long calls took |
+| model_tokens_total | provider, operation, kind | tokens in (prompt) and out (output) |
+| model_rate_limit_wait_seconds | provider, operation | how long calls waited for their turn |
+| model_calls_postponed_total | provider, operation, reason | calls held back: limited, breaker_*, down |
 | consolidation_turns_skipped_total | | turns that the model refused, and that a later job passed by |
 | embedding_backfill_texts_total | outcome | texts that got their vector later (given), or were refused one (refused) |
 | retention_memories_deleted_total | | memories that the clean-up archived |
@@ -23,8 +23,8 @@
 | queue_jobs | queue, status | jobs that wait, run, or have failed (one process exports it) |
 | queue_oldest_job_age_seconds | queue | how long the oldest job waits that could run (one process exports it) |
 | embedding_refused_texts | model | texts that stay without a vector of this model (one process exports it) |
-| gemini_breaker_state | breaker, state | 1 for the state that each breaker has (one process exports it) |
-| gemini_limit_blocked_seconds | limit | how long nobody may call a model, by its own word (one process exports it) |
+| model_breaker_state | breaker, state | 1 for the state that each breaker has (one process exports it) |
+| model_limit_blocked_seconds | limit | how long nobody may call a model, by its own word (one process exports it) |
 
 Outcomes: succeeded, failed, retried, postponed (none of the job's tries), released, aborted, fenced.
 """
@@ -98,12 +98,12 @@ class QueueGauges(Collector):
         for queue, seconds in self._ages.items():
             ages.add_metric((queue,), seconds)
         yield ages
-        states = GaugeMetricFamily("gemini_breaker_state", "Breakers by state.", labels=("breaker", "state"))
+        states = GaugeMetricFamily("model_breaker_state", "Breakers by state.", labels=("breaker", "state"))
         for breaker, now in self._breakers.items():
             for state in BREAKER_STATES:
                 states.add_metric((breaker, state), float(state == now))
         yield states
-        blocked = GaugeMetricFamily("gemini_limit_blocked_seconds", "Seconds without calls.", labels=("limit",))
+        blocked = GaugeMetricFamily("model_limit_blocked_seconds", "Seconds without calls.", labels=("limit",))
         for limit, seconds in self._limits.items():
             blocked.add_metric((limit,), seconds)
         yield blocked

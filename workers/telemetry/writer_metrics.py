@@ -12,7 +12,7 @@
 | runs_executing | | runs whose agent this process executes |
 | listener_running, listener_connects_total | | whether notifications are heard, and how often it began to listen |
 | search_degraded_total | reason | searches by text alone, because the query could not be embedded |
-| gemini_* | | see `workers.telemetry.call_metrics`: queries are embedded here |
+| model_* | | see `workers.telemetry.call_metrics`: queries are embedded here |
 
 `route` is a template such as /v1/apps/{app_name}/users/{user_id}/sessions, or ``unmatched``.
 """

@@ -1,6 +1,6 @@
 """What an error of the Gemini API means. Pure: reads the code and the body, knows no client library.
 
-429                         RateLimitedError, with the wish of RetryInfo; `daily` by QuotaFailure
+429                         RateLimitedError, with the delay of RetryInfo; `daily` by QuotaFailure
 408, 5xx                    TransientProviderError
 400, 401, 403, 404, other   PermanentProviderError, saying what to do
 """
@@ -19,7 +19,7 @@ from hippocampus.errors import (
     TransientProviderError,
 )
 
-#: What the one who runs this can do about it.
+#: What an operator can do about it.
 _ADVICE = {
     400: "check the model's name and its limits against the message; the same request will fail again",
     401: "the key is not accepted: set a valid GOOGLE_API_KEY",
@@ -33,35 +33,35 @@ _HOPELESS = frozenset({501, 505})
 
 _DURATION = re.compile(r"(\d{1,9}(?:\.\d+)?)s")
 
-#: An error's own text is for a log line: a page of HTML from a proxy is not.
+#: Characters of an error's own text: a proxy may send a page of HTML.
 _MESSAGE_CHARACTERS_MAX = 500
 
 
 def from_response(code: int, body: Any) -> ProviderError:
-    """The error for an HTTP status and the (decoded) body that came with it."""
+    """Return the error for an HTTP status and its decoded body."""
     error = _error_of(body)
-    said = _said(error)
+    detail = _message_of(error)
     evidence = json.dumps(body, ensure_ascii=False, default=str)
-    wish = retry_after_seconds(error)
+    requested = retry_after_seconds(error)
     if code == 429:
         daily = is_daily(error)
         quota = "the day's quota is used up" if daily else "the rate limit is reached"
         return RateLimitedError(
-            f"Gemini: 429, {quota}. {said}",
+            f"Gemini: 429, {quota}. {detail}",
             raw_reply=evidence,
-            retry_after_seconds=wish,
+            retry_after_seconds=requested,
             daily=daily,
         )
     if code == 408 or (code >= 500 and code not in _HOPELESS):
         return TransientProviderError(
-            f"Gemini: {code}. {said}", code=str(code), raw_reply=evidence, retry_after_seconds=wish
+            f"Gemini: {code}. {detail}", code=str(code), raw_reply=evidence, retry_after_seconds=requested
         )
     advice = _WRONG_KEY if _is_key_problem(error) else _ADVICE.get(code, "the same request will fail again")
-    return PermanentProviderError(f"Gemini: {code}, {advice}. {said}", code=str(code), raw_reply=evidence)
+    return PermanentProviderError(f"Gemini: {code}, {advice}. {detail}", code=str(code), raw_reply=evidence)
 
 
 def retry_after_seconds(error: Mapping[str, Any]) -> float | None:
-    """How long RetryInfo asks to wait; None where it does not say, or not in a way that can be read."""
+    """Return the delay that RetryInfo requests; None if there is none, or none that can be parsed."""
     for detail in _details(error, "google.rpc.RetryInfo"):
         match = _DURATION.fullmatch(str(detail.get("retryDelay", "")))
         if match:
@@ -70,7 +70,7 @@ def retry_after_seconds(error: Mapping[str, Any]) -> float | None:
 
 
 def is_daily(error: Mapping[str, Any]) -> bool:
-    """Whether QuotaFailure names a quota of the day."""
+    """Return whether QuotaFailure names a daily quota."""
     return any(
         "PerDay" in str(violation.get("quotaId", ""))
         for detail in _details(error, "google.rpc.QuotaFailure")
@@ -84,7 +84,7 @@ def _is_key_problem(error: Mapping[str, Any]) -> bool:
 
 
 def _error_of(body: Any) -> Mapping[str, Any]:
-    """The error object of a body; streaming calls wrap it in a list of one."""
+    """Return the error object of a body; streaming calls wrap it in a list of one."""
     if isinstance(body, list) and len(body) == 1:
         body = body[0]
     if not isinstance(body, Mapping):
@@ -93,7 +93,7 @@ def _error_of(body: Any) -> Mapping[str, Any]:
     return inner if isinstance(inner, Mapping) else body
 
 
-def _said(error: Mapping[str, Any]) -> str:
+def _message_of(error: Mapping[str, Any]) -> str:
     message = " ".join(str(error.get("message") or "no message").split())
     return f"It says: {message[:_MESSAGE_CHARACTERS_MAX]}"
 

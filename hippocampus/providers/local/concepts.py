@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from hippocampus.providers.local import words as local_words
+from hippocampus.text import words
 
 _FAMILIES = """
 child kid kids children baby toddler son daughter 孩子 小孩 儿子 女儿 宝宝
@@ -122,17 +122,17 @@ many number several few two three four five 多少 几个
 def _by_word() -> Mapping[str, tuple[str, ...]]:
     found: dict[str, list[str]] = {}
     for line in _FAMILIES.strip().splitlines():
-        words = line.split()
-        for word in words:
-            name = word if local_words.is_cjk(word) else local_words.stem(word)
+        family, *others = line.split()
+        for word in (family, *others):
+            name = word if words.is_cjk(word) else words.stem(word)
             families = found.setdefault(name, [])
-            if words[0] not in families:
-                families.append(words[0])
+            if family not in families:
+                families.append(family)
     return {word: tuple(families) for word, families in found.items()}
 
 
 _BY_WORD = _by_word()
-_CHARS_MAX = max(len(word) for word in _BY_WORD if local_words.is_cjk(word))
+_CHARS_MAX = max(len(word) for word in _BY_WORD if words.is_cjk(word))
 
 
 def of_stem(stem: str) -> tuple[str, ...]:
@@ -141,13 +141,13 @@ def of_stem(stem: str) -> tuple[str, ...]:
 
 
 def of_cjk(run: str) -> Iterator[str]:
-    """The families of the words in a run of CJK characters, the longest word at each place."""
-    place = 0
-    while place < len(run):
-        for length in range(min(_CHARS_MAX, len(run) - place), 0, -1):
-            families = _BY_WORD.get(run[place : place + length])
+    """The families of the words in a run of CJK characters, the longest word at each position."""
+    position = 0
+    while position < len(run):
+        for length in range(min(_CHARS_MAX, len(run) - position), 0, -1):
+            families = _BY_WORD.get(run[position : position + length])
             if families:
                 yield from families
-                place += length - 1
+                position += length - 1
                 break
-        place += 1
+        position += 1

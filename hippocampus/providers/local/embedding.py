@@ -1,7 +1,7 @@
 """Hashed vectors of words and character n-grams.
 
 A text becomes a bag of features: stems, pairs of neighbouring stems, character n-grams of each word, single
-CJK characters and their pairs, and word families (`local_concepts`). Each feature is hashed to one
+CJK characters and their pairs, and word families (`concepts`). Each feature is hashed to one
 dimension and one sign; its weight is sublinear in how often it stands in the text. Two texts are near when
 they share words, parts of words or families. Meaning that is in none of these is not seen.
 
@@ -19,11 +19,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
-from hippocampus.providers.local import concepts, words
+from hippocampus.providers import registry
+from hippocampus.providers.local import concepts
 from hippocampus.providers.protocols import EmbeddingTask
 from hippocampus.records import EMBEDDING_DIMENSIONS, Vector
+from hippocampus.text import words
 
-MODEL = "local-hash-v1"
+MODEL = registry.PROVIDERS["local"].embedding_model
 
 #: Texts per trip to a thread, so that a large batch never holds the interpreter in one piece.
 CHUNK_TEXTS = 64

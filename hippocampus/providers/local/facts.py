@@ -27,7 +27,7 @@ _DATED_TOPICS = frozenset(("plan", "goal", "event", "activity"))
 #: Topics of which one clause may state several: 'I work for a bank as a clerk'.
 _COMPANIONS = frozenset(("employer", "occupation", "children", "pet"))
 _TOPICS_BY_ABOUT = frozenset(("family", "pet", "favorite"))
-#: What changes when the same plan is stated anew, and so is no part of its key.
+#: What changes when the same plan is stated again, and so is not part of its key.
 _TIME = re.compile(rf"\b(?:{patterns_en_life.TIME})\b|{patterns_zh.TIME}", re.IGNORECASE)
 
 
@@ -39,10 +39,10 @@ class _Found:
     chinese: bool
 
 
-def of_slice(conversation_slice: ConversationSlice) -> list[ExtractedFact]:
+def of_slice(slice_: ConversationSlice) -> list[ExtractedFact]:
     """The facts of a slice in the order in which they were first said; a restated one stands once."""
     facts: dict[tuple[str, str], ExtractedFact] = {}
-    for turn in conversation_slice.turns:
+    for turn in slice_.turns:
         if sentences.is_assistant(turn):
             continue
         for sentence in sentences.of_turn(turn):
@@ -140,12 +140,12 @@ def _bounded(key: str) -> str:
 
 def _keep(facts: dict[tuple[str, str], ExtractedFact], fact: ExtractedFact) -> None:
     """A repeated fact gains sources and a little confidence; a changed one replaces what was said before."""
-    place = (fact.fact_type, fact.key)
-    before = facts.get(place)
+    identity = (fact.fact_type, fact.key)
+    before = facts.get(identity)
     if before is None or before.value != fact.value:
-        facts[place] = fact
+        facts[identity] = fact
         return
-    facts[place] = replace(
+    facts[identity] = replace(
         before,
         source_seqs=tuple(sorted({*before.source_seqs, *fact.source_seqs})),
         confidence=round(min(0.99, max(before.confidence, fact.confidence) + 0.02), 2),

@@ -1,4 +1,4 @@
-"""Wishes by patterns: how a user asks the assistant to behave from now on, in English and Chinese.
+"""Instructions by patterns: how a user asks the assistant to behave from now on, in English and Chinese.
 
     'Please always answer in French.'  ->  answer_language: "Always answer in French."
     '以后请用中文回答。'                ->  answer_language: "以后请用中文回答。"
@@ -13,7 +13,7 @@ import re
 from hippocampus.providers.local import objects, sentences
 from hippocampus.records import ConversationSlice, ExtractedProposal
 
-#: Wishes of one slice.
+#: Proposals of one slice.
 PROPOSALS_MAX = 10
 _CONTENT_CHARACTERS_MAX = 300
 
@@ -25,16 +25,16 @@ _ACTS = (
 _ENGLISH = (
     re.compile(
         r"^(?:please |can you |could you |would you |i want you to |i'd like you to )?"
-        rf"(?P<wish>(?:always|never) {_ACTS}\b.+)",
+        rf"(?P<request>(?:always|never) {_ACTS}\b.+)",
         re.IGNORECASE,
     ),
     re.compile(
         rf"^(?:from now on|in (?:the )?future|going forward),? (?:please |can you |could you )?"
-        rf"(?P<wish>(?:always |never |do not |don't )?{_ACTS}\b.+)",
+        rf"(?P<request>(?:always |never |do not |don't )?{_ACTS}\b.+)",
         re.IGNORECASE,
     ),
     re.compile(
-        rf"^(?:please |can you |could you )?(?P<wish>(?:do not |don't )?{_ACTS}\b.+?),? "
+        rf"^(?:please |can you |could you )?(?P<request>(?:do not |don't )?{_ACTS}\b.+?),? "
         r"(?:from now on|in (?:the )?future|every time|going forward)[.!]*$",
         re.IGNORECASE,
     ),
@@ -69,22 +69,22 @@ _TOPICS = (
 )
 
 
-def of_slice(conversation_slice: ConversationSlice) -> list[ExtractedProposal]:
-    """The wishes of a slice in the order in which they were said; of one key, the last."""
+def of_slice(slice_: ConversationSlice) -> list[ExtractedProposal]:
+    """The requests of a slice in the order in which they were made; of one key, the last."""
     found: dict[str, ExtractedProposal] = {}
-    for turn in conversation_slice.turns:
+    for turn in slice_.turns:
         if turn.author != "user":
             continue
         for sentence in sentences.of_turn(turn):
-            wish = None if sentence.is_question else _wish(sentence.text, chinese=sentence.is_cjk)
-            if wish is not None:
-                key = _key(wish)
+            request = None if sentence.is_question else _request(sentence.text, chinese=sentence.is_cjk)
+            if request is not None:
+                key = _key(request)
                 found.pop(key, None)
-                found[key] = ExtractedProposal(key=key, content=wish, source_seqs=(turn.sequence_num,))
+                found[key] = ExtractedProposal(key=key, content=request, source_seqs=(turn.sequence_num,))
     return list(found.values())[:PROPOSALS_MAX]
 
 
-def _wish(text: str, *, chinese: bool) -> str | None:
+def _request(text: str, *, chinese: bool) -> str | None:
     text = " ".join(text.replace("’", "'").split())
     if len(text) > _CONTENT_CHARACTERS_MAX:
         return None
@@ -92,13 +92,13 @@ def _wish(text: str, *, chinese: bool) -> str | None:
         return text if any(pattern.search(text) for pattern in _CHINESE) else None
     for pattern in _ENGLISH:
         if match := pattern.search(text):
-            wish = match["wish"].rstrip(" .!,")
-            return f"{wish[0].upper()}{wish[1:]}."
+            request = match["request"].rstrip(" .!,")
+            return f"{request[0].upper()}{request[1:]}."
     return None
 
 
-def _key(wish: str) -> str:
+def _key(request: str) -> str:
     for topic, pattern in _TOPICS:
-        if pattern.search(wish):
+        if pattern.search(request):
             return topic
-    return f"wish_{objects.slug(wish)}"[:120]
+    return f"wish_{objects.slug(request)}"[:120]

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from hippocampus.providers.local import sentences as local_sentences
-from hippocampus.providers.local import words
-from hippocampus.providers.local.sentences import Sentence
+from hippocampus.providers.local.sentences import Sentence, is_assistant, sentences_of
 from hippocampus.records import ConversationSlice, ExtractedInsight, Importance
+from hippocampus.text import words
 
 INSIGHTS_MAX = 4
 CONTENT_CHARS_MAX = 300
@@ -72,12 +71,10 @@ _CUES_ZH = (
 _NOT_STATED = re.compile(r"\b(?:if|unless|would|wish)\b|如果|要是|的话", re.IGNORECASE)
 
 
-def of_slice(conversation_slice: ConversationSlice) -> list[ExtractedInsight]:
+def of_slice(slice_: ConversationSlice) -> list[ExtractedInsight]:
     """The most important first; at most four, no two alike; empty where nothing stands out."""
     sentences = [
-        sentence
-        for sentence in local_sentences.of_slice(conversation_slice)
-        if not sentence.is_question and not local_sentences.is_assistant(sentence.turn)
+        sentence for sentence in sentences_of(slice_) if not sentence.is_question and not is_assistant(sentence.turn)
     ]
     found = [(importance, sentence) for sentence in sentences if (importance := _importance(sentence))]
     found.sort(key=lambda entry: (_RANK[entry[0]], entry[1].turn.sequence_num, entry[1].position))

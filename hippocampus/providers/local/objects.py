@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from hippocampus.providers.local import words as local_words
 from hippocampus.providers.local.patterns import Shape
+from hippocampus.text import words
 
 _TAIL_EN = re.compile(
     r"\s*(?:[;(]|:\s|\s-+\s|\s[–—]|,(?=\s*(?:and|but|so|which|who|though|you|I|it|we|they|he|she|because"
@@ -86,8 +86,8 @@ _UNCLEAR_EN = re.compile(
 )
 #: An event that is told in no other words is not worth a fact: 'saw a movie', 'working on a project'.
 _VAGUE = frozenset(
-    local_words.stem(word)
-    for word in local_words.listed(
+    words.stem(word)
+    for word in words.listed(
         """project movie film show store shop walk book game fun ambition dream break thing few bit photo
         picture photograph pic work working watch morning evening afternoon night back week
         weekend month year last saw read watched play playing chase chasing hike trip lunch
@@ -96,7 +96,7 @@ _VAGUE = frozenset(
 )
 _THIRD_VERBS = {"have": "has", "do": "does", "go": "goes", "am": "is", "don't": "doesn't"}
 _NOT_A_NAME = frozenset(
-    local_words.listed(
+    words.listed(
         "the a an so just not very really here back sure fine good great when"
         " who and but in on at it he she they"
         " we you"
@@ -146,8 +146,7 @@ def _plain(text: str) -> str | None:
 
 
 def _thing(text: str) -> str | None:
-    words = text.split()
-    if len(words) > 8 or "," in text or _DEICTIC_EN.search(text):
+    if len(text.split()) > 8 or "," in text or _DEICTIC_EN.search(text):
         return None
     if _BAD_START_EN.match(text) and not _ALLOWED_THE.match(text):
         return None
@@ -166,12 +165,12 @@ def _action(text: str) -> str | None:
 
 
 def _event(text: str) -> str | None:
-    words = text.split()
-    if len(words) == 2 and words[0] in ("got", "had"):
+    spoken = text.split()
+    if len(spoken) == 2 and spoken[0] in ("got", "had"):
         return None
-    if not 2 <= len(words) <= 16 or _UNCLEAR_EN.search(text) or _DANGLING_EN.search(text):
+    if not 2 <= len(spoken) <= 16 or _UNCLEAR_EN.search(text) or _DANGLING_EN.search(text):
         return None
-    return text if any(term not in _VAGUE for term in local_words.terms(" ".join(words[1:]))) else None
+    return text if any(term not in _VAGUE for term in words.terms(" ".join(spoken[1:]))) else None
 
 
 def _habit(text: str) -> str | None:
@@ -220,7 +219,7 @@ def _role(text: str) -> str | None:
 
 
 def _has_content(text: str) -> bool:
-    return bool(local_words.terms(text))
+    return bool(words.terms(text))
 
 
 _CHECKS: Mapping[Shape, Callable[[str], str | None]] = {
@@ -240,12 +239,12 @@ _CHECKS: Mapping[Shape, Callable[[str], str | None]] = {
 
 
 def parts(text: str, *, chinese: bool) -> list[str]:
-    """The members of a plain list ('reading, painting and long walks'); one member where it is none."""
+    """The members of a plain list ('reading, painting and long walks'); the text itself where it is not a list."""
     if chinese:
         return [part for part in re.split("、|以及|和|跟|还有", text) if part]
     if "," in text and not re.search(r", .* and ", text):
         head = text.partition(",")[0]
-        broken = re.search(r"\b(?:a|an|the) \w+$", head)  # 'a quiet, sunny room' is no list
+        broken = re.search(r"\b(?:a|an|the) \w+$", head)  # 'a quiet, sunny room' is not a list
         return [] if broken else [head]
     pieces = re.split(r",\s+and\s+|,\s+|\s+and\s+|\s+&\s+", text)
     if len(pieces) == 1:
@@ -282,21 +281,19 @@ def third_person(action: str) -> str:
 
 def slug(text: str) -> str:
     """A key's part: lower case, words joined by underscores, articles dropped, at most 80 characters."""
-    words = local_words.tokens(_DETERMINER_EN.sub("", text))
-    return "_".join(word.replace("'", "") for word in words)[:80].strip("_") or "other"
+    tokens = words.tokens(_DETERMINER_EN.sub("", text))
+    return "_".join(token.replace("'", "") for token in tokens)[:80].strip("_") or "other"
 
 
 _POLARITY_WORDS = frozenset(
-    local_words.listed(
-        "never always don't do not no ever please fine ok okay free open good possible now again me them my"
-    )
+    words.listed("never always don't do not no ever please fine ok okay free open good possible now again me them my")
 )
 _POLARITY_ZH = re.compile("请|不要|别|永远|务必|千万|一定要?|不能|本人|任何|再|给|在|安排|约|开(?=会)")
 _DAY_ZH = re.compile("(?:周|星期|礼拜)([一二三四五六日天])")
 _DAY_NAMES = dict(
     zip(
         "一二三四五六日天",
-        local_words.listed("monday tuesday wednesday thursday friday saturday sunday sunday"),
+        words.listed("monday tuesday wednesday thursday friday saturday sunday sunday"),
         strict=True,
     )
 )
@@ -313,11 +310,11 @@ def rule_slug(text: str) -> str:
     about = _ABOUT_RULE.search(text)
     if name and about:
         return f"{'meeting' if about[2] else 'call' if about[3] else about[1].lower()}s_on_{name}"
-    if local_words.CJK_CHARACTER.search(text):
+    if words.CJK_CHARACTER.search(text):
         return slug(_POLARITY_ZH.sub("", text))
-    words = [word for word in local_words.tokens(text) if word not in _POLARITY_WORDS]
-    return slug(
-        " ".join(
-            word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word for word in words
-        )
-    )
+    tokens = [token for token in words.tokens(text) if token not in _POLARITY_WORDS]
+    return slug(" ".join(_singular(token) for token in tokens))
+
+
+def _singular(token: str) -> str:
+    return token[:-1] if len(token) > 3 and token.endswith("s") and not token.endswith("ss") else token

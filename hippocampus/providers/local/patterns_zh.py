@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hippocampus.providers.local import words
 from hippocampus.providers.local.patterns import chinese
+from hippocampus.text import words
 
 KIN = (
     "(?P<about>妻子|老婆|丈夫|老公|先生|太太|爱人|男朋友|女朋友|男友|女友|未婚妻|未婚夫|女儿|儿子|孩子|姐姐|妹妹|哥哥"

@@ -13,13 +13,26 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
+from hippocampus.providers import registry
 from hippocampus.providers.local import facts, feedback, insights, summary
 from hippocampus.providers.local.embedding import LocalEmbedder
+from hippocampus.providers.registry import ModelConfig
 from hippocampus.records import ConversationSlice, Origin, Reflection, Summary
+from hippocampus.text import words
 
 __all__ = ["LocalEmbedder", "LocalGenerator"]
 
-MODEL = "local-patterns-v1"
+MODEL = registry.PROVIDERS["local"].generation_model
+
+
+def make_generator(_config: ModelConfig) -> LocalGenerator:
+    """Return a generator; see `hippocampus.providers.registry.ProviderModule`."""
+    return LocalGenerator()
+
+
+def make_embedder(_config: ModelConfig) -> LocalEmbedder:
+    """Return an embedder; see `hippocampus.providers.registry.ProviderModule`."""
+    return LocalEmbedder()
 
 
 class LocalGenerator:
@@ -37,33 +50,33 @@ class LocalGenerator:
 
     async def summarize(self, slices: Sequence[ConversationSlice]) -> list[Summary]:
         """The most salient sentences of each slice, with their speakers, in at most 200 characters."""
-        return [await asyncio.to_thread(_summarize, conversation_slice) for conversation_slice in slices]
+        return [await asyncio.to_thread(_summarize, slice_) for slice_ in slices]
 
     async def reflect(self, slices: Sequence[ConversationSlice]) -> list[Reflection]:
-        """Facts and wishes by patterns, insights by cue; each is empty where nothing matches."""
-        return [await asyncio.to_thread(_reflect, conversation_slice) for conversation_slice in slices]
+        """Facts and instructions by patterns, insights by cue; each is empty where nothing matches."""
+        return [await asyncio.to_thread(_reflect, slice_) for slice_ in slices]
 
     async def close(self) -> None:
         """Nothing is held open."""
 
 
-def _summarize(conversation_slice: ConversationSlice) -> Summary:
-    return Summary(text=summary.of_slice(conversation_slice), origin=_origin())
+def _summarize(slice_: ConversationSlice) -> Summary:
+    return Summary(text=summary.of_slice(slice_), origin=_origin())
 
 
-def _reflect(conversation_slice: ConversationSlice) -> Reflection:
+def _reflect(slice_: ConversationSlice) -> Reflection:
     return Reflection(
-        facts=tuple(facts.of_slice(conversation_slice)),
-        insights=tuple(insights.of_slice(conversation_slice)),
-        proposals=tuple(feedback.of_slice(conversation_slice)),
+        facts=tuple(facts.of_slice(slice_)),
+        insights=tuple(insights.of_slice(slice_)),
+        proposals=tuple(feedback.of_slice(slice_)),
         origin=_origin(),
     )
 
 
 @cache
 def _origin() -> Origin:
-    """The rules' own text is what a prompt is elsewhere: its hash tells which rules made a memory."""
+    """The source of the rules stands for the prompt: its hash tells which rules made a memory."""
     digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
+    for path in (*sorted(Path(__file__).parent.glob("*.py")), Path(words.__file__)):
         digest.update(path.name.encode() + b"\x00" + path.read_bytes() + b"\x00")
     return Origin(provider="local", model=MODEL, prompt_hash=digest.hexdigest())

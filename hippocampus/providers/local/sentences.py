@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from hippocampus.providers.local import words
 from hippocampus.records import ConversationSlice, Turn
+from hippocampus.text import words
 
-#: A turn longer than this is read to here: a pasted document is not what a person says of themselves.
+#: Characters of a turn that are read: a pasted document is not what a person says of themselves.
 TURN_CHARS_MAX = 20_000
 
 _BOUNDARY = re.compile(r"(?<=[.!?…])[\"'”’)\]]*\s+|(?<=[。！？；])[”」』）]*|[\r\n]+")
@@ -44,7 +44,7 @@ class Sentence:
 
 
 def is_assistant(turn: Turn) -> bool:
-    """The turn is a machine's: what it says of itself is nobody's fact."""
+    """Whether a machine said the turn: what it says of itself is not a fact about a person."""
     return turn.role != "user" or turn.author.strip().casefold() in _ASSISTANTS
 
 
@@ -57,9 +57,9 @@ def of_turn(turn: Turn) -> list[Sentence]:
     ]
 
 
-def of_slice(conversation_slice: ConversationSlice) -> list[Sentence]:
+def sentences_of(slice_: ConversationSlice) -> list[Sentence]:
     """The sentences of all turns, in order."""
-    return [sentence for turn in conversation_slice.turns for sentence in of_turn(turn)]
+    return [sentence for turn in slice_.turns for sentence in of_turn(turn)]
 
 
 def _split(text: str) -> Iterator[str]:

@@ -9,10 +9,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 from hippocampus.providers.local import facts
-from hippocampus.providers.local import sentences as local_sentences
-from hippocampus.providers.local import words as local_words
-from hippocampus.providers.local.sentences import Sentence
+from hippocampus.providers.local.sentences import Sentence, is_assistant, sentences_of
 from hippocampus.records import ConversationSlice, Turn
+from hippocampus.text import words
 
 SUMMARY_CHARS_MAX = 200
 #: A sentence shorter than this is cut only when nothing else fits.
@@ -37,11 +36,11 @@ _GREETING = re.compile(
 )
 
 
-def of_slice(conversation_slice: ConversationSlice) -> str:
+def of_slice(slice_: ConversationSlice) -> str:
     """At most 200 characters, in the conversation's own words; never empty."""
-    sentences = [s for s in local_sentences.of_slice(conversation_slice)[:_RANKED_MAX] if _has_words(s.text)]
+    sentences = [s for s in sentences_of(slice_)[:_RANKED_MAX] if _has_words(s.text)]
     if not sentences:
-        return _wordless(conversation_slice.turns)
+        return _wordless(slice_.turns)
     chosen: list[Sentence] = []
     for _, sentence in _ranked(sentences):
         if len(chosen) == _SENTENCES_MAX:
@@ -74,11 +73,11 @@ def _fill(chosen: list[Sentence], sentences: Sequence[Sentence]) -> str:
 
 def _ranked(sentences: Sequence[Sentence]) -> list[tuple[float, Sentence]]:
     """Sentences by salience, the most salient first; ties in the order of speech."""
-    words = [set(local_words.terms(sentence.text)) for sentence in sentences]
-    frequency = Counter(term for bag in words for term in bag)
+    bags = [set(words.terms(sentence.text)) for sentence in sentences]
+    frequency = Counter(term for bag in bags for term in bag)
     scored = [
-        (_salience(sentence, bag, frequency, len(sentences)), -place, sentence)
-        for place, (sentence, bag) in enumerate(zip(sentences, words, strict=True))
+        (_salience(sentence, bag, frequency, len(sentences)), -number, sentence)
+        for number, (sentence, bag) in enumerate(zip(sentences, bags, strict=True))
     ]
     scored.sort(key=lambda entry: entry[:2], reverse=True)
     return [(score, sentence) for score, _, sentence in scored]
@@ -88,7 +87,7 @@ def _salience(sentence: Sentence, bag: set[str], frequency: Counter[str], total:
     """Terms that come back in the slice, less where they are everywhere; then signs of a statement."""
     if not bag:
         return -1.0
-    assistant = local_sentences.is_assistant(sentence.turn)
+    assistant = is_assistant(sentence.turn)
     score = sum(math.log1p(frequency[term] - 0.5) * math.log(1 + total / frequency[term]) for term in sorted(bag))
     score /= math.sqrt(len(bag) + 3.0)
     score *= 1.4 if _DECISION.search(sentence.text) else 1.0
@@ -113,7 +112,7 @@ def _compose(sentences: Sequence[Sentence]) -> str:
 
 
 def _label(turn: Turn) -> str:
-    chinese = local_words.CJK_CHARACTER.search(turn.text) is not None
+    chinese = words.CJK_CHARACTER.search(turn.text) is not None
     if turn.author == "user":
         return "用户：" if chinese else "User: "
     if turn.author in ("model", "assistant"):
@@ -142,7 +141,7 @@ def _cut(text: str, chars_max: int) -> str:
 
 
 def _cut_anywhere(text: str, end: int) -> str:
-    """For a word longer than the room: cut it, but not inside one written character."""
+    """For a word longer than the limit: cut it, but not inside one written character."""
     while end > 1 and _one_character(text[end - 1], text[end]):
         end -= 1
     return text[:end]
@@ -152,7 +151,7 @@ def _joined(left: str, right: str) -> bool:
     """Cutting between these two characters would cut a word or a written character."""
     if _one_character(left, right):
         return True
-    if local_words.is_cjk(left) or local_words.is_cjk(right):
+    if words.is_cjk(left) or words.is_cjk(right):
         return False
     return not (left.isspace() or right.isspace())
 

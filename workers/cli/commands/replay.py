@@ -12,8 +12,7 @@ from workers.cli import output
 from workers.cli.options import json_option
 from workers.cli.owners import Whose, owner_options
 from workers.cli.page import Item, clip, write_rows
-from workers.models.embedders import make_embedder
-from workers.models.generators import make_generator
+from workers.models.factory import make_embedder, make_generator
 
 if TYPE_CHECKING:
     from pulse.database import Pool

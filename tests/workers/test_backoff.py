@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hippocampus import backoff
 from hippocampus.errors import ProviderError, RateLimitedError, TransientProviderError
+from workers.queue import backoff
 
 BASE, CAP = 2.0, 600.0
 attempts = st.integers(0, 10**6)
@@ -55,38 +55,38 @@ def test_it_grows() -> None:
 
 
 @given(attempts, seeds, st.floats(0, backoff.RETRY_AFTER_SECONDS_MAX))
-def test_it_is_never_earlier_than_asked(attempt: int, seed: int, wish: float) -> None:
-    """The provider's wish is a floor, also beyond the cap; the jitter goes on top."""
-    error = RateLimitedError("x", retry_after_seconds=wish)
-    assert wish <= delay(attempt, error, seed) <= wish + CAP
+def test_it_is_never_earlier_than_asked(attempt: int, seed: int, requested: float) -> None:
+    """The provider's request is a floor, also beyond the cap; the jitter goes on top."""
+    error = RateLimitedError("x", retry_after_seconds=requested)
+    assert requested <= delay(attempt, error, seed) <= requested + CAP
 
 
 def test_jobs_refused_together_come_back_apart() -> None:
-    """One wish for many jobs is not one moment for all of them."""
+    """One request for many jobs is not one moment for all of them."""
     error = RateLimitedError("x", retry_after_seconds=30.0)
     assert len({delay(0, error, seed) for seed in range(50)}) == 50
 
 
 @given(attempts, seeds, st.none() | st.floats(0, 1e5))
-def test_a_days_quota_is_waited_for_by_hours(attempt: int, seed: int, wish: float | None) -> None:
-    """However short the wish: there is nothing to get before the day is over."""
-    error = RateLimitedError("x", retry_after_seconds=wish, daily=True)
+def test_a_days_quota_is_waited_for_by_hours(attempt: int, seed: int, requested: float | None) -> None:
+    """However short the request: there is nothing to get before the day is over."""
+    error = RateLimitedError("x", retry_after_seconds=requested, daily=True)
     waited = delay(attempt, error, seed)
     assert waited >= backoff.DAILY_QUOTA_SECONDS
     assert waited <= backoff.RETRY_AFTER_SECONDS_MAX + backoff.DAILY_QUOTA_SECONDS
 
 
-@pytest.mark.parametrize("wish", [math.inf, 1e12])
-def test_an_absurd_wish_is_bounded(wish: float) -> None:
+@pytest.mark.parametrize("requested", [math.inf, 1e12])
+def test_an_absurd_request_is_bounded(requested: float) -> None:
     """No reply of a provider can put a job away for ever."""
-    error = TransientProviderError("x", retry_after_seconds=wish)
+    error = TransientProviderError("x", retry_after_seconds=requested)
     assert delay(0, error) <= backoff.RETRY_AFTER_SECONDS_MAX + BASE
 
 
-@pytest.mark.parametrize("wish", [math.nan, -5.0, None])
-def test_a_wish_that_means_nothing_is_none(wish: float | None) -> None:
-    """A broken wish leaves the plain backoff."""
-    assert 0 <= delay(0, TransientProviderError("x", retry_after_seconds=wish)) <= BASE
+@pytest.mark.parametrize("requested", [math.nan, -5.0, None])
+def test_a_request_that_means_nothing_is_none(requested: float | None) -> None:
+    """A broken request leaves the plain backoff."""
+    assert 0 <= delay(0, TransientProviderError("x", retry_after_seconds=requested)) <= BASE
 
 
 def test_any_error_has_a_delay() -> None:

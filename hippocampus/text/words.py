@@ -1,4 +1,4 @@
-"""Words of a text for the local provider: folding, tokens, light English stems, common words.
+"""Words of a text: folding, tokens, light English stems, common words.
 
 Everything here is deterministic and knows no vocabulary beyond the short lists below.
 """
@@ -16,7 +16,7 @@ _SPLIT_CJK = re.compile(f"[{CJK}]+|[^{CJK}]+")
 
 
 def listed(words: str) -> tuple[str, ...]:
-    """The words of a list that is written as running text."""
+    """Return the words of a list that is written as running text."""
     return tuple(words.split())
 
 
@@ -85,7 +85,7 @@ def fold(text: str) -> str:
 
 
 def is_cjk(token: str) -> bool:
-    """The token is written in Chinese, Japanese or Korean characters."""
+    """Whether a token begins with a Chinese, Japanese or Korean character."""
     return CJK_CHARACTER.match(token) is not None
 
 

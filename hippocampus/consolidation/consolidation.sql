@@ -1,4 +1,4 @@
--- The statements of consolidation.
+-- The statements that derive memories, in the order of the modules that run them.
 
 -- name: read_slice
 -- job, stage ('fast', 'deep'; null: the job's next), tokens at most, turns at most
@@ -20,18 +20,18 @@ WITH asked AS (
     WHERE j.id = $1
 ), ahead AS (
     SELECT m.sequence_num, m.author, m.role, m.content, m.occurred_at,
-           row_number() OVER (ORDER BY m.sequence_num) AS place,
+           row_number() OVER (ORDER BY m.sequence_num) AS rank,
            sum(m.token_estimate) OVER (ORDER BY m.sequence_num) AS tokens
     FROM asked CROSS JOIN LATERAL (
         SELECT * FROM messages WHERE thread_id = asked.thread_id AND sequence_num > asked.after_seq
         ORDER BY sequence_num LIMIT $4::integer + 1) AS m
 ), fits AS (
     SELECT *, lead(sequence_num) OVER (ORDER BY sequence_num) AS following,
-           place = 1 OR (tokens <= $3 AND place <= $4) AS within
+           rank = 1 OR (tokens <= $3 AND rank <= $4) AS within
     FROM ahead
 )
 SELECT asked.*, f.sequence_num, f.author, f.role, f.content AS text, f.occurred_at, f.following,
-       r.input_hash AS kept_hash, CASE WHEN f.place = 1 THEN r.reply END AS kept_reply
+       r.input_hash AS kept_hash, CASE WHEN f.rank = 1 THEN r.reply END AS kept_reply
 FROM asked LEFT JOIN fits AS f ON f.within
 LEFT JOIN model_replies AS r ON r.thread_id = asked.thread_id AND r.stage = asked.stage
 ORDER BY f.sequence_num
@@ -50,20 +50,24 @@ WITH stored AS MATERIALIZED (
 SELECT memory_ids, fact_ids, fact_outcomes, follow_up, record_cost($1, $2, $10, $11, $12, $13, $14) AS booked
 FROM stored
 
--- name: save_reply
--- thread, stage, erasures as they were read, hash of the input, reply
-SELECT save_model_reply($1, $2, $3, $4, $5)
+-- name: propose_instructions
+-- thread, origin, proposals
+SELECT propose_instructions($1, $2::slice_origin, $3::proposal_input[])
 
 -- name: keep_job_result
 -- job, result so far
 UPDATE consolidation_jobs SET result = $2 WHERE id = $1
+
+-- name: save_reply
+-- thread, stage, erasures as they were read, hash of the input, reply
+SELECT save_model_reply($1, $2, $3, $4, $5)
 
 -- name: list_vectorless
 -- model, limit; texts that may have a vector of this model and have none
 SELECT source, id, content, former_model FROM list_vectorless($1, $2)
 
 -- name: give_memory_vectors
--- rows as they were read, with their vectors; model; how many took it. What somebody holds is skipped, not waited for.
+-- rows as they were read, with their vectors; model; how many took it. Locked rows are skipped, not waited for.
 WITH given AS (
     SELECT r.id, v.embedding FROM unnest($1::vector_input[]) AS v JOIN memories AS r ON r.id = v.id
     WHERE r.content = v.content AND r.embedding_model IS NOT DISTINCT FROM v.former_model
@@ -75,7 +79,7 @@ WITH given AS (
 SELECT count(*) FROM done
 
 -- name: give_fact_vectors
--- rows as they were read, with their vectors; model; how many took it. What somebody holds is skipped, not waited for.
+-- rows as they were read, with their vectors; model; how many took it. Locked rows are skipped, not waited for.
 WITH given AS (
     SELECT r.id, v.embedding FROM unnest($1::vector_input[]) AS v JOIN facts AS r ON r.id = v.id
     WHERE r.content = v.content AND r.embedding_model IS NOT DISTINCT FROM v.former_model
@@ -87,7 +91,7 @@ WITH given AS (
 SELECT count(*) FROM done
 
 -- name: give_message_vectors
--- rows as they were read, with their vectors; model; how many took it. What somebody holds is skipped, not waited for.
+-- rows as they were read, with their vectors; model; how many took it. Locked rows are skipped, not waited for.
 WITH given AS (
     SELECT r.id, v.embedding FROM unnest($1::vector_input[]) AS v JOIN messages AS r ON r.id = v.id
     WHERE r.content = v.content AND r.embedding_model IS NOT DISTINCT FROM v.former_model
@@ -110,18 +114,14 @@ SELECT prune_refusals()
 -- model
 SELECT choose_embedding_model($1)
 
--- name: propose_instructions
--- thread, origin, proposals
-SELECT propose_instructions($1, $2::slice_origin, $3::proposal_input[])
-
 -- name: begin_replay
 -- app, user, session id (null: all of the user's), fingerprint
 SELECT begin_replay($1, $2, $3, $4)
 
 -- name: next_replay_slice
 -- replay, tokens at most, turns at most
--- One row per message of the next slice to be drawn, ascending; one row without a message where its rest says nothing;
--- none where everything is drawn.
+-- One row per message of the next slice to derive, ascending; one row without a message if the rest of it is blank; none once
+-- everything is derived.
 WITH asked AS (
     SELECT p.thread_id, p.stage, p.watermark, p.drawn_seq
     FROM replays AS r CROSS JOIN LATERAL replay_progress(r) AS p
@@ -129,7 +129,7 @@ WITH asked AS (
     ORDER BY p.thread_id, p.stage DESC LIMIT 1
 ), ahead AS (
     SELECT m.sequence_num, m.author, m.role, m.content, m.occurred_at,
-           row_number() OVER (ORDER BY m.sequence_num) AS place,
+           row_number() OVER (ORDER BY m.sequence_num) AS rank,
            sum(m.token_estimate) OVER (ORDER BY m.sequence_num) AS tokens
     FROM asked CROSS JOIN LATERAL (
         SELECT * FROM messages
@@ -137,7 +137,7 @@ WITH asked AS (
         ORDER BY sequence_num LIMIT $3::integer + 1) AS m
 ), fits AS (
     SELECT *, lead(sequence_num) OVER (ORDER BY sequence_num) AS following,
-           place = 1 OR (tokens <= $2 AND place <= $3) AS within
+           rank = 1 OR (tokens <= $2 AND rank <= $3) AS within
     FROM ahead
 ), cut AS (
     SELECT asked.*, coalesce((SELECT max(sequence_num) FROM fits WHERE within AND following IS NOT NULL
@@ -151,8 +151,8 @@ SELECT cut.thread_id, cut.stage, cut.drawn_seq + 1 AS from_seq, cut.upto_seq,
 FROM cut LEFT JOIN fits AS f ON f.within
 ORDER BY f.sequence_num
 
--- name: reuse_draw
--- replay, thread, stage, from, upto, digest of its turns, hash of its input: the answer to the very same question
+-- name: reuse_answer
+-- replay, thread, stage, from, upto, digest of its turns, hash of its input; takes over the answer to the same question
 INSERT INTO replay_draws (replay_id, thread_id, stage, from_seq, upto_seq, said, input_hash, origin, memories, vectors,
                           facts, vectorless)
 SELECT $1, $2, $3, $4, $5, $6, $7, d.origin, d.memories, d.vectors, d.facts, d.vectorless
@@ -160,7 +160,7 @@ FROM replay_draws AS d WHERE d.input_hash = $7 AND NOT d.vectorless LIMIT 1
 ON CONFLICT DO NOTHING
 RETURNING true
 
--- name: keep_draw
+-- name: keep_answer
 -- replay, thread, stage, from, upto, digest of its turns, hash of its input, origin, memories, vectors, facts, vectorless
 INSERT INTO replay_draws (replay_id, thread_id, stage, from_seq, upto_seq, said, input_hash, origin, memories, vectors,
                           facts, vectorless)
@@ -175,3 +175,19 @@ SELECT * FROM swap_replay($1)
 -- app, user; what holds, to compare
 SELECT fact_type, key, value FROM facts
 WHERE app_name = $1 AND user_id = $2 AND (valid_until IS NULL OR valid_until > engine_now()) ORDER BY fact_type, key
+
+-- name: next_rederivation
+-- those to leave out (uuid[]), turns at most; the oldest slice that waits, with its turns that are left
+SELECT r.id AS redraw_id, r.stage, r.thread_id, r.from_seq, r.upto_seq, t.erasures,
+       m.sequence_num, m.author, m.role, m.content AS text, m.occurred_at
+FROM (SELECT * FROM slice_redraws WHERE id <> ALL ($1::uuid[]) ORDER BY id LIMIT 1) AS r
+JOIN threads AS t ON t.id = r.thread_id
+LEFT JOIN LATERAL (
+    SELECT * FROM messages AS g
+    WHERE g.thread_id = r.thread_id AND g.sequence_num BETWEEN r.from_seq AND r.upto_seq AND g.content ~ '\S'
+    ORDER BY g.sequence_num LIMIT $2) AS m ON true
+ORDER BY m.sequence_num
+
+-- name: store_rederivation
+-- slice, erasures as they were read, origin, memories, facts, last sequence number derived, backfill
+SELECT store_redraw($1, $2, $3::slice_origin, $4::memory_input[], $5::fact_input[], $6, $7)

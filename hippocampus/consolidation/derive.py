@@ -1,0 +1,196 @@
+"""Deriving memories from turns: the one pipeline behind consolidation, replay and re-derivation.
+
+    read      a slice of turns, in one statement; the connection goes back to the pool
+    derive    one generate call, one embedding call; the provider checks the reply (`hippocampus.providers.extraction`)
+    end       consolidation stores the effects; replay compares them with what is stored; re-derivation stores them
+              again, without what was erased
+
+The three ends are `hippocampus.consolidation_worker`, `.replay` and `.rederive`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from hippocampus.consolidation.effects import (
+    Effects,
+    FactInput,
+    MemoryInput,
+    MessageVector,
+    ProposalInput,
+    check_vectors,
+)
+from hippocampus.consolidation.slices import Stage, format_conversation
+from hippocampus.errors import ProviderError
+from hippocampus.facts import elements, keys
+from hippocampus.facts.elements import Element
+from hippocampus.memory_types import initial_score
+from hippocampus.providers.protocols import Embedder, Generator
+from hippocampus.records import ConversationSlice, ExtractedInsight, Turn, Vector
+from pulse.postgres.json_values import clean_text, escape_state
+
+Turns = tuple[Turn, ...]
+
+#: Authors that are roles, and so no names that a key may begin with.
+_ROLES = frozenset(("user", "model", "agent", "assistant", "tool"))
+
+
+async def derive(
+    generator: Generator, embedder: Embedder, stage: Stage, turns: Turns, styles: keys.Styles | None = None
+) -> Effects:
+    """Ask the models what a stage derives from turns. Without turns nothing is asked, and there is nothing to store.
+
+    Args:
+        styles: the app's policy on which keys hold many values; only the deep stage uses it.
+
+    Raises:
+        ProviderError: the generator failed. A failed embedding is not an error: see `Effects.vectorless`.
+        EmbeddingDimensionError: the embedder's vectors do not fit the columns.
+    """
+    if not turns:
+        return Effects()
+    if stage is Stage.FAST:
+        return await _replay(generator, embedder, turns)
+    return await _reflect(generator, embedder, turns, styles)
+
+
+async def keep_text(embedder: Embedder, stage: Stage, turns: Turns, code: str) -> Effects:
+    """Return what is kept of turns that the generator refuses: in the fast stage their text, in the deep stage nothing.
+
+    Args:
+        code: of the refusal.
+
+    Raises:
+        EmbeddingDimensionError: as `derive`.
+    """
+    if stage is Stage.DEEP:
+        return Effects(skipped=code)
+    whole = format_conversation(turns)
+    vectors = await _embed(embedder, [whole, *(turn.text for turn in turns)])
+    return Effects(
+        embedding_model=embedder.model,
+        memories=[_fast_memory("episodic", whole, vectors[0], turns)],
+        message_vectors=_message_vectors(turns, vectors[1:]),
+        vectorless=None in vectors,
+        skipped=code,
+    )
+
+
+async def _replay(generator: Generator, embedder: Embedder, turns: Turns) -> Effects:
+    """Derive a summary, the text of the slice, and the vectors of both and of the slice's messages."""
+    (summary,) = await generator.summarize([ConversationSlice(turns=turns)])
+    text, whole = clean_text(summary.text), format_conversation(turns)
+    vectors = await _embed(embedder, [text, whole, *(turn.text for turn in turns)])
+    return Effects(
+        origin=summary.origin,
+        embedding_model=embedder.model,
+        memories=[
+            _fast_memory("summary", text, vectors[0], turns),
+            _fast_memory("episodic", whole, vectors[1], turns),
+        ],
+        message_vectors=_message_vectors(turns, vectors[2:]),
+        vectorless=None in vectors,
+    )
+
+
+async def _reflect(generator: Generator, embedder: Embedder, turns: Turns, styles: keys.Styles | None) -> Effects:
+    """Derive facts, insights and proposals; nothing is embedded where none was found."""
+    (reflection,) = await generator.reflect([ConversationSlice(turns=turns)])
+    facts = [element for fact in reflection.facts for element in elements.of_fact(fact, styles)]
+    fact_texts = [clean_text(f"{fact.key}: {_value_text(fact.value)}") for fact in facts]
+    insight_texts = [clean_text(insight.content) for insight in reflection.insights]
+    vectors = await _embed(embedder, [*fact_texts, *insight_texts])
+    fact_vectors, insight_vectors = vectors[: len(fact_texts)], vectors[len(fact_texts) :]
+    return Effects(
+        origin=reflection.origin,
+        embedding_model=embedder.model,
+        memories=[
+            _insight_memory(turns, *item)
+            for item in zip(reflection.insights, insight_texts, insight_vectors, strict=True)
+        ],
+        facts=[_fact(turns, *item) for item in zip(facts, fact_texts, fact_vectors, strict=True)],
+        proposals=[
+            ProposalInput(clean_text(each.key), clean_text(each.content), list(each.source_seqs))
+            for each in reflection.proposals
+        ],
+        vectorless=None in vectors,
+    )
+
+
+async def _embed(embedder: Embedder, texts: Sequence[str]) -> list[Vector | None]:
+    if not texts:
+        return []
+    try:
+        vectors = await embedder.embed(texts, "document")
+        check_vectors(vectors, texts, embedder.model)
+    except ProviderError:
+        # The text is stored without a vector rather than lost, and the backfill adds one.
+        return [None] * len(texts)
+    return list(vectors)
+
+
+def _fast_memory(memory_type: Any, content: str, vector: Vector | None, turns: Turns) -> MemoryInput:
+    return MemoryInput(
+        memory_type=memory_type,
+        content=content,
+        embedding=vector,
+        metadata={"source": "fast_replay"},
+        initial_score=initial_score(memory_type),
+        source_seqs=[turn.sequence_num for turn in turns],
+        occurred_at=turns[-1].occurred_at,
+    )
+
+
+def _insight_memory(turns: Turns, insight: ExtractedInsight, text: str, vector: Vector | None) -> MemoryInput:
+    return MemoryInput(
+        memory_type="semantic",
+        content=text,
+        embedding=vector,
+        metadata={"source": "deep_reflection", "importance": insight.importance},
+        initial_score=initial_score("semantic", insight.importance),
+        source_seqs=list(insight.source_seqs),
+        occurred_at=_said_at(turns, insight.source_seqs),
+    )
+
+
+def _fact(turns: Turns, fact: Element, text: str, vector: Vector | None) -> FactInput:
+    speakers = {turn.author for turn in turns} - _ROLES
+    return FactInput(
+        fact_type=fact.fact_type,
+        key=clean_text(fact.key),
+        value=escape_state(fact.value, where=f"the value of {fact.key!r}"),
+        content=text,
+        embedding=vector,
+        confidence=fact.confidence,
+        source_seqs=list(fact.source_seqs),
+        valid_from=_said_at(turns, fact.source_seqs),
+        normal_key=keys.normal_key(fact.key),
+        collection=fact.collection,
+        contrast=keys.contrast_of(fact.key, speakers),
+    )
+
+
+def _message_vectors(turns: Turns, vectors: Sequence[Vector | None]) -> list[MessageVector]:
+    return [
+        MessageVector(turn.sequence_num, vector)
+        for turn, vector in zip(turns, vectors, strict=True)
+        if vector is not None
+    ]
+
+
+def _said_at(turns: Turns, seqs: Sequence[int]) -> datetime:
+    """Return the time of the last of these turns; the slice's end where a provider names only turns outside it."""
+    return next((turn.occurred_at for turn in reversed(turns) if turn.sequence_num in seqs), turns[-1].occurred_at)
+
+
+def _value_text(value: Any) -> str:
+    """Return a fact's value as it is searched: plain text for a text or a statement about a person, else JSON."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, dict) and isinstance(value.get("text"), str):
+        subject = value.get("subject", "user")
+        return value["text"] if subject == "user" else f"{subject} {value['text']}"
+    return json.dumps(value, ensure_ascii=False)

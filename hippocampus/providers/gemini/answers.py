@@ -1,0 +1,80 @@
+"""Answers of Gemini's generating models: text, tokens, and whether the model refused."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from google.genai import types
+
+from hippocampus.errors import BlockedReplyError
+from hippocampus.providers import reply_check
+from hippocampus.records import Usage
+
+#: The model stopped because of what it read or was about to write.
+_REFUSALS = frozenset({"SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What is used of a GenerateContentResponse."""
+
+    text: str  # of all parts but the model's thoughts
+    raw: str  # the whole response as JSON: evidence if there is no text
+    finish_reason: str
+    model_version: str | None
+    usage: Usage
+
+    def complete_text(self) -> str:
+        """Return the text of a reply that the model completed.
+
+        Raises:
+            MalformedReplyError: it was cut off, or is empty.
+        """
+        if self.finish_reason == "MAX_TOKENS":
+            reply_check.refuse(self.text or self.raw, ["it was cut off at the limit of output tokens: be shorter"])
+        if not self.text.strip():
+            reply_check.refuse(self.raw, [f"it is empty (finish reason {self.finish_reason or 'unknown'})"])
+        return self.text
+
+    def after(self, earlier: Answer) -> Answer:
+        """Return this answer with the tokens of both."""
+        usage = Usage(
+            prompt_tokens=earlier.usage.prompt_tokens + self.usage.prompt_tokens,
+            output_tokens=earlier.usage.output_tokens + self.usage.output_tokens,
+        )
+        return replace(self, usage=usage)
+
+
+def usage_of(response: types.GenerateContentResponse) -> Usage:
+    """Return the tokens of a response; 0 where it does not say."""
+    counts = response.usage_metadata
+    if counts is None:
+        return Usage()
+    return Usage(
+        prompt_tokens=counts.prompt_token_count or 0,
+        output_tokens=(counts.candidates_token_count or 0) + (counts.thoughts_token_count or 0),
+    )
+
+
+def read_answer(response: types.GenerateContentResponse) -> Answer:
+    """Read a response.
+
+    Raises:
+        BlockedReplyError: the prompt or the reply was refused.
+    """
+    raw = response.model_dump_json(exclude_none=True, exclude={"sdk_http_response"})
+    if response.prompt_feedback is not None and response.prompt_feedback.block_reason is not None:
+        reason = response.prompt_feedback.block_reason.value
+        raise BlockedReplyError(f"Gemini refused the conversation: {reason}", code="blocked", raw_reply=raw)
+    candidate = response.candidates[0] if response.candidates else None
+    finish_reason = candidate.finish_reason.value if candidate and candidate.finish_reason else ""
+    if finish_reason in _REFUSALS:
+        raise BlockedReplyError(f"Gemini refused to answer: {finish_reason}", code="blocked", raw_reply=raw)
+    parts = (candidate.content.parts if candidate and candidate.content else None) or []
+    return Answer(
+        text="".join(part.text for part in parts if part.text and not part.thought),
+        raw=raw,
+        finish_reason=finish_reason,
+        model_version=response.model_version,
+        usage=usage_of(response),
+    )

@@ -1,0 +1,139 @@
+"""The client of the Gemini API: connections for each event loop, one time limit, and one kind of error.
+
+Only this package knows the google-genai library (2.30 and later, 3.x). The library's own retries are off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import json
+import math
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from google import genai
+from google.genai import errors as genai_errors
+from google.genai import types
+
+from hippocampus.errors import TransientProviderError
+from hippocampus.providers.gemini import faults
+
+BASE_URL = "https://generativelanguage.googleapis.com"
+
+#: Both majors of the library use one version of the API: by default 2.x asks for v1beta, 3.x for v1.
+_API_VERSION = "v1beta"
+
+Reply = TypeVar("Reply")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GeminiConnection:
+    """Where and how Gemini is called. The key is left out of its representation."""
+
+    api_key: str = field(repr=False)
+    base_url: str = BASE_URL
+    timeout_seconds: float = 60.0  # of one call, from the first byte sent to the last one read
+    attempts: int = 3  # calls for one answer, the first included, when the transport fails
+    concurrency: int = 4  # calls at once, of one provider
+
+    def __post_init__(self) -> None:
+        if not self.api_key.strip():
+            raise ValueError("api_key is blank: set GOOGLE_API_KEY, or use the local provider")
+        if not self.base_url.startswith(("http://", "https://")):
+            raise ValueError(f"base_url must begin with http:// or https://, not {self.base_url!r}")
+        if not 0 < self.timeout_seconds < math.inf:
+            raise ValueError(f"timeout_seconds must be above 0, not {self.timeout_seconds}")
+        if self.attempts < 1 or self.concurrency < 1:
+            raise ValueError("attempts and concurrency must be at least 1")
+
+
+class GeminiClient:
+    """One client of the library for each event loop, and the calls that are made through it."""
+
+    def __init__(self, connection: GeminiConnection) -> None:
+        self._connection = connection
+        self._timeout_seconds = connection.timeout_seconds
+        self._http_library = _http_library()
+        self._transport_faults: tuple[type[Exception], ...] = (OSError, self._http_library.TransportError)
+        # Connections belong to the event loop that opened them, and a host may run one loop after another.
+        self._by_loop: dict[asyncio.AbstractEventLoop, tuple[Any, AsyncGenerator[None]]] = {}
+
+    async def close(self) -> None:
+        """Close what this event loop has opened. Idempotent."""
+        opened = self._by_loop.pop(asyncio.get_running_loop(), None)
+        if opened is not None:
+            await opened[1].aclose()
+
+    async def _genai(self) -> Any:
+        loop = asyncio.get_running_loop()
+        if loop not in self._by_loop:
+            for ended in [each for each in self._by_loop if each.is_closed()]:
+                del self._by_loop[ended]
+            http, client = self._open()
+            holder = _held(http, client)
+            self._by_loop[loop] = client, holder
+            await anext(holder)
+        return self._by_loop[loop][0]
+
+    def _open(self) -> tuple[Any, Any]:
+        connection = self._connection
+        # An HTTP client of our own: with aiohttp installed the library would use that, and after a lost connection
+        # sleep for up to ten seconds and call again, whatever its retry options say.
+        http = self._http_library.AsyncClient(follow_redirects=True, timeout=connection.timeout_seconds)
+        client = genai.Client(
+            vertexai=False,
+            api_key=connection.api_key,
+            http_options=types.HttpOptions(
+                base_url=connection.base_url,
+                api_version=_API_VERSION,
+                httpx_async_client=http,
+                timeout=math.ceil(connection.timeout_seconds * 1000),  # milliseconds
+                retry_options=None,  # None: one attempt
+            ),
+        )
+        return http, client
+
+    async def send(self, request: Callable[[Any], Awaitable[Reply]]) -> Reply:
+        """Send a request once. Every failure is raised as a ProviderError.
+
+        ``from None``: the library's errors quote the whole reply, and tracebacks are logged.
+        """
+        try:
+            # The HTTP client's own limit applies to each read: a reply that trickles would never end.
+            async with asyncio.timeout(self._timeout_seconds):
+                return await request((await self._genai()).aio.models)
+        except genai_errors.APIError as fault:
+            raise faults.from_response(fault.code, fault.details) from None
+        except TimeoutError:
+            raise TransientProviderError(
+                f"Gemini: no answer within {self._timeout_seconds:g} s", code="timeout"
+            ) from None
+        except self._transport_faults as fault:
+            kind = type(fault).__name__
+            code = "timeout" if "Timeout" in kind else "connection"
+            raise TransientProviderError(f"Gemini: the connection failed ({kind})", code=code) from None
+        except (ValueError, TypeError, AttributeError, KeyError) as fault:
+            # What the library raises for a body that is truncated, or is not of this API.
+            raise TransientProviderError(
+                f"Gemini: the response is not one of this API ({type(fault).__name__})",
+                code="unreadable",
+                raw_reply=fault.doc if isinstance(fault, json.JSONDecodeError) else str(fault),
+            ) from None
+
+
+async def _held(http: Any, client: Any) -> AsyncGenerator[None]:
+    """Hold a client open until `close`, or until its event loop shuts its generators down, as `asyncio.run` does."""
+    try:
+        yield
+    finally:
+        await client.aio.aclose()
+        await http.aclose()
+        client.close()
+
+
+def _http_library() -> Any:
+    """The HTTP library that the installed google-genai is built on: httpx up to 2.x, httpx2 from 3.0 on."""
+    major = int(genai.__version__.split(".", maxsplit=1)[0])
+    return importlib.import_module("httpx2" if major >= 3 else "httpx")

@@ -1,0 +1,54 @@
+"""Providers by name: each entry makes what it says, and one of another distribution is found by its entry point."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hippocampus.providers import registry
+from hippocampus.providers.registry import PROVIDERS, ModelConfig, find
+
+
+@pytest.fixture(autouse=True)
+def _no_cache() -> None:
+    find.cache_clear()
+
+
+@pytest.mark.parametrize("name", PROVIDERS)
+async def test_every_entry_makes_models_of_its_name(name: str) -> None:
+    """Its folder bears its name, and its models answer to the names that were asked for."""
+    provider = find(name)
+    assert provider.module == f"hippocampus.providers.{name}.provider"
+    models = provider.load()
+    generator = models.make_generator(ModelConfig(model=provider.generation_model, api_key="k"))
+    embedder = models.make_embedder(ModelConfig(model=provider.embedding_model, api_key="k"))
+    assert generator.name == name
+    assert provider.generation_model in generator.fingerprint
+    assert embedder.model == provider.embedding_model
+    await generator.close()
+    await embedder.close()
+
+
+def test_a_provider_of_another_distribution_is_an_entry_point(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    info = tmp_path / "acme_memory-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-memory\nVersion: 1\n")
+    (info / "entry_points.txt").write_text(f"[{registry.ENTRY_POINTS}]\nacme = acme_memory:ACME\n")
+    (tmp_path / "acme_memory.py").write_text(
+        "from hippocampus.providers.registry import Provider\n"
+        "ACME = Provider(module='acme', generation_model='a', embedding_model='b', key_variables=('ACME_KEY',))\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    assert find("acme").key_variables == ("ACME_KEY",)
+    with pytest.raises(ValueError, match="no provider 'acmee': choose one of acme, gemini, local"):
+        find("acmee")
+
+
+def test_the_registry_imports_no_provider() -> None:
+    """google-genai takes a second to import, which the local provider and the settings need not wait for."""
+    vendors = "{'google.genai', 'hippocampus.providers.local'}"
+    code = f"import sys, workers.settings; sys.exit(bool({vendors} & {{*sys.modules}}))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
