@@ -16,14 +16,19 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from importlib import resources
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import asyncpg
 
 from pulse.errors import BY_SQLSTATE, InvalidInputError, from_postgres
 
 if TYPE_CHECKING:
+    from asyncpg.pool import PoolConnectionProxy
+
     from pulse.database import Connection, Pool
+
+    #: What runs a statement.
+    Session: TypeAlias = Pool | Connection | PoolConnectionProxy[asyncpg.Record]
 
 #: Called with a statement's name, its duration in seconds, and whether it succeeded.
 Observer = Callable[[str, float, bool], None]
@@ -36,7 +41,7 @@ class Statements:
     """The statements of one query file, run by name on a pool or a connection.
 
     Each method raises the error class that `errors` has for the SQLSTATE, `InvalidInputError` for a value that
-    PostgreSQL cannot hold, and any other `asyncpg.PostgresError` unchanged.
+    PostgreSQL cannot hold, and any other `asyncpg.PostgresError` unchanged. `timeout` is asyncpg's, in seconds.
     """
 
     __slots__ = ("_errors", "_texts")
@@ -63,25 +68,49 @@ class Statements:
         """Return the text of a statement."""
         return self._texts[name]
 
-    async def fetch(self, db: Pool | Connection, name: str, *arguments: Any) -> list[asyncpg.Record]:
+    async def fetch(
+        self,
+        db: Session,
+        name: str,
+        *arguments: Any,
+        timeout: float | None = None,  # noqa: ASYNC109 - asyncpg's own
+    ) -> list[asyncpg.Record]:
         """Return the rows of a statement."""
         with self._running(name):
-            return await db.fetch(self._texts[name], *arguments)
+            return await db.fetch(self._texts[name], *arguments, timeout=timeout)
 
-    async def fetchrow(self, db: Pool | Connection, name: str, *arguments: Any) -> asyncpg.Record | None:
+    async def fetchrow(
+        self,
+        db: Session,
+        name: str,
+        *arguments: Any,
+        timeout: float | None = None,  # noqa: ASYNC109 - asyncpg's own
+    ) -> asyncpg.Record | None:
         """Return the first row of a statement, or None."""
         with self._running(name):
-            return await db.fetchrow(self._texts[name], *arguments)
+            return await db.fetchrow(self._texts[name], *arguments, timeout=timeout)
 
-    async def fetchval(self, db: Pool | Connection, name: str, *arguments: Any) -> Any:
+    async def fetchval(
+        self,
+        db: Session,
+        name: str,
+        *arguments: Any,
+        timeout: float | None = None,  # noqa: ASYNC109 - asyncpg's own
+    ) -> Any:
         """Return the first column of the first row of a statement, or None."""
         with self._running(name):
-            return await db.fetchval(self._texts[name], *arguments)
+            return await db.fetchval(self._texts[name], *arguments, timeout=timeout)
 
-    async def execute(self, db: Pool | Connection, name: str, *arguments: Any) -> str:
+    async def execute(
+        self,
+        db: Session,
+        name: str,
+        *arguments: Any,
+        timeout: float | None = None,  # noqa: ASYNC109 - asyncpg's own
+    ) -> str:
         """Run a statement without rows and return its command tag."""
         with self._running(name):
-            return await db.execute(self._texts[name], *arguments)
+            return await db.execute(self._texts[name], *arguments, timeout=timeout)
 
     @contextlib.contextmanager
     def translating(self) -> Iterator[None]:

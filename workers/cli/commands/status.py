@@ -14,7 +14,7 @@ from workers import settings
 from workers.cli import databases, output, watching
 from workers.cli.owners import QUERIES, json_option
 from workers.process.roles import ROLES
-from workers.queue.claims import QUERIES as QUEUE_QUERIES
+from workers.telemetry import queue_state
 from workers.telemetry.discovery import SEEN_SECONDS_MAX
 
 if TYPE_CHECKING:
@@ -55,19 +55,21 @@ async def read(_config: Settings, pool: Pool) -> dict[str, Any]:
     """Read everything that the command shows."""
     totals = await pool.fetchrow(QUERIES["totals"])
     spend = await pool.fetchrow(QUERIES["spend"])
-    ages = {row["queue_name"]: row["oldest_seconds"] for row in await pool.fetch(QUEUE_QUERIES["queue_ages"])}
+    ages = await queue_state.read_ages(pool)
     by_queue: dict[str, dict[str, int]] = {}
-    for row in await pool.fetch(QUEUE_QUERIES["queue_depths"]):
-        by_queue.setdefault(row["queue_name"], {})[row["status"]] = row["jobs"]
+    for (queue, status), jobs in (await queue_state.read_depths(pool)).items():
+        by_queue.setdefault(queue, {})[status] = jobs
     return {
         "totals": dict(totals or {}),
         "processes": await _rows(pool, QUERIES["live_processes"], SEEN_SECONDS_MAX),
         "lag": await _rows(pool, QUERIES["lag"]),
         "spend": dict(spend or {}),
         "failures": await _rows(pool, QUERIES["failures"], ERROR_CODES_MAX),
-        "breakers": await _rows(pool, QUEUE_QUERIES["breaker_states"]),
-        "limits": await _rows(pool, QUEUE_QUERIES["limit_states"]),
-        "refused_texts": await _rows(pool, QUEUE_QUERIES["refused_texts"]),
+        "breakers": [breaker._asdict() for breaker in await queue_state.read_breakers(pool)],
+        "limits": [limit._asdict() for limit in await queue_state.read_limits(pool)],
+        "refused_texts": [
+            {"model": model, "texts": texts} for model, texts in (await queue_state.read_refused(pool)).items()
+        ],
         "queues": [
             {
                 "queue": queue,
