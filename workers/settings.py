@@ -77,7 +77,7 @@ class Settings(BaseSettings):
     api_key: SecretStr | None = Field(
         default=None,
         min_length=16,
-        description="The operator's API key, for every app and role; `hippocampus keys create` creates the keys of an app."
+        description="The operator's API key, for every app and role; `hippocampus keys create` makes those of an app."
         " Required unless the API listens on loopback.",
     )
     max_body_bytes: int = Field(
@@ -221,7 +221,10 @@ class Settings(BaseSettings):
         default=600.0, ge=1, le=86_400, description="The longest wait between two attempts of a job."
     )
     retry_base_seconds: float = Field(
-        default=2.0, ge=0.01, le=600, description="The longest wait before a job's second attempt; it doubles each time."
+        default=2.0,
+        ge=0.01,
+        le=600,
+        description="The longest wait before a job's second attempt; it doubles each time.",
     )
     retention_cron: str = Field(
         default="0 2 * * *", description="When the retention of memories runs, as a cron expression in UTC."

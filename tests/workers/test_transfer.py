@@ -227,7 +227,7 @@ async def test_a_session_with_a_bad_line_is_refused_whole(
     assert '"kind" : "event"' in text
     first = next(n for n, line in enumerate(lines_of(text), 1) if '"kind" : "event"' in line)
     for change, part in (
-        (lambda line: line[:-20], "no JSON"),
+        (lambda line: line[:-20], "not valid JSON"),
         (lambda line: line + "\n" + line, "is refused"),
         (lambda line: "", "it claims 7 events, and 6 follow"),
         (lambda line: line.replace('"sequence_num" : 1', '"sequence_num" : "x"'), "is refused"),
