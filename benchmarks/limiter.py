@@ -13,7 +13,7 @@ import time
 import asyncpg
 
 from benchmarks.server import commit_latency_ms, fresh_pool, row
-from workers.queue.claims import QUERIES
+from pulse.postgres.statements import load_queries
 
 CALLERS = 40
 CONNECTIONS = 10
@@ -22,6 +22,7 @@ SECONDS = 2.0
 RATE = 1_000_000.0
 
 BARE = "UPDATE bench_limit SET n = n + 1 WHERE name = 'm' RETURNING n"
+CALL_GATE = load_queries("workers.models", "call_gate.sql")
 STATEMENTS = {
     "a bare UPDATE of one row, durable": (BARE, ()),
     "a bare UPDATE, not waiting for the disk": (
@@ -29,7 +30,10 @@ STATEMENTS = {
         (),
     ),
     "reserve_call": ("SELECT wait_seconds, is_reserved FROM reserve_call('m', $1, 100)", (RATE,)),
-    "admit_call: the breaker, then the limit": (QUERIES["admit_call"], ("m", "p/m", RATE, 100, 5.0, 65.0)),
+    "admit_call: the breaker, then the limit": (
+        CALL_GATE["admit_call"],
+        ("m", "p/m", RATE, 100, 5.0, 65.0),
+    ),
 }
 
 

@@ -74,7 +74,7 @@ class Worker:
             while True:
                 self._log.seek(0)
                 for line in self._log.read().splitlines():
-                    if '"worker registered"' in line:
+                    if '"worker_registered"' in line:
                         return int(json.loads(line)["worker_id"])
                 await asyncio.sleep(0.02)
 

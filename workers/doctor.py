@@ -1,4 +1,4 @@
-"""What can be wrong with an installation, checked one by one, each with the mend."""
+"""What can be wrong with an installation: one check after the other, each with the fix."""
 
 from __future__ import annotations
 
@@ -8,52 +8,58 @@ import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import asyncpg
 
 from pulse import database
 from pulse.errors import DatabaseUnreachableError, SchemaError
-from pulse.postgres.statements import load_queries
+from pulse.postgres.statements import Statements
 from workers import migrate
 from workers.pools import POOLS
 from workers.process.roles import ROLES
-from workers.queue.claims import QUERIES as QUEUE_QUERIES
 from workers.settings import Settings, is_loopback, show_secret
+from workers.telemetry import queue_state
 from workers.telemetry.discovery import SEEN_SECONDS_MAX
 
 if TYPE_CHECKING:
     from pulse.database import Connection
 
-QUERIES = load_queries("workers", "doctor.sql")
+_STATEMENTS = Statements("workers", "doctor.sql")
+
 Verdict: TypeAlias = Literal["ok", "warning", "problem"]
 
 SKEW_SECONDS_MAX = 1.0
 FREE_BYTES_MIN = 1 << 30
 TRANSACTION_SECONDS_MAX = 300.0
 WAIT_SECONDS_MAX = 600.0
-#: Besides its pools a worker holds a connection for its lock, one for its listening, and one now and then to look.
+#: Besides its pools a worker holds a connection for its lock, one to listen, and at times one to read the queue.
 CONNECTIONS_BESIDE = 3
 
-_SETTINGS: Mapping[str, tuple[str, Verdict, str]] = MappingProxyType(
+
+class _Setting(NamedTuple):
+    expected: str
+    verdict: Verdict  # where it has another value
+    fix: str
+
+
+_SETTINGS: Mapping[str, _Setting] = MappingProxyType(
     {
-        "fsync": ("on", "problem", "a crash of the machine would ruin the database: set fsync = on"),
-        "full_page_writes": ("on", "problem", "a crash of the machine would ruin pages: set full_page_writes = on"),
-        "synchronous_commit": (
-            "on",
-            "warning",
-            "the newest commits are lost with a crash of the server, though told as stored: set it to on",
+        "fsync": _Setting("on", "problem", "a crash of the machine may corrupt the database: set fsync = on"),
+        "full_page_writes": _Setting(
+            "on", "problem", "a crash of the machine may corrupt pages: set full_page_writes = on"
         ),
-        "autovacuum": ("on", "problem", "dead rows are never cleaned up: set autovacuum = on"),
-        "default_transaction_isolation": (
+        "synchronous_commit": _Setting(
+            "on", "warning", "a crash of the server loses commits that were reported as stored: set it to on"
+        ),
+        "autovacuum": _Setting("on", "problem", "dead rows are never removed: set autovacuum = on"),
+        "default_transaction_isolation": _Setting(
             "read committed",
             "problem",
             "statements would fail with serialization errors: set it to read committed for this user or database",
         ),
-        "default_transaction_read_only": (
-            "off",
-            "problem",
-            "nothing can be written: point DATABASE_URL at the primary",
+        "default_transaction_read_only": _Setting(
+            "off", "problem", "nothing can be written: point DATABASE_URL at the primary"
         ),
     }
 )
@@ -64,29 +70,29 @@ class Finding:
     """The outcome of one check.
 
     Attributes:
-        check: what was looked at.
-        found: what is there, for people.
-        mend: what to do; '' where all is well.
+        check: what was examined.
+        found: the state of it, in words.
+        fix: what to do; '' where nothing is wrong.
     """
 
     check: str
     verdict: Verdict
     found: str
-    mend: str = ""
+    fix: str = ""
 
 
 async def examine(config: Settings) -> AsyncIterator[Finding]:
-    """Yield one finding after the other; without a database only those that need none.
+    """Yield one finding after the other; without a database, only those that need none.
 
     Args:
-        config: with the address of a database.
+        config: its DATABASE_URL is set.
     """
     for finding in _of_the_process(config):
         yield finding
     try:
         connection = await database.connect(config.dsn or "", schema=config.schema_name, prepare=False)
     except (DatabaseUnreachableError, SchemaError) as error:
-        yield Finding(check="connection", verdict="problem", found="can't be used", mend=str(error))
+        yield Finding(check="connection", verdict="problem", found="failed", fix=str(error))
         return
     try:
         version = ".".join(str(part) for part in connection.get_server_version()[:2])
@@ -103,8 +109,8 @@ async def examine(config: Settings) -> AsyncIterator[Finding]:
         yield Finding(
             check="connection",
             verdict="problem",
-            found=f"was lost in the middle ({type(error).__name__}: {error})",
-            mend="see whether the server restarts again and again: its log says why",
+            found=f"was lost during the checks ({type(error).__name__}: {error})",
+            fix="see the server's log: it may be restarting again and again",
         )
     finally:
         connection.terminate()
@@ -114,8 +120,8 @@ def _of_the_process(config: Settings) -> Iterator[Finding]:
     missing = [name for name in ("fastapi", "uvicorn") if importlib.util.find_spec(name) is None]
     yield _judged(
         "packages",
-        "the writer's are missing" if missing else "all there",
-        "" if not missing else "install the extra [http]: pip install 'hippocampus[http]'",
+        f"{', '.join(missing)} missing" if missing else "complete",
+        "install the extra [http], which the writer needs: pip install 'hippocampus[http]'" if missing else "",
     )
     if config.provider == "local":
         yield Finding(check="provider", verdict="ok", found="local: no model is called")
@@ -127,56 +133,54 @@ def _of_the_process(config: Settings) -> Iterator[Finding]:
             verdict="ok",
             found=f"{config.provider}: {config.generation_model}, {config.embedding_model}, {shown}",
         )
-    place = f"{config.api_host}:{config.api_port}"
-    guard = "loopback only" if is_loopback(config.api_host) else "guarded by a key"
-    yield Finding(check="API", verdict="ok", found=f"{place}, {guard}")
+    access = "loopback only" if is_loopback(config.api_host) else "protected by a key"
+    yield Finding(check="API", verdict="ok", found=f"{config.api_host}:{config.api_port}, {access}")
     if config.home.is_dir():
         free = shutil.disk_usage(config.home).free
         yield _judged(
             "disk",
-            f"{free / 2**30:.1f} GB free below {config.home}",
-            "" if free > FREE_BYTES_MIN else "PostgreSQL stops when its disk is full: make room",
+            f"{free / 2**30:.1f} GB free in {config.home}",
+            "" if free > FREE_BYTES_MIN else "PostgreSQL stops when its disk is full: free some space",
         )
 
 
 async def _of_the_server(connection: Connection, config: Settings) -> AsyncIterator[Finding]:
-    extension = await connection.fetchval(QUERIES["extension"])
-    yield _pgvector(extension)
+    yield _pgvector(await _STATEMENTS.fetchval(connection, "extension"))
     sent_at = time.time()
-    server_time = await connection.fetchval(QUERIES["clock"])
+    server_time = await _STATEMENTS.fetchval(connection, "clock")
     skew_seconds = server_time - (sent_at + time.time()) / 2
     yield _judged(
         "clock",
         f"the server's is {abs(skew_seconds):.2f} s {'ahead' if skew_seconds > 0 else 'behind'}",
         ""
         if abs(skew_seconds) < SKEW_SECONDS_MAX
-        else "set both machines' clocks by NTP: decay and timers use the server's",
+        else "synchronize both machines' clocks by NTP: decay and timers use the server's",
         "warning",
     )
-    rows = {row["name"]: row["setting"] for row in await connection.fetch(QUERIES["settings"], list(_SETTINGS))}
-    wrong = [name for name, (wanted, _, _) in _SETTINGS.items() if rows.get(name) != wanted]
-    for name in wrong:
-        _, verdict, mend = _SETTINGS[name]
-        yield Finding(check=name, verdict=verdict, found=str(rows.get(name)), mend=mend)
+    rows = await _STATEMENTS.fetch(connection, "settings", list(_SETTINGS))
+    values = {row["name"]: row["setting"] for row in rows}
+    wrong = {name: setting for name, setting in _SETTINGS.items() if values.get(name) != setting.expected}
+    for name, setting in wrong.items():
+        yield Finding(check=name, verdict=setting.verdict, found=str(values.get(name)), fix=setting.fix)
     if not wrong:
         yield Finding(check="settings", verdict="ok", found=", ".join(_SETTINGS))
-    if await connection.fetchval(QUERIES["collation"]):
+    if await _STATEMENTS.fetchval(connection, "collation"):
         yield Finding(
             check="collation",
             verdict="warning",
-            found="the operating system sorts otherwise than when the database was made",
-            mend="REINDEX DATABASE, then ALTER DATABASE … REFRESH COLLATION VERSION",
+            found="the operating system's sort order has changed since the database was created",
+            fix="REINDEX DATABASE, then ALTER DATABASE … REFRESH COLLATION VERSION",
         )
-    oldest = await connection.fetchval(QUERIES["oldest_transaction"])
+    oldest = await _STATEMENTS.fetchval(connection, "oldest_transaction")
     yield _judged(
         "transactions",
-        "none is open" if oldest is None else f"the oldest is open for {oldest:.0f} s",
+        "none is open" if oldest is None else f"the oldest has been open for {oldest:.0f} s",
         ""
         if oldest is None or oldest < TRANSACTION_SECONDS_MAX
-        else "end what forgot its transaction (pg_stat_activity): nothing is cleaned up behind it",
+        else "end the idle transaction (see pg_stat_activity): dead rows newer than it are not removed",
         "warning",
     )
-    size = await connection.fetchval(QUERIES["size"])
+    size = await _STATEMENTS.fetchval(connection, "size")
     yield Finding(check="size", verdict="ok", found=f"{size / 2**20:.0f} MB in this database")
 
 
@@ -185,13 +189,13 @@ def _pgvector(version: str | None) -> Finding:
         return Finding(
             check="pgvector",
             verdict="problem",
-            found="not in this database",
-            mend="`hippocampus migrate` makes it, where the server has its files",
+            found="not installed in this database",
+            fix="run `hippocampus migrate`, which installs it where the server has its files",
         )
     try:
         migrate.require_supported_pgvector(version)
     except SchemaError as error:
-        return Finding(check="pgvector", verdict="problem", found=version, mend=str(error))
+        return Finding(check="pgvector", verdict="problem", found=version, fix=str(error))
     return Finding(check="pgvector", verdict="ok", found=version)
 
 
@@ -200,71 +204,76 @@ async def _schema(connection: Connection, config: Settings) -> Finding:
         await migrate.check_schema(connection, schema=config.schema_name)
     except SchemaError as error:
         return Finding(
-            check="schema", verdict="problem", found=f"{config.schema_name!r} is not this program's", mend=str(error)
+            check="schema",
+            verdict="problem",
+            found=f"{config.schema_name!r} does not match the program",
+            fix=str(error),
         )
-    return Finding(check="schema", verdict="ok", found=f"{config.schema_name!r} is at this program's version")
+    return Finding(check="schema", verdict="ok", found=f"{config.schema_name!r} matches the program")
 
 
 async def _of_the_work(connection: Connection, config: Settings) -> AsyncIterator[Finding]:
-    lacking = [row["relname"] for row in await connection.fetch(QUERIES["lacking_privileges"], config.schema_name)]
+    rows = await _STATEMENTS.fetch(connection, "lacking_privileges", config.schema_name)
+    lacking = [row["relname"] for row in rows]
     yield _judged(
         "permissions",
-        f"no reading or writing of {', '.join(lacking[:5])}{'…' if lacking[5:] else ''}" if lacking else "every table",
+        f"can't read or write {', '.join(lacking[:5])}{'…' if lacking[5:] else ''}" if lacking else "every table",
         f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {config.schema_name} to this user"
         if lacking
         else "",
     )
-    processes = {row["role"]: row["processes"] for row in await connection.fetch(QUERIES["roles"], SEEN_SECONDS_MAX)}
+    rows = await _STATEMENTS.fetch(connection, "roles", SEEN_SECONDS_MAX)
+    processes = {row["role"]: row["processes"] for row in rows}
     yield await _connections(connection, config, processes)
     missing = [role.name for role in ROLES if role.name not in processes]
     yield _judged(
         "roles",
-        f"{', '.join(missing)} not running" if missing else "all run",
+        f"{', '.join(missing)} not running" if missing else "all running",
         "start them with `hippocampus up`, or one by one as in the Procfile" if missing else "",
         "warning",
     )
-    backlog = await connection.fetchrow(QUERIES["backlog"])
+    backlog = await _STATEMENTS.fetchrow(connection, "backlog")
     assert backlog is not None  # noqa: S101 - aggregates always give a row
     yield _judged(
         "failed jobs",
         str(backlog["failed"] or "none"),
-        "`hippocampus jobs --failed` says why, `hippocampus jobs retry` runs them again" if backlog["failed"] else "",
+        "`hippocampus jobs --failed` shows why, `hippocampus jobs retry` runs them again" if backlog["failed"] else "",
         "warning",
     )
     oldest = backlog["oldest_seconds"]
     yield _judged(
         "queues",
-        "nothing waits" if oldest is None else f"the oldest job waits for {oldest:.0f} s",
+        "nothing waits" if oldest is None else f"the oldest job has waited for {oldest:.0f} s",
         "" if oldest is None or oldest < WAIT_SECONDS_MAX else "start more workers of that pool: `hippocampus status`",
         "warning",
     )
-    states = await connection.fetch(QUEUE_QUERIES["breaker_states"])
-    is_open = [f"{row['name']} ({row['reason']})" for row in states if row["state"] != "closed"]
+    breakers = await queue_state.read_breakers(connection)
+    is_open = [f"{breaker.name} ({breaker.reason})" for breaker in breakers if breaker.state != "closed"]
     yield _judged(
         "model",
         f"not called now: {', '.join(is_open)}" if is_open else "no breaker is open",
-        "jobs wait and lose no try; see whether the provider is down, or refuses the key" if is_open else "",
+        "jobs wait and lose no attempt: check whether the provider is down, or rejects the key" if is_open else "",
         "warning",
     )
 
 
 async def _connections(connection: Connection, config: Settings, processes: Mapping[str, int]) -> Finding:
-    """Compare what the processes may open at most with what the server has."""
-    row = await connection.fetchrow(QUERIES["connections"])
+    """Compare what the processes may open at most with what the server allows."""
+    row = await _STATEMENTS.fetchrow(connection, "connections")
     assert row is not None  # noqa: S101 - as above
     running = processes or {role.name: 1 for role in ROLES}
     needed = sum(count * connections_of(role, config) for role, count in running.items())
     others = row["taken"] - row["ours"]
-    room = row["usable"] - others
-    which = "the roles that run" if processes else "one of each role"
-    found = f"{which} may open {needed}; the server has {row['usable']}, of which others hold {others}"
-    if needed <= room:
+    available = row["usable"] - others
+    which = "the running roles" if processes else "one of each role"
+    found = f"{which} may open {needed}; the server allows {row['usable']}, of which others use {others}"
+    if needed <= available:
         return Finding(check="pools", verdict="ok", found=found)
     return Finding(
         check="pools",
         verdict="problem",
         found=found,
-        mend=f"set HIPPOCAMPUS_DATABASE_POOL_SIZE (now {config.database_pool_size}) lower, or max_connections to"
+        fix=f"set HIPPOCAMPUS_DATABASE_POOL_SIZE (now {config.database_pool_size}) lower, or max_connections to"
         f" {needed + others + 10} or more and restart the server",
     )
 
@@ -275,6 +284,6 @@ def connections_of(role: str, config: Settings) -> int:
     return config.database_pool_size + beside
 
 
-def _judged(check: str, found: str, mend: str, otherwise: Verdict = "problem") -> Finding:
-    """All is well where there is nothing to mend."""
-    return Finding(check=check, verdict=otherwise if mend else "ok", found=found, mend=mend)
+def _judged(check: str, found: str, fix: str, otherwise: Verdict = "problem") -> Finding:
+    """Return a finding that is fine where it has no fix."""
+    return Finding(check=check, verdict=otherwise if fix else "ok", found=found, fix=fix)

@@ -1,4 +1,4 @@
--- What `hippocampus doctor` asks. Reading only; nothing needs a privilege of its own.
+-- What `hippocampus doctor` reads. No statement needs a privilege of its own.
 
 -- name: clock
 SELECT extract(epoch FROM clock_timestamp())::double precision
@@ -10,7 +10,7 @@ SELECT extversion FROM pg_extension WHERE extname = 'vector'
 SELECT name, setting FROM pg_settings WHERE name = ANY ($1::text[])
 
 -- name: connections
--- How many the server has for users like us, how many are taken, how many of them are ours.
+-- How many the server allows ordinary users, how many are in use, how many of them by this user in this database.
 SELECT current_setting('max_connections')::integer
        - current_setting('superuser_reserved_connections')::integer
        - coalesce(current_setting('reserved_connections', true)::integer, 0) AS usable,
@@ -27,12 +27,12 @@ WHERE n.nspname = $1 AND c.relkind IN ('r', 'p')
 ORDER BY c.relname
 
 -- name: roles
--- Live processes by role, seen within so many seconds.
+-- Live processes by role, seen within this many seconds.
 SELECT role, count(*)::integer AS processes FROM metrics_targets
 WHERE seen_at > now() - make_interval(secs => $1) GROUP BY role
 
 -- name: oldest_transaction
--- Of this database, in seconds; it keeps dead rows from being cleaned up.
+-- Of this database, in seconds; it keeps dead rows from being removed.
 SELECT max(extract(epoch FROM now() - xact_start))::double precision FROM pg_stat_activity
 WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'
 

@@ -1,4 +1,4 @@
-"""What an exception of a job means: is it worth another try, and what is kept of it."""
+"""What an exception of a job means: whether another attempt may succeed, and what the job's row keeps."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from pulse.errors import DatabaseUnreachableError
 ERROR_CHARACTERS_MAX = 4_000
 RAW_REPLY_CHARACTERS_MAX = 1_000_000
 
-# The database was away, was stopped, gave up a deadlock or had no room: the same statements may pass later.
+# The database was away, stopped, resolved a deadlock or was out of resources: the statements may succeed later.
 DATABASE_FAULTS = (
     OSError,
     DatabaseUnreachableError,
     asyncpg.InterfaceError,
-    # What the driver says of a connection that was cut between two messages of its protocol.
+    # A connection that was cut between two messages of the protocol.
     asyncpg.InternalClientError,
     asyncpg.PostgresConnectionError,
     asyncpg.OperatorInterventionError,
@@ -35,10 +35,10 @@ DATABASE_FAULTS = (
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What a failed attempt leaves in its job's row."""
+    """What a failed attempt stores in its job's row."""
 
     error: str
-    error_code: str  # an HTTP status, a word of the provider, 'database', an SQLSTATE, or an exception's name
+    error_code: str  # an HTTP status, a provider's code, 'database', an SQLSTATE, or an exception's name
     raw_reply: str | None = None
 
 
@@ -48,15 +48,15 @@ def is_transient(error: BaseException) -> bool:
 
 
 def is_postponed(error: BaseException) -> bool:
-    """Whether the attempt is none of the job's tries: nobody could call the model, or the day's quota is gone."""
+    """Whether the attempt does not count: no process could call the model, or the day's quota is used up."""
     return isinstance(error, CallPostponedError) or (isinstance(error, RateLimitedError) and error.daily)
 
 
 def describe(error: BaseException) -> Failure:
-    """Return what is kept of an exception."""
-    # The whole of a database error quotes the row that it is about; its first line does not.
-    words = error.args[0] if isinstance(error, asyncpg.PostgresError) and error.args else error
-    text = _storable(f"{type(error).__name__}: {words}", ERROR_CHARACTERS_MAX)
+    """Return what is stored of an exception."""
+    # The detail of a database error quotes the row; its first line does not.
+    message = error.args[0] if isinstance(error, asyncpg.PostgresError) and error.args else error
+    text = _storable(f"{type(error).__name__}: {message}", ERROR_CHARACTERS_MAX)
     if isinstance(error, ProviderError):
         raw_reply = error.raw_reply
         kept = None if raw_reply is None else _storable(raw_reply, RAW_REPLY_CHARACTERS_MAX)
@@ -65,7 +65,7 @@ def describe(error: BaseException) -> Failure:
 
 
 def code_of(error: BaseException) -> str:
-    """Return a word for an exception that says nothing of any content; for logs and metrics."""
+    """Return a code for an exception that reveals no content, for logs and metrics."""
     if isinstance(error, ProviderError):
         return error.code
     if isinstance(error, DATABASE_FAULTS):
@@ -76,5 +76,5 @@ def code_of(error: BaseException) -> str:
 
 
 def _storable(text: str, characters_max: int) -> str:
-    """Cut a text, and replace what PostgreSQL can't store: NUL and lone surrogates."""
+    """Truncate a text, and replace what PostgreSQL can't store: NUL and lone surrogates."""
     return text[:characters_max].replace("\x00", "\ufffd").encode("utf-8", "backslashreplace").decode()

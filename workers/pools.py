@@ -1,4 +1,4 @@
-"""The worker pools, as data: which process listens to which queues. One kind of work never waits behind another."""
+"""The worker pools: which process works off which queues. One kind of work never waits behind another."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class WorkerPool:
 
     name: str
     queues: tuple[str, ...]
-    is_keeper: bool = False  # defers periodic tasks, and exports what is known of the queue as a whole
+    is_scheduler: bool = False  # enqueues the periodic tasks, and exports the metrics of the queue as a whole
 
 
 POOLS = MappingProxyType(
@@ -25,7 +25,7 @@ POOLS = MappingProxyType(
         for pool in (
             WorkerPool("fast_replay", ("fast_replay",)),
             WorkerPool("deep_reflection", ("deep_reflection",)),
-            WorkerPool("retention", ("maintenance", "embedding"), is_keeper=True),
+            WorkerPool("retention", ("maintenance", "embedding"), is_scheduler=True),
         )
     }
 )

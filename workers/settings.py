@@ -1,4 +1,4 @@
-"""The program's settings: read from the environment once, checked at birth, frozen. Nobody else reads it.
+"""The program's settings: read from the environment once, validated, frozen. No other module reads the environment.
 
 Every variable is called ``HIPPOCAMPUS_`` and the field's name in capitals, but for names that are shared with other
 programs: ``DATABASE_URL``, and the providers' own variables for their keys (`hippocampus.providers.registry`). An empty
@@ -35,21 +35,21 @@ FORMER_NAMES = {
 
 
 class SettingsError(ValueError):
-    """A variable of the environment is wrong. The message names it and says what to do."""
+    """An environment variable is wrong. The message names it and says what to do."""
 
 
 def default_home() -> Path:
-    """Return where the embedded server keeps its data when HIPPOCAMPUS_HOME does not say."""
+    """Return where the embedded server keeps its data when HIPPOCAMPUS_HOME is unset."""
     if os.geteuid() == 0:
         # PostgreSQL runs as a system user, which can't enter root's own home.
         return _ROOT_HOME
     data = os.environ.get("XDG_DATA_HOME", "")
-    # The XDG specification: a relative path is to be ignored.
+    # The XDG specification: a relative path must be ignored.
     return (Path(data) if data.startswith("/") else Path.home() / ".local" / "share") / "hippocampus"
 
 
 class Settings(BaseSettings):
-    """All settings. Make it with `load`, which turns failures into one `SettingsError`."""
+    """All settings. Use `load`, which turns failures into one `SettingsError`."""
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, env_ignore_empty=True, frozen=True, extra="forbid")
 
@@ -63,12 +63,12 @@ class Settings(BaseSettings):
     schema_name: str = Field(
         default="public",
         pattern=r"^[a-z_][a-z0-9_]{0,62}$",
-        description="The database schema that holds our tables; made by `hippocampus migrate`.",
+        description="The database schema that holds the tables; created by `hippocampus migrate`.",
     )
     home: Path = Field(
         default_factory=default_home,
-        description="The folder of the embedded PostgreSQL's data and of other files of ours. By default"
-        " /var/lib/hippocampus for root, and hippocampus in the user's data folder otherwise.",
+        description="The folder of the embedded PostgreSQL's data. By default /var/lib/hippocampus for root, and"
+        " hippocampus in the user's data folder otherwise.",
     )
     database_pool_size: int = Field(
         default=10,
@@ -80,38 +80,38 @@ class Settings(BaseSettings):
         default=4,
         ge=2,
         le=100,
-        description="How many more connections each worker process opens at most for the job queue's own driver.",
+        description="How many more connections each worker process opens at most for the driver of the job queue.",
     )
 
     # The session writer's API
     api_host: str = Field(default="127.0.0.1", description="The address that the session writer listens on.")
-    api_port: int = Field(default=8000, ge=0, le=65535, description="The session writer's port; 0 takes a free one.")
+    api_port: int = Field(default=8000, ge=0, le=65535, description="The session writer's port; 0 chooses a free one.")
     api_key: SecretStr | None = Field(
         default=None,
         min_length=16,
-        description="The operator's key of the API, for every app and role; `hippocampus keys create` makes those of an"
-        " app. Needed unless the API listens on loopback.",
+        description="The operator's API key, for every app and role; `hippocampus keys create` makes those of an app."
+        " Required unless the API listens on loopback.",
     )
     max_body_bytes: int = Field(
         default=8_388_608,
         ge=1024,
         le=1_073_741_824,
-        description="The largest request body that the API takes.",
+        description="The largest request body that the API accepts.",
     )
     cors_origins: str = Field(
         default="",
         pattern=r"^(https?://[^\s,/*]+(,https?://[^\s,/*]+)*)?$",
         description="Sites whose pages may call the API from a browser, as https://one.example,…; none by default. Such"
-        " a page brings a key of its own: cookies are never read.",
+        " a page sends its own key: cookies are never read.",
     )
     requests_per_second: float = Field(
         default=0.0,
         ge=0,
         le=100_000,
-        description="How many requests a second each key may send to one writer in the long run; 0 sets no limit.",
+        description="How many requests per second each key may send to one writer on average; 0 sets no limit.",
     )
     requests_burst: int = Field(
-        default=100, ge=1, le=100_000, description="How many requests a key may send at once after a quiet while."
+        default=100, ge=1, le=100_000, description="How many requests a key may send at once after an idle period."
     )
 
     stream_heartbeat_seconds: float = Field(
@@ -120,13 +120,13 @@ class Settings(BaseSettings):
     stream_origins: str = Field(
         default="",
         pattern=r"^(https?://[^\s,/]+(,https?://[^\s,/]+)*)?$",
-        description="Sites whose pages may follow streams, beside the API's own host, with commas in between.",
+        description="Sites whose pages may follow streams, in addition to the API's own host, separated by commas.",
     )
     ticket_seconds: float = Field(
         default=60.0, ge=1, le=3600, description="How long a browser's ticket for a stream can be used."
     )
     echo_agent: bool = Field(
-        default=False, description="Register the agent `echo`, which says again what the user said, to try clients."
+        default=False, description="Register the agent `echo`, which repeats the user's message, to test clients."
     )
     test_routes: bool = Field(
         default=False, description="Offer /api/test-notify and /api/test-sse-notify, which send a notification."
@@ -229,31 +229,34 @@ class Settings(BaseSettings):
         default=8,
         ge=1,
         le=100,
-        description="How often a job is tried when the transport fails, before it is failed.",
+        description="How many attempts a job gets when the transport fails, before it is failed.",
     )
     retry_delay_seconds_max: float = Field(
-        default=600.0, ge=1, le=86_400, description="The longest wait between two tries of a job."
+        default=600.0, ge=1, le=86_400, description="The longest wait between two attempts of a job."
     )
     retry_base_seconds: float = Field(
-        default=2.0, ge=0.01, le=600, description="The longest wait before a job's second try; it doubles each time."
+        default=2.0,
+        ge=0.01,
+        le=600,
+        description="The longest wait before a job's second attempt; it doubles each time.",
     )
     retention_cron: str = Field(
-        default="0 2 * * *", description="When the clean-up of memories runs, as a cron expression in UTC."
+        default="0 2 * * *", description="When the retention of memories runs, as a cron expression in UTC."
     )
     queue_keep_hours: float = Field(
         default=24.0, ge=0, description="How long the queue keeps a finished job and its events."
     )
     jobs_keep_days: float = Field(
-        default=7.0, ge=0, description="How long completed and cancelled jobs stay before they are archived."
+        default=7.0, ge=0, description="How long completed and cancelled jobs are kept before they are archived."
     )
     snapshots_keep_days: float = Field(
-        default=7.0, ge=0, description="How long a snapshot of a session's state stays once there is a newer one."
+        default=7.0, ge=0, description="How long a snapshot of a session's state is kept once there is a newer one."
     )
     live_texts_keep_seconds: float = Field(
-        default=300.0, ge=1, le=86_400, description="How long the text of a message that was never finished is kept."
+        default=300.0, ge=1, le=86_400, description="How long the text of an unfinished message is kept."
     )
     failed_jobs_keep_days: float = Field(
-        default=30.0, ge=0, description="How long a failed job can be run again by hand before it is archived."
+        default=30.0, ge=0, description="How long a failed job can be retried before it is archived."
     )
     archived_jobs_keep_days: float = Field(
         default=365.0, ge=0, description="How long an archived job can be looked up before it is deleted."
@@ -262,29 +265,29 @@ class Settings(BaseSettings):
         default=4.0,
         gt=0,
         le=600,
-        description="How long running jobs and requests may go on after SIGTERM. Keep it below the process"
+        description="How long running jobs and requests may continue after SIGTERM. Keep it below the process"
         " manager's own limit, which is 5 seconds for honcho.",
     )
 
-    # Watching it
-    metrics_host: str = Field(default="127.0.0.1", description="The address on which each process offers its metrics.")
+    # Metrics and logs
+    metrics_host: str = Field(default="127.0.0.1", description="The address on which each process serves its metrics.")
     writer_metrics_port: int = Field(
-        default=9100, ge=1, le=65535, description="Where a writer looks for a free metrics port, upwards."
+        default=9100, ge=1, le=65535, description="The first port that a writer tries for its metrics."
     )
     fast_replay_metrics_port: int = Field(
-        default=9110, ge=1, le=65535, description="Where a fast_replay worker looks for a free metrics port."
+        default=9110, ge=1, le=65535, description="The first port that a fast_replay worker tries for its metrics."
     )
     deep_reflection_metrics_port: int = Field(
         default=9120,
         ge=1,
         le=65535,
-        description="Where a deep_reflection worker looks for a free metrics port.",
+        description="The first port that a deep_reflection worker tries for its metrics.",
     )
     retention_metrics_port: int = Field(
-        default=9130, ge=1, le=65535, description="Where a retention worker looks for a free metrics port."
+        default=9130, ge=1, le=65535, description="The first port that a retention worker tries for its metrics."
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="The least important lines that are logged."
+        default="info", description="The lowest level that is logged."
     )
     log_format: Literal["json", "console"] = Field(default="json", description="json for machines, console for people.")
 
@@ -327,14 +330,14 @@ class Settings(BaseSettings):
     def _check_open_api(self) -> Self:
         if self.api_key is None and not is_loopback(self.api_host):
             raise ValueError(
-                f"HIPPOCAMPUS_API_HOST is {self.api_host}, which others can reach: set HIPPOCAMPUS_API_KEY"
+                f"HIPPOCAMPUS_API_HOST is {self.api_host}, which other machines can reach: set HIPPOCAMPUS_API_KEY"
                 " to a secret of at least 16 characters, or listen on 127.0.0.1"
             )
         return self
 
     @property
     def dsn(self) -> str | None:
-        """The database's address with its password, or None where the embedded server is meant."""
+        """The database's address with its password, or None for the embedded server."""
         return None if self.database_url is None else self.database_url.get_secret_value()
 
     def metrics_port(self, role: str) -> int:
@@ -342,11 +345,11 @@ class Settings(BaseSettings):
         return int(getattr(self, f"{role}_metrics_port"))
 
     def concurrency(self, pool: str) -> int:
-        """Return how many jobs a process of this pool works on at once."""
+        """Return how many jobs a process of this worker pool works on at once."""
         return int(getattr(self, f"{pool}_concurrency"))
 
     def shown(self) -> dict[str, str]:
-        """Return every setting as text that may be printed: a key's first characters, no password."""
+        """Return every setting as text that may be printed: only the first characters of a key, no password."""
         texts = {}
         for name, value in self:
             if name == "database_url" and value is not None:
@@ -384,17 +387,17 @@ def load() -> Settings:
 
 
 def child_environment(**changes: str) -> dict[str, str]:
-    """Return the environment for a process of ours: this one's, with changes."""
+    """Return the environment for a child process: this one's, with changes."""
     return {**os.environ, **changes}
 
 
 def import_path() -> str:
-    """Return a PYTHONPATH by which a process of ours finds this program, installed or not."""
+    """Return a PYTHONPATH with which a child process finds this program, installed or not."""
     return os.pathsep.join(filter(None, (str(Path(__file__).parent.parent), os.environ.get("PYTHONPATH"))))
 
 
 def variables_of(field: str) -> list[str]:
-    """Return the names under which the environment may give a field, the preferred one first."""
+    """Return the environment variables of a field, the preferred one first."""
     alias = Settings.model_fields[field].validation_alias
     if isinstance(alias, AliasChoices):
         return [str(choice) for choice in alias.choices]
@@ -402,7 +405,7 @@ def variables_of(field: str) -> list[str]:
 
 
 def show_secret(secret: SecretStr) -> str:
-    """Return a secret's first five characters, or none of one that is too short to be shown in part."""
+    """Return a secret's first five characters, or none where it is too short to be shown in part."""
     text = secret.get_secret_value()
     return "***" if len(text) < 4 * SECRET_PREFIX_CHARACTERS else text[:SECRET_PREFIX_CHARACTERS] + "***"
 
@@ -421,7 +424,7 @@ def _refuse_unknown() -> None:
     known = {name for field in Settings.model_fields for name in variables_of(field)}
     for name in sorted(os.environ):
         if name.upper().startswith(PREFIX) and name.upper() not in known | FORMER_NAMES.keys():
-            # The prefix, which all have, would make everything alike.
+            # Without the shared prefix, which would make all names similar.
             endings = {each.removeprefix(PREFIX): each for each in sorted(known)}
             near = difflib.get_close_matches(name.upper().removeprefix(PREFIX), endings, n=1)
             hint = f"did you mean {endings[near[0]]}?" if near else "unset it; the documentation lists all settings"
@@ -429,8 +432,7 @@ def _refuse_unknown() -> None:
 
 
 def _explain(error: object) -> str:
-    """Turn one of pydantic's errors into a sentence that names the variable; a secret's value is not in"
-    " it."""
+    """Turn one of pydantic's errors into a sentence that names the variable, without a secret's value."""
     assert isinstance(error, dict)  # noqa: S101 - pydantic's ErrorDetails, a TypedDict
     message = str(error["msg"]).removeprefix("Value error, ")
     if not error["loc"]:

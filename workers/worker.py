@@ -1,7 +1,7 @@
-"""A worker process: `python -m workers.worker POOL`. It lives until it is told to stop, whatever the database does.
+"""A worker process: `python -m workers.worker POOL`. It runs until it is stopped, whatever the database does.
 
 SIGTERM or SIGINT: no further job is fetched, running ones get the grace time, what still runs then is given back
-untried, exit code 0. A second signal ends the process at once: its jobs are given back by the others.
+without counting an attempt, exit code 0. A second signal ends the process at once: other workers give its jobs back.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import random
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -21,6 +20,7 @@ from procrastinate.exceptions import ConnectorException
 
 from pulse import database
 from pulse.errors import PulseError
+from pulse.postgres.backoff import Backoff
 from workers.failures import DATABASE_FAULTS
 from workers.migrate import check_schema
 from workers.pools import UnknownPoolError, WorkerPool, get_pool
@@ -38,18 +38,19 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger("workers.worker")
 
-#: A process group's Ctrl-C and its manager's SIGTERM arrive together and are one request.
+#: A process group's Ctrl-C and its manager's SIGTERM that arrive together are one request.
 SAME_REQUEST_SECONDS = 0.25
+RESTART_SECONDS_MIN = 0.1
 RESTART_SECONDS_MAX = 2.0
 CLOSE_SECONDS_MAX = 0.5
 EXIT_USAGE = 2
 
-# What a worker may end with when the database is cut, restarted, or has forgotten the worker's row.
+# How a worker may end when its connection is cut, the database is restarted, or the worker's row was deleted.
 _INTERRUPTIONS = (ConnectorException, psycopg.Error, *DATABASE_FAULTS)
 
 
 class Supervisor:
-    """Keeps one worker at its queues: makes another when one ends, until told to stop."""
+    """Keeps one worker at its queues: starts another when one ends, until it is stopped."""
 
     def __init__(self, app: JobApp, pool: WorkerPool, metrics: Metrics, settings: Settings) -> None:
         self._app = app
@@ -61,7 +62,7 @@ class Supervisor:
         self._worker: QueueWorker | None = None
 
     def on_signal(self, number: int) -> None:
-        """Stop in good order; at the second signal, at once."""
+        """Stop gracefully; at the second signal, at once."""
         if not self._stop.is_set():
             self._stop_asked_at = time.monotonic()
             self.stop()
@@ -69,24 +70,24 @@ class Supervisor:
             os._exit(128 + number)
 
     def stop(self) -> None:
-        """Let the worker drain, and make no other."""
-        _log.info("worker stopping")
+        """Let the worker drain, and start no other."""
+        _log.info("worker_stop_requested")
         self._stop.set()
         if self._worker is not None:
             self._worker.stop()
 
     async def run(self) -> None:
         """Work until stopped."""
-        failures_in_row = 0
+        backoff = Backoff(RESTART_SECONDS_MIN, RESTART_SECONDS_MAX, jitter=0.5, healthy_seconds=RESTART_SECONDS_MAX)
         while not self._stop.is_set():
-            started = time.monotonic()
+            backoff.begin()
             reason = await self._run_once()
             if self._stop.is_set():
                 return
-            failures_in_row = 0 if time.monotonic() - started > RESTART_SECONDS_MAX else failures_in_row + 1
             self._metrics.restarts.labels(reason).inc()
-            _log.warning("worker ended and is started again", reason=reason)
-            await self._pause(failures_in_row)
+            _log.warning("worker_restarted", reason=reason)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stop.wait(), backoff.next_seconds())
 
     async def _run_once(self) -> str:
         """Run one worker and return why it ended."""
@@ -105,16 +106,16 @@ class Supervisor:
         return "side task"
 
     async def _wait_for_drain(self, attempt: asyncio.Task[None]) -> None:
-        """A worker that runs ends by itself; one that still waits for the database is cut short."""
+        """Wait for a worker that runs to end by itself; cancel one that still waits for the database."""
         limit = self._settings.shutdown_grace_seconds + CLOSE_SECONDS_MAX if self._worker is not None else 0.0
         _, pending = await asyncio.wait((attempt,), timeout=limit)
         if pending and self._worker is None:
             attempt.cancel()
             _, pending = await asyncio.wait((attempt,), timeout=CLOSE_SECONDS_MAX)
         if pending:
-            # The database does not answer, or a job ignores that it was cancelled: what it holds is given back
-            # by the others, as after a crash.
-            _log.error("worker did not drain in time")
+            # The database does not answer, or a job ignores its cancellation. Other workers give its jobs back, as
+            # after a crash.
+            _log.error("worker_not_drained")
             os._exit(0)
 
     async def _work(self) -> None:
@@ -136,14 +137,6 @@ class Supervisor:
 
     async def _connect(self) -> Connection:
         return await database.connect(self._settings.dsn or "", schema=self._settings.schema_name)
-
-    async def _pause(self, failures_in_row: int) -> None:
-        widest = min(RESTART_SECONDS_MAX, 0.1 * 2**failures_in_row)
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(
-                self._stop.wait(),
-                widest * random.uniform(0.5, 1.0),  # noqa: S311 - no secret depends on it
-            )
 
 
 async def run_worker(
@@ -169,17 +162,17 @@ async def run_worker(
     async with _open_pool(settings, pool) as connections:
         made = build_services(settings, connections, metrics, pool.name)
         try:
-            if pool.is_keeper:
+            if pool.is_scheduler:
                 await made.choose_model()
             supervisor = Supervisor(make_app(settings, connections, metrics, made), pool, metrics, settings)
             signals.on_stop(supervisor.on_signal)
-            async with _serving(settings, pool, connections, metrics):
-                _log.info("worker started", queues=list(pool.queues), concurrency=settings.concurrency(pool.name))
+            async with _reporting(settings, pool, connections, metrics):
+                _log.info("worker_started", queues=list(pool.queues), concurrency=settings.concurrency(pool.name))
                 await supervisor.run()
         finally:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(made.close(), CLOSE_SECONDS_MAX)
-    _log.info("worker stopped")
+    _log.info("worker_stopped")
 
 
 @contextlib.asynccontextmanager
@@ -194,7 +187,7 @@ async def _open_pool(settings: Settings, pool: WorkerPool) -> AsyncIterator[Pool
         schema=settings.schema_name,
         min_size=min(settings.concurrency(pool.name), settings.database_pool_size),
         max_size=settings.database_pool_size,
-        # A worker that was stopped in a transaction keeps its session's writers and the rescue of its job waiting.
+        # A worker that was suspended in a transaction blocks its session's writers and the release of its job.
         idle_transaction_seconds_max=liveness.STALLED_SECONDS,
     )
     try:
@@ -207,7 +200,7 @@ async def _open_pool(settings: Settings, pool: WorkerPool) -> AsyncIterator[Pool
 
 
 @contextlib.asynccontextmanager
-async def _serving(settings: Settings, pool: WorkerPool, connections: Pool, metrics: Metrics) -> AsyncIterator[None]:
+async def _reporting(settings: Settings, pool: WorkerPool, connections: Pool, metrics: Metrics) -> AsyncIterator[None]:
     async with contextlib.AsyncExitStack() as stack:
         await stack.enter_async_context(
             metrics_server.serving(
@@ -218,7 +211,8 @@ async def _serving(settings: Settings, pool: WorkerPool, connections: Pool, metr
                 base=settings.metrics_port(pool.name),
             )
         )
-        if pool.is_keeper:
+        stack.enter_context(metrics.statements.observing())
+        if pool.is_scheduler:
             await stack.enter_async_context(export_queue(settings, metrics.queue))
         yield
 
@@ -234,9 +228,9 @@ def main_worker(pool_name: str, *, build_services: services.BuildServices = serv
         sys.stderr.write(f"{error}\n")
         return EXIT_USAGE
     except asyncio.CancelledError:
-        _log.info("worker stopped while it started")
+        _log.info("worker_start_cancelled")
     except DATABASE_FAULTS as error:
-        # Once it works, it waits for the database; what arrives here was cut before.
+        # A worker that has started waits for the database; this one had not.
         sys.stderr.write(
             f"The worker {pool_name} lost the database while it started ({type(error).__name__}): start it again.\n"
         )

@@ -1,7 +1,7 @@
 """The session writer: a process that offers the API.
 
-It opens its socket and its pool before it says that it serves, and ends within `shutdown_grace_seconds` of SIGTERM: the
-requests that run are answered, new connections are refused.
+It opens its socket and its pool before it logs `writer_started`, and ends within `shutdown_grace_seconds` of SIGTERM:
+running requests are answered, new connections are refused.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ if TYPE_CHECKING:
     from pulse.runs.agents import Agent
 
 EXIT_REFUSED = 2
-# Of the grace, for everything that is closed once the requests are done.
+# The share of the grace time for what is closed once the requests are done.
 _CLOSING_SECONDS = 1.0
 _POOL_CLOSE_SECONDS = 0.5
-#: How long a request waits for a row that another transaction holds; those of ours take milliseconds.
+#: How long a request waits for a row that another transaction has locked; our own take milliseconds.
 LOCK_SECONDS_MAX = 5.0
 _BACKLOG = 2048
 _SOCKET_MESSAGE_BYTES_MAX = 65_536
 _SOCKET_PING_SECONDS = 20.0
 _KEEP_ALIVE_SECONDS = 75
-# A client that takes nothing for so long is gone: the kernel ends its connection, and what waits for it is freed.
+# A client that acknowledges nothing for this long is gone: the kernel ends its connection.
 _UNACKNOWLEDGED_MS_MAX = 30_000
 
 _log = structlog.get_logger(__name__)
@@ -60,7 +60,7 @@ class StartError(Exception):
 class _Server(uvicorn.Server):
     """uvicorn without its signal handlers, which end the process by the signal instead of exit code 0.
 
-    Streams never end by themselves: they are ended before it waits for what still runs.
+    Streams never end by themselves: they are ended before uvicorn waits for the running requests.
     """
 
     def __init__(self, config: uvicorn.Config, end_streams: Callable[[], Awaitable[None]]) -> None:
@@ -81,7 +81,7 @@ def main_writer(config: settings.Settings, agents: Mapping[str, Agent] | None = 
     """Run a writer until SIGTERM or SIGINT and return its exit code: 0, or 2 where it could not start.
 
     Args:
-        agents: what ``POST /agui/{name}`` runs.
+        agents: those that ``POST /agui/{name}`` runs, by name.
     """
     logs.configure(config.log_level, config.log_format)
     settings.report_former_names()
@@ -91,10 +91,10 @@ def main_writer(config: settings.Settings, agents: Mapping[str, Agent] | None = 
         print(f"hippocampus writer: {error}", file=sys.stderr)  # noqa: T201 - for the person who started it
         return EXIT_REFUSED
     except asyncio.CancelledError:
-        _log.info("writer stopped while it started")
+        _log.info("writer_start_cancelled")
     except DATABASE_FAULTS as error:
-        said = f"it lost the database while it started ({type(error).__name__}): start it again."
-        print(f"hippocampus writer: {said}", file=sys.stderr)  # noqa: T201 - as above
+        message = f"it lost the database while it started ({type(error).__name__}): start it again."
+        print(f"hippocampus writer: {message}", file=sys.stderr)  # noqa: T201 - as above
         return EXIT_REFUSED
     return 0
 
@@ -104,9 +104,10 @@ async def _run(config: settings.Settings, agents: Mapping[str, Agent] | None) ->
     metrics = WriterMetrics()
     async with contextlib.AsyncExitStack() as stack:
         listener = stack.enter_context(contextlib.closing(_listen(config)))
+        stack.enter_context(metrics.statements.observing())
         pool = await stack.enter_async_context(_open_pool(config))
         live = await stack.enter_async_context(live_streams.opened(config, pool, agents or {}))
-        metrics.watch(live)
+        metrics.watch(streams=live.streams, runner=live.runner, listener=live.listener, carrier=live.carrier)
         embedder = make_embedder(config, metrics.calls.observe, embedder_gate(config, pool, metrics.calls, "writer"))
         stack.push_async_callback(embedder.close)
         api = build_api(config, pool, live, embedder, metrics)
@@ -119,9 +120,9 @@ async def _run(config: settings.Settings, agents: Mapping[str, Agent] | None) ->
             )
         )
         host, port = listener.getsockname()[:2]
-        _log.info("writer started", host=host, port=port)
+        _log.info("writer_started", host=host, port=port)
         await server.serve([listener])
-    _log.info("writer stopped")
+    _log.info("writer_stopped")
 
 
 def _server_config(api: ASGIApp, grace_seconds: float) -> uvicorn.Config:
@@ -132,14 +133,14 @@ def _server_config(api: ASGIApp, grace_seconds: float) -> uvicorn.Config:
         ws_max_size=_SOCKET_MESSAGE_BYTES_MAX,
         ws_ping_interval=_SOCKET_PING_SECONDS,
         ws_ping_timeout=_SOCKET_PING_SECONDS,
-        # Its buffers would be most of what an idle socket costs.
+        # Its buffers would be most of the memory of an idle socket.
         ws_per_message_deflate=False,
         lifespan="off",
         log_config=None,
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        # Longer than clients and proxies keep theirs (5 to 60 s): else one may send just as the server closes.
+        # Longer than clients and proxies keep theirs (5 to 60 s): otherwise one may send just as the server closes.
         timeout_keep_alive=_KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=max(grace_seconds - _CLOSING_SECONDS, 0.1),  # type: ignore[arg-type]  # may be a float
     )
@@ -158,27 +159,29 @@ def _listen(config: settings.Settings) -> socket.socket:
     """Open the listening socket.
 
     Raises:
-        StartError: the address is not ours, or the port is in use.
+        StartError: the address is not one of this machine, or the port is in use.
     """
     host, port = config.api_host, config.api_port
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        # With its protocol named, asyncio sends small answers at once (TCP_NODELAY) and not 40 ms later.
+        # With the protocol given, asyncio sets TCP_NODELAY: small responses are sent at once, not 40 ms later.
         family, kind, protocol, _, address = found[0]
         listener = socket.socket(family, kind, protocol)
     except OSError as error:
-        raise StartError(f"HIPPOCAMPUS_API_HOST is {host!r}, which is no address here: {error.strerror}.") from error
+        raise StartError(
+            f"HIPPOCAMPUS_API_HOST is {host!r}, which is not an address of this machine: {error.strerror}."
+        ) from error
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     if hasattr(socket, "TCP_USER_TIMEOUT"):
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNACKNOWLEDGED_MS_MAX)
     try:
         listener.bind(address)
-        # Listening at once, so that a second writer is refused here and not later.
+        # Listen at once, so that a second writer is refused here and not later.
         listener.listen(_BACKLOG)
     except OSError as error:
         listener.close()
         raise StartError(
-            f"Port {port} of {host} can't be taken ({error.strerror}): end the program that has it,"
+            f"Port {port} of {host} can't be opened ({error.strerror}): stop the program that uses it,"
             " or set HIPPOCAMPUS_API_PORT to another port (0 takes a free one)."
         ) from error
     return listener
@@ -201,8 +204,8 @@ async def _open_pool(config: settings.Settings) -> AsyncIterator[Pool]:
         config.dsn,
         schema=config.schema_name,
         max_size=config.database_pool_size,
-        # A session that somebody holds for long must not take every connection of this process, one request after the
-        # other: its requests are told to come back.
+        # A session that is locked for long must not take every connection of this process, one request after the other:
+        # its requests are refused with a retry time.
         lock_seconds_max=LOCK_SECONDS_MAX,
     )
     try:

@@ -16,14 +16,19 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from importlib import resources
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import asyncpg
 
 from pulse.errors import BY_SQLSTATE, InvalidInputError, from_postgres
 
 if TYPE_CHECKING:
+    from asyncpg.pool import PoolConnectionProxy
+
     from pulse.postgres.bounded_pool import Connection, Pool
+
+    #: What runs a statement.
+    Session: TypeAlias = Pool | Connection | PoolConnectionProxy[asyncpg.Record]
 
 #: Called with a statement's name, its duration in seconds, and whether it succeeded.
 Observer = Callable[[str, float, bool], None]
@@ -38,7 +43,7 @@ class Statements:
     """The statements of one query file, run by name on a pool or a connection.
 
     Each method raises the error class that `errors` has for the SQLSTATE, `InvalidInputError` for a value that
-    PostgreSQL cannot hold, and any other `asyncpg.PostgresError` unchanged.
+    PostgreSQL cannot hold, and any other `asyncpg.PostgresError` unchanged. `timeout` is asyncpg's, in seconds.
     """
 
     __slots__ = ("_errors", "_texts")
@@ -67,21 +72,29 @@ class Statements:
 
     # Functions that return the coroutine of `_run`, not coroutines of their own: each append passes here.
 
-    def fetch(self, db: Pool | Connection, name: str, *arguments: Any) -> Coroutine[Any, Any, list[asyncpg.Record]]:
+    def fetch(
+        self, db: Session, name: str, *arguments: Any, timeout: float | None = None
+    ) -> Coroutine[Any, Any, list[asyncpg.Record]]:
         """Return the rows of a statement."""
-        return self._run(name, db.fetch(self._texts[name], *arguments))
+        return self._run(name, db.fetch(self._texts[name], *arguments, timeout=timeout))
 
-    def fetchrow(self, db: Pool | Connection, name: str, *arguments: Any) -> Coroutine[Any, Any, asyncpg.Record | None]:
+    def fetchrow(
+        self, db: Session, name: str, *arguments: Any, timeout: float | None = None
+    ) -> Coroutine[Any, Any, asyncpg.Record | None]:
         """Return the first row of a statement, or None."""
-        return self._run(name, db.fetchrow(self._texts[name], *arguments))
+        return self._run(name, db.fetchrow(self._texts[name], *arguments, timeout=timeout))
 
-    def fetchval(self, db: Pool | Connection, name: str, *arguments: Any) -> Coroutine[Any, Any, Any]:
+    def fetchval(
+        self, db: Session, name: str, *arguments: Any, timeout: float | None = None
+    ) -> Coroutine[Any, Any, Any]:
         """Return the first column of the first row of a statement, or None."""
-        return self._run(name, db.fetchval(self._texts[name], *arguments))
+        return self._run(name, db.fetchval(self._texts[name], *arguments, timeout=timeout))
 
-    def execute(self, db: Pool | Connection, name: str, *arguments: Any) -> Coroutine[Any, Any, str]:
+    def execute(
+        self, db: Session, name: str, *arguments: Any, timeout: float | None = None
+    ) -> Coroutine[Any, Any, str]:
         """Run a statement without rows and return its command tag."""
-        return self._run(name, db.execute(self._texts[name], *arguments))
+        return self._run(name, db.execute(self._texts[name], *arguments, timeout=timeout))
 
     @contextlib.contextmanager
     def translating(self) -> Iterator[None]:

@@ -26,7 +26,6 @@ from tests.support.waiting import WAIT_SECONDS
 from workers.migrate import migrate
 from workers.queue.upkeep import Upkeep
 from workers.settings import Settings
-from workers.telemetry.metrics import Metrics
 
 WHO: Who = {"app_name": "app", "user_id": "ann"}
 
@@ -132,7 +131,7 @@ async def test_the_upkeep_deletes_sessions_past_their_time_and_no_other(
     await pool.execute("UPDATE threads SET updated_at = now() WHERE session_id = 'touched'")
     async with pool.acquire() as writer, writer.transaction():
         await writer.execute("SELECT FROM threads WHERE session_id = 'gone-0' FOR UPDATE")
-        await Upkeep(pool, Settings(), Metrics()).expire_sessions()
+        await Upkeep(pool, Settings()).expire_sessions()
     left = {row["session_id"] for row in await pool.fetch("SELECT session_id FROM threads")}
     # What a writer holds is passed over, until the next run.
     assert left == {"gone-0", kept.id, touched.id, "for good"}

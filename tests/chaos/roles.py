@@ -21,7 +21,7 @@ RESTART_SECONDS = 0.3
 KILL_SECONDS = 8.0
 #: linux/prctl.h
 _PR_SET_PDEATHSIG = 1
-READY = ('"worker registered"', '"writer started"')
+READY = ('"worker_registered"', '"writer_started"')
 
 
 def commands() -> dict[str, tuple[str, ...]]:
@@ -86,7 +86,7 @@ class Slot:
     @property
     def worker_id(self) -> int | None:
         """The id under which the process that runs now took up its queues last."""
-        lines = [line for line in self._said().splitlines() if '"worker registered"' in line]
+        lines = [line for line in self._said().splitlines() if '"worker_registered"' in line]
         return None if not lines else int(json.loads(lines[-1])["worker_id"])
 
     async def keep(self) -> None:

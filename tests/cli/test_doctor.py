@@ -1,4 +1,4 @@
-"""`hippocampus doctor` finds what is wrong with an installation, one fault at a time, and says the mend."""
+"""`hippocampus doctor` finds what is wrong with an installation, one fault at a time, and names the fix."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def owner(dsn: str) -> Any:
 
 
 def fault(found: dict[str, dict[str, str]], check: str) -> tuple[str, str]:
-    return found[check]["verdict"], found[check]["mend"]
+    return found[check]["verdict"], found[check]["fix"]
 
 
 def test_a_fresh_installation_lacks_only_its_roles(diagnose: Diagnose, dsn: str) -> None:
@@ -46,8 +46,8 @@ def test_a_fresh_installation_lacks_only_its_roles(diagnose: Diagnose, dsn: str)
     assert code == 1
     wrong = {check for check, each in found.items() if each["verdict"] != "ok"}
     assert wrong == {"fsync", "full_page_writes", "autovacuum", "synchronous_commit", "roles"}
-    assert all(each["mend"] for check, each in found.items() if check in wrong)
-    assert not any(each["mend"] for check, each in found.items() if check not in wrong)
+    assert all(each["fix"] for check, each in found.items() if check in wrong)
+    assert not any(each["fix"] for check, each in found.items() if check not in wrong)
     expected = {"connection", "PostgreSQL", "pgvector", "clock", "schema", "permissions", "pools", "queues", "model"}
     assert expected <= set(found)
 
@@ -55,9 +55,9 @@ def test_a_fresh_installation_lacks_only_its_roles(diagnose: Diagnose, dsn: str)
 def test_a_server_that_is_away_is_one_problem(diagnose: Diagnose) -> None:
     code, found = diagnose("postgresql://nobody@127.0.0.1:1/none")
     assert code == 1
-    verdict, mend = fault(found, "connection")
+    verdict, fix = fault(found, "connection")
     assert verdict == "problem"
-    assert "127.0.0.1:1" in mend
+    assert "127.0.0.1:1" in fix
     assert "PostgreSQL" not in found
 
 
@@ -89,26 +89,26 @@ def test_a_user_without_rights_is_told_the_grant(diagnose: Diagnose, dsn: str, o
     owner.execute("DROP OWNED BY reader_only")
     owner.execute("DROP ROLE reader_only")
     assert code == 1
-    verdict, mend = fault(found, "permissions")
+    verdict, fix = fault(found, "permissions")
     assert verdict == "problem"
-    assert mend.startswith("GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public")
+    assert fix.startswith("GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public")
     assert "app_policies" in found["permissions"]["found"]
     assert "app_states" not in found["permissions"]["found"]
 
 
 def test_pools_that_ask_for_more_than_the_server_has(diagnose: Diagnose, dsn: str, owner: psycopg.Connection) -> None:
-    """One of each role is counted before any runs, the live ones afterwards; the mend is in numbers."""
+    """One of each role is counted before any runs, the live ones afterwards; the fix is in numbers."""
     _, found = diagnose(dsn, HIPPOCAMPUS_DATABASE_POOL_SIZE="60")
-    verdict, mend = fault(found, "pools")
+    verdict, fix = fault(found, "pools")
     assert verdict == "problem"
     assert "one of each role may open 262" in found["pools"]["found"]
-    assert "HIPPOCAMPUS_DATABASE_POOL_SIZE (now 60)" in mend
+    assert "HIPPOCAMPUS_DATABASE_POOL_SIZE (now 60)" in fix
     owner.execute(
         "INSERT INTO metrics_targets (host, port, role, pid) VALUES ('h', 1, 'writer', 1), ('h', 2, 'writer', 2)"
     )
     _, found = diagnose(dsn, HIPPOCAMPUS_DATABASE_POOL_SIZE="60")
     assert found["pools"]["verdict"] == "ok"
-    assert "the roles that run may open 122" in found["pools"]["found"]
+    assert "the running roles may open 122" in found["pools"]["found"]
     assert fault(found, "roles") == (
         "warning", "start them with `hippocampus up`, or one by one as in the Procfile",
     )  # fmt: skip
@@ -130,7 +130,7 @@ def test_what_waits_failed_or_forgot_itself_is_a_warning(
     assert code == 1  # of the suite's server's own settings
     assert found["failed jobs"]["found"] == "1"
     assert "hippocampus jobs --failed" in fault(found, "failed jobs")[1]
-    assert found["queues"]["found"].startswith("the oldest job waits for 36")
+    assert found["queues"]["found"].startswith("the oldest job has waited for 36")
     assert found["model"]["found"] == "not called now: m (timeout)"
     assert fault(found, "transactions")[0] == "warning"
 

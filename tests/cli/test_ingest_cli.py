@@ -42,9 +42,9 @@ async def test_rejects_are_told_and_kept_and_the_rest_goes_in(
     done = cli_process.run(home, "ingest", str(folder), cwd=tmp_path, DATABASE_URL=dsn)
     assert done.returncode == 1
     assert "Appended 4 events to 2 sessions." in done.stdout
-    assert f"{folder / 'a.jsonl'}, line 2: no JSON" in done.stderr
+    assert f"{folder / 'a.jsonl'}, line 2: not valid JSON" in done.stderr
     assert "Rejected 1 records: they are in a.rejects.jsonl, each with its reason." in done.stderr
-    assert "in no form that is known here" in done.stderr
+    assert "not in a known format" in done.stderr
     assert "Left out 2 files." in done.stderr
     (row,) = map(json.loads, (tmp_path / "a.rejects.jsonl").read_text().splitlines())
     assert (row["file"], row["line"], row["record"]) == (str(folder / "a.jsonl"), 2, '{"role": "user"')

@@ -112,7 +112,7 @@ def test_a_role_of_the_procfile_ends_with_its_runner(dsn: str, home: Path) -> No
         text=True,
     ) as worker:
         assert worker.stderr is not None
-        assert any("worker registered" in line for line in worker.stderr)
+        assert any("worker_registered" in line for line in worker.stderr)
         worker.terminate()
         assert worker.wait(WAIT_SECONDS) == 0
 

@@ -22,7 +22,6 @@ from tests.support.scripted_provider import Gate, ScriptedEmbedder
 from tests.support.waiting import WAIT_SECONDS
 from workers.queue.upkeep import Upkeep
 from workers.settings import Settings
-from workers.telemetry.metrics import Metrics
 
 VECTORLESS = """
 SELECT (SELECT count(*) FROM memories WHERE embedding IS NULL) AS memories,
@@ -222,7 +221,7 @@ async def test_vectors_move_to_another_model_and_not_back(pool: asyncpg.Pool) ->
     await choose_model(pool, "old")
     total = (await backfill_embeddings(pool, old)).given
     await pool.execute("UPDATE procrastinate_jobs SET status = 'succeeded'")
-    upkeep = Upkeep(pool, Settings(), Metrics())
+    upkeep = Upkeep(pool, Settings())
     await upkeep.find_vectorless("new")
     assert await pool.fetchval(BACKFILLS) == 0
     assert await backfill_embeddings(pool, new) == Backfilled()

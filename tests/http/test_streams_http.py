@@ -465,7 +465,7 @@ async def test_a_thousand_comings_and_goings_leave_nothing(
 
 def metrics_of(writer: WriterProcess) -> str:
     """Where this writer's metrics are: others may run beside it."""
-    (port,) = (line["port"] for line in writer.log() if line.get("event") == "metrics served")
+    (port,) = (line["port"] for line in writer.log() if line.get("event") == "metrics_served")
     return f"http://127.0.0.1:{port}/metrics"
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from pulse.postgres.backoff import Backoff
 
 
@@ -28,3 +30,14 @@ def test_a_success_starts_again_with_the_first_wait() -> None:
     assert [backoff.next_seconds(), backoff.next_seconds()] == [0.1, 0.2]
     backoff.reset()
     assert backoff.next_seconds() == 0.1
+
+
+def test_an_attempt_that_lasted_counts_as_a_success() -> None:
+    """A failure after it is a first one again; without `begin` only `reset` starts over."""
+    backoff = Backoff(0.1, 1.0, jitter=0, healthy_seconds=-1.0)
+    assert backoff.next_seconds() == pytest.approx(0.1)
+    assert backoff.next_seconds() == pytest.approx(0.1)
+    patient = Backoff(0.1, 1.0, jitter=0, healthy_seconds=60.0)
+    for expected in (0.1, 0.2, 0.4):
+        patient.begin()
+        assert patient.next_seconds() == pytest.approx(expected)

@@ -179,7 +179,7 @@ def test_the_two_machines_run(dsn: str, home: Path) -> None:
     running = [cli_process.Running(home, *words, DATABASE_URL=dsn) for words in started]
     try:
         for process in running:
-            process.read_until("worker registered")
+            process.read_until("worker_registered")
         status, doctor = (cli_process.run(home, *line.split()[1:], DATABASE_URL=dsn) for line in look)
         assert status.stdout.count("fast_replay\t") >= 2
         assert status.stdout.count("deep_reflection\t") >= 2

@@ -38,7 +38,7 @@ async def serving(dsn: str, agents: Mapping[str, Agent], **settings: Any) -> Asy
         await database.create_pool(dsn) as pool,
         live_streams.opened(config, pool, agents) as live,
     ):
-        metrics.watch(live)
+        metrics.watch(streams=live.streams, runner=live.runner, listener=live.listener, carrier=live.carrier)
         server = uvicorn.Server(_server_config(build_api(config, pool, live, LocalEmbedder(), metrics), 2.0))
         with socket.socket() as listener:
             listener.bind(("127.0.0.1", 0))

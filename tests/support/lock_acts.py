@@ -28,9 +28,12 @@ from hippocampus.records import (
     Summary,
     Vector,
 )
+from pulse.postgres.statements import load_queries
 from workers.queue import liveness
-from workers.queue.claims import QUERIES, JobClaim
+from workers.queue.claims import JobClaim
 
+CLAIMS = load_queries("workers.queue", "claims.sql")
+UPKEEP = load_queries("workers.queue", "upkeep.sql")
 SESSIONS = 5
 AGES = datetime.timedelta(0)
 ORIGIN = Origin(provider="lock", model="lock", prompt_hash="0" * 64)
@@ -128,7 +131,7 @@ async def consolidate(pool: asyncpg.Pool, rng: random.Random) -> None:
     (queued, worker, before), job_id = taken
     if job_id is None:
         await backfill(pool, rng)
-        await pool.execute(QUERIES["finish_job"], queued, worker, before, None)
+        await pool.execute(CLAIMS["finish_job"], queued, worker, before, None)
         return
     job = cast(Job, SimpleNamespace(id=queued, worker_id=worker, attempts=before))
     try:
@@ -148,7 +151,7 @@ async def backfill(pool: asyncpg.Pool, rng: random.Random) -> None:
 async def fail(pool: asyncpg.Pool, _rng: random.Random) -> None:
     taken = await attempt(pool)
     if taken is not None:
-        await pool.execute(QUERIES["fail_job"], *taken[0], "x", "503", None)
+        await pool.execute(CLAIMS["fail_job"], *taken[0], "x", "503", None)
 
 
 async def delete(pool: asyncpg.Pool, rng: random.Random) -> None:
@@ -165,15 +168,15 @@ async def idle(pool: asyncpg.Pool, _rng: random.Random) -> None:
         "UPDATE threads SET fast_due_at = now(), deep_due_at = now(), last_event_at = now() - interval '1 day'"
         " WHERE id = (SELECT id FROM threads ORDER BY random() LIMIT 1)"
     )
-    await pool.execute(QUERIES["enqueue_idle"])
+    await pool.execute(UPKEEP["enqueue_idle"])
 
 
 async def archive(pool: asyncpg.Pool, _rng: random.Random) -> None:
-    await pool.fetchval(QUERIES["archive_jobs"], AGES, AGES, 20)
+    await pool.fetchval(UPKEEP["archive_jobs"], AGES, AGES, 20)
 
 
 async def prune(pool: asyncpg.Pool, _rng: random.Random) -> None:
-    await pool.fetchval(QUERIES["prune_queue"], AGES, 20)
+    await pool.fetchval(UPKEEP["prune_queue"], AGES, 20)
 
 
 async def clean_up(pool: asyncpg.Pool, _rng: random.Random) -> None:
@@ -207,8 +210,8 @@ async def reconcile(pool: asyncpg.Pool, _rng: random.Random) -> None:
 async def rescue(pool: asyncpg.Pool, _rng: random.Random) -> None:
     """Everybody here is dead: nobody holds a lock."""
     async with pool.acquire() as connection:
-        suspects, _ = await liveness.look(connection, frozenset())
-        await liveness.look(connection, suspects)
+        suspects, _ = await liveness.poll(connection, frozenset())
+        await liveness.poll(connection, suspects)
 
 
 async def cancel(pool: asyncpg.Pool, _rng: random.Random) -> None:

@@ -52,7 +52,7 @@ class Workers:
     async def start(self, pool: str, *, module: str = "tests.support.worker_process", **settings: str) -> WorkerProcess:
         """Start a process and wait until it listens to its queues."""
         worker = self.spawn(pool, module=module, **settings)
-        await until(lambda: '"worker registered"' in worker.lines() or worker.popen.poll() is not None)
+        await until(lambda: '"worker_registered"' in worker.lines() or worker.popen.poll() is not None)
         assert worker.popen.poll() is None, worker.lines()
         return worker
 

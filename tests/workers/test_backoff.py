@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hippocampus.errors import ProviderError, RateLimitedError, TransientProviderError
-from workers.queue import backoff
+from workers.models import backoff
 
 BASE, CAP = 2.0, 600.0
 attempts = st.integers(0, 10**6)

@@ -29,7 +29,6 @@ from workers.queue import queue_worker
 from workers.queue.claims import JobClaim
 from workers.queue.upkeep import Upkeep
 from workers.settings import Settings
-from workers.telemetry.metrics import Metrics
 
 MONTHS_AGO = "now() - interval '90 days'"
 
@@ -368,7 +367,7 @@ async def test_every_job_that_is_ever_enqueued_has_a_task_and_a_pool(pool: async
         assert task in app.tasks
         assert app.tasks[task].queue == queue
         assert queue in heard
-    assert sum(each.is_keeper for each in POOLS.values()) == 1
+    assert sum(each.is_scheduler for each in POOLS.values()) == 1
     rows = await pool.fetch("SELECT proname FROM pg_proc WHERE prosrc LIKE '%procrastinate_defer_jobs_v1%'")
     ours = {row["proname"] for row in rows if not row["proname"].startswith("procrastinate_")}
     assert ours == {"enqueue_consolidation", "enqueue_embedding_backfill", "enqueue_redraws"}
@@ -440,7 +439,7 @@ async def test_one_run_looks_at_every_idle_timer_that_is_due(pool: asyncpg.Pool)
                   now() - interval '1 minute' + make_interval(secs => n / 100.0)
            FROM generate_series(1, 601) AS n"""
     )
-    await Upkeep(pool, Settings(), Metrics()).enqueue_idle()
+    await Upkeep(pool, Settings()).enqueue_idle()
     assert await harness.count(pool, "consolidation_jobs") == 1
 
 
@@ -454,7 +453,7 @@ async def test_an_app_that_does_not_consolidate_enqueues_nothing_and_loses_nothi
         said = [Event(author="user", content={"text": f"I like tea {n}"}) for n in range(9)]
         await sessions.append("app", "ann", session_id, said)
     late = "UPDATE threads SET last_event_at = now() - interval '1 day', fast_due_at = now(), deep_due_at = now()"
-    upkeep = Upkeep(pool, Settings(), Metrics())
+    upkeep = Upkeep(pool, Settings())
     for _ in range(2):
         await pool.execute(late)
         await upkeep.enqueue_idle()
@@ -558,7 +557,7 @@ async def test_the_archive_of_jobs_is_pruned_in_batches(pool: asyncpg.Pool) -> N
     )
     year = datetime.timedelta(days=365)
     assert await pool.fetchval("SELECT prune_jobs_archive($1, 4)", year) == 4
-    upkeep = Upkeep(pool, Settings(), Metrics())
+    upkeep = Upkeep(pool, Settings())
     await upkeep.archive_jobs()
     assert await harness.count(pool, "consolidation_jobs_archive") == 4
 
@@ -573,7 +572,7 @@ async def test_upkeep_ends_orphaned_runs_and_prunes_snapshots(pool: asyncpg.Pool
            FROM generate_series(1, 230) AS n;
            UPDATE runs SET lease_until = lease_until - interval '1 minute'"""
     )
-    upkeep = Upkeep(pool, Settings(snapshots_keep_days=1), Metrics())
+    upkeep = Upkeep(pool, Settings(snapshots_keep_days=1))
     await upkeep.reap_runs()
     statuses = await pool.fetch("SELECT status, count(*) FROM runs GROUP BY 1 ORDER BY 1")
     assert [tuple(row) for row in statuses] == [("failed", 229), ("running", 1)]

@@ -294,7 +294,7 @@ def test_root_runs_a_copy_of_a_package_that_the_server_cannot_reach(
 def test_an_ordinary_user_starts_a_server_of_their_own(home_root: Path) -> None:
     """Without root everything belongs to the user, and no system user is switched to."""
     user = binaries.find_server_user()
-    if not user.can("-x", Path(sys.executable)) or not user.can("-r", ROOT / "workers" / "embedded.py"):
+    if not user.can("-x", Path(sys.executable)) or not user.can("-r", ROOT / "workers" / "embedded" / "server.py"):
         pytest.skip("another user can't run this Python or read this checkout")
     home = home_root / "ordinary"
     home.mkdir()

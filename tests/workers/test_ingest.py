@@ -117,13 +117,13 @@ def test_the_given_examples_are_read() -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("", "there is nothing in it"),
-        ("{", "line 1: no JSON"),
-        ('{"role": "user"}\nnonsense', "line 2: no JSON"),
-        ("[1, 2]", "is in no form that is known here"),
+        ("", "the file is empty"),
+        ("{", "line 1: not valid JSON"),
+        ('{"role": "user"}\nnonsense', "line 2: not valid JSON"),
+        ("[1, 2]", "is not in a known format"),
         ('{"messages": []}', "line 1: messages must be a list that is not empty"),
         ('{"messages": [{"content": "Hi"}]}', "message 1: a message needs a role"),
-        ('{"role": "user", "content": "Hi", "timestamp": "soon"}', "'soon' is no time"),
+        ('{"role": "user", "content": "Hi", "timestamp": "soon"}', "'soon' is not a time"),
         (
             {"session_1": [{"speaker": "A", "text": "x"}], "session_1_date_time": "soon"},
             "session_1_date_time is 'soon'",

@@ -12,12 +12,12 @@ import asyncpg
 import pytest
 
 from hippocampus.providers.local.provider import LocalEmbedder
+from pulse.postgres.statements import load_queries
 from tests.support import worker_harness as harness
 from tests.support.pace import at_this_pace
 from tests.support.waiting import until
 from tests.support.worker_harness import Workers
 from workers.queue import liveness
-from workers.queue.claims import QUERIES
 from workers.queue.tasks import MAINTENANCE_CRONS
 
 RECOVERY_SECONDS_MAX = 2.0
@@ -72,7 +72,7 @@ async def test_a_stopped_worker_that_wakes_up_neither_finishes_nor_requeues(
         await open_gate()
         await harness.wait_for_status(tables, job, "completed")
     stopped.send(signal.SIGCONT)
-    await until(lambda: "job fenced" in stopped.lines())
+    await until(lambda: "job_fenced" in stopped.lines())
     assert await tables.fetch("SELECT pid FROM effects") == [(heir.pid,)]
     row = await tables.fetchrow("SELECT status, attempts, result FROM consolidation_jobs WHERE id = $1", job)
     assert (row["status"], row["attempts"], row["result"]) == ("completed", 2, {"said": "done"})
@@ -142,12 +142,12 @@ async def test_a_job_is_given_back_at_the_second_look_only(tables: asyncpg.Pool)
     worker = await tables.fetchval("SELECT worker_id FROM procrastinate_register_worker_v1()")
     await tables.fetchval("SELECT id FROM procrastinate_fetch_job_v2(NULL, $1)", worker)
     async with tables.acquire() as looker, tables.acquire() as life:
-        suspects, rescued = await liveness.look(looker, frozenset())
+        suspects, rescued = await liveness.poll(looker, frozenset())
         assert (len(suspects), rescued) == (1, 0)
-        assert await life.fetchval(QUERIES["hold_worker"], worker)
-        assert await liveness.look(looker, suspects) == (frozenset(), 0)
+        assert await life.fetchval(load_queries("workers.queue", "liveness.sql")["hold_worker"], worker)
+        assert await liveness.poll(looker, suspects) == (frozenset(), 0)
         await life.execute("SELECT pg_advisory_unlock_all()")
-        assert await liveness.look(looker, suspects) == (suspects, 1)
+        assert await liveness.poll(looker, suspects) == (suspects, 1)
     assert await tables.fetchval("SELECT status FROM consolidation_jobs") == "pending"
 
 
@@ -157,7 +157,7 @@ async def test_a_job_that_a_living_worker_does_not_know_of_is_given_back(
     """The answer of a fetch was lost with its connection: the database says that the worker runs the job."""
     worker = await workers.start("fast_replay")
     await workers.start("retention")
-    worker_id = json.loads(next(line for line in worker.lines().splitlines() if "worker registered" in line))[
+    worker_id = json.loads(next(line for line in worker.lines().splitlines() if "worker_registered" in line))[
         "worker_id"
     ]
     thread = await harness.make_thread(tables)
@@ -184,8 +184,8 @@ async def test_a_job_that_kills_its_workers_is_given_up(tables: asyncpg.Pool) ->
         worker = await tables.fetchval("SELECT worker_id FROM procrastinate_register_worker_v1()")
         await tables.fetchval("SELECT id FROM procrastinate_fetch_job_v2(NULL, $1)", worker)
         async with tables.acquire() as looker:
-            suspects, _ = await liveness.look(looker, frozenset(), rescues_max=3)
-            await liveness.look(looker, suspects, rescues_max=3)
+            suspects, _ = await liveness.poll(looker, frozenset(), rescues_max=3)
+            await liveness.poll(looker, suspects, rescues_max=3)
         assert await harness.status_of(tables, job) == ("pending" if death < 2 else "failed")
     assert await tables.fetchval("SELECT error_code FROM consolidation_jobs") == "worker_died"
     await tables.execute("SELECT retry_failed_job($1)", job)

@@ -64,10 +64,10 @@ async def test_a_worker_starts_without_telling_where_its_metrics_are(pool: async
         await gate.execute("LOCK TABLE metrics_targets IN SHARE MODE")
         worker = workers.spawn("fast_replay", module="workers.worker")
         await cut_waiter(pool)
-        await until(lambda: '"worker registered"' in worker.lines())
+        await until(lambda: '"worker_registered"' in worker.lines())
         await held.rollback()
     events = [json.loads(line)["event"] for line in worker.lines().splitlines() if line.startswith("{")]
-    assert "metrics target not refreshed" in events
+    assert "metrics_target_not_refreshed" in events
 
 
 @pytest.mark.parametrize("role", ["fast_replay", "writer"])

@@ -14,6 +14,7 @@ from hippocampus.errors import CallPostponedError, PermanentProviderError, Provi
 from hippocampus.providers.local.provider import LocalEmbedder
 from hippocampus.records import ConsolidationJob, ConversationSlice, JobStatus, Reflection, Summary
 from pulse.events import Event
+from pulse.postgres.statements import load_queries
 from pulse.session_service import OpenSessionService
 from tests.support import worker_harness as harness
 from tests.support.fake_gemini import FakeGemini
@@ -22,8 +23,8 @@ from tests.support.scraping import scrape, targets
 from tests.support.scripted_provider import ScriptedGenerator
 from tests.support.waiting import until
 from tests.support.worker_harness import Workers
-from workers.queue.claims import QUERIES
 
+CLAIMS = load_queries("workers.queue", "claims.sql")
 POISON = "arsenic"
 
 
@@ -68,7 +69,7 @@ async def run_next(pool: asyncpg.Pool, generator: Refusing, job_type: str) -> Co
         job = await MemoryConsolidationWorker(pool, generator, LocalEmbedder()).run(_job(claim), claim)
     except ProviderError as error:
         attempt = (claim.queued_id, claim.worker_id, claim.attempts)
-        await pool.execute(QUERIES["fail_job"], *attempt, str(error), error.code, error.raw_reply)
+        await pool.execute(CLAIMS["fail_job"], *attempt, str(error), error.code, error.raw_reply)
         return error
     assert job is not None
     assert job.job_type == job_type

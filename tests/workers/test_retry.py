@@ -40,8 +40,8 @@ def job(attempts: int = 0, **kwargs: int) -> Job:
     return Job(id=1, queue="q", task_name="t", lock=None, queueing_lock=None, attempts=attempts, task_kwargs=kwargs)
 
 
-def delay(error: BaseException, attempts: int = 0, tries_max: int = 8, **kwargs: int) -> float | None:
-    policy = JobRetry(tries_max=tries_max, base_seconds=2, cap_seconds=60, rng=Highest())
+def delay(error: BaseException, attempts: int = 0, attempts_max: int = 8, **kwargs: int) -> float | None:
+    policy = JobRetry(attempts_max=attempts_max, base_seconds=2, cap_seconds=60, rng=Highest())
     decision = policy.get_retry_decision(exception=error, job=job(attempts, **kwargs))
     if decision is None:
         return None

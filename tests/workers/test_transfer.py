@@ -227,9 +227,9 @@ async def test_a_session_with_a_bad_line_is_refused_whole(
     assert '"kind" : "event"' in text
     first = next(n for n, line in enumerate(lines_of(text), 1) if '"kind" : "event"' in line)
     for change, part in (
-        (lambda line: line[:-20], "no JSON"),
+        (lambda line: line[:-20], "not valid JSON"),
         (lambda line: line + "\n" + line, "is refused"),
-        (lambda line: "", "it says 7 events, and 6 follow it"),
+        (lambda line: "", "it claims 7 events, and 6 follow"),
         (lambda line: line.replace('"sequence_num" : 1', '"sequence_num" : "x"'), "is refused"),
         (lambda line: line.replace('"occurred_at" : "20', '"occurred_at" : "no 20'), "is refused"),
         (lambda line: line.replace('"kind" : "event"', '"kind" : "evnt"'), "unknown kind"),
@@ -244,9 +244,9 @@ async def test_a_session_with_a_bad_line_is_refused_whole(
 @pytest.mark.parametrize(
     ("text", "part"),
     [
-        ('{"kind": "session"}\n', "no export of sessions"),
-        ("nonsense\n", "no export of sessions"),
-        ("", "no export of sessions"),
+        ('{"kind": "session"}\n', "not an export of sessions"),
+        ("nonsense\n", "not an export of sessions"),
+        ("", "not an export of sessions"),
         ('{"kind": "header", "format": "hippocampus sessions", "version": 2}\n', "version 2"),
     ],
 )

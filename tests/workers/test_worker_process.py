@@ -70,7 +70,7 @@ async def test_sigterm_lets_a_running_job_end(tables: asyncpg.Pool, workers: Wor
         await harness.wait_for_status(tables, running, "running")
         waiting = await harness.enqueue(tables, await harness.make_thread(tables, "b"))
         worker.send(signal.SIGTERM)
-        await until(lambda: '"worker stopping"' in worker.lines())
+        await until(lambda: '"worker_stop_requested"' in worker.lines())
         await open_gate()
     assert await worker.ended() == 0
     assert await harness.status_of(tables, running) == "completed"
@@ -104,7 +104,7 @@ async def test_a_second_signal_ends_the_process_at_once(tables: asyncpg.Pool, wo
         job = await harness.enqueue(tables, await harness.make_thread(tables))
         await harness.wait_for_status(tables, job, "running")
         worker.send(signal.SIGTERM)
-        await until(lambda: '"worker stopping"' in worker.lines())
+        await until(lambda: '"worker_stop_requested"' in worker.lines())
         await asyncio.sleep(0.3)  # until it is a second request, see SAME_REQUEST_SECONDS
         worker.send(signal.SIGTERM)
         assert await worker.ended() == 128 + signal.SIGTERM
@@ -116,7 +116,7 @@ async def test_every_role_exits_with_0_on_sigterm(tables: asyncpg.Pool, workers:
     """An idle worker of each pool ends in good order, in less than a process manager's patience."""
     started = [workers.spawn(pool) for pool in POOLS]
     for worker in started:
-        await until(lambda log=worker: '"worker registered"' in log.lines())
+        await until(lambda log=worker: '"worker_registered"' in log.lines())
         worker.send(signal.SIGTERM)
     assert [await worker.ended() for worker in started] == [0, 0, 0]
     assert await tables.fetchval("SELECT count(*) FROM procrastinate_workers") == 0
@@ -155,8 +155,8 @@ async def test_a_cut_connection_stops_no_worker_from_taking_other_jobs(tables: a
             assert len(await tables.fetch(cut + " AND datname = current_database()")) >= 2
     await until(lambda: _all_completed(tables, 3))
     assert worker.popen.poll() is None
-    assert "worker ended" not in worker.lines()
-    assert "connection of the queue cut" in worker.lines()
+    assert "worker_restarted" not in worker.lines()
+    assert "queue_connection_lost" in worker.lines()
     assert await harness.count(tables, "effects") == await harness.count(tables, "attempts_made") == 3
 
 
@@ -194,7 +194,7 @@ async def test_logs_hold_ids_and_never_content(tables: asyncpg.Pool, workers: Wo
     assert SECRET not in worker.lines()
     assert "PELICAN" not in worker.lines()
     lines = [json.loads(line) for line in worker.lines().splitlines()]
-    ended = [line for line in lines if line["event"] == "job failed"]
+    ended = [line for line in lines if line["event"] == "job_failed"]
     assert ended
     assert {line["job_id"] for line in ended} <= {str(job) for job in jobs}
     assert {line["thread_id"] for line in ended} <= {str(thread) for thread in threads}

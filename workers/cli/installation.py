@@ -23,7 +23,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from workers.embedded.server import make_folders
+from workers.embedded.folders import make_folders
 from workers.settings import SettingsError
 
 POLL_SECONDS = 0.05

@@ -1,1 +1,1 @@
-"""An embedded PostgreSQL with pgvector, for installations without one."""
+"""An embedded PostgreSQL with pgvector, for installations without a server."""

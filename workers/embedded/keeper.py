@@ -1,7 +1,7 @@
 """Stops the embedded server when its program is killed: `python -m workers.embedded.keeper HOME SECONDS`.
 
-The program holds the other end of this process's standard input. A byte says that all is well and nothing is to be
-waited for; an end without one says that the program is gone, and its roles are given SECONDS to stop before the server.
+The program holds the other end of this process's standard input. A byte means an orderly end: stop at once. An end of
+file without one means that the program is gone: its roles get SECONDS to stop before the server does.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from workers import settings
 from workers.embedded.server import EmbeddedServer
 
-#: It has only to let go of a lock.
+#: It only has to release a lock.
 END_SECONDS_MAX = 5.0
 
 
@@ -28,7 +28,7 @@ def kept(home: Path, *, grace_seconds: float) -> Iterator[None]:
         [sys.executable, "-P", "-m", "workers.embedded.keeper", str(home), str(grace_seconds)],
         env=settings.child_environment(PYTHONPATH=settings.import_path()),
         stdin=subprocess.PIPE,
-        # A Ctrl-C in the terminal is not for it.
+        # A Ctrl-C in the terminal must not reach it.
         start_new_session=True,
     )
     try:
@@ -39,7 +39,7 @@ def kept(home: Path, *, grace_seconds: float) -> Iterator[None]:
 
 
 def main(home: Path, grace_seconds: float) -> None:
-    """Hold the server with the program, and let go of it after the program."""
+    """Hold the server while the program runs, and release it afterwards."""
     with EmbeddedServer(home):
         if not os.read(0, 1):
             time.sleep(grace_seconds)

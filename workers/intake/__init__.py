@@ -1,1 +1,1 @@
-"""Files of conversations, read as a stream of turns: which format it is, whose turn, when, and what can't be read."""
+"""Files of conversations, read as a stream of turns: their format, speakers and times, and what can't be read."""

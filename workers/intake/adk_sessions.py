@@ -4,7 +4,7 @@
       {"id": "e1", "invocationId": "i1", "author": "user", "timestamp": 1714550000.1,
        "content": {"role": "user", "parts": [{"text": "…"}]}, "actions": {"stateDelta": {…}}}, …]}
 
-Events keep their own ids, so that a session that was appended in another way already is not doubled.
+Events keep their own ids, so a session that was appended in another way before is not duplicated.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _SHARED = ("app:", "user:", "temp:")
 
 
 def session(record: Record, naming: Naming) -> Iterator[Item]:
-    """Read a session. Keys of its state that belong to the app or the user are left to whoever owns them.
+    """Read a session, without the keys of its state that belong to the app or the user.
 
     Raises:
-        BadRecordError: its events are no list.
+        BadRecordError: its events are not a list.
     """
     whole = record.value
     events, state = whole["events"], whole.get("state") or {}
@@ -40,11 +40,11 @@ def session(record: Record, naming: Naming) -> Iterator[Item]:
         line=record.line,
         state={key: value for key, value in state.items() if not key.startswith(_SHARED)},
     )
-    for place, each in enumerate(events, 1):
+    for number, each in enumerate(events, 1):
         try:
             event = _event(each)
         except BadRecordError as error:
-            yield Rejected(line=record.line, error=f"event {place}: {error}", record=each)
+            yield Rejected(line=record.line, error=f"event {number}: {error}", record=each)
         else:
             has_id = bool(each.get("id"))
             yield naming.turn(session_id, event, record.line, own_id=has_id)
@@ -61,7 +61,7 @@ def _event(each: Any) -> Event:
     except ValueError as error:
         raise BadRecordError(str(error)) from None
     return Event(
-        id=str(each.get("id") or ""),  # an empty one is replaced by one of ours
+        id=str(each.get("id") or ""),  # an empty one is replaced by a derived one
         author=author,
         event_type=_event_type(author, content),
         content=content,
@@ -78,7 +78,7 @@ def _actions(given: Any) -> EventActions:
     other = {key: value for key, value in given.items() if key not in ("stateDelta", "state_delta") and value}
     shared = {key: value for key, value in delta.items() if key.startswith(_SHARED)}
     if shared:
-        # An old file must not change what holds for every session now.
+        # An old file must not change the state that all sessions share now.
         other["sharedStateDelta"] = shared
     own = {key: value for key, value in delta.items() if key not in shared}
     return EventActions(state_delta=own, other=other)

@@ -1,4 +1,4 @@
-"""Chats as model providers take them: roles and contents, as a chat or as a message per record.
+"""Chats as model providers accept them: roles and contents, a chat or a message per record.
 
 {"messages": [{"role": "user", "content": "…"}, …], "id": "…", "user": "…", "created_at": "2025-03-01T09:30:00Z"}
 {"role": "user", "content": "…", "timestamp": "2025-03-01T09:30:00+08:00", "session_id": "…"}
@@ -17,7 +17,7 @@ from workers.intake.records import TURN_SECONDS, BadRecordError, Item, Naming, R
 
 _EVENT_TYPES = {"user": "user_message", "assistant": "assistant_message", "tool": "message", "function": "message"}
 _TIMES = ("timestamp", "created_at", "time", "create_time")
-#: What is kept elsewhere than in the event's content.
+#: Members that are not part of the event's content.
 _BESIDE = frozenset({"content", "session_id", "user_id", "user", "name", *_TIMES})
 
 
@@ -25,7 +25,7 @@ def chat(record: Record, naming: Naming) -> Iterator[Item]:
     """Read a record that is a whole chat.
 
     Raises:
-        BadRecordError: its messages are no list, or its time is none.
+        BadRecordError: its messages are not a list, or its time is not a time.
     """
     messages = record.value["messages"]
     if isinstance(messages, str | Mapping) or not isinstance(messages, Iterable) or messages == []:
@@ -34,29 +34,29 @@ def chat(record: Record, naming: Naming) -> Iterator[Item]:
 
 
 def conversation(record: Record, messages: Iterator[tuple[int, Any]], naming: Naming) -> Iterator[Item]:
-    """Read the messages of a conversation, given with their lines, and what stands beside them in its record."""
+    """Read the messages of a conversation, given with their lines, and the other members of its record."""
     beside: Mapping[str, Any] = record.value if isinstance(record.value, Mapping) else {}
     start = _time(beside, naming)
     head = _head(beside, record.line, naming)
     yield head
-    for place, (line, message) in enumerate(messages, 1):
-        default = None if start is None else start + TURN_SECONDS * (place - 1)
+    for number, (line, message) in enumerate(messages, 1):
+        default = None if start is None else start + TURN_SECONDS * (number - 1)
         try:
             yield naming.turn(head.session_id, _event(message, default, naming), line)
         except BadRecordError as error:
-            yield Rejected(line=line, error=f"message {place}: {error}", record=message)
+            yield Rejected(line=line, error=f"message {number}: {error}", record=message)
 
 
 def message(record: Record, naming: Naming) -> Iterator[Item]:
     """Read a record that is one message of a conversation.
 
     Raises:
-        BadRecordError: it has no role, or its time is none.
+        BadRecordError: it has no role, or its time is not a time.
     """
-    said = record.value
-    event = _event(said, None, naming)
-    session_id = str(said.get("session_id") or naming.stem)
-    yield SessionHead(session_id=session_id, user_id=_user(said), line=record.line)
+    message = record.value
+    event = _event(message, None, naming)
+    session_id = str(message.get("session_id") or naming.stem)
+    yield SessionHead(session_id=session_id, user_id=_user(message), line=record.line)
     yield naming.turn(session_id, event, record.line)
 
 
@@ -75,31 +75,31 @@ def _user(beside: Mapping[str, Any]) -> str | None:
     return None if user_id is None else str(user_id)
 
 
-def _event(said: Any, default_time: float | None, naming: Naming) -> Event:
-    if langchain.is_message(said):
-        said = langchain.as_chat_message(said)
-    role = said.get("role") if isinstance(said, Mapping) else None
+def _event(message: Any, default_time: float | None, naming: Naming) -> Event:
+    if langchain.is_message(message):
+        message = langchain.as_chat_message(message)
+    role = message.get("role") if isinstance(message, Mapping) else None
     if not isinstance(role, str) or not role:
         raise BadRecordError("a message needs a role, such as user or assistant")
-    name = said.get("name")
-    content = {key: value for key, value in said.items() if key not in _BESIDE and value is not None}
-    text = _text(said.get("content"))
+    name = message.get("name")
+    content = {key: value for key, value in message.items() if key not in _BESIDE and value is not None}
+    text = _text(message.get("content"))
     if text:
         content["text"] = text
-    if isinstance(said.get("content"), list):
-        content["parts"] = said["content"]
-    own_time = _time(said, naming)
-    # What a system or developer message says is an instruction: kept, and no part of the conversation.
+    if isinstance(message.get("content"), list):
+        content["parts"] = message["content"]
+    own_time = _time(message, naming)
+    # A system or developer message is an instruction: kept, but not part of the conversation.
     return Event(
         author=name if isinstance(name, str) and name and role in ("user", "assistant") else author_of(role),
-        event_type=_EVENT_TYPES.get(role, "instruction") if text else _silent_type(said),
+        event_type=_EVENT_TYPES.get(role, "instruction") if text else _silent_type(message),
         content=content,
         timestamp=default_time if own_time is None else own_time,
     )
 
 
-def _silent_type(said: Mapping[str, Any]) -> str:
-    return "tool_call" if said.keys() & {"tool_calls", "function_call"} else "attachment"
+def _silent_type(message: Mapping[str, Any]) -> str:
+    return "tool_call" if message.keys() & {"tool_calls", "function_call"} else "attachment"
 
 
 def _text(content: Any) -> str:
@@ -110,8 +110,8 @@ def _text(content: Any) -> str:
     return "\n".join(text for text in texts if isinstance(text, str) and text)
 
 
-def _time(said: Mapping[str, Any], naming: Naming) -> float | None:
-    given = next((said[key] for key in _TIMES if said.get(key) is not None), None)
+def _time(message: Mapping[str, Any], naming: Naming) -> float | None:
+    given = next((message[key] for key in _TIMES if message.get(key) is not None), None)
     if given is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""A file of conversations, read whole: for those who show it, and refuse it if any of it is wrong."""
+"""A file of conversations, read whole: for a caller that shows it, and refuses it if any of it is wrong."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class SessionFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConversationFile:
-    """What a file holds.
+    """The content of a file.
 
     Attributes:
-        queries: questions that its author put beside it; may be empty.
+        queries: questions that its author added; may be empty.
     """
 
     file_format: FileFormat
@@ -50,14 +50,16 @@ class ConversationFile:
 
 
 def read(path: Path) -> ConversationFile:
-    """Read a file, whichever of the formats it is in.
+    """Read a file in any of the formats.
 
     Raises:
-        FileFormatError: it can't be read, is in none of them, or holds a record that can't be read.
+        FileFormatError: it can't be read, is in an unknown format, or has a record that can't be read.
     """
     reading = reader.read(path)
     if reading.source.size_bytes > FILE_BYTES_MAX:
-        raise FileFormatError(f"{path} is over {FILE_BYTES_MAX >> 20} MB: `hippocampus ingest` takes it as a stream.")
+        raise FileFormatError(
+            f"{path} is over {FILE_BYTES_MAX >> 20} MB: use `hippocampus ingest`, which reads it as a stream."
+        )
     heads: dict[str, SessionHead] = {}
     events: dict[str, list[Event]] = {}
     queries = []

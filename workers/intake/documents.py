@@ -20,12 +20,12 @@ _DECODER = json.JSONDecoder()
 
 
 class TooLargeError(BadRecordError):
-    """A value is over the bound of a record."""
+    """A value is over the size limit of a record."""
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One JSON value of a file, the line that it starts on, and the line itself where it is one."""
+    """One JSON value of a file, the line that it starts on, and the text of that line in a file of lines."""
 
     line: int
     value: Any
@@ -53,11 +53,11 @@ def _read_line(number: int, line: bytes | BadRecordError) -> Record | Rejected:
         return Rejected(line=number, error=str(error), record=line[:SHOWN_CHARACTERS_MAX].decode("latin-1"))
     except (ValueError, RecursionError) as error:
         shown = line[:SHOWN_CHARACTERS_MAX].decode(errors="replace").rstrip("\n")
-        return Rejected(line=number, error=f"no JSON ({error})", record=shown)
+        return Rejected(line=number, error=f"not valid JSON ({error})", record=shown)
 
 
 def read_array(source: Source) -> Iterator[Record | Rejected]:
-    """Read a file that is one JSON array, item by item. What follows a syntax error can't be read."""
+    """Read a file that is one JSON array, item by item. Nothing after a syntax error can be read."""
     with source.open() as content:
         scanner = Scanner(content)
         try:
@@ -70,8 +70,8 @@ def read_array(source: Source) -> Iterator[Record | Rejected]:
 def read_object(source: Source, *, streamed: frozenset[str]) -> Iterator[Record | Rejected]:
     """Read a file that is one JSON object, or several, one after the other.
 
-    One that is over a record's bound is read member by member: those that are arrays named by `streamed` become
-    iterators that can be taken once.
+    One that is over the size limit of a record is read member by member: arrays whose name is in `streamed` become
+    iterators that can be read once.
     """
     with source.open() as content:
         scanner = Scanner(content)
@@ -104,7 +104,7 @@ def _read_large(source: Source, streamed: frozenset[str], error: TooLargeError) 
                         pass
         except BadRecordError as found:
             if lists:
-                # What comes before the fault is read below, up to it.
+                # What comes before the fault is read below.
                 yield Rejected(line=scanner.line, error=str(found), record=scanner.ahead)
     if len(lists) != 1:
         yield Rejected(line=1, error=str(error))
@@ -114,7 +114,7 @@ def _read_large(source: Source, streamed: frozenset[str], error: TooLargeError) 
 
 
 def _items_of(source: Source, streamed: frozenset[str], wanted: str) -> Iterator[Any]:
-    """Yield the items of an object's array, up to a fault, which has been told of before."""
+    """Yield the items of an object's array, up to a fault, which has been reported before."""
     with source.open() as content, contextlib.suppress(BadRecordError):
         for key, member in Scanner(content).members(streamed):
             if key == wanted and not isinstance(member, Record):
@@ -124,10 +124,12 @@ def _items_of(source: Source, streamed: frozenset[str], wanted: str) -> Iterator
 
 
 class Scanner:
-    """Takes values off the front of a JSON document.
+    """Reads a JSON document value by value.
+
+    ijson reads such documents too; docs/decisions.md says why it is not used.
 
     Raises, from every method:
-        BadRecordError: no JSON, no UTF-8, or a value is over the bound. `line` and `ahead` say where.
+        BadRecordError: not valid JSON, not valid UTF-8, or a value is over the limit. `line` and `ahead` say where.
     """
 
     def __init__(self, content: Content) -> None:
@@ -142,23 +144,23 @@ class Scanner:
 
     @property
     def line(self) -> int:
-        """The line of what comes next, from 1."""
+        """The line of the next character, from 1."""
         self._line += self._text.count("\n", self._counted, self._at)
         self._counted = self._at
         return self._line
 
     @property
     def is_at_start(self) -> bool:
-        """Whether nothing has been taken."""
+        """Whether nothing has been read."""
         return not self._has_taken
 
     @property
     def ahead(self) -> str:
-        """What comes next, cut."""
+        """The text that comes next, truncated."""
         return self._text[self._at : self._at + SHOWN_CHARACTERS_MAX]
 
     def array(self) -> Iterator[Record]:
-        """Take an array, item by item."""
+        """Read an array, item by item."""
         self._take("[")
         if self._peek() == "]":
             self._at += 1
@@ -171,7 +173,7 @@ class Scanner:
                 return
 
     def members(self, streamed: frozenset[str]) -> Iterator[tuple[str, Record | Iterator[Record]]]:
-        """Take an object, member by member."""
+        """Read an object, member by member."""
         self._take("{")
         if self._peek() == "}":
             self._at += 1
@@ -189,7 +191,7 @@ class Scanner:
                 return
 
     def value(self) -> Any:
-        """Take one value whole."""
+        """Read one whole value."""
         self._peek()
         while True:
             try:
@@ -198,13 +200,13 @@ class Scanner:
                 if self._is_ended or isinstance(error, RecursionError):
                     self._fail(str(error).partition(":")[0])
             else:
-                # A number may go on in the next chunk.
+                # A number may continue in the next chunk.
                 if end < len(self._text) or self._is_ended:
                     self._at = end
                     self._has_taken = True
                     return found
             if len(self._text) - self._at > RECORD_BYTES_MAX:
-                raise TooLargeError(f"a value is over {RECORD_BYTES_MAX >> 20} MB, or no JSON: split it")
+                raise TooLargeError(f"a value is over {RECORD_BYTES_MAX >> 20} MB, or is not valid JSON: split it")
             self._more()
 
     def is_at_end(self) -> bool:
@@ -212,9 +214,9 @@ class Scanner:
         return not self._peek()
 
     def end(self) -> None:
-        """Make sure that nothing follows."""
+        """Check that nothing follows."""
         if not self.is_at_end():
-            self._fail("something follows the end of the document")
+            self._fail("the document is followed by something else")
 
     def _take(self, wanted: str) -> str:
         found = self._peek()
@@ -235,14 +237,14 @@ class Scanner:
             self._more()
 
     def _more(self) -> None:
-        """Read on, by as much as is held already, so that a large value is tried a few times only."""
+        """Read as much again as is held already, so that a large value is parsed only a few times."""
         data = self._content.read(max(_CHUNK_BYTES, len(self._text) - self._at))
         line = self.line
         try:
             decoded = self._decode.decode(data, final=not data)
         except UnicodeDecodeError:
             self._is_ended = True
-            raise BadRecordError("what follows is not UTF-8 text") from None
+            raise BadRecordError("what follows is not valid UTF-8") from None
         self._is_ended = not data
         self._text = self._text[self._at :] + decoded
         self._at = self._counted = 0
@@ -251,11 +253,11 @@ class Scanner:
     def _fail(self, reason: str) -> NoReturn:
         if self._is_ended and not self.ahead.strip():
             reason = "the file ends in the middle of the document"
-        raise BadRecordError(f"no JSON from here on ({reason})")
+        raise BadRecordError(f"not valid JSON from here on ({reason})")
 
 
 def head_value(head: bytes) -> Any:
-    """Return the first line's JSON value, where it is one; else None."""
+    """Return the first line's JSON value, or None where it is not JSON."""
     try:
         return json.loads(head.partition(b"\n")[0])
     except (ValueError, RecursionError):

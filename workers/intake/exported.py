@@ -1,4 +1,4 @@
-"""A conversation of an assistant's exported ``conversations.json``: a tree of messages, of which one path is shown.
+"""A conversation of an assistant's exported ``conversations.json``: a tree of messages, of which one path was shown.
 
 {"title": "…", "conversation_id": "…", "current_node": "n2", "mapping":
   {"n1": {"parent": null, "message": {"author": {"role": "user"}, "create_time": 1714550000.1,
@@ -28,7 +28,7 @@ def conversation(record: Record, naming: Naming) -> Iterator[Item]:
         "created_at": whole.get("create_time"),
     }
     path = _path(whole["mapping"], whole.get("current_node"))
-    messages = ((record.line, said) for node in path if (said := _message(node)) is not None)
+    messages = ((record.line, message) for node in path if (message := _message(node)) is not None)
     return chats.conversation(Record(record.line, beside), messages, naming)
 
 
@@ -49,12 +49,12 @@ def _path(nodes: Any, current: Any) -> list[Mapping[str, Any]]:
 
 
 def _message(node: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return a node's message as a chat's; None for what was never shown."""
-    said = node.get("message")
-    if not isinstance(said, Mapping):
+    """Return a node's message in the form of a chat's; None where it was never shown."""
+    message = node.get("message")
+    if not isinstance(message, Mapping):
         return None
-    author, content = said.get("author"), said.get("content")
-    metadata = said.get("metadata")
+    author, content = message.get("author"), message.get("content")
+    metadata = message.get("metadata")
     if isinstance(metadata, Mapping) and metadata.get("is_visually_hidden_from_conversation"):
         return None
     parts = _parts(content)
@@ -63,8 +63,8 @@ def _message(node: Mapping[str, Any]) -> dict[str, Any] | None:
     return {
         "role": author.get("role") if isinstance(author, Mapping) else None,
         "content": parts[0] if len(parts) == 1 and isinstance(parts[0], str) else parts,
-        "timestamp": said.get("create_time"),
-        "message_id": said.get("id"),
+        "timestamp": message.get("create_time"),
+        "message_id": message.get("id"),
     }
 
 

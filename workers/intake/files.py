@@ -1,4 +1,4 @@
-"""Which files are meant by paths of files and folders, what their sessions are called, and where rejects go."""
+"""The files that paths of files and folders name, the names of their sessions, and the file of rejects."""
 
 from __future__ import annotations
 
@@ -19,35 +19,35 @@ REJECTS_ENDING = ".rejects.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class InputFile:
-    """A file, and the name of those of its sessions and users that it leaves without one."""
+    """A file, and the name of its sessions and users that have none of their own."""
 
     path: Path
     name: str
 
 
 def find(paths: Sequence[Path]) -> list[InputFile]:
-    """Return the files meant: those given, and of folders, at any depth, those with a known ending, by name.
+    """Return the given files and, of folders, the files with a known ending at any depth, by name.
 
-    A file is named by itself; where two would have one name, by its folder too.
+    A file has its own name; where two would have the same, its folder's is added.
 
     Raises:
-        FileFormatError: a folder holds no such file, or two files can't be told apart.
+        FileFormatError: a folder has no such file, or two files would have the same name.
     """
     found: dict[Path, None] = {}
     for path in paths:
         if not path.is_dir():
             found[path] = None
             continue
-        inside = [each for each in sorted(path.rglob("*")) if each.is_file() and _is_meant(each)]
+        inside = [each for each in sorted(path.rglob("*")) if each.is_file() and _is_input(each)]
         if not inside:
             raise FileFormatError(
-                f"{path} is a folder without a file that ends in {', '.join(ENDINGS)} (or these and .gz)."
+                f"{path} is a folder without a file that ends in {', '.join(ENDINGS)}, or in one of these and .gz."
             )
         found.update(dict.fromkeys(inside))
     return list(_named(list(found)))
 
 
-def _is_meant(path: Path) -> bool:
+def _is_input(path: Path) -> bool:
     name = path.name.removesuffix(".gz")
     return name.endswith(ENDINGS) and not name.endswith(REJECTS_ENDING) and not name.startswith(".")
 
@@ -59,13 +59,15 @@ def _named(paths: Sequence[Path]) -> Iterator[InputFile]:
         stem = stem_of(path)
         name = stem if stems[stem] == 1 else f"{path.resolve().parent.name}/{stem}"
         if name in names:
-            raise FileFormatError(f"{names[name]} and {path} would be sessions of one name: ingest them one by one.")
+            raise FileFormatError(
+                f"{names[name]} and {path} would give their sessions the same name: ingest them one by one."
+            )
         names[name] = path
         yield InputFile(path, name)
 
 
 class Rejects:
-    """A file of what did not go in, made by the first of it: a JSON object a line of file, line, error, record."""
+    """A file of the records that were not stored, created by the first: JSON lines of file, line, error, record."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -81,10 +83,10 @@ class Rejects:
             self._file.close()
 
     def add(self, source: Path, rejected: Rejected) -> None:
-        """Write one.
+        """Write one record.
 
         Raises:
-            FileFormatError: the file can't be written; it is named.
+            FileFormatError: the file can't be written.
         """
         row = {"file": str(source), "line": rejected.line, "error": rejected.error, "record": rejected.record}
         try:

@@ -1,7 +1,7 @@
-"""Appending what a file of conversations holds to sessions, in bounded batches. Doing it again changes nothing.
+"""Appends the conversations of a file to sessions, in bounded batches. Doing it again changes nothing.
 
-Sessions are written a few at a time; the turns of one stay in their order. A batch that is refused is appended turn
-by turn, so that one bad turn keeps no other out.
+Sessions are written a few at a time; the turns of each stay in order. A batch that is refused is appended turn by turn,
+so that one bad turn does not exclude the others.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from pulse.errors import EventConflictError, InvalidInputError, SessionExistsError
+from pulse.session_key import SessionKey
 from pulse.session_service import OpenSessionService
 from workers.intake.records import Item, Rejected, SessionHead, Turn
 
@@ -26,7 +27,7 @@ SESSIONS_OPEN_MAX = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ingested:
-    """What became of a file.
+    """The outcome of a file.
 
     Attributes:
         events_known: stored by an earlier run.
@@ -56,7 +57,7 @@ class _Open:
     """A session of the file, and those of its turns that are not written yet."""
 
     head: SessionHead
-    user_id: str
+    key: SessionKey
     turns: list[Turn] = field(default_factory=list)
     size_bytes: int = 0
     is_made: bool = False
@@ -65,13 +66,13 @@ class _Open:
 
 
 class Ingest:
-    """One file on its way into the database.
+    """Stores one file.
 
     Args:
-        user_id: whose sessions they become where the file names nobody.
-        is_user_fixed: whoever the file names.
+        user_id: the user of sessions that have none in the file.
+        is_user_fixed: it is the user of all sessions, whatever the file says.
         on_progress: called with the number of events of each batch that is stored.
-        on_rejected: called with what could not be read or was refused.
+        on_rejected: called with each record that could not be read, or was refused.
     """
 
     def __init__(
@@ -105,8 +106,8 @@ class Ingest:
             finalize: end each session, so that everything in it is consolidated at once.
 
         Raises:
-            PulseError, and what the driver raises: the database went away. What was appended stays (`done` counts
-                it), and a later run goes on from there.
+            PulseError, and what the driver raises: the database is away. What was appended stays (`done` counts it),
+                and a later run continues from there.
         """
         try:
             for item in items:
@@ -129,7 +130,8 @@ class Ingest:
             case SessionHead():
                 if item.session_id not in self._sessions:
                     user_id = self._user_id if self._is_user_fixed else item.user_id or self._user_id
-                    self._sessions[item.session_id] = _Open(item, user_id)
+                    key = SessionKey(self._app_name, user_id, item.session_id)
+                    self._sessions[item.session_id] = _Open(item, key)
             case Turn():
                 await self._hold(self._sessions[item.session_id], item)
 
@@ -148,7 +150,7 @@ class Ingest:
             await self._write(self._sessions[next(iter(self._held))])
 
     async def _write(self, session: _Open) -> None:
-        """Begin to write what is held of a session, once a lane is free."""
+        """Begin to write the held turns of a session, once a lane is free."""
         self._held.pop(session.head.session_id, None)
         turns, session.turns, session.size_bytes = session.turns, [], 0
         await self._lanes.acquire()
@@ -186,13 +188,13 @@ class Ingest:
         metadata = {**self._metadata, **({"title": head.title} if head.title else {})}
         try:
             await self._service.create_session(
-                self._app_name, session.user_id, head.state, session_id=head.session_id, metadata=metadata
+                session.key.app_name, session.key.user_id, head.state, session_id=head.session_id, metadata=metadata
             )
         except SessionExistsError:
             pass
         except InvalidInputError as error:
             session.refusal = str(error)
-            self._tell(Rejected(line=head.line, error=f"the session is refused: {error}", record=head.session_id))
+            self._report(Rejected(line=head.line, error=f"the session is refused: {error}", record=head.session_id))
             return
         session.is_made = True
         self._count(sessions=1)
@@ -200,11 +202,11 @@ class Ingest:
     async def _append_batch(self, session: _Open, turns: Sequence[Turn]) -> None:
         events = [turn.event for turn in turns]
         try:
-            outcome = await self._service.append(self._app_name, session.user_id, session.head.session_id, events)
+            outcome = await self._service.append(*session.key, events)
         except (InvalidInputError, EventConflictError) as error:
             if len(turns) == 1:
                 record = {
-                    "session_id": session.head.session_id,
+                    "session_id": session.key.session_id,
                     "author": events[0].author,
                     "content": events[0].content,
                 }
@@ -218,17 +220,17 @@ class Ingest:
             self._on_progress(len(events))
 
     async def _finalize(self) -> None:
-        # In the file's order, which is that of their jobs: what was said first is consolidated first.
+        # In the file's order, which becomes that of their jobs: earlier sessions are consolidated first.
         for session in self._sessions.values():
             if session.is_made:
-                jobs = await self._service.finalize_session(self._app_name, session.user_id, session.head.session_id)
+                jobs = await self._service.finalize_session(*session.key)
                 self._count(jobs_enqueued=len(jobs))
 
     def _reject(self, rejected: Rejected) -> None:
         self._count(rejected=1)
-        self._tell(rejected)
+        self._report(rejected)
 
-    def _tell(self, rejected: Rejected) -> None:
+    def _report(self, rejected: Rejected) -> None:
         if self._on_rejected is not None:
             self._on_rejected(rejected)
 

@@ -1,4 +1,4 @@
-"""Messages as LangChain dumps them, in its three ways.
+"""Messages as LangChain dumps them, in its three forms.
 
 {"type": "human", "data": {"content": "…", …}}                                    messages_to_dict
 {"lc": 1, "type": "constructor", "id": [… "HumanMessage"], "kwargs": {…}}          dumpd, dumps
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 _ROLES = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool", "function": "function"}
-#: What LangChain writes into each message and says nothing of the conversation.
+#: What LangChain writes into each message and is not about the conversation.
 _DROPPED = frozenset({"type", "example", "response_metadata", "lc_kwargs", "invalid_tool_calls"})
 
 

@@ -4,7 +4,7 @@
      "session_1_date_time": "1:56 pm on 8 May, 2023", "session_1": [{"speaker": "Mei", "text": "…"}, …], …},
      "qa": [{"question": "…"}, …]}
 
-Each session_N becomes a session of ours.
+Each session_N becomes a session.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ASSISTANTS = frozenset({"assistant", "agent", "model", "ai", "bot", "助手", "
 
 
 def is_conversation(value: Any) -> bool:
-    """Whether a JSON value is in this form."""
+    """Whether a JSON value is in this format."""
     talk = _talk(value) if isinstance(value, Mapping) else None
     return isinstance(talk, Mapping) and bool(_names(talk))
 
@@ -47,11 +47,11 @@ def sessions(record: Record, naming: Naming) -> Iterator[Item]:
             continue
         if turns:
             yield SessionHead(session_id=session_id, user_id=name, line=record.line)
-        for place, turn in enumerate(turns):
+        for number, turn in enumerate(turns):
             try:
-                event = _event(turn, start + TURN_SECONDS * place)
+                event = _event(turn, start + TURN_SECONDS * number)
             except BadRecordError as error:
-                yield Rejected(line=record.line, error=f"turn {place + 1} of {key} {error}", record=turn)
+                yield Rejected(line=record.line, error=f"turn {number + 1} of {key} {error}", record=turn)
             else:
                 yield naming.turn(session_id, event, record.line)
     yield from _questions(sample)
@@ -85,7 +85,7 @@ def _turns(talk: Mapping[str, Any], name: str, naming: Naming) -> tuple[list[Any
         return turns, moment(given, day_first=naming.day_first)
     except ValueError:
         raise BadRecordError(
-            f"{name}_date_time is {given!r}; write it as '1:56 pm on 8 May, 2023' or as 2023-05-08T13:56:00"
+            f"{name}_date_time is {given!r}: write it as '1:56 pm on 8 May, 2023' or as 2023-05-08T13:56:00"
         ) from None
 
 
@@ -99,7 +99,7 @@ def _event(turn: Any, timestamp: float) -> Event:
     said_by_assistant = is_assistant(speaker) or turn.get("role") == "assistant"
     return Event(
         author=speaker,
-        # Both people of a conversation are heard as people: what either says of themselves is worth remembering.
+        # Both speakers count as users: what either says about themselves is worth remembering.
         event_type="assistant_message" if said_by_assistant else "user_message",
         content={
             "text": f"{text} [photo: {caption}]" if caption else text,

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-#: Larger numbers count milliseconds, yet larger ones microseconds or less: as seconds they lie past the year 5000.
+#: Larger numbers are milliseconds, microseconds or nanoseconds: as seconds they are past the year 5000.
 _SECONDS_MAX = 1e11
 _CLOCKS = ("%H:%M", "%H:%M:%S", "%I:%M %p", "%I:%M:%S %p")
 _MONTH_NAMES = ("%I:%M %p on %d %B, %Y", "%I:%M %p on %d %b, %Y", "%H:%M on %d %B, %Y")
@@ -18,21 +18,21 @@ _DAY_FIRST = ("%d/%m/%Y", "%d/%m/%y")
 
 
 def moment(given: Any, *, day_first: bool = False) -> float:
-    """Return a time in seconds since 1970; one without a zone counts as UTC.
+    """Return a time in seconds since 1970; without a zone it is UTC.
 
     Args:
         given: seconds, milliseconds or microseconds since 1970; ISO 8601; RFC 2822; '1:56 pm on 8 May, 2023';
             '8.5.2023, 13:56'; '5/8/2023, 1:56 PM'.
-        day_first: what '5/8/2023' means: 5 August, not May 8.
+        day_first: '5/8/2023' means 5 August, not May 8.
 
     Raises:
-        ValueError: it is none of these, or no moment of the years 1 to 9999.
+        ValueError: it is not one of these, or not within the years 1 to 9999.
     """
     try:
         return _number(given) if _is_number(given) else _text(str(given).strip(), day_first=day_first).timestamp()
     except (ValueError, OverflowError, OSError):
         raise ValueError(
-            f"{given!r} is no time: give seconds since 1970, or ISO 8601 as in 2025-03-01T09:30:00+08:00"
+            f"{given!r} is not a time: give seconds since 1970, or ISO 8601 as in 2025-03-01T09:30:00+08:00"
         ) from None
 
 
@@ -64,7 +64,7 @@ def _text(given: str, *, day_first: bool) -> datetime:
 def _written(given: str, slashed: tuple[str, ...]) -> datetime:
     for form in (*_MONTH_NAMES, *_forms((*_DOTTED, *slashed))):
         try:
-            return datetime.strptime(given, form)  # noqa: DTZ007 - the caller gives it its zone
+            return datetime.strptime(given, form)  # noqa: DTZ007 - the caller adds the zone
         except ValueError:
             continue
     return parsedate_to_datetime(given)

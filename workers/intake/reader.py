@@ -1,4 +1,4 @@
-"""Which format a file is in, and its items."""
+"""Recognises the format of a file, and yields its items."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _STREAMED = frozenset({"messages", "events"})
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A file as it is read.
+    """A file that is being read.
 
     Attributes:
-        name: of the user that the file leaves without one.
-        items: can be taken once.
-        source: whose `read_bytes` tells how far the reading is.
+        name: of users that have none in the file.
+        items: can be read once.
+        source: its `read_bytes` is the progress.
     """
 
     file_format: FileFormat
@@ -48,17 +48,17 @@ def read(path: Path, *, name: str | None = None, day_first: bool = False) -> Rea
     """Recognise a file's format and begin to read it.
 
     Args:
-        name: of sessions and users that the file leaves without one; by default the file's own.
-        day_first: what '5/8/2023' means: 5 August, not May 8.
+        name: of sessions and users that have none in the file; by default the file's own.
+        day_first: '5/8/2023' means 5 August, not May 8.
 
     Raises:
-        FileFormatError: it can't be read, is empty, or is in none of the formats.
+        FileFormatError: it can't be read, is empty, or is in an unknown format.
     """
     source = Source(path)
     head = source.head()
     start = head.lstrip(b" \t\r\n\xef\xbb\xbf")
     if not start:
-        raise FileFormatError(f"{path}: there is nothing in it")
+        raise FileFormatError(f"{path}: the file is empty")
     naming = Naming(name or stem_of(path), day_first=day_first)
     if not _JSON.match(start):
         return _transcript(source, head, naming)
@@ -69,7 +69,7 @@ def read(path: Path, *, name: str | None = None, day_first: bool = False) -> Rea
         raise FileFormatError(f"{path}: {error}") from error
     found = None if first is None or isinstance(first, Rejected) else recognise(first.value)
     if first is None:
-        raise FileFormatError(f"{path}: there is nothing in it")
+        raise FileFormatError(f"{path}: the file is empty")
     second = next(records, None)
     naming.is_single = second is None
     rest = itertools.chain((first, *(() if second is None else (second,))), records)
@@ -78,12 +78,12 @@ def read(path: Path, *, name: str | None = None, day_first: bool = False) -> Rea
             raise FileFormatError(f"{path}, line {first.line}: {first.error}. A file is {FORMATS_KNOWN}.")
         found = _first_known(second)
     if found is None:
-        raise FileFormatError(f"{path} is in no form that is known here: a file is {FORMATS_KNOWN}.")
+        raise FileFormatError(f"{path} is not in a known format: a file is {FORMATS_KNOWN}.")
     return Reading(found[0], naming.stem, _items(rest, naming), source)
 
 
 def recognise(value: Any) -> tuple[FileFormat, Parse] | None:
-    """Return which format a record is in, and what reads it; None where it is in none."""
+    """Return the format of a record and its parser; None where the format is unknown."""
     if isinstance(value, list):
         return _recognise_list(value)
     if not isinstance(value, Mapping):
@@ -109,7 +109,7 @@ def _recognise_list(value: list[Any]) -> tuple[FileFormat, Parse] | None:
     if known is None or known[1] is not chats.message:
         return None
     return known[0], lambda record, naming: chats.conversation(
-        record, ((record.line, said) for said in record.value), naming
+        record, ((record.line, message) for message in record.value), naming
     )
 
 
@@ -120,9 +120,9 @@ def _first_known(record: Record | Rejected | None) -> tuple[FileFormat, Parse] |
 def _transcript(source: Source, head: bytes, naming: Naming) -> Reading:
     text = head.decode("utf-8-sig", errors="replace")
     if text.count("\ufffd") > len(text) // 20:
-        raise FileFormatError(f"{source.path} is not UTF-8 text: convert it, as with `iconv -f LATIN1 -t UTF-8`.")
+        raise FileFormatError(f"{source.path} is not valid UTF-8: convert it, as with `iconv -f LATIN1 -t UTF-8`.")
     if not transcript.looks_like_one(text):
-        raise FileFormatError(f"{source.path} is in no form that is known here: a file is {FORMATS_KNOWN}.")
+        raise FileFormatError(f"{source.path} is not in a known format: a file is {FORMATS_KNOWN}.")
     return Reading("transcript", naming.stem, transcript.items(source, text, naming), source)
 
 

@@ -1,4 +1,4 @@
-"""What a file of conversations is read into, and how its sessions and events are named."""
+"""The records that a file of conversations is read into, and the names of its sessions and events."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any, TypeAlias
 from pulse.errors import InvalidInputError
 from pulse.events import Event
 
-#: Where a file dates conversations, not turns, each turn is taken to follow the one before by so much.
+#: Where a file dates conversations but not turns, each turn follows the one before by this much.
 TURN_SECONDS = 30
 
 _AUTHORS = {"user": "user", "assistant": "model", "tool": "tool", "function": "tool"}
 
 
 class FileFormatError(InvalidInputError):
-    """The file is no conversation that we can read. The message says where and what was expected."""
+    """The file can't be read as conversations. The message says where, and what was expected."""
 
 
 class BadRecordError(ValueError):
@@ -27,11 +27,11 @@ class BadRecordError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionHead:
-    """A session that turns will follow for; it may come again.
+    """A session whose turns follow; it may be yielded again.
 
     Attributes:
-        user_id: whom the file names; None where it names nobody.
-        state: of the session's own scope, where the file has one.
+        user_id: from the file; None where it has none.
+        state: of the session's own scope, where the file has it.
     """
 
     session_id: str
@@ -56,8 +56,8 @@ class Rejected:
 
     Attributes:
         line: on which it starts, from 1.
-        error: one sentence that says what to mend.
-        record: as it stands in the file where it is JSON, else its text, cut.
+        error: one sentence that says what to fix.
+        record: its value in the file where it is JSON, otherwise its text, truncated.
     """
 
     line: int
@@ -67,7 +67,7 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """A question that the file's author put beside a conversation."""
+    """A question that the file's author added to a conversation."""
 
     text: str
 
@@ -80,30 +80,30 @@ class Naming:
     """Names of one file: the same file gives the same names each time it is read.
 
     Attributes:
-        stem: of sessions and users that the file leaves without a name.
-        is_single: the file holds one conversation, which then has the stem for a name.
+        stem: of sessions and users that have no name in the file.
+        is_single: the file has one conversation, which is named by the stem.
     """
 
     stem: str
     is_single: bool = True
     day_first: bool = False
     _conversations: int = 0
-    _places: dict[str, int] = field(default_factory=dict)
+    _positions: dict[str, int] = field(default_factory=dict)
 
     def session(self, given: Any) -> str:
-        """Return a conversation's id: its own, or one made of the stem and its place in the file."""
+        """Return a conversation's id: its own, or one derived from the stem and its position in the file."""
         self._conversations += 1
         if given not in (None, ""):
             return str(given)
         return self.stem if self.is_single else f"{self.stem}-{self._conversations}"
 
     def turn(self, session_id: str, event: Event, line: int, *, own_id: bool = False) -> Turn:
-        """Return the session's next turn; its event's id is made of its place and content, unless it has its own."""
-        place = self._places.get(session_id, 0)
-        self._places[session_id] = place + 1
+        """Return the session's next turn; its event's id comes from its position and content, unless it has its own."""
+        position = self._positions.get(session_id, 0)
+        self._positions[session_id] = position + 1
         if not own_id:
-            parts = [session_id, place, event.author, event.event_type, event.content, event.timestamp]
-            digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+            identity = [session_id, position, event.author, event.event_type, event.content, event.timestamp]
+            digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
             event = replace(event, id=digest[:32])
         return Turn(session_id=session_id, event=event, line=line)
 

@@ -1,4 +1,4 @@
-"""The sample conversation that travels with the program."""
+"""The sample conversation that is part of the program."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import hippocampus
 from workers.settings import SettingsError
 
 SAMPLE = "mei.json"
-#: What to ask of it: in English, in Chinese, in both.
+#: Queries for it: in English, in Chinese, in both.
 SAMPLE_QUERIES = ("What is Mei allergic to?", "外婆的膝盖怎么样了？", "Mei 最喜欢的 tea 是什么")
 SAMPLE_CONTEXT_QUERY = "Can we have a meeting on Friday, before 9, over coffee?"
 
@@ -17,13 +17,13 @@ def sample_path() -> Path:
     """Return the sample's file: inside the wheel, or in a checkout.
 
     Raises:
-        SettingsError: this installation has none.
+        SettingsError: it is not in this installation.
     """
     package = Path(next(iter(hippocampus.__path__)))
     for path in (package / "_examples" / SAMPLE, package.parent / "examples" / SAMPLE):
         if path.is_file():
             return path
     raise SettingsError(
-        f"The sample conversation {SAMPLE} is not in this installation: name a file of your own, as in"
+        f"The sample conversation {SAMPLE} is not in this installation: give a file of your own, as in"
         " `hippocampus demo chats.jsonl`."
     )

@@ -12,7 +12,7 @@ from typing import IO
 
 from workers.intake.records import BadRecordError, FileFormatError
 
-#: A record (a line, an item of an array) over this is not loaded into memory.
+#: A larger record (a line, an item of an array) is not loaded into memory.
 RECORD_BYTES_MAX = 8 * 1024 * 1024
 HEAD_BYTES = 64 * 1024
 _GZIP = b"\x1f\x8b"
@@ -21,14 +21,14 @@ _OTHER_MARKS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
 
 
 class CutOffError(BadRecordError):
-    """The file ends before it should. What came before was read."""
+    """The file is truncated. What came before was read."""
 
 
 class Source:
     """A file that can be opened more than once.
 
     Attributes:
-        read_bytes: how much of the file (compressed, where it is) the last opening has read.
+        read_bytes: how much of the file, in its compressed form if any, was read since it was last opened.
     """
 
     def __init__(self, path: Path) -> None:
@@ -45,7 +45,7 @@ class Source:
         """Return the first bytes of the content, without a UTF-8 mark.
 
         Raises:
-            FileFormatError: nothing in it is text.
+            FileFormatError: it is not text.
         """
         with self.open() as stream:
             try:
@@ -54,7 +54,7 @@ class Source:
                 raise FileFormatError(f"{self.path}: {error}") from error
         if start[:2] in _OTHER_MARKS:
             name = _OTHER_MARKS[start[:2]]
-            raise FileFormatError(f"{self.path} is {name}: make it UTF-8, as with `iconv -f {name} -t UTF-8`.")
+            raise FileFormatError(f"{self.path} is {name}: convert it to UTF-8, as with `iconv -f {name} -t UTF-8`.")
         if b"\0" in start:
             raise FileFormatError(f"{self.path} is not text (byte {start.index(0)} is NUL).")
         return start
@@ -83,15 +83,15 @@ class Content:
         self._is_start = True
 
     def read(self, size: int) -> bytes:
-        """Return so many bytes, or fewer at the end.
+        """Return `size` bytes, or fewer at the end.
 
         Raises:
-            CutOffError: compressed data ends too early, or is broken.
+            CutOffError: compressed data is truncated or corrupt.
         """
         return self._without_mark(self._guarded(self._stream.read, size))
 
     def lines(self) -> Iterator[tuple[int, bytes | BadRecordError]]:
-        """Yield each line that is not blank with its number; one over the bound is an error in its place.
+        """Yield each line that is not blank with its number; one over the size limit is yielded as an error.
 
         Raises:
             CutOffError: as `read`.
@@ -111,7 +111,7 @@ class Content:
         try:
             data = read(size)
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise CutOffError(f"its compressed data breaks off ({error}): get the file again") from error
+            raise CutOffError(f"its compressed data is truncated or corrupt ({error}): get the file again") from error
         self._source.read_bytes = self._raw.tell()
         return data
 
@@ -126,15 +126,15 @@ def text_of(line: bytes) -> str:
     """Decode a line.
 
     Raises:
-        BadRecordError: it is not UTF-8.
+        BadRecordError: it is not valid UTF-8.
     """
     try:
         return line.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise BadRecordError(f"the line is not UTF-8 text (byte {error.start + 1} of it)") from error
+        raise BadRecordError(f"the line is not valid UTF-8 (at its byte {error.start + 1})") from error
 
 
 def stem_of(path: Path) -> str:
-    """Return a file's name without its endings."""
+    """Return a file's name without its suffixes."""
     name = path.name.removesuffix(".gz")
     return Path(name).stem or name

@@ -1,11 +1,11 @@
-"""Plain transcripts: a name, a colon, what was said; with or without a time before the name.
+"""Plain transcripts: a name, a colon and a text; with or without a time before the name.
 
     [2024-05-08 13:56] Ann: Hi, are you there?
     5/8/24, 1:57 PM - Ben: Yes.
-    and this belongs to the turn before.
+    This continues the turn above.
 
-In a file whose first lines have times, a turn begins where a time stands. In others it begins at a name of at most
-four words.
+In a file whose first lines have times, a turn begins with a time. In others it begins with a name of at most four
+words.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _NAME_WORDS_MAX = 4
 
 
 @dataclass(slots=True)
-class _Said:
-    """A turn as it grows line by line."""
+class _Turn:
+    """A turn that grows line by line."""
 
     line: int
     name: str
@@ -54,38 +54,38 @@ def items(source: Source, head: str, naming: Naming) -> Iterator[Item]:
     session_id = naming.session(None)
     is_timed = _is_timed(head)
     yield SessionHead(session_id=session_id, user_id=None, line=1)
-    said: _Said | None = None
+    turn: _Turn | None = None
     number = 0
     with source.open() as content:
         try:
             for number, raw in content.lines():
                 try:
-                    begun = _take(said, number, _decoded(raw), is_timed=is_timed)
+                    begun = _take(turn, number, _decoded(raw), is_timed=is_timed)
                 except BadRecordError as error:
                     yield Rejected(line=number, error=str(error), record=_shown(raw))
                     continue
-                if said is not None and begun is not said:
-                    yield _turn(said, session_id, naming)
-                said = begun
+                if turn is not None and begun is not turn:
+                    yield _finished(turn, session_id, naming)
+                turn = begun
         except CutOffError as error:
             yield Rejected(line=number + 1, error=str(error))
-    if said is not None:
-        yield _turn(said, session_id, naming)
+    if turn is not None:
+        yield _finished(turn, session_id, naming)
 
 
-def _take(said: _Said | None, number: int, line: str, *, is_timed: bool) -> _Said:
+def _take(turn: _Turn | None, number: int, line: str, *, is_timed: bool) -> _Turn:
     """Return the turn that a line begins, or the one that it continues."""
     began = _start(line, is_timed=is_timed)
     if began is not None:
         name, time, text = began
-        return _Said(number, name, time, [text], len(text))
-    if said is None:
-        raise BadRecordError("the line belongs to nobody: begin it with a name and a colon")
-    said.characters += len(line)
-    if said.characters > RECORD_BYTES_MAX:
-        raise BadRecordError(f"the turn that began on line {said.line} is over {RECORD_BYTES_MAX >> 20} MB")
-    said.text.append(line.rstrip())
-    return said
+        return _Turn(number, name, time, [text], len(text))
+    if turn is None:
+        raise BadRecordError("the line has no speaker: begin it with a name and a colon")
+    turn.characters += len(line)
+    if turn.characters > RECORD_BYTES_MAX:
+        raise BadRecordError(f"the turn that began on line {turn.line} is over {RECORD_BYTES_MAX >> 20} MB")
+    turn.text.append(line.rstrip())
+    return turn
 
 
 def _is_timed(head: str) -> bool:
@@ -93,7 +93,7 @@ def _is_timed(head: str) -> bool:
 
 
 def _start(line: str, *, is_timed: bool) -> tuple[str, str | None, str] | None:
-    """Return the name, the time and the first words of the turn that a line begins, or None."""
+    """Return the name, the time and the first line of the turn that a line begins, or None."""
     found = (_TIMED if is_timed else _NAMED).match(line)
     if found is None or len(found["name"].split()) > _NAME_WORDS_MAX:
         return None
@@ -101,27 +101,27 @@ def _start(line: str, *, is_timed: bool) -> tuple[str, str | None, str] | None:
     return found["name"].strip(), time, line[found.end() :].strip()
 
 
-def _turn(said: _Said, session_id: str, naming: Naming) -> Item:
-    text = "\n".join(said.text).strip()
+def _finished(turn: _Turn, session_id: str, naming: Naming) -> Item:
+    text = "\n".join(turn.text).strip()
     if not text:
-        return Rejected(line=said.line, error=f"{said.name} says nothing", record=said.name)
+        return Rejected(line=turn.line, error=f"the turn of {turn.name} is empty", record=turn.name)
     content = {"text": text}
     timestamp = None
-    if said.time is not None and _CLOCK.fullmatch(said.time.strip()):
-        # A time of day without a date orders nothing: it is kept as it stands.
-        content["said_at"] = said.time.strip()
-    elif said.time is not None:
+    if turn.time is not None and _CLOCK.fullmatch(turn.time.strip()):
+        # A time of day without a date gives no order: it is kept as it is.
+        content["said_at"] = turn.time.strip()
+    elif turn.time is not None:
         try:
-            timestamp = moment(said.time, day_first=naming.day_first)
+            timestamp = moment(turn.time, day_first=naming.day_first)
         except ValueError as error:
-            return Rejected(line=said.line, error=str(error), record=f"[{said.time}] {said.name}: {text[:200]}")
+            return Rejected(line=turn.line, error=str(error), record=f"[{turn.time}] {turn.name}: {text[:200]}")
     event = Event(
-        author=said.name,
-        event_type="assistant_message" if locomo.is_assistant(said.name) else "user_message",
+        author=turn.name,
+        event_type="assistant_message" if locomo.is_assistant(turn.name) else "user_message",
         content=content,
         timestamp=timestamp,
     )
-    return naming.turn(session_id, event, said.line)
+    return naming.turn(session_id, event, turn.line)
 
 
 def _decoded(raw: bytes | BadRecordError) -> str:

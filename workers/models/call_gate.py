@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -23,9 +23,10 @@ import asyncpg
 import structlog
 
 from hippocampus.errors import CallPostponedError, ProviderError, RateLimitedError, TransientProviderError
+from pulse.errors import PulseError
+from pulse.postgres.statements import Statements
 from workers.failures import DATABASE_FAULTS
-from workers.queue.backoff import DAILY_QUOTA_SECONDS, RETRY_AFTER_SECONDS_MAX
-from workers.queue.claims import QUERIES
+from workers.models.backoff import DAILY_QUOTA_SECONDS, RETRY_AFTER_SECONDS_MAX
 
 if TYPE_CHECKING:
     from hippocampus.providers.calls import Sleep
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from workers.telemetry.call_metrics import CallMetrics
 
 _log = structlog.get_logger("workers.models.call_gate")
+_STATEMENTS = Statements("workers.models", "call_gate.sql")
 
 #: Failures that lie further apart are no outage.
 FAILURES_WINDOW_SECONDS = 60.0
@@ -119,8 +121,9 @@ class SharedCallGate:
 
     async def _enter(self, operation: str) -> _Admission:
         rule = self._rule
-        row = await self._pool.fetchrow(
-            QUERIES["admit_call"],
+        row = await _STATEMENTS.fetchrow(
+            self._pool,
+            "admit_call",
             rule.limit,
             rule.breaker,
             rule.calls_per_second,
@@ -141,8 +144,8 @@ class SharedCallGate:
         try:
             if seconds > 0:
                 await self._sleep(seconds)
-                blocked = await self._pool.fetchval(
-                    QUERIES["blocked_seconds"], self._rule.limit, timeout=STATEMENT_SECONDS_MAX
+                blocked = await _STATEMENTS.fetchval(
+                    self._pool, "blocked_seconds", self._rule.limit, timeout=STATEMENT_SECONDS_MAX
                 )
                 if blocked > 0:
                     raise self._postpone(operation, "limited", blocked)  # noqa: TRY301 - as if it came from entry
@@ -168,7 +171,7 @@ class SharedCallGate:
         seconds = min(max(wish, DAILY_QUOTA_SECONDS) if error.daily else wish, RETRY_AFTER_SECONDS_MAX)
         self._pause(seconds - self._rule.wait_seconds_max)
         reason = "the day's quota is used up" if error.daily else "429"
-        await self._report(self._pool.execute, "penalise_limit", self._rule.limit, seconds, reason)
+        await self._report("penalise_limit", self._rule.limit, seconds, reason)
 
     async def _report_failure(self, operation: str, admission: _Admission, error: TransientProviderError) -> None:
         """Count a failure.
@@ -180,7 +183,6 @@ class SharedCallGate:
         if rule.failures_max == 0:
             return
         seconds = await self._report(
-            self._pool.fetchval,
             "report_failure",
             rule.breaker,
             admission.probe,
@@ -203,18 +205,18 @@ class SharedCallGate:
 
     async def _report_answer(self, admission: _Admission) -> None:
         if admission.is_answer_news:
-            await self._report(self._pool.execute, "report_success", self._rule.breaker, admission.probe)
+            await self._report("report_success", self._rule.breaker, admission.probe)
 
     async def _release(self, admission: _Admission) -> None:
         """The call ended without a word of the provider: another may be the probe."""
         if admission.probe is not None:
-            await self._report(self._pool.execute, "release_probe", self._rule.breaker, admission.probe)
+            await self._report("release_probe", self._rule.breaker, admission.probe)
 
-    async def _report(self, run: Callable[..., Any], query: str, *arguments: Any) -> Any:
+    async def _report(self, name: str, *arguments: Any) -> Any:
         try:
-            return await run(QUERIES[query], *arguments, timeout=REPORT_SECONDS_MAX)
-        except (*DATABASE_FAULTS, asyncpg.PostgresError) as error:
-            _log.warning("a call's end was not reported", report=query, error_type=type(error).__name__)
+            return await _STATEMENTS.fetchval(self._pool, name, *arguments, timeout=REPORT_SECONDS_MAX)
+        except (*DATABASE_FAULTS, asyncpg.PostgresError, PulseError) as error:
+            _log.warning("call_not_reported", report=name, error_type=type(error).__name__)
             return None
 
     def _pause(self, seconds: float) -> None:

@@ -1,1 +1,1 @@
-"""What a process needs: signals, logs, supervision, a parent that it must not outlive."""
+"""What a process needs: signals, logs, supervision, and the end with its parent."""

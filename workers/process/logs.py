@@ -1,7 +1,7 @@
-"""Log lines: JSON, one object a line, with the job's ids bound. Never a word of a conversation, never a key.
+"""Log lines: JSON, one object a line, with the job's ids bound. They never contain conversation text or a key.
 
-An exception's message may hold either (a driver quotes the value that it refuses), so a line names the exception's
-class and where it was raised, and not what it says. What a job failed of is kept whole in the job's row.
+An exception's message may contain either (a driver quotes the value that it refuses), so a line holds the exception's
+class and where it was raised, and not its message. A job's row keeps the whole error.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _QUIET_LOGGERS = (
 
 
 def configure(level: str = "info", log_format: str = "json") -> None:
-    """Send structlog's and every library's lines to standard error, in one form."""
+    """Send structlog's and every library's lines to standard error, in one format."""
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_logger_name,
@@ -62,12 +62,12 @@ def configure(level: str = "info", log_format: str = "json") -> None:
     root.setLevel(level.upper())
     for name in _QUIET_LOGGERS:
         logging.getLogger(name).setLevel(logging.WARNING)
-    # Every failed attempt is told by `workers.queue.fenced_jobs` already.
-    logging.getLogger("procrastinate.worker").addFilter(_is_no_outcome)
+    # `workers.queue.fenced_jobs` logs every failed attempt already.
+    logging.getLogger("procrastinate.worker").addFilter(_is_not_outcome)
 
 
 def name_exception(_logger: Any, _method: str, event: EventDict) -> EventDict:
-    """Replace an exception by its class and the places that it came through."""
+    """Replace an exception with its class and its frames."""
     given = event.pop("exc_info", None)
     if given is True:
         given = sys.exc_info()
@@ -80,7 +80,7 @@ def name_exception(_logger: Any, _method: str, event: EventDict) -> EventDict:
 
 
 def _take_exception(_logger: Any, _method: str, event: EventDict) -> EventDict:
-    """Hand a library's exception on to `name_exception`."""
+    """Pass a library's exception on to `name_exception`."""
     record = event.get("_record")
     if isinstance(record, logging.LogRecord) and record.exc_info:
         event["exc_info"] = record.exc_info
@@ -90,11 +90,11 @@ def _take_exception(_logger: Any, _method: str, event: EventDict) -> EventDict:
 
 
 def _drop_arguments(record: logging.LogRecord) -> bool:
-    """Keep a library's own words, and not what it fills in."""
+    """Keep a library's message template, without the values."""
     if isinstance(record.msg, str):
         record.args = None
     return True
 
 
-def _is_no_outcome(record: logging.LogRecord) -> bool:
+def _is_not_outcome(record: logging.LogRecord) -> bool:
     return getattr(record, "action", None) not in ("job_error", "job_error_retry", "job_aborted", "job_aborted_retry")

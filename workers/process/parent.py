@@ -1,4 +1,4 @@
-"""A process that was started by another one of ours, and must not outlive it."""
+"""Ends a role with the supervisor that started it."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import signal
 import threading
 import time
 
-#: Past the end of any drain: the process hangs, and nobody is there to kill it.
+#: Longer than any drain: the process hangs, and no supervisor is left to kill it.
 LAST_SECONDS = 10.0
 
 
 def end_with_parent() -> None:
-    """Stop this process in good order when its standard input ends, which is when its parent does, however it dies."""
+    """Stop this process gracefully when its standard input ends, as it does when the parent ends in any way."""
     threading.Thread(target=_watch, name="parent", daemon=True).start()
 
 

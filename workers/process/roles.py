@@ -1,8 +1,8 @@
-"""The roles as processes of this one: started, watched, started again when they die, stopped together.
+"""Supervises the roles as child processes: starts them, restarts those that die, stops them together.
 
-Each role is a process of its own in a process group of its own, so that a Ctrl-C in the terminal reaches this process
-alone, which then stops the others in good order. A role's standard input is a pipe that this process holds: should
-it be killed, the kernel closes the pipe, and the role stops by itself (`workers.process.parent`).
+Each role runs in its own process group, so that a Ctrl-C in the terminal reaches only this process, which then stops
+the others gracefully. A role's standard input is a pipe that this process holds: if this process is killed, the kernel
+closes the pipe, and the role stops by itself (`workers.process.parent`).
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from dataclasses import dataclass, field
 from types import TracebackType
 
+from pulse.postgres.backoff import Backoff
 from workers.pools import POOLS
 
-#: What a role said last, for the message that explains why it failed.
+#: The last lines of a role's output, for the message that explains why it failed.
 LINES_KEPT = 50
 LINE_BYTES_MAX = 1 << 20
 RESTART_SECONDS_MIN = 0.2
 RESTART_SECONDS_MAX = 10.0
-#: A role that lived so long has started well: the next wait is the shortest again.
+#: A role that ran for this long was healthy: the next wait is the shortest again.
 HEALTHY_SECONDS = 30.0
 READY_POLL_SECONDS = 0.05
 #: Between the end of a role's own grace and SIGKILL.
@@ -33,12 +34,12 @@ KILL_MARGIN_SECONDS = 0.8
 
 
 class RoleFailedError(Exception):
-    """A role ended before it was ready. The message holds what it said last."""
+    """A role ended before it was ready. The message quotes its last line of output."""
 
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """One process: its name, and the words of its command line after ``hippocampus``."""
+    """One process: its name, and its command line after ``hippocampus``."""
 
     name: str
     arguments: tuple[str, ...]
@@ -47,7 +48,7 @@ class Role:
 #: As in the Procfile.
 ROLES = (Role("writer", ("writer",)), *(Role(pool, ("worker", pool)) for pool in POOLS))
 
-#: Whether a role's process (by its id) can do its work.
+#: Whether a role's process (by its id) is ready.
 ReadyCheck = Callable[[Role, int], Awaitable[bool]]
 #: A role's name and a line of its output, or of what happened to it.
 Listener = Callable[[str, str], None]
@@ -57,7 +58,7 @@ Listener = Callable[[str, str], None]
 class _State:
     role: Role
     process: asyncio.subprocess.Process | None = None
-    is_ready: bool = False  # once: what dies later is started again, whatever its exit code
+    is_ready: bool = False  # once: a role that dies later is restarted, whatever its exit code
     lines: deque[str] = field(default_factory=lambda: deque(maxlen=LINES_KEPT))
 
 
@@ -65,10 +66,10 @@ class RoleSupervisor:
     """Keeps one process per role alive for as long as its block lasts.
 
     Args:
-        environment: of the processes; with a PYTHONPATH where this program is not installed.
-        grace_seconds: how long a role may take after SIGTERM; what still runs then is killed.
+        environment: of the processes; with a PYTHONPATH if this program is not installed.
+        grace_seconds: how long a role may take after SIGTERM; then it is killed.
         on_line: called with each line that a role writes.
-        on_change: called when a role ends or is started again.
+        on_change: called when a role ends and is to be restarted.
     """
 
     def __init__(
@@ -85,11 +86,11 @@ class RoleSupervisor:
         self._on_line = on_line or _ignore
         self._on_change = on_change or _ignore
         self._states = [_State(role) for role in roles]
-        self._keepers: list[asyncio.Task[None]] = []
+        self._tasks: list[asyncio.Task[None]] = []
         self._stopping = asyncio.Event()
 
     async def __aenter__(self) -> RoleSupervisor:
-        self._keepers = [asyncio.create_task(self._keep(state), name=state.role.name) for state in self._states]
+        self._tasks = [asyncio.create_task(self._supervise(state), name=state.role.name) for state in self._states]
         return self
 
     async def __aexit__(
@@ -99,19 +100,19 @@ class RoleSupervisor:
 
     @property
     def pids(self) -> dict[str, int]:
-        """The process id of each role that runs now."""
+        """The process id of each running role."""
         return {state.role.name: process.pid for state, process in self._running()}
 
     async def wait_until_ready(self, check: ReadyCheck, *, timeout_seconds: float) -> None:
         """Return once `check` holds for every role.
 
         Raises:
-            RoleFailedError: one ended before, or is not ready in time.
+            RoleFailedError: one ended first, or is not ready in time.
         """
         deadline = time.monotonic() + timeout_seconds
         while not all(state.is_ready for state in self._states):
             self._raise_failure()
-            await self._look(check)
+            await self._check(check)
             if time.monotonic() > deadline:
                 late = next(state for state in self._states if not state.is_ready)
                 raise RoleFailedError(
@@ -120,37 +121,37 @@ class RoleSupervisor:
             await asyncio.sleep(READY_POLL_SECONDS)
 
     async def wait(self) -> None:
-        """Wait until a role fails for good, which then is raised.
+        """Wait until a role fails for good.
 
         Raises:
             RoleFailedError: a role ended before it was ever ready.
         """
-        await asyncio.wait(self._keepers, return_when=asyncio.FIRST_EXCEPTION)
+        await asyncio.wait(self._tasks, return_when=asyncio.FIRST_EXCEPTION)
         self._raise_failure()
 
     async def stop(self) -> None:
-        """Stop every role, kill what does not stop in time, and return when none is left."""
+        """Stop every role, kill those that do not stop in time, and return when none is left."""
         self._stopping.set()
         for _, process in self._running():
             _send(process, signal.SIGTERM)
-        _, late = await asyncio.wait(self._keepers, timeout=self._grace_seconds + KILL_MARGIN_SECONDS)
+        _, late = await asyncio.wait(self._tasks, timeout=self._grace_seconds + KILL_MARGIN_SECONDS)
         if late:
             self.kill()
-        await asyncio.gather(*self._keepers, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def kill(self) -> None:
-        """Kill whatever still runs."""
+        """Kill every running role."""
         for _, process in self._running():
             _send(process, signal.SIGKILL)
 
-    async def _look(self, check: ReadyCheck) -> None:
+    async def _check(self, check: ReadyCheck) -> None:
         for state, process in self._running():
             if not state.is_ready and await check(state.role, process.pid):
                 state.is_ready = True
 
     def _raise_failure(self) -> None:
-        for keeper in self._keepers:
-            if keeper.done() and (error := keeper.exception()) is not None:
+        for task in self._tasks:
+            if task.done() and (error := task.exception()) is not None:
                 raise error
 
     def _running(self) -> Iterator[tuple[_State, asyncio.subprocess.Process]]:
@@ -158,28 +159,26 @@ class RoleSupervisor:
             if state.process is not None and state.process.returncode is None:
                 yield state, state.process
 
-    async def _keep(self, state: _State) -> None:
-        """Run a role until told to stop, again and again."""
-        wait_seconds = RESTART_SECONDS_MIN
+    async def _supervise(self, state: _State) -> None:
+        """Run a role again and again until it is stopped."""
+        backoff = Backoff(RESTART_SECONDS_MIN, RESTART_SECONDS_MAX, healthy_seconds=HEALTHY_SECONDS, jitter=0.0)
         while not self._stopping.is_set():
-            started = time.monotonic()
+            backoff.begin()
             code = await self._run(state)
             if self._stopping.is_set():
                 return
             if not state.is_ready and code >= 0:
                 raise RoleFailedError(f"The {state.role.name} could not start. {_last_words(state)}")
-            if time.monotonic() - started > HEALTHY_SECONDS:
-                wait_seconds = RESTART_SECONDS_MIN
+            wait_seconds = backoff.next_seconds()
             self._on_change(state.role.name, f"{_ending(code)}; it is started again in {wait_seconds:g} s")
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), wait_seconds)
-            wait_seconds = min(2 * wait_seconds, RESTART_SECONDS_MAX)
 
     async def _run(self, state: _State) -> int:
-        """Run a role's process once, hand on what it says, and return its exit code."""
+        """Run a role's process once, forward its output, and return its exit code."""
         process = await asyncio.create_subprocess_exec(
             sys.executable,
-            # Not the folder that we were started in: it may hold a package of the same name.
+            # -P: the current folder may contain a package of the same name.
             *("-P", "-m", "workers", *state.role.arguments, "--with-parent"),
             env=self._environment,
             stdin=asyncio.subprocess.PIPE,
@@ -203,7 +202,7 @@ async def _lines(stream: asyncio.StreamReader) -> AsyncIterator[str]:
         try:
             line = await stream.readline()
         except ValueError:
-            continue  # Longer than the limit: the reader has dropped it.
+            continue  # The line is longer than the limit: the reader has dropped it.
         if not line:
             return
         yield line.decode("utf-8", "replace").rstrip("\r\n")
@@ -211,7 +210,7 @@ async def _lines(stream: asyncio.StreamReader) -> AsyncIterator[str]:
 
 def _send(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError):
-        # Its whole group, should it ever start processes of its own.
+        # The whole group, in case it started processes.
         os.killpg(process.pid, number)
 
 
@@ -220,8 +219,8 @@ def _ending(code: int) -> str:
 
 
 def _last_words(state: _State) -> str:
-    said = [line for line in state.lines if line.strip()]
-    return f"It said: {said[-1]}" if said else "It said nothing."
+    lines = [line for line in state.lines if line.strip()]
+    return f"Its last output: {lines[-1]}" if lines else "It wrote nothing."
 
 
 def _ignore(_role: str, _line: str) -> None:

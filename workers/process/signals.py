@@ -1,6 +1,6 @@
-"""SIGTERM and SIGINT from a process's first step on: it ends in good order, however far its start has come.
+"""SIGTERM and SIGINT from a process's first step on: it ends gracefully, however far its start has come.
 
-Without a handler of ours the signal ends a process where it stands, which then leaves its rows behind.
+Without a handler the signal ends a process at once, and its rows stay in the database.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ _NUMBERS = (signal.SIGTERM, signal.SIGINT)
 
 
 def on_stop(handler: Callable[[int], None]) -> None:
-    """Have the running loop call `handler` with the number of each such signal; it takes the former one's place."""
+    """Have the running loop call `handler` with the number of each such signal, instead of an earlier handler."""
     loop = asyncio.get_running_loop()
     for number in _NUMBERS:
         loop.add_signal_handler(number, handler, number)
 
 
 def stop_cancels_start() -> None:
-    """Have such a signal cancel this task, until `on_stop` names the handler of the process that has started."""
+    """Have such a signal cancel this task, until `on_stop` sets the handler of the started process."""
     task = asyncio.current_task()
     assert task is not None  # noqa: S101 - called from a coroutine
 

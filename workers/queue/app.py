@@ -20,10 +20,10 @@ from workers.telemetry.metrics import Metrics
 if TYPE_CHECKING:
     from pulse.database import Pool
 
-#: How long a fetch may wait for a connection before the worker is taken for cut off.
+#: How long a fetch may wait for a connection before the worker counts as cut off.
 CONNECTION_WAIT_SECONDS = 5.0
-#: A periodic task that was due while no keeper ran is caught up, once, within this time: a machine that sleeps at
-#: night still forgets.
+#: A periodic task that was due while no scheduler ran is caught up, once, within this time: retention still runs on a
+#: machine that sleeps at night.
 CATCH_UP_SECONDS = 86_400.0
 
 
@@ -47,7 +47,7 @@ def make_app(settings: Settings, pool: Pool, metrics: Metrics, services: Service
     """
     app = JobApp(make_connector(settings), pool, metrics, services.pause_seconds)
     retry = JobRetry(
-        tries_max=settings.job_tries_max,
+        attempts_max=settings.job_tries_max,
         base_seconds=settings.retry_base_seconds,
         cap_seconds=settings.retry_delay_seconds_max,
     )
@@ -56,7 +56,7 @@ def make_app(settings: Settings, pool: Pool, metrics: Metrics, services: Service
 
 
 def make_connector(settings: Settings) -> PsycopgConnector:
-    """Return the queue's own connections: another driver than ours, so counted apart."""
+    """Return the queue's own connections: procrastinate's driver is another one, so they are counted separately."""
     # libpq splits options at spaces.
     search_path = database.search_path(settings.schema_name).replace(", ", ",")
     return PsycopgConnector(
@@ -66,7 +66,7 @@ def make_connector(settings: Settings) -> PsycopgConnector:
             "options": f"-c search_path={search_path}",
             "application_name": "hippocampus queue",
             "connect_timeout": 5,
-            # A connection that was cut without a word is noticed in half a minute, not in two hours.
+            # A connection that was lost silently is detected in half a minute, not in two hours.
             "keepalives_idle": 10,
             "keepalives_interval": 5,
             "keepalives_count": 3,
@@ -80,10 +80,10 @@ def make_connector(settings: Settings) -> PsycopgConnector:
 
 
 class _Pool(AsyncConnectionPool):
-    """A pool that is soon back after a long absence of its server.
+    """A pool that recovers soon after its server was away for long.
 
-    Attempts to connect double their distance, which after half a minute is half a minute. Here each gives up after
-    some seconds, and whoever wants a connection next begins anew.
+    psycopg's attempts to connect double their distance, which after half a minute is half a minute. Here they are
+    given up after some seconds, and the next request for a connection begins again.
     """
 
     async def open(self, wait: bool = False, timeout: float = CONNECTION_WAIT_SECONDS) -> None:  # noqa: ASYNC109 - its own
@@ -92,11 +92,11 @@ class _Pool(AsyncConnectionPool):
 
 
 def _make_pool(**options: Any) -> AsyncConnectionPool:
-    # The check would be one more round trip for each statement. What meets a broken connection is run again instead.
+    # The check would add a round trip to each statement. A statement that meets a broken connection is retried instead.
     options.pop("check")
     return _Pool(reconnect_timeout=CONNECTION_WAIT_SECONDS, **options)
 
 
 async def _configure(connection: psycopg.AsyncConnection[Any]) -> None:
-    # Here, not among the connection's arguments: the listener gives autocommit a second time.
+    # Not among the connection's arguments: the listener passes autocommit itself.
     await connection.set_autocommit(True)

@@ -1,25 +1,20 @@
-"""One attempt at one job: how it holds the job, and how it ends it in a transaction of its own choice."""
+"""One attempt at one job: how it holds the job, and how it ends the job in the caller's transaction."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import asyncpg
 from procrastinate import jobs
 
 from hippocampus.errors import JobFencedError
-from pulse.postgres.statements import load_queries
+from pulse.postgres.statements import Statements
 
 if TYPE_CHECKING:
-    from asyncpg.pool import PoolConnectionProxy
+    from pulse.postgres.statements import Session
 
-    from pulse.database import Connection, Pool
-
-    Session = Connection | Pool | PoolConnectionProxy[asyncpg.Record]
-
-QUERIES = load_queries("workers")
-_FENCED_SQLSTATE = "HP010"
+#: Only the fence has a class here: what else the database refuses is kept in the job's row as it is.
+_STATEMENTS = Statements("workers.queue", "claims.sql", errors={"HP010": JobFencedError})
 
 
 class JobClaim:
@@ -47,11 +42,10 @@ class JobClaim:
         await self.end(connection, "finish_job", dict(result))
         self.is_finished = True
 
-    async def end(self, connection: Session, query: str, *arguments: Any) -> None:
-        """Run one of the fenced statements of ``queries.sql`` with this attempt as its first arguments."""
-        try:
-            await connection.execute(QUERIES[query], *self._attempt, *arguments)
-        except asyncpg.PostgresError as error:
-            if error.sqlstate == _FENCED_SQLSTATE:
-                raise JobFencedError(str(error)) from error
-            raise
+    async def end(self, connection: Session, statement: str, *arguments: Any) -> None:
+        """Run a statement of ``claims.sql`` with this attempt as its first arguments.
+
+        Raises:
+            JobFencedError: as `fence`.
+        """
+        await _STATEMENTS.execute(connection, statement, *self._attempt, *arguments)

@@ -1,15 +1,15 @@
-"""Connections of the queue that were cut: whose work goes on, and what is no cut."""
+"""Cut connections of the queue: what counts as one, and how work goes on after it."""
 
 from __future__ import annotations
 
 import asyncio
-import random
-import time
 from collections.abc import Awaitable, Callable
 
 import psycopg
 import structlog
 from procrastinate.exceptions import ConnectorException
+
+from pulse.postgres.backoff import Backoff
 
 _log = structlog.get_logger("workers.queue.cuts")
 
@@ -18,35 +18,34 @@ PAUSE_SECONDS_MAX = 1.0
 
 
 def is_cut(error: BaseException) -> bool:
-    """Whether the server or the network ended the connection, so that the same statement may pass on another one.
+    """Whether the server or the network ended the connection, so that the statement may succeed on another one.
 
-    Whether a statement that was under way took effect is not known.
+    Whether a statement that was in progress took effect is not known.
     """
     return isinstance(error, ConnectorException) and isinstance(
         error.__cause__, psycopg.OperationalError | psycopg.InterfaceError
     )
 
 
-async def through_cuts(what: str, work: Callable[[], Awaitable[None]]) -> None:
-    """Run work that has no end, and run it again whenever its connection was cut.
+def make_backoff() -> Backoff:
+    """Return the waits after cuts in a row."""
+    return Backoff(PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX, jitter=0.5, healthy_seconds=PAUSE_SECONDS_MAX)
 
-    Raises:
-        whatever else it raises.
-    """
-    cuts = 0
+
+async def through_cuts(what: str, work: Callable[[], Awaitable[None]]) -> None:
+    """Run work that has no end, and run it again whenever its connection was cut. Any other error is raised."""
+    backoff = make_backoff()
     while True:
-        began = time.monotonic()
+        backoff.begin()
         try:
             return await work()
         except ConnectorException as error:
             if not is_cut(error):
                 raise
-        cuts = 0 if time.monotonic() - began > PAUSE_SECONDS_MAX else cuts + 1
-        await pause(what, cuts)
+        await pause(what, backoff)
 
 
-async def pause(what: str, cuts_before: int) -> None:
-    """Tell of a cut and wait a moment, longer with each cut in a row."""
-    _log.warning("connection of the queue cut", what=what)
-    widest = min(PAUSE_SECONDS_MAX, PAUSE_SECONDS_MIN * 2**cuts_before)
-    await asyncio.sleep(random.uniform(widest / 2, widest))  # noqa: S311 - no secret depends on it
+async def pause(what: str, backoff: Backoff) -> None:
+    """Log a cut and wait, longer with each cut in a row."""
+    _log.warning("queue_connection_lost", what=what)
+    await asyncio.sleep(backoff.next_seconds())

@@ -1,4 +1,4 @@
-"""How procrastinate's worker ends a job here: by statements that only the job's present attempt may run."""
+"""How procrastinate's worker ends a job here: by statements that only the job's current attempt may run."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from procrastinate import manager, utils
 from procrastinate.connector import BaseConnector
 from procrastinate.exceptions import JobAborted, UniqueViolation
 from procrastinate.jobs import Job, Status
+from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_chain, wait_fixed
 
 from hippocampus.errors import JobFencedError
 from workers import failures
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger("workers.jobs")
 
-#: Waits before an end of a job is written again after the database failed, in seconds.
+#: Waits before the end of a job is written again after the database failed.
 WRITE_AGAIN_SECONDS = (0.1, 0.4, 1.0)
 WRITE_SECONDS_MAX = 5.0
 
@@ -32,58 +33,58 @@ WRITE_SECONDS_MAX = 5.0
 class FencedJobManager(manager.JobManager):
     """procrastinate's job manager, with fenced ends that keep the error.
 
-    A resumed worker can neither finish nor re-queue a job that another worker runs by now: its end is dropped
-    and counted. A job that its own transaction finished is not written a second time.
+    A worker that resumes can neither finish nor re-queue a job that another worker runs by now: its end is dropped and
+    counted. A job that its own transaction finished is not written a second time.
     """
 
     def __init__(
         self, connector: BaseConnector, pool: Pool, metrics: Metrics, pause_seconds: Callable[[], float] = lambda: 0.0
     ) -> None:
-        """`pause_seconds` says for how long no job could be done; none is fetched meanwhile."""
+        """`pause_seconds` returns for how long no job could be done; none is fetched meanwhile."""
         super().__init__(connector)
         self._pause_seconds = pause_seconds
         self._pool = pool
         self._metrics = metrics
-        self._over: set[int] = set()
+        self._ended: set[int] = set()
         self._errors: dict[int, BaseException] = {}
 
     def note_finished(self, job: Job) -> None:
         """The attempt's own transaction finished the job: nothing is left to write."""
-        self._over.add(_id(job))
+        self._ended.add(_id(job))
         self._count(job, "succeeded")
 
     def note_fenced(self, job: Job) -> None:
-        """The attempt found out by itself that the job is another's: nothing may be written."""
-        self._over.add(_id(job))
+        """The attempt found that the job belongs to another one: nothing may be written."""
+        self._ended.add(_id(job))
         self._count(job, "fenced")
 
     def note_error(self, job: Job, error: BaseException) -> None:
-        """Remember why the attempt failed until procrastinate says what shall become of the job."""
+        """Keep the error of an attempt until procrastinate ends the job."""
         self._errors[_id(job)] = error
 
     async def fetch_job(self, queues: Iterable[str] | None, worker_id: int) -> Job | None:
         """Take the next job of these queues for a worker; None where none is ready, or none could be done."""
         if self._pause_seconds() > 0:
-            # It stays where it is, untouched; the worker asks again at its next poll.
+            # The job stays in the queue; the worker asks again at its next poll.
             return None
         try:
             return await super().fetch_job(queues, worker_id)
         except UniqueViolation:
-            # Another fetch took an older job of the same lock just then. It is as if this one had looked before.
+            # Another fetch took an older job of the same lock in between.
             return await super().fetch_job(queues, worker_id)
 
     async def listen_for_jobs(
         self, *, on_notification: manager.NotificationCallback, queues: Iterable[str] | None = None
     ) -> None:
-        """Call back for each notification until cancelled. What is told while it listens again is left to the polls."""
+        """Call back for each notification until cancelled. Polls find what arrives while it reconnects."""
         listen = super().listen_for_jobs
         await cuts.through_cuts("listener", lambda: listen(on_notification=on_notification, queues=queues))
 
     async def finish_job(self, job: Job, status: Status, delete_job: bool) -> None:
         """End the job for good. Finished jobs are pruned later: `delete_job` is ignored."""
         error = self._errors.pop(_id(job), None)
-        if _id(job) in self._over:
-            self._over.discard(_id(job))
+        if _id(job) in self._ended:
+            self._ended.discard(_id(job))
             return
         if status is Status.SUCCEEDED:
             await self._end(job, "succeeded", "finish_job", None)
@@ -103,21 +104,23 @@ class FencedJobManager(manager.JobManager):
     ) -> None:
         """Give the job back, now or for later. Its priority, queue and lock stay as they are."""
         error = self._errors.pop(_id(job), None)
-        self._over.discard(_id(job))
+        self._ended.discard(_id(job))
         if error is None or isinstance(error, asyncio.CancelledError | JobAborted):
             await self._end(job, "released", "release_job")
             return
         kept = failures.describe(error)
         self._metrics.retries.labels(job.task_name, kept.error_code).inc()
         when = retry_at or utils.utcnow()
-        outcome, query = ("postponed", "postpone_job") if failures.is_postponed(error) else ("retried", "retry_job_at")
-        await self._end(job, outcome, query, when, kept.error, kept.error_code, kept.raw_reply, error=error)
+        outcome, statement = (
+            ("postponed", "postpone_job") if failures.is_postponed(error) else ("retried", "retry_job_at")
+        )
+        await self._end(job, outcome, statement, when, kept.error, kept.error_code, kept.raw_reply, error=error)
 
     async def _end(
-        self, job: Job, outcome: str, query: str, *arguments: Any, error: BaseException | None = None
+        self, job: Job, outcome: str, statement: str, *arguments: Any, error: BaseException | None = None
     ) -> None:
         try:
-            await self._write(JobClaim(job), query, arguments)
+            await self._write(JobClaim(job), statement, arguments)
         except JobFencedError:
             outcome = "fenced"
         self._count(job, outcome, error)
@@ -126,20 +129,19 @@ class FencedJobManager(manager.JobManager):
         if outcome == "fenced":
             self._metrics.fenced.labels(job.queue).inc()
         self._metrics.jobs.labels(job.queue, job.task_name, outcome).inc()
-        facts = {} if error is None else {"error_type": type(error).__name__, "error_code": failures.code_of(error)}
-        _log.info(f"job {outcome}", **facts)
+        cause = {} if error is None else {"error_type": type(error).__name__, "error_code": failures.code_of(error)}
+        _log.info(f"job_{outcome}", **cause)
 
-    async def _write(self, claim: JobClaim, query: str, arguments: tuple[Any, ...]) -> None:
-        for wait_seconds in WRITE_AGAIN_SECONDS:
-            try:
-                return await self._write_once(claim, query, arguments)
-            except failures.DATABASE_FAULTS:
-                await asyncio.sleep(wait_seconds)
-        return await self._write_once(claim, query, arguments)
-
-    async def _write_once(self, claim: JobClaim, query: str, arguments: tuple[Any, ...]) -> None:
-        # On a connection that was cut without a word a statement would wait for minutes.
-        await asyncio.wait_for(claim.end(self._pool, query, *arguments), WRITE_SECONDS_MAX)
+    async def _write(self, claim: JobClaim, statement: str, arguments: tuple[Any, ...]) -> None:
+        async for attempt in AsyncRetrying(
+            retry=retry_if_exception_type(failures.DATABASE_FAULTS),
+            wait=wait_chain(*map(wait_fixed, WRITE_AGAIN_SECONDS)),
+            stop=stop_after_attempt(1 + len(WRITE_AGAIN_SECONDS)),
+            reraise=True,
+        ):
+            with attempt:
+                # On a connection that was lost silently a statement would wait for minutes.
+                await asyncio.wait_for(claim.end(self._pool, statement, *arguments), WRITE_SECONDS_MAX)
 
 
 def _id(job: Job) -> int:

@@ -1,4 +1,4 @@
-"""Around every attempt: what is logged and measured of it, and what its exception means."""
+"""Surrounds every attempt: what is logged and measured, and what its exception means."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _UUID_VERSION_WITH_TIME = 7
 
 
 class JobObserver:
-    """procrastinate's worker middleware of this program."""
+    """The middleware of procrastinate's worker."""
 
     def __init__(self, manager: FencedJobManager, metrics: Metrics) -> None:
         self._manager = manager
         self._metrics = metrics
 
     async def __call__(self, call_next: Callable[[], Awaitable[Any]], context: JobContext, _worker: Worker) -> None:
-        """Run an attempt. Its result is not handed on: procrastinate would log it."""
+        """Run an attempt. Its result is dropped: procrastinate would log it."""
         job = context.job
-        # Each attempt is an asyncio task with a context of its own: nothing has to be unbound.
+        # Each attempt is an asyncio task with its own context: nothing has to be unbound.
         structlog.contextvars.bind_contextvars(**log_facts(job))
         self._observe_start(job)
         started = time.perf_counter()
@@ -51,7 +51,7 @@ class JobObserver:
             if context.abort_reason() is AbortReason.USER_REQUEST:
                 raise JobAborted from None
             if context.abort_reason() is None:
-                # Nobody stops this worker: giving the job back untried would run it in a circle.
+                # The worker is not stopping: a job that is given back without an attempt would run for ever.
                 error = TimeoutError("the job was cancelled from within")
                 self._manager.note_error(context.job, error)
                 raise error from None

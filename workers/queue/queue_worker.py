@@ -1,4 +1,4 @@
-"""procrastinate's worker, with what it lacks for ours: no lost wake-up, a guarded life, no job lost at its end."""
+"""procrastinate's worker, made safe: no wake-up is lost, its liveness is guarded, no job is lost at its end."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from workers.telemetry.metrics import Metrics
 
 _log = structlog.get_logger("workers.queue.queue_worker")
 
-#: The backstop of a wake-up that the network lost; also how late a job starts that waited for its retry.
+#: The fallback for a notification that was lost; also how late a job starts that waited for its retry.
 POLL_SECONDS = 0.5
-#: Cuts in a row for longer than this end the worker: the next one begins with connections of its own.
+#: Cuts in a row for longer than this end the worker: the next one opens new connections.
 CUT_SECONDS_MAX = 30.0
 
 
@@ -31,23 +31,23 @@ class WakeUp(asyncio.Event):
     """An event that is cleared before the queue is read, never after.
 
     procrastinate clears it after each fetch: a notification that arrives during a fetch which finds nothing is
-    swallowed, and its job waits for the next poll.
+    lost, and its job waits for the next poll.
     """
 
     def clear(self) -> None:
         """Do nothing; see `rearm`."""
 
     def rearm(self) -> None:
-        """Clear the event. Whatever is told from now on starts another fetch."""
+        """Clear the event. Each notification from now on starts another fetch."""
         super().clear()
 
 
 class QueueWorker(Worker):
-    """One run of a pool's worker, from its registration to its end.
+    """One run of a worker pool's worker, from its registration to its end.
 
     A connection that is cut does not end it: procrastinate would fetch nothing more until the running jobs are over,
-    which for jobs that wait is as long as the grace time. What a cut fetch may have taken is given back by the guard,
-    as are jobs whose end could not be written: they run, in the database, and this worker does not know of them.
+    which delays waiting jobs by up to the grace time. The guard gives back what a cut fetch may have taken, and jobs
+    whose end could not be written: for the database they run, and this worker does not run them.
     """
 
     def __init__(
@@ -76,13 +76,14 @@ class QueueWorker(Worker):
         self._pool = pool
         self._guard = guard
         self._new_job_event = WakeUp()
-        self._cuts = 0  # fetches in a row
+        self._cuts = 0  # of fetches, in a row
         self._cut_at = 0.0
+        self._backoff = cuts.make_backoff()
 
     async def _run_loop(self) -> None:
         # The lock is held before the first fetch and until the last job is over.
         async with self._guard.hold(self._id):
-            _log.info("worker registered", worker_id=self._id)
+            _log.info("worker_registered", worker_id=self._id)
             await super()._run_loop()
 
     def _start_side_tasks(self) -> list[asyncio.Task[Any]]:
@@ -93,9 +94,9 @@ class QueueWorker(Worker):
         await cuts.through_cuts("heartbeat", super()._update_heartbeat)
 
     async def _periodic_deferrer(self) -> None:
-        if self._pool.is_keeper:
+        if self._pool.is_scheduler:
             await cuts.through_cuts("deferrer", super()._periodic_deferrer)
-        # A side task that returned would end the watch over all side tasks.
+        # A side task that returns would end the worker.
         await asyncio.Event().wait()
 
     async def _fetch_and_process_jobs(self) -> None:
@@ -106,11 +107,12 @@ class QueueWorker(Worker):
         except ConnectorException as error:
             if not cuts.is_cut(error) or self._is_cut_off():
                 raise
-            await cuts.pause("fetch", self._cuts)
+            await cuts.pause("fetch", self._backoff)
             self._cuts += 1
             self._new_job_event.set()
         else:
             self._cuts = 0
+            self._backoff = cuts.make_backoff()
 
     def _is_cut_off(self) -> bool:
         if self._cuts == 0:
@@ -128,7 +130,7 @@ class QueueWorker(Worker):
         try:
             await super()._persist_job_status(job, status, retry_decision, context, job_result)
         except DATABASE_FAULTS as error:
-            _log.error("the end of a job could not be written", error_type=type(error).__name__)
+            _log.error("job_end_lost", error_type=type(error).__name__)
 
     def _running_ids(self) -> list[int]:
         return [context.job.id for context in self._running_jobs.values() if context.job.id is not None]

@@ -1,4 +1,4 @@
-"""What the tasks do, put together from the rooms: one object per process, given to `workers.queue.tasks`."""
+"""What the tasks do: one object per process, assembled from the packages and given to `workers.queue.tasks`."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ Work = Callable[[], Awaitable[None]]
 class Services:
     """One coroutine function per kind of job.
 
-    `choose_model` says, at the start of a keeper, to which model vectors are moved. `pause_seconds` says for how long
-    no job can be done, because none could call its model.
+    `choose_model` sets, at the start of a scheduler, the model to which vectors are moved. `pause_seconds` returns for
+    how long no job can be done, because none could call its model.
     """
 
     choose_model: Work
@@ -71,7 +71,7 @@ def build(settings: Settings, pool: Pool, metrics: Metrics, role: str) -> Servic
     gate = generator_gate(settings, pool, metrics.model_calls, role)
     generator = make_generator(settings, metrics.observe_call, gate)
     embedder = make_embedder(settings, metrics.observe_call, embedder_gate(settings, pool, metrics.model_calls, role))
-    upkeep = Upkeep(pool, settings, metrics)
+    upkeep = Upkeep(pool, settings)
 
     worker = MemoryConsolidationWorker(pool, generator, embedder, slice_tokens=settings.slice_tokens)
 
@@ -79,7 +79,7 @@ def build(settings: Settings, pool: Pool, metrics: Metrics, role: str) -> Servic
         job = await worker.run(job_id, claim)
         if job is not None and (skipped := job.result.get("skipped")):
             metrics.skipped.inc(len(skipped))
-            _log.warning("turns passed by that the model refuses", count=len(skipped))
+            _log.warning("refused_turns_skipped", count=len(skipped))
 
     async def choose() -> None:
         await choose_model(pool, embedder.model)
@@ -91,15 +91,15 @@ def build(settings: Settings, pool: Pool, metrics: Metrics, role: str) -> Servic
         await make_vectors(pool, embedder, metrics)
 
     async def redraw() -> None:
-        _log.info("slices drawn anew", count=await rederive_slices(pool, generator, embedder))
+        _log.info("slices_extracted_again", count=await rederive_slices(pool, generator, embedder))
 
     async def retention() -> None:
         await clean_up(MemoryRetentionManager(pool), metrics)
-        _log.info("archive purged", count=await MemoryArchive(pool).purge())
+        _log.info("archive_purged", count=await MemoryArchive(pool).purge())
 
     async def erase() -> None:
         if count := await ErasureService(pool).resume():
-            _log.info("users forgotten", count=count)
+            _log.info("erasures_resumed", count=count)
 
     async def close() -> None:
         await generator.close()
@@ -123,23 +123,23 @@ def build(settings: Settings, pool: Pool, metrics: Metrics, role: str) -> Servic
         retention=retention,
         erase=erase,
         close=close,
-        # Without vectors a job is done as well: the backfill brings them.
+        # A job also succeeds without vectors: the backfill adds them.
         pause_seconds=gate.pause_seconds,
     )
 
 
 async def make_vectors(pool: Pool, embedder: Embedder, metrics: Metrics) -> None:
-    """Give a vector to every text that may have one and has none of this model, and count what got one."""
+    """Embed every text that may have a vector and has none of this model, and count them."""
     total = Backfilled()
     while (batch := await backfill_embeddings(pool, embedder, limit=BACKFILL_ROWS)).settled:
         total = Backfilled(total.given + batch.given, total.refused + batch.refused)
         metrics.backfilled.labels("given").inc(batch.given)
         metrics.backfilled.labels("refused").inc(batch.refused)
-    _log.info("vectors made later", given=total.given, refused=total.refused)
+    _log.info("vectors_backfilled", given=total.given, refused=total.refused)
 
 
 async def clean_up(manager: MemoryRetentionManager, metrics: Metrics) -> None:
-    """Archive the memories that every app's policy calls weak, and count what went and what is left."""
+    """Archive the memories that are weak by their app's policy; count those archived and those left."""
 
     def observe(batch: Batch) -> None:
         metrics.deleted.inc(batch.archived)
@@ -149,4 +149,4 @@ async def clean_up(manager: MemoryRetentionManager, metrics: Metrics) -> None:
     metrics.strength.labels("high").set(stats.high_value_count)
     metrics.strength.labels("medium").set(stats.medium_value_count)
     metrics.strength.labels("low").set(stats.low_value_count)
-    _log.info("memories cleaned up", archived=stats.cleaned_count, left=stats.total_memories)
+    _log.info("memories_cleaned_up", archived=stats.cleaned_count, left=stats.total_memories)

@@ -1,4 +1,4 @@
-"""Every task of the queue, and when the periodic ones run. What they do stands in `workers.queue.services`."""
+"""Every task of the queue, and when the periodic ones run. `workers.queue.services` holds what they do."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CONSOLIDATION_QUEUES = {
 EMBEDDING_QUEUE = "embedding"
 MAINTENANCE_QUEUE = "maintenance"
 
-#: When each task of upkeep runs: cron, with seconds as a sixth field. `retention` is a setting.
+#: When each task of upkeep runs: cron, with seconds as a sixth field. That of `retention` is a setting.
 MAINTENANCE_CRONS = {
     "enqueue_idle": "* * * * * */30",
     "reconcile": "* * * * *",
@@ -49,12 +49,12 @@ def register_tasks(
     """Give an app every task.
 
     Raises:
-        ValueError: `retention_cron` is no cron expression.
+        ValueError: `retention_cron` is not a cron expression.
     """
     for job_type, queue in CONSOLIDATION_QUEUES.items():
         _register_consolidation(app, services, manager, retry, job_type, queue)
     app.task(name="embedding_backfill", queue=EMBEDDING_QUEUE, retry=retry)(_upkeep(services.backfill))
-    # It asks the same models as a reflection, and goes where they are known.
+    # It calls the same models as a reflection, and runs in the same worker pool.
     app.task(name="redraw_slices", queue=CONSOLIDATION_QUEUES[JobType.DEEP_REFLECTION], retry=retry)(
         _upkeep(services.redraw)
     )
@@ -74,14 +74,14 @@ def _register_consolidation(
 
 
 def _register_periodic(app: App, retry: JobRetry, name: str, cron: str, work: Upkeep) -> None:
-    # The lock lets one run end before the next begins. A queueing lock would be wrong here: a job that is given
-    # back while the next one waits already would break it, and stay running for ever.
+    # With the lock, one run ends before the next begins. A queueing lock would be wrong here: a job that is given back
+    # while the next one waits already would violate it, and stay running for ever.
     task = app.task(name=name, queue=MAINTENANCE_QUEUE, lock=name, retry=retry)(_upkeep(work))
     app.periodic(cron=cron)(task)
 
 
 def _upkeep(work: Upkeep) -> Callable[..., Awaitable[None]]:
-    async def run(**_given: Any) -> None:
+    async def run(**_ignored: Any) -> None:
         await work()
 
     return run
@@ -89,5 +89,7 @@ def _upkeep(work: Upkeep) -> Callable[..., Awaitable[None]]:
 
 def _checked(cron: str) -> str:
     if not croniter.is_valid(cron):
-        raise ValueError(f"{cron!r} is no cron expression; HIPPOCAMPUS_RETENTION_CRON takes one such as '0 2 * * *'")
+        raise ValueError(
+            f"HIPPOCAMPUS_RETENTION_CRON is {cron!r}, not a cron expression: set it to one, such as '0 2 * * *'"
+        )
     return cron

@@ -1,32 +1,33 @@
-"""What a worker process tells Prometheus. Base units; labels name queues and kinds, never a thread or a user.
+"""What a worker process reports to Prometheus. Base units; labels name queues and kinds, never a thread or a user.
 
-| metric | labels | tells |
+| metric | labels | meaning |
 | --- | --- | --- |
 | worker_jobs_total | queue, task, outcome | ended attempts, by their outcome (see below) |
 | worker_job_duration_seconds | queue, task | how long attempts ran |
 | worker_job_queue_latency_seconds | queue | from a consolidation job's enqueue to its first start |
 | worker_jobs_in_progress | queue | attempts that run now |
-| worker_job_retries_total | task, reason | attempts that will be made again, by error code |
-| worker_jobs_rescued_total | | jobs of dead workers that this process gave back |
+| worker_job_retries_total | task, reason | attempts that will be repeated, by error code |
+| worker_jobs_rescued_total | | jobs of dead workers that this process gave back to the queue |
 | worker_fenced_total | queue | ends that came too late: another attempt owned the job |
-| worker_restarts_total | reason | times that this process took up its queues again |
+| database_statement_duration_seconds | statement | how long statements took, by the name in their query file |
+| worker_restarts_total | reason | times that this process began to work off its queues again |
 | model_requests_total | provider, operation, code | calls of the model; timeout, connection, cancelled count as codes |
 | model_request_duration_seconds | provider, operation | how long calls took |
 | model_tokens_total | provider, operation, kind | tokens in (prompt) and out (output) |
-| model_rate_limit_wait_seconds | provider, operation | how long calls waited for their turn |
+| model_rate_limit_wait_seconds | provider, operation | how long calls waited for the rate limit |
 | model_calls_postponed_total | provider, operation, reason | calls held back: limited, breaker_*, down |
-| consolidation_turns_skipped_total | | turns that the model refused, and that a later job passed by |
+| consolidation_turns_skipped_total | | turns that the model refused, and that a later job skipped |
 | embedding_backfill_texts_total | outcome | texts that got their vector later (given), or were refused one (refused) |
 | retention_memories_deleted_total | | memories that the clean-up archived |
 | retention_batch_duration_seconds | | one transaction of the clean-up |
 | retention_memories | strength | memories left by this process's last clean-up: high, medium, low |
 | queue_jobs | queue, status | jobs that wait, run, or have failed (one process exports it) |
-| queue_oldest_job_age_seconds | queue | how long the oldest job waits that could run (one process exports it) |
+| queue_oldest_job_age_seconds | queue | how long the oldest job that could run has waited (one process exports it) |
 | embedding_refused_texts | model | texts that stay without a vector of this model (one process exports it) |
-| model_breaker_state | breaker, state | 1 for the state that each breaker has (one process exports it) |
-| model_limit_blocked_seconds | limit | how long nobody may call a model, by its own word (one process exports it) |
+| model_breaker_state | breaker, state | 1 for the state that each breaker is in (one process exports it) |
+| model_limit_blocked_seconds | limit | how long the provider wants no call of a model (one process exports it) |
 
-Outcomes: succeeded, failed, retried, postponed (none of the job's tries), released, aborted, fenced.
+Outcomes: succeeded, failed, retried, postponed (does not count as an attempt), released, aborted, fenced.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from workers.telemetry.call_metrics import CallMetrics
+from workers.telemetry.statement_metrics import StatementMetrics
 
 if TYPE_CHECKING:
     from hippocampus.providers.calls import CallRecord
@@ -58,7 +60,7 @@ _SLOW = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 
 
 class QueueGauges(Collector):
-    """The queue as a whole, as it was last read; nothing while another process exports it."""
+    """The queue as a whole, as last read; nothing while another process exports it."""
 
     def __init__(self) -> None:
         self._depths: Mapping[tuple[str, str], int] = {}
@@ -130,14 +132,13 @@ class Metrics:
             "worker_job_queue_latency_seconds", "From enqueue to start.", ("queue",), buckets=_FAST, registry=own
         )
         self.in_progress = Gauge("worker_jobs_in_progress", "Attempts that run now.", ("queue",), registry=own)
-        self.retries = Counter(
-            "worker_job_retries_total", "Attempts to be made again.", ("task", "reason"), registry=own
-        )
+        self.retries = Counter("worker_job_retries_total", "Attempts to be repeated.", ("task", "reason"), registry=own)
         self.rescued = Counter("worker_jobs_rescued_total", "Jobs of dead workers given back.", registry=own)
         self.fenced = Counter("worker_fenced_total", "Ends that came too late.", ("queue",), registry=own)
-        self.restarts = Counter("worker_restarts_total", "Queues taken up again.", ("reason",), registry=own)
+        self.restarts = Counter("worker_restarts_total", "Restarts of the worker within.", ("reason",), registry=own)
         self.model_calls = CallMetrics(own)
-        self.skipped = Counter("consolidation_turns_skipped_total", "Turns that were passed by.", registry=own)
+        self.statements = StatementMetrics(own)
+        self.skipped = Counter("consolidation_turns_skipped_total", "Turns that were skipped.", registry=own)
         self.backfilled = Counter(
             "embedding_backfill_texts_total", "Texts whose vector was made later.", ("outcome",), registry=own
         )

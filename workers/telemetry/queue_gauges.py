@@ -11,9 +11,9 @@ import structlog
 
 from pulse import database
 from workers.failures import DATABASE_FAULTS
-from workers.queue.claims import QUERIES
-from workers.queue.tasks import CONSOLIDATION_QUEUES, EMBEDDING_QUEUE, MAINTENANCE_QUEUE
+from workers.pools import POOLS
 from workers.settings import Settings
+from workers.telemetry import queue_state
 from workers.telemetry.metrics import QueueGauges
 
 if TYPE_CHECKING:
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 _log = structlog.get_logger("workers.telemetry.queue_gauges")
 
 READ_SECONDS = 2.0
-STATEMENT_SECONDS_MAX = 10.0
-_QUEUES = sorted({*CONSOLIDATION_QUEUES.values(), EMBEDDING_QUEUE, MAINTENANCE_QUEUE})
+_QUEUES = sorted(queue for pool in POOLS.values() for queue in pool.queues)
 
 
 @contextlib.asynccontextmanager
@@ -44,31 +43,27 @@ async def _export(settings: Settings, gauges: QueueGauges) -> None:
             try:
                 await _export_by(connection, gauges)
             finally:
-                # Whoever loses the connection has lost the lock, and another process may export already.
+                # The lock went with the connection: another process may export already.
                 gauges.hide()
                 connection.terminate()
         except DATABASE_FAULTS as error:
-            _log.warning("queue gauges interrupted", error_type=type(error).__name__)
+            _log.warning("queue_gauges_interrupted", error_type=type(error).__name__)
         await asyncio.sleep(READ_SECONDS)
 
 
 async def _export_by(connection: Connection, gauges: QueueGauges) -> None:
-    # It waits for another process's lock, which no event tells of
-    while not await connection.fetchval(QUERIES["hold_keeper"], timeout=STATEMENT_SECONDS_MAX):  # noqa: ASYNC110
+    # No event reports that another process released the lock.
+    while not await queue_state.take_export_lock(connection):  # noqa: ASYNC110
         await asyncio.sleep(READ_SECONDS)
     while True:
         depths = {(queue, status): 0 for queue in _QUEUES for status in ("todo", "doing", "failed")}
-        for row in await connection.fetch(QUERIES["queue_depths"], timeout=STATEMENT_SECONDS_MAX):
-            depths[row["queue_name"], row["status"]] = row["jobs"]
+        depths.update(await queue_state.read_depths(connection))
         ages = dict.fromkeys(_QUEUES, 0.0)
-        for row in await connection.fetch(QUERIES["queue_ages"], timeout=STATEMENT_SECONDS_MAX):
-            ages[row["queue_name"]] = row["oldest_seconds"]
-        breakers = await connection.fetch(QUERIES["breaker_states"], timeout=STATEMENT_SECONDS_MAX)
-        limits = await connection.fetch(QUERIES["limit_states"], timeout=STATEMENT_SECONDS_MAX)
+        ages.update(await queue_state.read_ages(connection))
         gauges.show_gates(
-            {row["name"]: row["state"] for row in breakers}, {row["name"]: row["blocked_seconds"] for row in limits}
+            {breaker.name: breaker.state for breaker in await queue_state.read_breakers(connection)},
+            {limit.name: limit.blocked_seconds for limit in await queue_state.read_limits(connection)},
         )
-        refused = await connection.fetch(QUERIES["refused_texts"], timeout=STATEMENT_SECONDS_MAX)
-        gauges.show_refused({row["model"]: row["texts"] for row in refused})
+        gauges.show_refused(await queue_state.read_refused(connection))
         gauges.show(depths, ages)
         await asyncio.sleep(READ_SECONDS)

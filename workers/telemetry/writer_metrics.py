@@ -1,16 +1,17 @@
-"""What a session writer tells Prometheus. Base units; labels name routes and statuses, never a thread or a user.
+"""What a session writer reports to Prometheus. Base units; labels name routes and statuses, never a thread or a user.
 
-| metric | labels | tells |
+| metric | labels | meaning |
 | --- | --- | --- |
-| writer_requests_total | method, route, status | requests answered; 499: the client went away first |
-| writer_request_duration_seconds | method, route | from the head of the request to the end of the answer |
+| writer_requests_total | method, route, status | requests answered; 499: the client disconnected first |
+| writer_request_duration_seconds | method, route | from the head of the request to the end of the response |
 | events_appended_total | | new events, without those that were stored before |
 | version_conflicts_total | | appends refused because the session had moved on |
 | streams_open, streams_runs_followed | | clients that follow a run, and the runs |
-| streams_let_go_total | | clients that read too slowly and were let go |
-| streams_failures_total | | reads for streams that failed and were tried again, and followers that a fault cut off |
+| streams_let_go_total | | clients that read too slowly and were disconnected |
+| streams_failures_total | | reads for streams that failed and were retried, and followers that a fault disconnected |
 | runs_executing | | runs whose agent this process executes |
-| listener_running, listener_connects_total | | whether notifications are heard, and how often it began to listen |
+| listener_running, listener_connects_total | | whether notifications are received, and how often it began to listen |
+| database_statement_duration_seconds | statement | how long statements took, by the name in their query file |
 | search_degraded_total | reason | searches by text alone, because the query could not be embedded |
 | model_* | | see `workers.telemetry.call_metrics`: queries are embedded here |
 
@@ -34,10 +35,14 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
-if TYPE_CHECKING:
-    from workers.api.live_streams import LiveStreams
-
 from workers.telemetry.call_metrics import CallMetrics
+from workers.telemetry.statement_metrics import StatementMetrics
+
+if TYPE_CHECKING:
+    from pulse.pg_notify_listener import PgNotifyListener
+    from pulse.runs.agents import AgentRunner
+    from pulse.streams.deltas import PgDeltaCarrier
+    from pulse.streams.run_streams import RunStreams
 
 _BUCKETS_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 
@@ -52,6 +57,7 @@ class WriterMetrics:
         ProcessCollector(registry=self.registry)
         own = self.registry
         self.calls = CallMetrics(own)
+        self.statements = StatementMetrics(own)
         self._requests = Counter(
             "writer_requests_total", "Requests answered.", ("method", "route", "status"), registry=own
         )
@@ -68,27 +74,29 @@ class WriterMetrics:
         )
         self._degraded = Counter("search_degraded_total", "Searches by text alone.", ("reason",), registry=own)
 
-    def watch(self, live: LiveStreams) -> None:
-        """Tell of the streams from now on."""
+    def watch(
+        self, *, streams: RunStreams, runner: AgentRunner, listener: PgNotifyListener, carrier: PgDeltaCarrier
+    ) -> None:
+        """Report the counts that these keep, from now on."""
         gauges: tuple[tuple[str, str, Callable[[], float]], ...] = (
-            ("streams_open", "Clients that follow a run.", lambda: live.streams.followers),
-            ("streams_runs_followed", "Runs that are followed.", lambda: live.streams.hubs),
-            ("runs_executing", "Runs that this process executes.", lambda: live.runner.running),
-            ("listener_running", "Whether notifications are heard.", lambda: live.listener.is_running),
+            ("streams_open", "Clients that follow a run.", lambda: streams.followers),
+            ("streams_runs_followed", "Runs that are followed.", lambda: streams.hubs),
+            ("runs_executing", "Runs that this process executes.", lambda: runner.running),
+            ("listener_running", "Whether notifications are received.", lambda: listener.is_running),
         )
-        for name, tells, value in gauges:
-            Gauge(name, tells, registry=self.registry).set_function(value)
+        for name, meaning, value in gauges:
+            Gauge(name, meaning, registry=self.registry).set_function(value)
         counters: tuple[tuple[str, str, Callable[[], float]], ...] = (
-            ("streams_let_go_total", "Clients that were too slow.", lambda: live.streams.disconnected),
+            ("streams_let_go_total", "Clients that were too slow.", lambda: streams.disconnected),
             (
                 "streams_failures_total",
-                "Reads that failed, and followers that a fault cut off.",
-                lambda: live.listener.failures + live.carrier.failures + live.streams.gone.failures,
+                "Reads that failed, and followers that a fault disconnected.",
+                lambda: listener.failures + carrier.failures + streams.gone.failures,
             ),
-            ("listener_connects_total", "Times that it began to listen.", lambda: live.listener.connects),
+            ("listener_connects_total", "Times that it began to listen.", lambda: listener.connects),
         )
-        for name, tells, value in counters:
-            self.registry.register(_Counted(name, tells, value))
+        for name, meaning, value in counters:
+            self.registry.register(_Counted(name, meaning, value))
 
     def request(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count one answered request."""
@@ -109,10 +117,10 @@ class WriterMetrics:
 
 
 class _Counted(Collector):
-    """A count that somebody else keeps."""
+    """A count that another object keeps."""
 
-    def __init__(self, name: str, tells: str, value: Callable[[], float]) -> None:
-        self._name, self._tells, self._value = name, tells, value
+    def __init__(self, name: str, meaning: str, value: Callable[[], float]) -> None:
+        self._name, self._meaning, self._value = name, meaning, value
 
     def collect(self) -> Iterator[CounterMetricFamily]:
-        yield CounterMetricFamily(self._name, self._tells, value=self._value())
+        yield CounterMetricFamily(self._name, self._meaning, value=self._value())

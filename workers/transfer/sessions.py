@@ -1,4 +1,4 @@
-"""Sessions with their events and states as JSONL, and back: what is exported, imported and exported again is the same.
+"""Sessions with their events and states as JSONL, and back: an export of an import is the same to the byte.
 
     {"kind": "header", "format": "hippocampus sessions", "version": 1}
     {"kind": "app_state", "app_name": …, "state": …, "updated_at": …}
@@ -6,8 +6,8 @@
     {"kind": "session", "id": …, "app_name": …, "user_id": …, "session_id": …, "state": …, "version": …, …}
     {"kind": "event", "sequence_num": 1, "id": …, "content": …, "actions": …, "message": {…} or null, …}
 
-The events of a session follow it; an erased one is a tombstone there as here. Vectors are not in it: they are made
-again. Runs, snapshots, costs and memories are not either.
+The events of a session follow it; an erased one stays a tombstone. Vectors are not included: they are computed again.
+Neither are runs, snapshots, costs and memories.
 """
 
 from __future__ import annotations
@@ -18,10 +18,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-import asyncpg
-
-from pulse.errors import InvalidInputError
-from pulse.postgres.statements import load_queries
+from pulse.errors import BY_SQLSTATE, InvalidInputError
+from pulse.postgres.statements import Statements
 from workers.intake.documents import Record, read_lines
 from workers.intake.records import Rejected
 from workers.intake.source import Source
@@ -31,15 +29,16 @@ if TYPE_CHECKING:
 
     from pulse.database import Connection, Pool
 
-QUERIES = load_queries("workers", "transfer.sql")
 FORMAT = "hippocampus sessions"
 VERSION = 1
 _DECODER = json.JSONDecoder()
 LINES_AT_ONCE = 500
 BYTES_AT_ONCE = 4 * 1024 * 1024
 
-# What a line can be refused for: a value of another type, a number that is taken, a name that is too long.
-_REFUSALS = (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError, InvalidInputError)
+# A line is refused also for a member that is missing, or a number that is taken.
+_NOT_NULL_VIOLATION, _FOREIGN_KEY_VIOLATION, _UNIQUE_VIOLATION = "23502", "23503", "23505"
+_REFUSALS = dict.fromkeys((_NOT_NULL_VIOLATION, _FOREIGN_KEY_VIOLATION, _UNIQUE_VIOLATION), InvalidInputError)
+_STATEMENTS = Statements("workers.transfer", "sessions.sql", errors={**BY_SQLSTATE, **_REFUSALS})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,8 +54,8 @@ class Imported:
     """What became of a file.
 
     Attributes:
-        sessions_known: there already; nothing of them was changed.
-        states_kept: of users and apps that have one already; it stays.
+        sessions_known: existed already; they were not changed.
+        states_kept: of users and apps that had one already; it was not changed.
     """
 
     sessions: int = 0
@@ -75,12 +74,12 @@ async def export_sessions(
     user_id: str | None = None,
     session_id: str | None = None,
 ) -> Exported:
-    """Write the sessions that fit, as of one moment, line by line."""
+    """Write the sessions that match, as of one moment, line by line."""
     write(json.dumps({"kind": "header", "format": FORMAT, "version": VERSION}) + "\n")
     sessions = events = 0
     async with pool.acquire() as connection, connection.transaction(isolation="repeatable_read", readonly=True):
-        await connection.execute(QUERIES["plain_values"])
-        lines = connection.cursor(QUERIES["export_lines"], app_name, user_id, session_id, prefetch=LINES_AT_ONCE)
+        await _STATEMENTS.execute(connection, "plain_values")
+        lines = connection.cursor(_STATEMENTS["export_lines"], app_name, user_id, session_id, prefetch=LINES_AT_ONCE)
         async for (line,) in lines:
             write(line + "\n")
             sessions += line.startswith('{"kind" : "session"')
@@ -91,33 +90,37 @@ async def export_sessions(
 async def import_sessions(
     pool: Pool, source: Source, *, consolidate: bool = False, on_progress: Callable[[int], object] | None = None
 ) -> Imported:
-    """Store what a file holds, each session in one transaction: all of it or nothing.
+    """Store the sessions of a file, each in one transaction: all of it or nothing.
 
-    A session that exists already is left as it is, so that a run that was interrupted is completed by the next.
+    A session that exists already is not changed, so the next run completes one that was interrupted.
 
     Args:
-        consolidate: draw memories from the sessions anew, from their first event.
+        consolidate: consolidate the sessions again, from their first event.
 
     Raises:
-        InvalidInputError: the file is no such export, or one of a newer program. Nothing was changed.
+        InvalidInputError: the file is not such an export, or is one of a newer program. Nothing was changed.
     """
     lines = read_lines(source)
     _check_header(next(lines, None))
     done = Imported()
-    for part in _parts(lines, done.rejected):
+    for entry in _entries(lines, done.rejected):
         async with pool.acquire() as connection:
             try:
-                async with connection.transaction():
-                    await _store(connection, part, done, consolidate=consolidate, on_progress=on_progress)
-            except _REFUSALS as error:
-                done.rejected.append(Rejected(line=part.head.line, error=f"{part.name} is refused: {error}"))
-                part.skip()
+                # A deferred constraint fails at the transaction's end.
+                with _STATEMENTS.translating():
+                    async with connection.transaction():
+                        await _store(connection, entry, done, consolidate=consolidate, on_progress=on_progress)
+            except InvalidInputError as error:
+                # The database's own message names the value, which is the file's.
+                reason = error.__cause__ or error
+                done.rejected.append(Rejected(line=entry.head.line, error=f"{entry.name} is refused: {reason}"))
+                entry.skip()
     return done
 
 
 @dataclass(slots=True)
-class _Part:
-    """A state, or a session and its events, which are taken once."""
+class _Entry:
+    """A state, or a session and its events, which can be read once."""
 
     head: Record
     events: Iterator[Record]
@@ -141,26 +144,26 @@ def _check_header(first: Record | Rejected | None) -> None:
     header = first.value if isinstance(first, Record) and isinstance(first.value, dict) else {}
     if header.get("kind") != "header" or header.get("format") != FORMAT:
         raise InvalidInputError(
-            "This is no export of sessions: its first line is not"
-            f' {{"kind": "header", "format": "{FORMAT}", …}}. Conversations of other programs go in by'
-            " `hippocampus ingest`."
+            "This is not an export of sessions: its first line is not"
+            f' {{"kind": "header", "format": "{FORMAT}", …}}. Use `hippocampus ingest`'
+            " for conversations of other programs."
         )
     if header.get("version") != VERSION:
         raise InvalidInputError(
-            f"This is an export of version {header.get('version')!r}, and this program reads {VERSION}: use the"
-            " program that wrote it, or a newer one."
+            f"This export has version {header.get('version')!r}, and this program reads {VERSION}: use the program that"
+            " wrote it, or a newer one."
         )
 
 
-def _parts(lines: Iterable[Record | Rejected], rejected: list[Rejected]) -> Iterator[_Part]:
-    """Group lines into states, and sessions with their events; each is to be taken before the next."""
+def _entries(lines: Iterable[Record | Rejected], rejected: list[Rejected]) -> Iterator[_Entry]:
+    """Group lines into states, and sessions with their events; each must be read before the next."""
     waiting: list[Record] = []
     stream = iter(lines)
 
     def events() -> Iterator[Record]:
         for record in stream:
             if isinstance(record, Rejected):
-                # The session then has fewer events than it says, and is refused.
+                # The session then has fewer events than it claims, and is refused.
                 rejected.append(record)
                 continue
             if _kind(record) != "event":
@@ -176,11 +179,11 @@ def _parts(lines: Iterable[Record | Rejected], rejected: list[Rejected]) -> Iter
         if isinstance(record, Rejected):
             rejected.append(record)
         elif kind in ("app_state", "user_state"):
-            yield _Part(record, iter(()))
+            yield _Entry(record, iter(()))
         elif kind == "session":
-            part = _Part(record, events())
-            yield part
-            part.skip()
+            entry = _Entry(record, events())
+            yield entry
+            entry.skip()
         else:
             error = "an event without its session" if kind == "event" else f"a line of an unknown kind, {kind!r}"
             rejected.append(Rejected(line=record.line, error=error))
@@ -192,26 +195,26 @@ def _kind(record: Record) -> Any:
 
 async def _store(
     connection: Connection | PoolConnectionProxy,
-    part: _Part,
+    entry: _Entry,
     done: Imported,
     *,
     consolidate: bool,
     on_progress: Callable[[int], object] | None,
 ) -> None:
-    if part.kind != "session":
-        is_new = await connection.fetchval(QUERIES["import_state"], part.head.text)
+    if entry.kind != "session":
+        is_new = await _STATEMENTS.fetchval(connection, "import_state", entry.head.text)
         done.states += is_new
         done.states_kept += not is_new
         return
-    thread_id = await connection.fetchval(QUERIES["import_session"], part.head.text, consolidate)
+    thread_id = await _STATEMENTS.fetchval(connection, "import_session", entry.head.text, consolidate)
     if thread_id is None:
         done.sessions_known += 1
         return
-    await connection.execute(QUERIES["silence"])
+    await _STATEMENTS.execute(connection, "silence")
     stored = 0
-    for batch in _batches(part.events):
+    for batch in _batches(entry.events):
         columns = zip(*(_columns(record) for record in batch), strict=True)
-        stored += await connection.fetchval(QUERIES["import_events"], thread_id, *map(list, columns))
+        stored += await _STATEMENTS.fetchval(connection, "import_events", thread_id, *map(list, columns))
         if on_progress is not None:
             on_progress(len(batch))
     await _check_whole(connection, thread_id)
@@ -220,10 +223,10 @@ async def _store(
 
 
 async def _check_whole(connection: Connection | PoolConnectionProxy, thread_id: UUID) -> None:
-    row = await connection.fetchrow(QUERIES["count_events"], thread_id)
+    row = await _STATEMENTS.fetchrow(connection, "count_events", thread_id)
     assert row is not None  # noqa: S101 - it was stored in this transaction
     if not row["events"] == row["last_seq"] == row["last_stored"]:
-        raise InvalidInputError(f"it says {row['last_seq']} events, and {row['events']} follow it")
+        raise InvalidInputError(f"it claims {row['last_seq']} events, and {row['events']} follow")
 
 
 def _batches(events: Iterator[Record]) -> Iterator[list[Record]]:
@@ -262,9 +265,9 @@ def _text(value: Any) -> str | None:
 
 
 def _member_texts(text: str) -> dict[str, str]:
-    """Return each member's value as it stands in the line: opaque bodies are stored to the letter.
+    """Return the text of each member as it stands in the line: opaque bodies are stored to the byte.
 
-    PostgreSQL can't take a member out of a JSON text that holds a NUL anywhere.
+    PostgreSQL can't extract a member from a JSON text that holds a NUL anywhere.
     """
     found: dict[str, str] = {}
     at = text.index("{") + 1

@@ -42,13 +42,13 @@ async def _examine(config: Settings) -> list[Finding]:
 def _write(found: list[Finding]) -> None:
     screen = output.console()
     if not screen.is_terminal:
-        rows = [(each.verdict, each.check, each.found, each.mend) for each in found]
+        rows = [(each.verdict, each.check, each.found, each.fix) for each in found]
         output.write_table(("verdict", "check", "found", "fix"), rows, empty="")
         return
     page = Page(screen)
     for each in found:
         page.finding(each.verdict, each.check, each.found, style=_STYLES[each.verdict])
-        if each.mend:
-            page.note(each.mend, style="", indent=24)
+        if each.fix:
+            page.note(each.fix, style="", indent=24)
     count = sum(each.verdict != "ok" for each in found)
     page.note("No problems found." if not count else f"{count} of {len(found)} checks found something.")

@@ -1,4 +1,4 @@
--- Sessions as lines of JSON and back. What PostgreSQL stores it writes and reads itself: nothing is rounded on the way.
+-- Sessions as lines of JSON and back. PostgreSQL writes and reads every value itself: nothing is rounded.
 
 -- name: export_lines
 -- app, user, session, each or NULL: the states first, then each session before its events.
@@ -32,7 +32,7 @@ SELECT line FROM (
             'session_delta', e.session_delta, 'user_delta', e.user_delta, 'app_delta', e.app_delta,
             'message', CASE WHEN m.id IS NOT NULL THEN json_build_object(
                 'role', m.role, 'content', m.content, 'token_estimate', m.token_estimate, 'metadata', m.metadata) END
-            -- White space between the tokens of an opaque body is no part of it; a line must be a line.
+            -- White space between the tokens of an opaque body has no meaning; a line must not contain line breaks.
             )::text, E'\n\r', '  ')
         FROM events AS e LEFT JOIN messages AS m ON (m.thread_id, m.sequence_num) = (e.thread_id, e.sequence_num)
         WHERE e.thread_id = t.id) AS rest
@@ -41,7 +41,7 @@ SELECT line FROM (
 ) AS lines ORDER BY part, app_name COLLATE "C", user_id COLLATE "C", session_id COLLATE "C", seq
 
 -- name: plain_values
--- Times and spans as every server reads them.
+-- Times and intervals in the format that every server reads.
 SELECT set_config('timezone', 'UTC', true), set_config('intervalstyle', 'postgres', true)
 
 -- name: import_state
@@ -65,8 +65,8 @@ SELECT EXISTS (SELECT FROM stored)
 
 -- name: import_session
 -- A line of a session, and whether it is to be consolidated again from its first event. No row where it exists.
--- The versions of shared states are another database's: what they count is not told from imported events. Its id stays,
--- unless it is taken: an export of memories names it.
+-- Versions of shared states belong to the other database and are not imported. The session keeps its id, unless that is
+-- taken: an export of memories names it.
 WITH stored AS (
 INSERT INTO threads (id, app_name, user_id, session_id, state, version, metadata, last_seq, token_count, fast_upto_seq,
                      deep_upto_seq, fast_queued_seq, deep_queued_seq, fast_queued_tokens, deep_queued_tokens,
@@ -96,20 +96,20 @@ RETURNING id
 SELECT id FROM stored
 
 -- name: silence
--- Nobody listens to what happened long ago.
+-- Notify no listener of past events.
 SELECT set_config('hippocampus.notify', 'off', true)
 
 -- name: import_events
--- A thread, and a column after the other of its events and their messages; how many were stored.
+-- A thread, and the columns of its events and their messages, each as an array; how many were stored.
 WITH line AS (
     SELECT seq::bigint, id, invocation_id, author, event_type, content, actions, occurred_at::timestamptz,
            created_at::timestamptz, erased_at::timestamptz, version::integer, session_delta::jsonb, user_delta::jsonb, app_delta::jsonb,
-           role, said, tokens::integer, metadata::jsonb
+           role, message, tokens::integer, metadata::jsonb
     FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::json[], $8::json[], $9::text[],
                 $10::text[], $11::text[], $12::text[], $13::text[], $14::text[], $15::text[], $16::text[],
                 $17::text[], $18::text[], $19::text[])
          AS v (seq, id, invocation_id, author, event_type, content, actions, occurred_at, created_at, erased_at, version,
-               session_delta, user_delta, app_delta, role, said, tokens, metadata)),
+               session_delta, user_delta, app_delta, role, message, tokens, metadata)),
 stored AS (
     INSERT INTO events (thread_id, sequence_num, id, invocation_id, author, event_type, content, actions, occurred_at,
                         created_at, erased_at, version, session_delta, user_delta, app_delta)
@@ -117,10 +117,10 @@ stored AS (
            version, session_delta, user_delta, app_delta
     FROM line
     RETURNING true),
-said AS (
+stored_messages AS (
     INSERT INTO messages (thread_id, sequence_num, event_id, app_name, user_id, role, author, content, token_estimate,
                           metadata, occurred_at, created_at)
-    SELECT t.id, l.seq, l.id, t.app_name, t.user_id, l.role, l.author, l.said, l.tokens, l.metadata, l.occurred_at,
+    SELECT t.id, l.seq, l.id, t.app_name, t.user_id, l.role, l.author, l.message, l.tokens, l.metadata, l.occurred_at,
            l.created_at
     FROM line AS l CROSS JOIN threads AS t WHERE t.id = $1 AND l.role IS NOT NULL
     RETURNING true)

@@ -1,0 +1,17 @@
+-- name: put_metrics_target
+-- host, port, role, pid.
+INSERT INTO metrics_targets (host, port, role, pid) VALUES ($1, $2, $3, $4)
+ON CONFLICT (host, port) DO UPDATE SET
+    role = EXCLUDED.role, pid = EXCLUDED.pid, seen_at = now(),
+    started_at = CASE WHEN metrics_targets.pid = EXCLUDED.pid THEN metrics_targets.started_at ELSE now() END
+
+-- name: delete_metrics_target
+-- host, port, pid. Also deletes targets that have not been refreshed for a day.
+DELETE FROM metrics_targets
+WHERE (host = $1 AND port = $2 AND pid = $3) OR seen_at < now() - interval '1 day'
+
+-- name: list_metrics_targets
+-- Targets refreshed within this many seconds.
+SELECT host, port, role FROM metrics_targets
+WHERE seen_at > now() - make_interval(secs => $1)
+ORDER BY role, host, port
