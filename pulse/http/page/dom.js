@@ -1,4 +1,4 @@
-// Elements, made without markup: whatever users said becomes text, never HTML.
+// Creates elements without markup: the text of users never becomes HTML.
 
 /** Make an element: `text` becomes its text, every other property an attribute; children are elements. */
 export function make(tag, { text, ...attributes } = {}, ...children) {
