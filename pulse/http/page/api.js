@@ -37,7 +37,7 @@ export class Api {
     return this.#call("GET", `api/threads/${encodeURIComponent(thread)}/state/history?limit=50${from}`);
   }
 
-  /** Where an EventSource follows a run, after a frame or from the start: with a ticket in the place of the key. */
+  /** The URL at which an EventSource follows a run, after a frame or from the start: with a ticket in place of the key. */
   async streamUrl(thread, run, offset) {
     const query = new URLSearchParams(offset === null ? {} : { offset });
     if (this.#key) {

@@ -52,7 +52,7 @@ async function look() {
   if (wait !== null) timer = setTimeout(look, wait);
 }
 
-/** Show what the list holds now. */
+/** Show the current list. */
 function hold() {
   list.show(threads, threads.length === 100 ? "The 100 most recently changed." : "");
   const thread = threads.find((each) => each.thread_id === wanted);
@@ -75,7 +75,7 @@ function choose(thread) {
   hold();
 }
 
-/** Say what went wrong; return whether it is worth another try. */
+/** Show what went wrong; return whether to retry. */
 function report(error) {
   if (error.kind === "key") {
     askForKey();

@@ -16,7 +16,7 @@ export class ThreadView {
   #state;
   #stream = null;
 
-  /** @param parts {timeline, state, log, status}; `failed(error)` is told of what could not be read. */
+  /** @param parts {timeline, state, log, status}; `failed(error)` is called with what could not be read. */
   constructor(api, thread, parts, failed) {
     this.#api = api;
     this.#thread = thread;
@@ -36,7 +36,7 @@ export class ThreadView {
     this.#state.close();
   }
 
-  /** Take what the list of threads says of this one. */
+  /** Take this thread's entry in the list of threads. */
   look(thread) {
     this.#thread = thread;
     const run = thread.newest_run;

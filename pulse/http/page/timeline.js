@@ -29,7 +29,7 @@ export class Timeline {
   #refresh;
   #closed = false;
 
-  /** @param parts {log, list, earlier, note}: elements; and keepingPlace(change). `failed(error)` is told of what could not be read. */
+  /** @param parts {log, list, earlier, note}: elements; and keepingPlace(change). `failed(error)` is called with what could not be read. */
   constructor(api, thread, lastSequence, parts, failed) {
     this.#api = api;
     this.#thread = thread;
@@ -47,12 +47,12 @@ export class Timeline {
     this.#refresh.cancel();
   }
 
-  /** Read what was stored since. */
+  /** Read what was stored since the last read. */
   refresh() {
     this.#refresh.request();
   }
 
-  /** Take an event of the stream of a run that goes on. */
+  /** Take an event of the stream of a run in progress. */
   hear(event, place) {
     if (STORED.has(event.type)) this.refresh();
     if (event.type in LIVE_TEXT) this.#begin(event, place);
