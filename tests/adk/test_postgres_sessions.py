@@ -20,6 +20,7 @@ from pulse import errors
 from pulse.adk import PostgresSessionService
 from pulse.events import Event as EngineEvent
 from pulse.events import EventActions
+from pulse.postgres.statements import Statements
 from pulse.session_service import OpenSessionService
 from tests.support.adk.services import Who, calling, changing, said
 from tests.support.waiting import WAIT_SECONDS
@@ -264,9 +265,8 @@ async def test_nothing_is_read_of_events_that_nobody_asked_for(
     with pytest.raises(errors.SchemaError):
         await service.get_session(**WHO, session_id="s")
     await pool.execute("ALTER TABLE events RENAME COLUMN hidden TO content")
-    plan = await pool.fetchval(
-        "EXPLAIN (ANALYZE, FORMAT JSON) " + service._queries["get_adk_session"], "app", "ann", "s", 0, None
-    )
+    statement = Statements("pulse.adk", "sessions.sql")["get_adk_session"]
+    plan = await pool.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}", "app", "ann", "s", 0, None)
     scans = [node for node in _nodes(plan) if node.get("Relation Name") == "events" and node["Actual Loops"]]
     assert [scan for scan in scans if scan.get("Index Name") != "events_pkey"] == []
 

@@ -147,10 +147,10 @@ async def test_key_is_asked_for_told_apart_and_kept_in_memory(locked: WriterProc
             await look(page, locked, "secret")
             key = page.get_by_label("Key", exact=True)
             await expect(key).to_be_focused()
-            await expect(page.locator("#notice")).to_have_text("This server wants a key.")
+            await expect(page.locator("#notice")).to_have_text("This server requires a key.")
             await key.fill("not the key")
             await key.press("Enter")
-            await expect(page.locator("#notice")).to_have_text("The key is not right for this server.")
+            await expect(page.locator("#notice")).to_have_text("This server does not accept the key.")
             await key.fill(KEY)
             await key.press("Enter")
             await expect(page.locator("#timeline .open .text")).to_have_text("still here ")
@@ -162,7 +162,7 @@ async def test_key_is_asked_for_told_apart_and_kept_in_memory(locked: WriterProc
             assert not [url for url in asked_urls if KEY in url]
             await page.reload()
             await expect(page.get_by_label("Key", exact=True)).to_have_value("")
-            await expect(page.locator("#notice")).to_have_text("This server wants a key.")
+            await expect(page.locator("#notice")).to_have_text("This server requires a key.")
             await client.post("/api/runs/secret-1/cancel")
 
 
@@ -176,7 +176,7 @@ async def test_server_that_goes_away_is_said_and_comes_back(agents_dsn: str, tmp
                 await begin(client, "away", "away-1", "wait")
                 await look(page, writer, "away")
                 await expect(page.locator("#timeline .open .text")).to_have_text("still here ")
-        await expect(page.locator("#notice")).to_contain_text("The server does not answer.")
+        await expect(page.locator("#notice")).to_contain_text("The server does not respond.")
         with writer:
             await expect(page.locator("#notice")).to_be_hidden()
             await expect(page.locator("#run-status")).to_contain_text("the process that ran it ended")

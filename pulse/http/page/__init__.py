@@ -1,6 +1,6 @@
-"""The page to look at threads, at ``/``: files as they lie beside this module, no build step, no other host.
+"""The page that shows threads, at ``/``: static files in this package, without a build step or other hosts.
 
-It holds no data and needs no key: it asks for one where the API wants it, and keeps it in memory only.
+It contains no data and needs no key: it asks for a key if the API requires one, and keeps it in memory only.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _POLICY = "; ".join(
         "base-uri 'none'",
         "form-action 'none'",
         "frame-ancestors 'none'",
-        # Text of users cannot become markup, even where somebody should write so by mistake.
+        # The text of users cannot become markup, even through a mistake in a script.
         "require-trusted-types-for 'script'",
         "trusted-types 'none'",
     )
@@ -46,7 +46,7 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
-    # A page and the API that it calls are of one version.
+    # A page and the API that it calls must have the same version.
     "Cache-Control": "no-cache",
 }
 
@@ -61,7 +61,7 @@ async def show_page() -> Response:
 
 @router.get(f"{PREFIX}{{name}}")
 async def show_file(name: Annotated[str, Path(max_length=64)]) -> Response:
-    """Return what the page is made of."""
+    """Return a file of the page."""
     if name not in _FILES:
         raise problems.ProblemError(problems.NO_SUCH_ROUTE)
     return _file(name)

@@ -1,8 +1,8 @@
-// The HTTP API in the name of one user of one app. The key is held here, in memory, and nowhere else.
+// Calls the HTTP API on behalf of one user of one app. The key is kept only here, in memory.
 
 const TIMEOUT_MILLISECONDS = 15_000;
 
-/** A call that failed, said in words. `kind`: key, away, missing or refused. */
+/** A failed call with its message. `kind`: key, away, missing or refused. */
 export class ApiError extends Error {
   constructor(kind, message) {
     super(message);
@@ -37,7 +37,7 @@ export class Api {
     return this.#call("GET", `api/threads/${encodeURIComponent(thread)}/state/history?limit=50${from}`);
   }
 
-  /** Where an EventSource follows a run, after a frame or from the start: with a ticket in the place of the key. */
+  /** The URL at which an EventSource follows a run, after a frame or from the start: with a ticket in place of the key. */
   async streamUrl(thread, run, offset) {
     const query = new URLSearchParams(offset === null ? {} : { offset });
     if (this.#key) {
@@ -62,13 +62,13 @@ export class Api {
     try {
       response = await fetch(path, body ? { ...options, body: JSON.stringify(body) } : options);
     } catch {
-      throw new ApiError("away", "The server does not answer.");
+      throw new ApiError("away", "The server does not respond.");
     }
     if (!response.ok) throw await refusal(response);
     try {
       return await response.json();
     } catch {
-      throw new ApiError("away", "The server's answer was cut off.");
+      throw new ApiError("away", "The server's response was interrupted.");
     }
   }
 }
@@ -76,8 +76,8 @@ export class Api {
 async function refusal(response) {
   const problem = await response.json().catch(() => ({}));
   const type = String(problem.type ?? "");
-  const said = [problem.title ?? `The server answers ${response.status}`, problem.detail].filter(Boolean).join(": ");
-  if (type.endsWith("/wrong-key")) return new ApiError("key", said);
-  if (response.status === 404 || response.status === 410) return new ApiError("missing", said);
-  return new ApiError(response.status >= 500 || response.status === 429 ? "away" : "refused", said);
+  const message = [problem.title ?? `The server returned ${response.status}`, problem.detail].filter(Boolean).join(": ");
+  if (type.endsWith("/wrong-key")) return new ApiError("key", message);
+  if (response.status === 404 || response.status === 410) return new ApiError("missing", message);
+  return new ApiError(response.status >= 500 || response.status === 429 ? "away" : "refused", message);
 }

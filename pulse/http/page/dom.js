@@ -1,4 +1,4 @@
-// Elements, made without markup: whatever users said becomes text, never HTML.
+// Creates elements without markup: the text of users never becomes HTML.
 
 /** Make an element: `text` becomes its text, every other property an attribute; children are elements. */
 export function make(tag, { text, ...attributes } = {}, ...children) {
@@ -18,7 +18,7 @@ export function show(element, text) {
   if (text) element.textContent = text;
 }
 
-/** A moment as people read it, with the machine's form beside it. */
+/** A time in local format, with its ISO form as an attribute. */
 export function moment(value) {
   const at = new Date(value);
   const isToday = at.toDateString() === new Date().toDateString();
@@ -36,7 +36,7 @@ export function events(count) {
   return count === 1 ? "1 event" : `${count} events`;
 }
 
-/** Keep who reads the end of a box at its end, also when the box is made smaller; who reads further up is not moved. */
+/** Keep a reader at the end of a box there, also when the box shrinks; a reader further up is not moved. */
 export function atEnd(box) {
   const isNow = () => box.scrollHeight - box.scrollTop - box.clientHeight < 48;
   let is = true;
@@ -51,7 +51,7 @@ export function atEnd(box) {
   };
 }
 
-/** Call a function once things are quiet, and not while its last call runs. */
+/** Call a function once no more changes come, and not while its last call runs. */
 export function settled(call, milliseconds) {
   let timer = null;
   let running = false;

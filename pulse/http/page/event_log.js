@@ -1,4 +1,4 @@
-// The stream as it came, event by event: what a client of the wire sees.
+// The stream, event by event, as a client receives it.
 
 import { atEnd, events, make } from "./dom.js";
 

@@ -1,5 +1,5 @@
-// The page: a form that says whose threads, the list of them, and the one that is looked at.
-// App, user and thread stand in the address, so that a reload shows the same again; the key does not.
+// The page: a form for the app and the user, the list of their threads, and the selected thread.
+// The address contains the app, the user and the thread, so that a reload shows them again; not the key.
 
 import { Api } from "./api.js";
 import { atEnd, show } from "./dom.js";
@@ -52,9 +52,9 @@ async function look() {
   if (wait !== null) timer = setTimeout(look, wait);
 }
 
-/** Show what the list holds now. */
+/** Show the current list. */
 function hold() {
-  list.show(threads, threads.length === 100 ? "The 100 that changed last." : "");
+  list.show(threads, threads.length === 100 ? "The 100 most recently changed." : "");
   const thread = threads.find((each) => each.thread_id === wanted);
   if (!thread) return;
   if (view?.id === wanted) view.look(thread);
@@ -75,14 +75,14 @@ function choose(thread) {
   hold();
 }
 
-/** Say what went wrong; return whether it is worth another try. */
+/** Show what went wrong; return whether to retry. */
 function report(error) {
   if (error.kind === "key") {
     askForKey();
     return false;
   }
   if (error.kind === "away") {
-    show(notice, `${error.message} Trying again; what is shown may be old.`);
+    show(notice, `${error.message} Retrying; the page may be out of date.`);
     return true;
   }
   show(notice, error.message ?? String(error));
@@ -93,7 +93,7 @@ function report(error) {
 function askForKey() {
   const field = byId("key-field");
   const was = form.elements.key.value;
-  const words = was ? "The key is not right for this server." : "This server wants a key.";
+  const words = was ? "This server does not accept the key." : "This server requires a key.";
   stop(words);
   field.hidden = false;
   byId("key-note").hidden = false;
@@ -121,11 +121,11 @@ form.addEventListener("submit", (event) => {
   const { app, user, key } = form.elements;
   if (api && (api.app !== app.value || api.user !== user.value)) {
     wanted = null;
-    title.textContent = "No thread chosen";
+    title.textContent = "No thread selected";
     for (const each of [parts.timeline.list, parts.state.scopes, parts.state.history]) each.replaceChildren();
     parts.status.textContent = "";
   }
-  stop("Looking …");
+  stop("Loading …");
   api = new Api(app.value, user.value, key.value);
   remember();
   look();

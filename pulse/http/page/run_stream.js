@@ -1,5 +1,5 @@
-// One run, followed as it comes. A ticket is good for one connection, so each new connection asks for another one, and
-// names the last frame that arrived: nothing is told twice, nothing is left out.
+// Follows one run. A ticket is valid for one connection, so each new connection gets another one, and names the last
+// frame that arrived: no frame is repeated or missed.
 
 const TERMINAL = new Set(["RUN_FINISHED", "RUN_ERROR"]);
 const RETRY_SECONDS = [0.5, 1, 2, 4, 8];
@@ -50,7 +50,7 @@ export class RunStream {
     };
     source.onmessage = (message) => this.#hear(message);
     source.onerror = () => {
-      // Its own way back would bring the ticket that was used up.
+      // EventSource would reconnect with the ticket that was used up.
       source.close();
       if (!this.#closed) this.#comeBack();
     };
@@ -66,7 +66,7 @@ export class RunStream {
   #comeBack() {
     const seconds = RETRY_SECONDS[Math.min(this.#tries, RETRY_SECONDS.length - 1)];
     this.#tries += 1;
-    this.#tell.cut(`The stream was cut. Trying again in ${seconds} s.`);
+    this.#tell.cut(`The stream was interrupted. Retrying in ${seconds} s.`);
     this.#timer = setTimeout(() => this.#open(), seconds * 1000 * (0.8 + 0.4 * Math.random()));
   }
 

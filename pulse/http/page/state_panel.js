@@ -1,4 +1,4 @@
-// A thread's state by scope, and the events that made it so.
+// A thread's state by scope, and the events that changed it.
 
 import { json, make, moment, settled } from "./dom.js";
 

@@ -1,4 +1,4 @@
-// The threads of a user, the one that changed last first. Each keeps its element, and with it the focus.
+// The threads of a user, the most recently changed first. Each keeps its element, and with it the focus.
 
 import { events, make, moment } from "./dom.js";
 
@@ -41,7 +41,7 @@ export class ThreadList {
     this.#note.textContent = threads.length > 0 ? words : "This user has no threads yet. New ones appear here.";
     threads.forEach((each, place) => {
       const { entry } = this.#drawn(each);
-      // Moved only where it stands elsewhere: an element that is moved loses the focus.
+      // Moved only if its position changed: an element that is moved loses the focus.
       if (this.#list.children[place] !== entry) this.#move(entry, place);
     });
     this.mark(this.#chosen);

@@ -1,4 +1,4 @@
-// One thread as it is looked at: its timeline, the stream of its newest run, its state.
+// The selected thread: its timeline, the stream of its newest run, its state.
 
 import { RunStream } from "./run_stream.js";
 import { StatePanel } from "./state_panel.js";
@@ -16,7 +16,7 @@ export class ThreadView {
   #state;
   #stream = null;
 
-  /** @param parts {timeline, state, log, status}; `failed(error)` is told of what could not be read. */
+  /** @param parts {timeline, state, log, status}; `failed(error)` is called with what could not be read. */
   constructor(api, thread, parts, failed) {
     this.#api = api;
     this.#thread = thread;
@@ -36,7 +36,7 @@ export class ThreadView {
     this.#state.close();
   }
 
-  /** Take what the list of threads says of this one. */
+  /** Take this thread's entry in the list of threads. */
   look(thread) {
     this.#thread = thread;
     const run = thread.newest_run;
@@ -52,7 +52,7 @@ export class ThreadView {
   #follow(run) {
     this.#stream?.close();
     this.#parts.log.clear();
-    // What a run that is over said is in the timeline.
+    // The messages of a run that is over are in the timeline.
     const wasRunning = run.status === "running";
     this.#say(run.status, wasRunning ? "Run is live" : `Run ${OUTCOMES[run.status]}${run.error ? `: ${run.error}` : ""}`);
     this.#stream = new RunStream(this.#api, this.id, run.run_id, {
@@ -82,7 +82,7 @@ export class ThreadView {
   #cut(words) {
     const run = this.#thread.newest_run;
     if (run && run.run_id === this.#stream?.run && run.status !== "running") {
-      // It is over, and its events may not be kept any more: the timeline tells what it said.
+      // It is over, and its events may have been pruned: the timeline has its messages.
       this.#stream.close();
       this.#say(run.status, `Run ${OUTCOMES[run.status]}`);
       this.#timeline.refresh();

@@ -1,4 +1,4 @@
-// A conversation: what is stored, page by page, and after it the messages that are being said just now.
+// A conversation: the stored items, page by page, and after them the messages that are being streamed.
 
 import { json, make, moment, settled } from "./dom.js";
 
@@ -9,7 +9,7 @@ const STORED = new Set([
   "TEXT_MESSAGE_END", "REASONING_MESSAGE_END", "TOOL_CALL_END", "TOOL_CALL_RESULT", "MESSAGES_SNAPSHOT",
   "RUN_STARTED", "RUN_FINISHED", "RUN_ERROR",
 ]);
-// Where a frame stands that tells of a stored event, and of no open text: within the event after that number.
+// The id of a frame of a stored event, without open texts: it is within the event after that number.
 const STORED_PLACE = /^\d+(\.\d+)?$/;
 const NAMES = {
   user_message: "User",
@@ -29,7 +29,7 @@ export class Timeline {
   #refresh;
   #closed = false;
 
-  /** @param parts {log, list, earlier, note}: elements; and keepingPlace(change). `failed(error)` is told of what could not be read. */
+  /** @param parts {log, list, earlier, note}: elements; and keepingPlace(change). `failed(error)` is called with what could not be read. */
   constructor(api, thread, lastSequence, parts, failed) {
     this.#api = api;
     this.#thread = thread;
@@ -47,12 +47,12 @@ export class Timeline {
     this.#refresh.cancel();
   }
 
-  /** Read what was stored since. */
+  /** Read what was stored since the last read. */
   refresh() {
     this.#refresh.request();
   }
 
-  /** Take an event of the stream of a run that goes on. */
+  /** Take an event of the stream of a run in progress. */
   hear(event, place) {
     if (STORED.has(event.type)) this.refresh();
     if (event.type in LIVE_TEXT) this.#begin(event, place);
@@ -95,7 +95,7 @@ export class Timeline {
   }
 
   async #readOn() {
-    // On the wire a message ends when it is stored: what has ended by now is in the pages that are read now.
+    // In the stream a message ends when it is stored: messages that have ended are in the pages that are read now.
     const ended = new Set([...this.#live.values()].filter((open) => open.ended));
     for (let more = true; more; ) {
       const page = await this.#api.timeline(this.#thread, this.#last, PAGE);
@@ -137,7 +137,7 @@ export class Timeline {
   #note() {
     const isEmpty = this.#parts.list.childElementCount === 0;
     this.#parts.note.hidden = !isEmpty;
-    this.#parts.note.textContent = "Nothing has been said here yet.";
+    this.#parts.note.textContent = "This thread has no messages yet.";
   }
 }
 
