@@ -128,7 +128,7 @@ async def _embed(embedder: Embedder, texts: Sequence[str]) -> list[Outcome]:
     if not isinstance(outcome, ProviderError):
         return list(outcome)
     await check_answers(ask, HARMLESS, outcome)
-    found = list[Outcome]()
+    found: list[Outcome] = []
     async for _, answer in isolate(texts, ask, outcome):
         found.extend([answer] if isinstance(answer, ProviderError) else answer)
     return found

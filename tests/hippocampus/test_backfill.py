@@ -9,6 +9,7 @@ import asyncpg
 import pytest
 
 from hippocampus.consolidation.backfill import Backfilled, backfill_embeddings, choose_model
+from hippocampus.consolidation.isolation import HARMLESS
 from hippocampus.consolidation_worker import MemoryConsolidationWorker
 from hippocampus.errors import EmbeddingDimensionError, PermanentProviderError, TransientProviderError
 from hippocampus.providers.local.provider import LocalGenerator
@@ -196,7 +197,7 @@ async def test_one_bad_answer_is_no_refusal(pool: asyncpg.Pool) -> None:
     """A text that stands alone from the start, too, is asked for again before it passes for refused."""
     await talk_without_vectors(pool)
     embedder = Stumbling()
-    await embedder.embed(["hello"], "document")
+    await embedder.embed([HARMLESS], "document")
     total = sum(await vectorless(pool))
     assert await backfill_embeddings(pool, embedder, limit=1) == Backfilled(given=1)
     assert await pool.fetchval("SELECT count(*) FROM embedding_refusals") == 0
