@@ -20,8 +20,8 @@ from hippocampus.transfer.given_memories import GivenMemories, GivenMemory, Sour
 from pulse.errors import InvalidInputError
 from pulse.events import Event
 from pulse.loop_pools import access
-from pulse.postgres.cursors import check_limit
 from pulse.postgres.json_values import escape_state
+from pulse.postgres.limits import check_limit
 
 if TYPE_CHECKING:
     from hippocampus.providers.protocols import Embedder

@@ -28,8 +28,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import asyncpg
-
 from pulse import errors as pulse_errors
 
 
@@ -205,8 +203,3 @@ BY_SQLSTATE: Mapping[str, type[Exception]] = {
     "HP047": ErasureRunningError,
     "HP048": ImportFileError,
 }
-
-
-def from_postgres(error: asyncpg.PostgresError) -> Exception | None:
-    """Return the memory's or the session engine's error for a database error; None where there is none."""
-    return pulse_errors.from_postgres(error, BY_SQLSTATE)

@@ -13,8 +13,8 @@ from hippocampus.errors import BY_SQLSTATE
 from hippocampus.names import PAGE_SIZE_MAX, check_app_name, check_name, check_word
 from hippocampus.records import Instruction, InstructionProposal
 from pulse.errors import InvalidInputError
-from pulse.postgres.cursors import check_limit
 from pulse.postgres.json_values import clean_text, escape_state, unescape
+from pulse.postgres.limits import check_limit
 from pulse.postgres.statements import Statements
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from hippocampus.errors import BY_SQLSTATE, JobNotFoundError
 from hippocampus.names import PAGE_SIZE_MAX, check_names, check_word, require_session
 from hippocampus.records import ConsolidationJob, JobStatus, JobType
 from pulse.errors import SessionNotFoundError
-from pulse.postgres.cursors import check_limit
+from pulse.postgres.limits import check_limit
 from pulse.postgres.statements import Statements
 from pulse.session_key import SessionKey
 

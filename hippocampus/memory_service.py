@@ -32,8 +32,8 @@ from hippocampus.records import (
 )
 from hippocampus.retention_manager import MemoryRetentionManager, MemoryStats
 from hippocampus.search import MemorySearch, SearchFilter, SearchMemoryResponse
-from pulse.postgres.cursors import check_limit
 from pulse.postgres.json_values import unescape
+from pulse.postgres.limits import check_limit
 from pulse.postgres.statements import Statements
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ from hippocampus.names import check_names, check_word, check_zones
 from hippocampus.providers.chunking import normalise
 from hippocampus.records import EMBEDDING_DIMENSIONS, MemoryType, Vector, has_direction
 from pulse.errors import InvalidInputError
-from pulse.postgres.cursors import check_limit
 from pulse.postgres.json_values import escape_state, unescape
+from pulse.postgres.limits import check_limit
 from pulse.postgres.statements import Statements
 
 if TYPE_CHECKING:

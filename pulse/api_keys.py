@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Literal, get_args
 
 from pulse.errors import ApiKeyNotFoundError, InvalidInputError
-from pulse.postgres.cursors import check_limit
+from pulse.postgres.limits import check_limit
 from pulse.postgres.statements import Statements
 
 if TYPE_CHECKING:

@@ -23,16 +23,12 @@
     ├── DatabaseUnreachableError   no server, no such database, wrong password (also a ConnectionError)
     └── SchemaError                the schema is missing, older or newer; the message names the command to run
 
-The database raises SQLSTATEs of class ``HP``; `from_postgres` maps each to one class. No message is parsed.
+The database raises SQLSTATEs of class ``HP``; `BY_SQLSTATE` maps each to one class. No message is parsed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import asyncpg
 
 
 class PulseError(Exception):
@@ -143,17 +139,3 @@ BY_SQLSTATE: Mapping[str, type[PulseError]] = {
     "HP031": StreamTooLongError,
     "HP060": RunActiveError,
 }
-
-
-def from_postgres(
-    error: asyncpg.PostgresError, by_sqlstate: Mapping[str, type[Exception]] = BY_SQLSTATE
-) -> Exception | None:
-    """Return the error class for a database error, or None where `by_sqlstate` has none for its SQLSTATE."""
-    if error.sqlstate == _PROGRAM_LIMIT_EXCEEDED:
-        # Each name is within its own limit; with four bytes a character they may still be too long together.
-        return InvalidInputError(
-            "names and ids are too long for an index of PostgreSQL: keep app, user and id under 2,600 bytes of UTF-8"
-            " together; nothing was changed"
-        )
-    kind = by_sqlstate.get(error.sqlstate or "")
-    return None if kind is None else kind(str(error))

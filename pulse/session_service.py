@@ -17,8 +17,8 @@ from pulse.errors import InvalidInputError
 from pulse.event_rows import ID_LENGTH_MAX, event_input, read_appended, read_event, stored_keys
 from pulse.events import Appended, Event, Session, SessionPage
 from pulse.notify.notifier import Notifier
-from pulse.postgres.cursors import check_limit
 from pulse.postgres.json_values import escape_state, unescape
+from pulse.postgres.limits import check_limit
 from pulse.postgres.statements import Statements
 from pulse.scopes import apply_delta, merge_state, split_delta
 from pulse.session_key import SessionKey

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import asyncpg
 
-from pulse.postgres.cursors import check_limit
+from pulse.postgres.limits import check_limit
 from pulse.postgres.statements import Statements
 from pulse.runs.records import RunStatus
 

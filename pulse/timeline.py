@@ -20,8 +20,8 @@ from pulse.errors import InvalidInputError
 from pulse.event_rows import read_event
 from pulse.event_types import MESSAGE_EVENT_TYPES, TIMELINE_EVENT_TYPES
 from pulse.events import Event, message_text
-from pulse.postgres.cursors import check_limit
 from pulse.postgres.json_values import clean_text
+from pulse.postgres.limits import check_limit
 from pulse.postgres.statements import Statements
 from pulse.session_key import SessionKey
 

@@ -15,8 +15,8 @@ from hippocampus.facts.keys import KEY_CHARACTERS_MAX, FactStyle, Styles, normal
 from hippocampus.names import PAGE_SIZE_MAX, check_app_name, check_names
 from hippocampus.records import FactCandidate, FactMerge, FactType
 from pulse.errors import InvalidInputError
-from pulse.postgres.cursors import check_limit
 from pulse.postgres.json_values import unescape
+from pulse.postgres.limits import check_limit
 from pulse.postgres.statements import Statements
 
 if TYPE_CHECKING:

@@ -30,8 +30,8 @@ from pulse.adk.usual_events import usual_input
 from pulse.event_rows import EventInput, event_input
 from pulse.loop_pools import access
 from pulse.notify.notifier import Look, Notifier
-from pulse.postgres.cursors import check_limit
 from pulse.postgres.json_values import escape_state
+from pulse.postgres.limits import check_limit
 from pulse.postgres.statements import Statements
 from pulse.scopes import split_delta, without_deleted
 from pulse.session_key import SessionKey

@@ -17,8 +17,6 @@ from typing import Any, TypeVar, cast
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_json
 
-from pulse.errors import InvalidInputError
-
 #: The names of a fact's key may be long.
 CURSOR_LENGTH_MAX = 8000
 #: Changes with the meaning of positions: older cursors are then refused, not misread.
@@ -33,17 +31,6 @@ class CursorError(ValueError):
 
     def __init__(self, why: str) -> None:
         super().__init__(f"this cursor cannot be used here: {why}. Start again without a cursor.")
-
-
-def check_limit(limit: int, limit_max: int, *, name: str = "limit") -> int:
-    """Return the length of a page.
-
-    Raises:
-        InvalidInputError: the length is not 1 to `limit_max`.
-    """
-    if not 1 <= limit <= limit_max:
-        raise InvalidInputError(f"{name} is 1 to {limit_max}, not {limit}")
-    return limit
 
 
 def scope_of(*requested: Any) -> bytes:

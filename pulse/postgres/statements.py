@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import asyncpg
 
-from pulse.errors import BY_SQLSTATE, InvalidInputError, from_postgres
+from pulse.errors import BY_SQLSTATE, InvalidInputError
 
 if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy
@@ -138,7 +138,14 @@ def translate(error: asyncpg.PostgresError, errors: Mapping[str, type[Exception]
             "PostgreSQL cannot hold one of the arguments: a text with U+0000 or a lone surrogate, or a number out of"
             " range; nothing was changed"
         )
-    return from_postgres(error, errors) or error
+    if isinstance(error, asyncpg.ProgramLimitExceededError):
+        # Each name is within its own bound; with four bytes a character they may still be too long together.
+        return InvalidInputError(
+            "names and ids are too long for an index of PostgreSQL: keep app, user and id under 2,600 bytes of UTF-8"
+            " together; nothing was changed"
+        )
+    kind = errors.get(error.sqlstate or "")
+    return error if kind is None else kind(str(error))
 
 
 def observe_statements(observer: Observer) -> Callable[[], None]:

@@ -23,8 +23,8 @@ from pulse.errors import InvalidInputError, RunNotFoundError
 from pulse.event_rows import ID_LENGTH_MAX, event_input, read_appended
 from pulse.events import Event, EventActions
 from pulse.notify.notifier import Notifier
-from pulse.postgres.cursors import check_limit
 from pulse.postgres.json_values import clean_text
+from pulse.postgres.limits import check_limit
 from pulse.postgres.statements import Statements
 from pulse.runs import events as run_events
 from pulse.runs.records import Run, RunLease, RunStatus, RunWritten, read_run

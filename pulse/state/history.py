@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 
 from pulse.errors import InvalidInputError
-from pulse.postgres.cursors import check_limit
 from pulse.postgres.json_values import unescape
+from pulse.postgres.limits import check_limit
 from pulse.postgres.statements import Statements
 from pulse.scopes import merge_deltas, without_deleted
 from pulse.session_key import SessionKey

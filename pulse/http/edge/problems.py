@@ -265,8 +265,6 @@ def install(app: FastAPI, on_conflict: Callable[[], None]) -> None:
     """
 
     async def on_error(request: Request, error: Exception) -> Response:
-        if isinstance(error, asyncpg.PostgresError):
-            error = errors.from_postgres(error) or error
         kind = kind_of(error)
         if kind is INTERNAL:
             raise error  # The edge logs it.
