@@ -129,7 +129,7 @@ async def test_a_second_run_of_a_session_is_refused_while_one_goes_on(
     refused = await client.post("/agui/gated", json=rival)
     assert (refused.status_code, refused.json()["type"]) == (409, problems.RUN_ACTIVE.uri)
     assert "r1" in refused.json()["detail"]
-    with pytest.raises(RunActiveError, match="run r1 of this session goes on"):
+    with pytest.raises(RunActiveError, match="run r1 of this session is still running"):
         await writer.live.runs.start("shop", "mei", "t", "r2", alone=True)
     again = asyncio.create_task(run_agent(client, asked("t", "r1", "one"), "gated"))
     gate.opened.set()

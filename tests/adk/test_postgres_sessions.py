@@ -61,7 +61,7 @@ async def test_a_session_past_its_time_is_as_if_deleted(service: PostgresSession
     assert await service.get_session(**WHO, session_id="s") is None
     assert (await service.list_sessions(**WHO)).sessions == []
     assert (await service.list_sessions_page(**WHO)).sessions == []
-    with pytest.raises(SessionNotFoundError, match="no longer"):
+    with pytest.raises(SessionNotFoundError, match="has expired"):
         await service.append_event(session, said("x"))
     assert (await service.create_session(**WHO, session_id="s")).state == {"user:a": 1}
 

@@ -61,7 +61,7 @@ def test_a_cursor_is_good_for_its_own_list_alone(cli: Run) -> None:
         code, _, err = cli(*words, "--cursor", cursor)
         assert (code, "it belongs to another list" in err) == (2, True), words
     code, _, err = cli("facts", "--cursor", cursor[:-4])
-    assert (code, "Begin again without one" in err) == (2, True)
+    assert (code, "Start again without a cursor" in err) == (2, True)
     code, out, err = cli("jobs", "--before", json.loads(cli("jobs", "--json")[1])[-1]["id"])
     assert (code, out) == (0, "")
 

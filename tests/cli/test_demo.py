@@ -84,7 +84,7 @@ def test_a_second_run_doubles_nothing_and_shows_the_same(
     again = cli_process.run(demo_home, "demo")
     assert again.returncode == 0, again.stdout + again.stderr
     assert "are there already, from an earlier run: nothing is stored twice" in again.stdout
-    for line in ("Summaries (8)", re.search(r"Facts \(\d+\)", first[0].stdout)[0]):
+    for line in ("Summaries (8)", re.search(r"Facts \(\d+\)", first.stdout)[0]):
         assert line in again.stdout
     assert cli_process.processes_of(demo_home) == []
 

@@ -17,6 +17,7 @@ import pytest
 
 from tests.support import cli_process
 from tests.support.cli_process import Running
+from tests.support.waiting import until_sync
 from workers.cli.installation import Installation, State
 
 SECONDS_MAX = 60.0
@@ -112,9 +113,9 @@ def test_after_a_kill_nothing_runs_and_it_can_be_started_again(home: Path, dsn: 
     killed = running(home).pid
     assert killed is not None
     os.kill(killed, signal.SIGKILL)
-    cli_process.until(lambda: not cli_process.is_alive(killed), SECONDS_MAX)
+    until_sync(lambda: not cli_process.is_alive(killed))
     assert Installation(home).read() is None
-    cli_process.until(lambda: cli_process.processes_of(home) == [], SECONDS_MAX)
+    until_sync(lambda: cli_process.processes_of(home) == [])
     assert cli_process.run(home, "down").stdout == f"Nothing runs below {home}.\n"
     done = up(home, DATABASE_URL=dsn)
     assert done.returncode == 0, done.stderr
@@ -140,7 +141,7 @@ def test_two_at_once_start_one_installation(home: Path, dsn: str) -> None:
 
 def test_down_ends_a_start(home: Path, dsn: str) -> None:
     with starting(home, dsn) as process:
-        cli_process.until(lambda: (state := Installation(home).read()) is not None and state.pid is not None)
+        until_sync(lambda: (state := Installation(home).read()) is not None and state.pid is not None)
         assert running(home).database_url is None
         assert cli_process.run(home, "down").returncode == 0
         out, err = process.communicate(timeout=SECONDS_MAX)
@@ -151,7 +152,7 @@ def test_down_ends_a_start(home: Path, dsn: str) -> None:
 
 def test_an_interrupted_start_leaves_nothing_running(home: Path, dsn: str) -> None:
     with starting(home, dsn) as process:
-        cli_process.until(lambda: (state := Installation(home).read()) is not None and state.pid is not None)
+        until_sync(lambda: (state := Installation(home).read()) is not None and state.pid is not None)
         process.send_signal(signal.SIGINT)
         out, _ = process.communicate(timeout=SECONDS_MAX)
     assert (process.returncode, out) == (130, "")
@@ -176,5 +177,5 @@ def test_down_stops_an_installation_in_a_terminal_too(home: Path, dsn: str) -> N
         done = up(home, DATABASE_URL=dsn)
         assert done.stdout == f"export DATABASE_URL={shlex.quote(dsn)}\n"
         assert cli_process.run(home, "down").returncode == 0
-        assert foreground.end(SECONDS_MAX)[0] == 0
+        assert foreground.end()[0] == 0
     assert cli_process.processes_of(home) == []

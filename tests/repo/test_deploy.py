@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from hippocampus.providers import registry
 from tests.support.paths import ROOT
 from workers.settings import Settings, variables_of
 from workers.telemetry.metrics import Metrics, QueueGauges
@@ -53,6 +54,7 @@ def test_compose_runs_every_role_of_the_procfile(compose: dict[str, Any]) -> Non
 def test_compose_sets_only_settings_that_exist(compose: dict[str, Any]) -> None:
     """Every variable that a container gets is one that the program reads."""
     known = {name for field in Settings.model_fields for name in variables_of(field)}
+    known |= {name for provider in registry.PROVIDERS.values() for name in provider.key_variables}
     for role in procfile():
         assert set(compose["services"][role]["environment"]) <= known
 

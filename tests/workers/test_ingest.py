@@ -144,7 +144,7 @@ def test_a_file_that_is_no_conversation_is_refused_with_its_place(tmp_path: Path
 def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "photo.json"
     path.write_bytes(b"\xff\xd8\xff")
-    with pytest.raises(FileFormatError, match="not UTF-8 text"):
+    with pytest.raises(FileFormatError, match="not valid UTF-8"):
         conversations.read(path)
     with pytest.raises(FileFormatError, match="can't be read"):
         conversations.read(tmp_path)

@@ -274,7 +274,7 @@ async def test_imported_sessions_can_be_consolidated_anew(
 
 
 async def test_the_commands_round_trip(dsn: str, pool: asyncpg.Pool, other: asyncpg.Pool, tmp_path: Path) -> None:
-    """Through files, packed too; what can't be written or read is said."""
+    """Through files, packed too; what cannot be written or read is said."""
     await fill(pool)
     home = tmp_path / "home"
     target = str(tmp_path / "all.jsonl.gz")
@@ -292,4 +292,4 @@ async def test_the_commands_round_trip(dsn: str, pool: asyncpg.Pool, other: asyn
     assert await exported(other) == await exported(pool)
     refused = cli_process.run(home, "export", "-o", str(tmp_path / "no" / "x.jsonl"), DATABASE_URL=dsn)
     assert refused.returncode == 1
-    assert "can't be written" in refused.stderr
+    assert "cannot be written" in refused.stderr
