@@ -1,4 +1,4 @@
-"""The API that forgets, traces, pins, restores and explains, at a real session writer."""
+"""The routes that erase, trace, pin, restore and explain memories, at a real writer."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ def refused(response: httpx.Response, slug: str, status: int) -> None:
     assert (problem(response)["type"], response.status_code) == (f"/problems/{slug}", status)
 
 
-async def test_what_is_forgotten_is_proved(
+async def test_erasure_is_verified(
     client: httpx.AsyncClient, user: str, session: str, app: str, rows: asyncpg.Connection
 ) -> None:
-    """A dry run, events, a memory, a session, the user; each answer says what went and that nothing is left."""
+    """A dry run, then events, a memory, a session and the user. Each response counts what was erased and what is
+    left."""
     secret = f"okapi{uuid.uuid4().hex}"
     await append(client, session, say(f"one {secret}", id="e1"), say("two", id="e2"), say(f"three {secret}", id="e3"))
     memory = await remember(rows, app, f"Ann said {secret}")
@@ -45,7 +46,7 @@ async def test_what_is_forgotten_is_proved(
     assert await scan(rows, secret) == {}
 
 
-async def test_what_cannot_be_forgotten_is_a_problem(client: httpx.AsyncClient, user: str, session: str) -> None:
+async def test_erasing_something_unknown_is_a_problem(client: httpx.AsyncClient, user: str, session: str) -> None:
     for body, slug, status in (
         ({}, "invalid-request", 422),
         ({"whole_user": True, "session_id": "s1"}, "invalid-request", 422),
