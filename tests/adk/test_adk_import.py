@@ -136,8 +136,8 @@ async def assert_restorable(pool: asyncpg.Pool) -> None:
     users = set()
     for row in await pool.fetch("SELECT user_id, session_id, state FROM threads WHERE app_name = $1", APP):
         for from_snapshot in (True, False):
-            told = await history.restore(APP, row["user_id"], row["session_id"], from_snapshot=from_snapshot)
-            assert escape_state(told.state) == row["state"], row["session_id"]
+            restored = await history.restore(APP, row["user_id"], row["session_id"], from_snapshot=from_snapshot)
+            assert escape_state(restored.state) == row["state"], row["session_id"]
         users.add(row["user_id"])
     for user in users:
         shared = await history.rebuild_shared(APP, user)
@@ -163,8 +163,8 @@ async def test_past_states_of_an_imported_session_are_restored_from_its_events(
         assert first.state == {"made": 0, "big": 1e22, "zero": -0.0}
         for number, step in ((3, 0), (6, 0), (9, 7), (12, 7), (15, 14), (20, 14)):
             for from_snapshot in (True, False):
-                told = await history.restore(*s0, sequence_num=number, from_snapshot=from_snapshot)
-                assert told.state == {**first.state, "step": step}
+                restored = await history.restore(*s0, sequence_num=number, from_snapshot=from_snapshot)
+                assert restored.state == {**first.state, "step": step}
         setting = "SELECT sequence_num FROM events WHERE session_delta IS NOT NULL ORDER BY 1"
         steps = [row[0] for row in await pool.fetch(setting)]
         await ErasureService(pool).erase_events(*s0, sequence_nums=steps[:2])
@@ -193,8 +193,8 @@ async def test_a_state_that_the_events_do_not_produce_gets_one_correcting_event(
             assert here.last_update_time == session.last_update_time
             [correction] = [each for each in here.events if each.author == "import"]
             assert (correction.actions.state_delta, len(here.events)) == ({"a": "last"}, 3)
-            told = await StateHistory(pool).restore(APP, "u", "s")
-            assert (told.state, told.deltas) == (here.state, 3)
+            restored = await StateHistory(pool).restore(APP, "u", "s")
+            assert (restored.state, restored.deltas) == (here.state, 3)
 
 
 async def test_what_was_erased_here_is_not_imported_again(
@@ -267,15 +267,15 @@ async def test_a_killed_import_of_thousands_of_events_resumes_without_duplicates
     deadline = time.monotonic() + WAIT_SECONDS
     while await pool.fetchval("SELECT count(*) FROM events") < 500:
         assert time.monotonic() < deadline
-        assert process.poll() is None, "it ended before it could be killed"
+        assert process.poll() is None, "the import ended before it was killed"
     process.send_signal(signal.SIGKILL)
     process.wait()
     done = cli_process.run(home, "import-adk", adk_url, "--json", DATABASE_URL=dsn)
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert told["is_complete"]
-    assert told["here"] == told["source"] == {"sessions": 125, "events": 3000, "app_states": 1, "user_states": 3}
-    assert 0 < told["new"]["events"] < 3000
+    report = json.loads(done.stdout)
+    assert report["is_complete"]
+    assert report["here"] == report["source"] == {"sessions": 125, "events": 3000, "app_states": 1, "user_states": 3}
+    assert 0 < report["new"]["events"] < 3000
     assert await pool.fetchval("SELECT count(*) FROM events") == 3000
     assert await assert_equal(on_postgres, pool) == 125
 

@@ -310,7 +310,7 @@ async def test_a_run_that_waits_for_an_answer_is_resumed(service: PostgresSessio
     )
     # In another runner, as after a restart.
     again = Runner(app=app, session_service=service)
-    told = [
+    resumed = [
         event
         async for event in again.run_async(
             user_id="ann",
@@ -319,7 +319,9 @@ async def test_a_run_that_waits_for_an_answer_is_resumed(service: PostgresSessio
             new_message=types.Content(role="user", parts=[answer]),
         )
     ]
-    assert [part.text for event in told if event.content for part in event.content.parts or [] if part.text] == ["done"]
+    assert [part.text for event in resumed if event.content for part in event.content.parts or [] if part.text] == [
+        "done"
+    ]
     assert {event.invocation_id for event in (await read(service)).events} == {asked.invocation_id}
 
 

@@ -51,12 +51,12 @@ class Model(BaseLlm):
     ) -> AsyncGenerator[LlmResponse, None]:
         self.requests.append(llm_request)
         replies = self.script(llm_request)
-        for place, reply in enumerate(replies, 1):
+        for number, reply in enumerate(replies, 1):
             if isinstance(reply, LlmResponse):
                 yield reply
             else:
                 content = types.Content(role="model", parts=list(reply))
-                yield LlmResponse(content=content, partial=place < len(replies))
+                yield LlmResponse(content=content, partial=number < len(replies))
 
 
 def look_up(place: str, tool_context: ToolContext) -> dict[str, object]:
@@ -193,9 +193,9 @@ async def test_a_run_is_streamed_stored_once_and_read_back_complete(
     messages = [*page.reducer.messages, {"id": "u2", "role": "user", "content": "and now?"}]
     again = await run_agent(client, asked("t", "r2", messages=messages))
     assert shown(again)[-1] == ("assistant", "[5] and now?")
-    told = [part for content in MODEL.requests[-1].contents for part in content.parts or []]
-    assert [part.function_call.name for part in told if part.function_call] == ["look_up"] * 2
-    assert [part.text for part in told if part.text and not part.thought] == [
+    received = [part for content in MODEL.requests[-1].contents for part in content.parts or []]
+    assert [part.function_call.name for part in received if part.function_call] == ["look_up"] * 2
+    assert [part.text for part in received if part.text and not part.thought] == [
         "look", "A moment. ", expected[-1][1], "and now?",
     ]  # fmt: skip
 
@@ -283,7 +283,7 @@ async def test_the_example_serves_its_agent(dsn: str, monkeypatch: pytest.Monkey
         serving(dsn, agents) as writer,
         httpx.AsyncClient(base_url=writer.url, headers=OWNER, timeout=WAIT_SECONDS) as client,
     ):
-        told = await run_agent(client, asked("t", "r1", "I love plum jam."))
+        remembered = await run_agent(client, asked("t", "r1", "I love plum jam."))
         answered = await run_agent(client, asked("t2", "r2", "Which jam do I love?"))
-    assert shown(told)[-1] == ("assistant", "I'll remember that.")
+    assert shown(remembered)[-1] == ("assistant", "I'll remember that.")
     assert shown(answered)[-1] == ("assistant", "You told me: I love plum jam.")

@@ -51,11 +51,11 @@ async def over_ag_ui_adk(service: PostgresSessionService) -> Reducer:
         page.messages.append({"id": f"u-{number}", "role": "user", "content": text})
         given = {**asked("t", f"run-{number}"), "messages": page.messages, "state": {}, "tools": [], "context": []}
         async for event in bridge.run(RunAgentInput.model_validate({**given, "forwardedProps": {}})):
-            told = json.loads(event.model_dump_json(by_alias=True, exclude_none=True))
-            if told["type"] == "TOOL_CALL_START":
+            emitted = json.loads(event.model_dump_json(by_alias=True, exclude_none=True))
+            if emitted["type"] == "TOOL_CALL_START":
                 # A call that names no message gets an id of its own.
-                told.setdefault("parentMessageId", told["toolCallId"])
-            page.event(told)
+                emitted.setdefault("parentMessageId", emitted["toolCallId"])
+            page.event(emitted)
     await bridge.close()
     return page
 

@@ -139,8 +139,8 @@ async def test_a_second_run_of_a_session_is_refused_while_one_is_active(
     assert last(await run_agent(client, rival, "gated")) == "[3] you said: two"
     session = await sessions.get_session(**NAMES, session_id="t")
     assert session is not None
-    told = [part.text for event in session.events if event.content for part in event.content.parts or []]
-    assert told == ["one", "[1] you said: one", "two", "[3] you said: two"]
+    texts = [part.text for event in session.events if event.content for part in event.content.parts or []]
+    assert texts == ["one", "[1] you said: one", "two", "[3] you said: two"]
 
     await writer.live.runs.start("shop", "mei", "t", "dead")
     await writer.pool.execute("UPDATE runs SET lease_until = '2000-01-01' WHERE run_id = 'dead'")

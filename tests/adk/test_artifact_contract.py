@@ -338,7 +338,7 @@ async def test_upkeep_removes_unreferenced_bytes_in_batches(
         for number in range(3):
             await service.delete_artifact(**SCOPE, filename=f"f{number}")
     assert await conn.fetchval("SELECT count(*) FROM artifact_blobs") == 5
-    assert await conn.fetchval("SELECT prune_artifact_blobs('1 hour')") == 0, "not before its time"
+    assert await conn.fetchval("SELECT prune_artifact_blobs('1 hour')") == 0, "pruned before its age"
     assert [await conn.fetchval("SELECT prune_artifact_blobs('0', 2)") for _ in range(3)] == [2, 1, 0]
     assert await service.load_artifact(**SCOPE, filename="f4") == blob(b"4")
 

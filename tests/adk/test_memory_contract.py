@@ -31,7 +31,7 @@ from tests.support.queue_claims import work_off
 
 WHO = {"app_name": "app", "user_id": "ann"}
 IN_MEMORY, SQLITE, OURS = "in_memory", "sqlite", "postgres"
-DELETES_NOTHING = "can delete no single memory"
+DELETES_NOTHING = "cannot delete a single memory"
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ async def test_adding_a_session_again_adds_only_new_events(service: BaseMemorySe
     assert sorted(await texts(service, "harbour")) == ["The harbour is deep.", "The harbour is old."]
 
 
-@differs(sqlite="the last version of an id counts")
+@differs(sqlite="the last event with an id wins")
 @every_service
 async def test_events_are_added_as_a_delta_and_the_first_with_an_id_wins(service: BaseMemoryService) -> None:
     for text in ("The harbour is deep.", "The harbour is shallow."):
@@ -165,7 +165,7 @@ async def test_any_word_of_the_query_matches_and_more_words_rank_higher(service:
 
 @every_service
 @pytest.mark.parametrize(
-    "query", [pytest.param("火锅", marks=differs(sqlite="finds no words within Chinese")), "Python"]
+    "query", [pytest.param("火锅", marks=differs(sqlite="does not find words within Chinese text")), "Python"]
 )
 async def test_chinese_and_an_embedded_latin_word_are_found(service: BaseMemoryService, query: str) -> None:
     await service.add_session_to_memory(session_of(said("我喜欢火锅，也用Python写代码"), said("天气很好")))
@@ -180,7 +180,7 @@ async def test_accents_match_in_either_normal_form(service: BaseMemoryService, k
     assert (await texts(service, asked))[0] == f"Our {kept} is open."
 
 
-@differs(sqlite="gives fifty")
+@differs(sqlite="returns fifty")
 @every_service
 async def test_at_most_ten_entries_are_returned(service: BaseMemoryService) -> None:
     await service.add_session_to_memory(session_of(*[said(f"The harbour, note {n}.") for n in range(30)]))
@@ -296,11 +296,11 @@ async def test_adding_a_session_enqueues_its_consolidation_once(
 async def test_an_entry_has_its_provenance_and_the_matched_terms(service: BaseMemoryService) -> None:
     await service.add_session_to_memory(session_of(said("The harbour is deep.", id_="e1")))
     [entry] = (await service.search_memory(**WHO, query="deep harbour")).memories
-    told = entry.custom_metadata
-    assert (told["source"], told["session_id"], told["event_id"], told["source_seqs"]) == ("message", "s", "e1", [1])
-    assert 0 < told["relevance"] <= 1
-    assert 0 < told["score"] <= 1
-    assert set(told["matched_terms"]) == {"deep", "harbour"}
+    meta = entry.custom_metadata
+    assert (meta["source"], meta["session_id"], meta["event_id"], meta["source_seqs"]) == ("message", "s", "e1", [1])
+    assert 0 < meta["relevance"] <= 1
+    assert 0 < meta["score"] <= 1
+    assert set(meta["matched_terms"]) == {"deep", "harbour"}
     assert MemoryEntry.model_validate_json(entry.model_dump_json()) == entry
 
 
@@ -318,13 +318,15 @@ async def test_sessions_with_long_ids_or_ids_like_the_memorys_threads_do_not_col
     await sessions.close()
     ids = ["x" * 511 + "1", "x" * 511 + "2", "memory:s", "s", " padded "]
     for _ in range(2):
-        for place, id_ in enumerate(ids):
-            event = said(f"The harbour, note {place}.", id_="e1")
+        for number, id_ in enumerate(ids):
+            event = said(f"The harbour, note {number}.", id_="e1")
             await service.add_session_to_memory(session_of(event, session_id=id_))
     found = (await service.search_memory(**WHO, query="harbour")).memories
-    told = {entry.content.parts[0].text: entry.custom_metadata["session_id"] for entry in found if entry.content.parts}
-    assert len(found) == len(told) == 5
-    assert told == {
+    sessions_of_texts = {
+        entry.content.parts[0].text: entry.custom_metadata["session_id"] for entry in found if entry.content.parts
+    }
+    assert len(found) == len(sessions_of_texts) == 5
+    assert sessions_of_texts == {
         "The harbour, note 0.": ids[0],
         "The harbour, note 1.": ids[1],
         "The harbour of Ghent.": "memory:s",
@@ -376,7 +378,7 @@ async def test_a_deleted_turn_is_in_no_summary_and_is_not_extracted_again(
     await service.add_session_to_memory(session_of(*session.events, said("What a day.", id_="e4")))
     await consolidate(pool)
     assert await memories_with(pool, "plum") == []
-    assert [text for text in await memories_with(pool, "Bruges") if "baker" in text], "the slice was not drawn anew"
+    assert [text for text in await memories_with(pool, "Bruges") if "baker" in text], "the slice was not re-extracted"
     assert await conn.fetchval("SELECT count(*) FROM events WHERE id = 'e1' AND content::text LIKE '%plum%'") == 1
 
 
@@ -467,7 +469,7 @@ async def test_a_service_with_a_url_works_in_any_number_of_event_loops(dsn: str,
     assert [len(each) for each in found] == [3, 3, 3]
     await by_url.close()
     await by_url.close()
-    assert len(await texts(by_url, "harbour")) == 3, "a closed service opens again"
+    assert len(await texts(by_url, "harbour")) == 3, "a closed service did not reopen"
     await by_url.close()
 
 
@@ -492,7 +494,7 @@ async def test_a_live_session_of_ours_is_searched_without_a_copy(
     sessions = PostgresSessionService(pool)
     session = await sessions.create_session(**WHO, session_id="s")
     await sessions.append_event(session, said("The harbour is deep."))
-    assert await texts(service, "harbour") == ["The harbour is deep."], "found before it is added"
+    assert await texts(service, "harbour") == ["The harbour is deep."], "not found before it was added"
     await service.add_session_to_memory(session)
     assert await texts(service, "harbour") == ["The harbour is deep."]
     assert await conn.fetchval("SELECT count(*) FROM threads") == 1

@@ -18,9 +18,9 @@ from google.adk.sessions.base_session_service import GetSessionConfig
 
 from tests.support.adk.services import Who, changing, differs, said
 
-BLANKS_KEPT = "keeps the blanks of an id"
-NO_MARKER = "detects no stale writer"
-TIME_AS_MARKER = "its marker is the last event's time alone"
+BLANKS_KEPT = "does not strip ids"
+NO_MARKER = "does not detect a stale writer"
+TIME_AS_MARKER = "compares only the time of the last event"
 TEMP_KEPT = "leaves temp: keys of a refused event in the session"
 
 
@@ -135,13 +135,13 @@ async def test_an_unknown_session_is_none(sessions: BaseSessionService, who: Who
     assert await sessions.get_session(app_name="other", user_id="ann", session_id="s") is None
 
 
-@differs(memory="gives events in the order of their appends")
+@differs(memory="returns events in append order")
 async def test_events_are_ordered_by_time(sessions: BaseSessionService, who: Who) -> None:
     session = await with_times(sessions, who, 300.5, 100.25, 200.0)
     assert ids(await reread(sessions, session)) == ["b", "c", "a"]
 
 
-@differs(memory="gives events in the order of their appends")
+@differs(memory="returns events in append order")
 async def test_events_with_equal_times_are_ordered_by_id(sessions: BaseSessionService, who: Who) -> None:
     session = await sessions.create_session(**who)
     for event_id in ("b", "d", "a", "c"):
@@ -318,7 +318,7 @@ async def test_one_of_many_appends_to_the_same_snapshot_succeeds(sessions: BaseS
     assert await reread(sessions, session) == winner
 
 
-@differs(memory="applies it all the same", database=TEMP_KEPT)
+@differs(memory="applies the refused append", database=TEMP_KEPT)
 async def test_a_refused_append_changes_neither_session_nor_event(sessions: BaseSessionService, who: Who) -> None:
     session = await sessions.create_session(**who)
     stale = await reread(sessions, session)
@@ -481,7 +481,7 @@ async def test_flush_works_with_nothing_to_flush(sessions: BaseSessionService, w
 # Concurrency
 
 
-@differs(database="overwrites what others wrote meanwhile")
+@differs(database="overwrites concurrent changes")
 async def test_concurrent_creations_lose_no_key(sessions: BaseSessionService, who: Who) -> None:
     await asyncio.gather(*(sessions.create_session(**who, state={f"user:k{n}": n, f"app:k{n}": n}) for n in range(20)))
     expected = {f"k{n}": n for n in range(20)}
@@ -491,17 +491,17 @@ async def test_concurrent_creations_lose_no_key(sessions: BaseSessionService, wh
     }
 
 
-@differs(database="overwrites what others wrote meanwhile")
+@differs(database="overwrites concurrent changes")
 async def test_concurrent_appends_and_creations_lose_no_key(sessions: BaseSessionService, who: Who) -> None:
     opened = [await sessions.create_session(**who) for _ in range(10)]
 
-    async def append(place: int) -> None:
+    async def append(number: int) -> None:
         for n in range(5):
-            await sessions.append_event(opened[place], changing({f"app:a{place}-{n}": n, f"user:a{place}-{n}": n}))
+            await sessions.append_event(opened[number], changing({f"app:a{number}-{n}": n, f"user:a{number}-{n}": n}))
 
-    async def create(place: int) -> None:
+    async def create(number: int) -> None:
         for n in range(5):
-            await sessions.create_session(**who, state={f"app:c{place}-{n}": n, f"user:c{place}-{n}": n})
+            await sessions.create_session(**who, state={f"app:c{number}-{n}": n, f"user:c{number}-{n}": n})
 
     await asyncio.gather(*map(append, range(10)), *map(create, range(10)))
     assert len(await sessions.get_user_state(**who)) == 100

@@ -22,7 +22,7 @@ from tests.support.adk.services import Who, calling, changing, differs, said
 NUL, SURROGATE = "a\0b", "a\ud800b"
 JSONB_REFUSES = "fails, and the event is lost"
 JSONB_REWRITES = "the database rewrites the value"
-OBJECTS = "keeps Python's objects as they are"
+OBJECTS = "keeps Python objects unconverted"
 
 
 async def stored(sessions: BaseSessionService, who: Who, event: Event) -> Event:
@@ -63,7 +63,7 @@ async def test_a_function_response_keeps_its_name(sessions: BaseSessionService, 
     assert read.events[1].get_function_responses()[0].name == name
 
 
-@differs(database="reads another kind of scheme")
+@differs(database="reads back another type of scheme")
 async def test_a_credential_request_round_trips(sessions: BaseSessionService, who: Who) -> None:
     scheme = APIKey.model_validate({"type": "apiKey", "name": "key", "in": "header"})
     config = AuthConfig(auth_scheme=scheme, credential_key="k")
@@ -89,7 +89,7 @@ async def test_state_of_any_characters_round_trips(sessions: BaseSessionService,
     assert await stored_state(sessions, who, given) == given | again
 
 
-@differs(database="stores null in its place")
+@differs(database="stores null instead")
 async def test_non_json_numbers_survive_in_events(sessions: BaseSessionService, who: Who) -> None:
     read = await stored(sessions, who, calling({"a": math.nan, "b": math.inf, "c": [-math.inf]}))
     arguments = read.get_function_calls()[0].args
@@ -179,7 +179,7 @@ async def test_a_tool_result_without_a_json_form_does_not_lose_the_event(
     assert result["ok"] == 1
 
 
-@differs(database="its columns hold 128 and 256 characters")
+@differs(database="its columns are limited to 128 and 256 characters")
 async def test_ids_may_be_long(sessions: BaseSessionService, who: Who) -> None:
     app, user, session_id = who["app_name"] + "a" * 200, "u" * 250, "s" * 512
     session = await sessions.create_session(app_name=app, user_id=user, session_id=session_id)

@@ -290,9 +290,9 @@ async def test_conditional_requests_succeed_only_at_the_known_version(client: ht
     after = await client.get(session, headers={"If-None-Match": before})
     assert (after.status_code, after.json()["version"]) == (200, 2)
 
-    nobody = session.replace("/s1", "/nobody")
+    unknown = session.replace("/s1", "/nobody")
     for any_tag in ("*", '"0"', '"0", "1"'):
-        assert (await client.delete(nobody, headers={"If-Match": any_tag})).status_code == 404
+        assert (await client.delete(unknown, headers={"If-Match": any_tag})).status_code == 404
     assert (await client.post(f"{session}/finalize", headers={"If-Match": '"2"'})).status_code == 200
     assert (await client.delete(session, headers={"If-Match": "*"})).status_code == 204
 

@@ -106,33 +106,33 @@ def wrong_values(page: Mapping[str, Any], app: str) -> Iterator[Asked]:
         example = request.pop("json")
         request["headers"]["Content-Type"] = "application/json"
         properties = body_schema(page, operation).get("properties", {})
-        places = {*leaves(example), *((name,) for name in properties)}
-        for place in sorted(places, key=repr):
-            is_date = "date-time" in json.dumps(properties.get(place[0], {}))
+        positions = {*leaves(example), *((name,) for name in properties)}
+        for position in sorted(positions, key=repr):
+            is_date = "date-time" in json.dumps(properties.get(position[0], {}))
             for value in WRONG_DATES if is_date else WRONG_VALUES:
                 yield (
                     method,
                     plain,
-                    {**request, "content": json.dumps(put(example, place, value))},
+                    {**request, "content": json.dumps(put(example, position, value))},
                     operation["responses"].keys(),
                 )
 
 
-def leaves(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The paths of a JSON value's scalars."""
+def leaves(value: Any, position: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The positions of a JSON value's scalars."""
     if isinstance(value, Mapping | list):
         for key, inner in value.items() if isinstance(value, Mapping) else enumerate(value):
-            yield from leaves(inner, (*place, key))
-    elif place:
-        yield place
+            yield from leaves(inner, (*position, key))
+    elif position:
+        yield position
 
 
-def put(example: Any, place: Sequence[Any], value: Any) -> Any:
-    """A copy of a JSON value with another value at a path."""
-    if not place:
+def put(example: Any, position: Sequence[Any], value: Any) -> Any:
+    """A copy of a JSON value with another value at a position."""
+    if not position:
         return value
     copied = dict(example) if isinstance(example, Mapping) else list(example)
-    copied[place[0]] = put(example[place[0]], place[1:], value) if len(place) > 1 else value
+    copied[position[0]] = put(example[position[0]], position[1:], value) if len(position) > 1 else value
     return copied
 
 

@@ -136,12 +136,12 @@ async def test_memories_facts_and_instructions_through_the_client(
 async def test_every_operation_of_the_document_has_a_method(writer: WriterProcess) -> None:
     """Also for calls that find nothing. Streams are left to AG-UI's own clients."""
     document = httpx.get(f"{writer.url}/openapi.json", timeout=WAIT_SECONDS).json()
-    nobody, begun = str(uuid.uuid4()), len(writer.log())
-    async with HippocampusClient(writer.url, KEY, app_name=nobody) as client:
+    unknown, begun = str(uuid.uuid4()), len(writer.log())
+    async with HippocampusClient(writer.url, KEY, app_name=unknown) as client:
         for name, method in inspect.getmembers(client, callable):
             if name.startswith("_") or name == "close":
                 continue
-            asked = method(*(_argument(each, nobody) for each in _required(method)))
+            asked = method(*(_argument(each, unknown) for each in _required(method)))
             with contextlib.suppress(NotFoundError, InvalidRequestError):
                 if isinstance(asked, AsyncIterator):
                     _ = [each async for each in asked]
@@ -168,16 +168,16 @@ def _required(method: Callable[..., object]) -> list[inspect.Parameter]:
     return [each for each in parameters if each.default is each.empty and each.kind is each.POSITIONAL_OR_KEYWORD]
 
 
-def _argument(parameter: inspect.Parameter, nobody: str) -> object:
+def _argument(parameter: inspect.Parameter, unknown: str) -> object:
     """A value of the right type that finds nothing."""
     special = {
         "events": [NewEvent(author="user")],
         "sequence_num": 1,
         "version": 1,
         "fact_type": "profile",
-        "what": Forgotten(memory_id=nobody),
+        "what": Forgotten(memory_id=unknown),
     }
-    return special.get(parameter.name, nobody)
+    return special.get(parameter.name, unknown)
 
 
 async def test_only_safe_calls_are_retried_after_the_announced_delay() -> None:
@@ -199,7 +199,7 @@ async def test_only_safe_calls_are_retried_after_the_announced_delay() -> None:
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     async with server, HippocampusClient(f"http://127.0.0.1:{port}", app_name="a") as client:
-        for call, tries in (
+        for call, attempts in (
             (lambda: client.get_session("u", "s"), 4),
             (lambda: client.append("u", "s", [NewEvent(author="user")]), 4),
             (lambda: client.create_session("u", "s"), 1),
@@ -209,7 +209,7 @@ async def test_only_safe_calls_are_retried_after_the_announced_delay() -> None:
             seen.clear()
             with pytest.raises(UnavailableError, match="Later"):
                 await call()
-            assert len(seen) == tries
+            assert len(seen) == attempts
 
 
 def test_the_client_imports_neither_a_driver_nor_a_framework() -> None:

@@ -70,23 +70,23 @@ async def begin(client: httpx.AsyncClient, thread: str, run: str, agent: str = "
 async def over_socket(writer: LiveWriter, thread: str, **query: str) -> tuple[list[dict[str, Any]], int | None]:
     """Follow a thread over a WebSocket to its end. Return the events and the close code."""
     url = f"{writer.url.replace('http', 'ws')}/ws/events/{thread}?{httpx.QueryParams(query)}"
-    told = []
+    received = []
     async with websockets.connect(url, additional_headers=OWNER) as opened:
         try:
             async for message in opened:
-                told.append(json.loads(message))
+                received.append(json.loads(message))
         except websockets.ConnectionClosedError:
             pass
-        return told, opened.close_code
+        return received, opened.close_code
 
 
 async def over_get(client: httpx.AsyncClient, run: str) -> list[dict[str, Any]]:
     """Follow a run over SSE to its end, without checks."""
-    told = []
+    received = []
     async with client.stream("GET", f"/api/runs/{run}/events") as response:
         async for frame in frames_of(response):
-            told.append(json.loads(frame.split(b"data: ", 1)[1]))
-    return told
+            received.append(json.loads(frame.split(b"data: ", 1)[1]))
+    return received
 
 
 async def test_a_post_that_is_cut_continues_over_get_without_duplicates(client: httpx.AsyncClient) -> None:
@@ -117,11 +117,11 @@ async def test_every_follower_gets_the_last_event_once(writer: LiveWriter, clien
     ends = [client.post("/api/runs/r/cancel"), writer.live.runs.reap(), writer.live.runs.fail(run, "lost")]
     await asyncio.gather(*ends, return_exceptions=True)
     (ended,) = (await posting).reducer.ends
-    told_by_socket, code = await socket
+    from_socket, code = await socket
     assert code == 1000
-    for told in (*await asyncio.gather(*gets), told_by_socket):
-        assert [each["type"] for each in told if each["type"] in TERMINAL] == [ended["type"]]
-        assert told[-1]["type"] == ended["type"]
+    for received in (*await asyncio.gather(*gets), from_socket):
+        assert [each["type"] for each in received if each["type"] in TERMINAL] == [ended["type"]]
+        assert received[-1]["type"] == ended["type"]
     stored = "SELECT count(*) FROM events WHERE event_type IN ('complete', 'error', 'cancelled')"
     assert await writer.pool.fetchval(stored) == 1
     page = Page()
@@ -130,9 +130,9 @@ async def test_every_follower_gets_the_last_event_once(writer: LiveWriter, clien
     again = await client.get("/api/runs/r/events", headers={"Last-Event-ID": page.last_id or ""})
     assert again.status_code == 204
     await client.delete("/v1/apps/shop/users/mei/sessions/t")
-    told_of_thread, code = await thread
+    from_thread, code = await thread
     assert code == 4404
-    assert [each["type"] for each in told_of_thread if each["type"] in TERMINAL] == [ended["type"]]
+    assert [each["type"] for each in from_thread if each["type"] in TERMINAL] == [ended["type"]]
 
 
 @pytest.mark.parametrize("way", ["deleted", "expired", "unheard"])
@@ -163,8 +163,8 @@ async def test_streams_end_with_a_reason_when_their_session_is_gone(
             await connection.execute("SET LOCAL session_replication_role = replica")
             await connection.execute("DELETE FROM threads")
         gone._watched.mark_all()
-    told = [*(await asyncio.gather(*opened)), (await getting, 4404)]
-    for events, code in told:
+    received = [*(await asyncio.gather(*opened)), (await getting, 4404)]
+    for events, code in received:
         assert code == 4404
         ends = [each.get("code") for each in events if each["type"] in TERMINAL]
         assert ends == (["session_gone"] if events else [])
@@ -202,7 +202,7 @@ async def test_an_unexpected_error_costs_one_poll_and_no_stream(
     live = writer.live
 
     def failing_once(watched: Any) -> None:
-        whole, faults = watched.read, [ZeroDivisionError("nobody foresaw it")]
+        whole, faults = watched.read, [ZeroDivisionError("unexpected")]
 
         async def fail(keys: Any) -> None:
             if faults:
@@ -226,7 +226,7 @@ async def test_a_failed_heartbeat_is_followed_by_the_next(
     writer: LiveWriter, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An unexpected error costs one heartbeat. A cancellation that only the heartbeat sees still takes effect."""
-    faults, renew = [ZeroDivisionError("nobody foresaw it")], writer.live.runs.renew
+    faults, renew = [ZeroDivisionError("unexpected")], writer.live.runs.renew
     writer.live.runner._heartbeat._interval_seconds = 0.05
 
     async def fail(runs: Any) -> Any:
@@ -253,14 +253,14 @@ async def test_a_failed_translation_ends_its_streams_with_an_error(
     (hub,) = (each for key, each in writer.live.streams._hubs.items() if key.run_id == "r")
 
     def fail(_: Any) -> Any:
-        raise KeyError("nobody foresaw it")
+        raise KeyError("unexpected")
 
     monkeypatch.setattr(hub.bridge, "store", fail)
     for run in ("r", "r2"):
         await client.post(f"/api/runs/{run}/cancel")
     assert (await posting).reducer.ends[0]["code"] == "stream_failed"
-    told, code = await socket
-    assert (told[-1]["code"], code) == ("stream_failed", 1011)
+    received, code = await socket
+    assert (received[-1]["code"], code) == ("stream_failed", 1011)
     assert (await other).reducer.ends[0]["outcome"] == {"type": "cancelled"}
     page = Page()
     await follow(client, "r", page)
@@ -300,25 +300,25 @@ async def test_a_failed_watcher_does_not_affect_the_others(pool: asyncpg.Pool) -
 
     class Reader:
         def __init__(self, run: RunKey, error: Exception | None) -> None:
-            self.run, self.error, self.heard = run, error, ""
+            self.run, self.error, self.text = run, error, ""
 
         def offsets(self) -> dict[str, int]:
-            return {"m": len(self.heard)} if self.heard else {}
+            return {"m": len(self.text)} if self.text else {}
 
         def receive(self, messages: list[LiveMessage]) -> None:
             if self.error is not None:
                 raise self.error
-            self.heard += "".join(each.text for each in messages)
+            self.text += "".join(each.text for each in messages)
 
     session = await OpenSessionService(pool).create_session("app", "ann")
     run = RunKey(session.thread_id, "r")
     carrier = PgDeltaCarrier(pool)
     await carrier.start()
-    broken, whole = Reader(run, ValueError("a fault of the watcher's")), Reader(run, None)
+    broken, whole = Reader(run, ValueError("the watcher failed")), Reader(run, None)
     await carrier.push(run, "m", kind="text", offset=0, text="said")
     carrier.watch(broken)  # type: ignore[arg-type]  # a list is a sequence
     carrier.watch(whole)  # type: ignore[arg-type]  # as above
-    await until(lambda: whole.heard == "said")
+    await until(lambda: whole.text == "said")
     assert (carrier.watchers, carrier.failures) == (1, 1)
     await carrier.stop()
 
@@ -355,11 +355,11 @@ async def test_a_run_is_inaccessible_to_other_users(writer: LiveWriter, client: 
     notifications exist only if a setting enables them."""
     page = await run_agent(client, asked("t", "r"))
     eve = {"X-User-Id": "eve"}
-    place = {"Last-Event-ID": page.last_id or "", **eve}
-    taken = await client.post("/agui/echo", json=asked("t", "r"), headers=place)
+    resuming = {"Last-Event-ID": page.last_id or "", **eve}
+    taken = await client.post("/agui/echo", json=asked("t", "r"), headers=resuming)
     assert problem(taken)["type"] == "/problems/run-conflict"
     assert "two" not in taken.text
-    assert (await client.get("/api/runs/r/events", headers=place)).status_code == 404
+    assert (await client.get("/api/runs/r/events", headers=resuming)).status_code == 404
     assert (await client.get("/api/threads/t/state", headers=eve)).status_code == 404
     url = f"{writer.url.replace('http', 'ws')}/ws/events/t?offset={page.last_id}"
     with pytest.raises(websockets.InvalidStatus):

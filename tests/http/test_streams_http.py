@@ -434,14 +434,14 @@ async def _is_disconnected(
 
 def unchunked(answer: bytes) -> bytes:
     """The body of a chunked response, as far as it was received."""
-    pieces, place = [], answer.index(b"\r\n\r\n") + 4
-    while place < len(answer):
-        end = answer.find(b"\r\n", place)
-        length = int(answer[place:end], 16) if end > 0 else 0
+    pieces, position = [], answer.index(b"\r\n\r\n") + 4
+    while position < len(answer):
+        end = answer.find(b"\r\n", position)
+        length = int(answer[position:end], 16) if end > 0 else 0
         if not length or end + 2 + length > len(answer):
             break
         pieces.append(answer[end + 2 : end + 2 + length])
-        place = end + 2 + length + 2
+        position = end + 2 + length + 2
     return b"".join(pieces)
 
 
@@ -510,13 +510,13 @@ def test_sigterm_with_500_open_streams_ends_in_time(streams_dsn: str, tmp_path: 
             ready = asyncio.Semaphore(0)
 
             async def hold() -> bytes:
-                told = b""
+                received = b""
                 async with client.stream("GET", f"/api/runs/{run}/events") as response:
                     async for chunk in response.aiter_raw():
-                        if not told:
+                        if not received:
                             ready.release()
-                        told += chunk
-                return told
+                        received += chunk
+                return received
 
             holding = [asyncio.create_task(hold()) for _ in range(500)]
             for _ in range(500):
@@ -526,7 +526,7 @@ def test_sigterm_with_500_open_streams_ends_in_time(streams_dsn: str, tmp_path: 
             assert await asyncio.to_thread(writer.stop) == 0
             assert loop.time() - began < at_this_pace(5)
             # Each stream has received the run's end once, and no connection was cut.
-            assert {told.count(b'"code":"shutdown"') for told in await asyncio.gather(*holding)} == {1}
+            assert {received.count(b'"code":"shutdown"') for received in await asyncio.gather(*holding)} == {1}
             async with await database.create_pool(streams_dsn) as pool:
                 assert await pool.fetchval("SELECT error_code FROM runs WHERE run_id = $1", run) == "shutdown"
 

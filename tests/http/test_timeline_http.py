@@ -110,9 +110,9 @@ async def test_the_short_paths_require_one_owner_and_hide_other_users_threads(
     owner = {"app_name": app, "user_id": "ann"}
     for path in ("/conversations/s1/messages", "/api/threads/s1/state", "/api/threads/s1/state/history"):
         assert (await client.get(path, params=owner)).status_code == 200
-        nobody = await client.get(path)
-        assert nobody.status_code == 422
-        assert "X-App-Name" in problem(nobody)["detail"]
+        ownerless = await client.get(path)
+        assert ownerless.status_code == 422
+        assert "X-App-Name" in problem(ownerless)["detail"]
         two = await client.get(path, params=owner, headers={"X-User-Id": "bob"})
         assert two.status_code == 422
         assert "differ" in problem(two)["detail"]

@@ -57,12 +57,12 @@ async def test_erasing_something_unknown_is_a_problem(client: httpx.AsyncClient,
         ({"memory_id": str(uuid.uuid4())}, "memory-not-found", 404),
     ):
         refused(await client.post(f"{user}/forget", json=body), slug, status)
-    nobody = uuid.uuid4()
-    for path in (f"erasures/{nobody}", f"memories/{nobody}/origin", f"memories/{nobody}/retention"):
+    unknown = uuid.uuid4()
+    for path in (f"erasures/{unknown}", f"memories/{unknown}/origin", f"memories/{unknown}/retention"):
         refused(await client.get(f"{user}/{path}"), "memory-not-found", 404)
     refused(await client.get(f"{session}/events/7/drawn"), "memory-not-found", 404)
-    refused(await client.put(f"{user}/memories/{nobody}/pin"), "memory-not-found", 404)
-    refused(await client.delete(f"{user}/memories/{nobody}/pin"), "memory-not-found", 404)
+    refused(await client.put(f"{user}/memories/{unknown}/pin"), "memory-not-found", 404)
+    refused(await client.delete(f"{user}/memories/{unknown}/pin"), "memory-not-found", 404)
 
 
 async def test_a_memory_is_pinned_explained_traced_and_restored(
@@ -77,8 +77,8 @@ async def test_a_memory_is_pinned_explained_traced_and_restored(
     )  # fmt: skip
     traced = (await client.get(f"{user}/memories/{memory}/origin")).json()["origins"]
     assert [event["text"] for event in traced[0]["events"]] == ["I keep bees"]
-    drawn = (await client.get(f"{session}/events/1/drawn")).json()
-    assert [each["id"] for each in drawn["citing"]] == [str(memory)]
+    derived = (await client.get(f"{session}/events/1/drawn")).json()
+    assert [each["id"] for each in derived["citing"]] == [str(memory)]
     explained = (await client.get(f"{user}/memories/{memory}/retention")).json()
     assert explained["falls_below_at"] < explained["now"]
     compared = (await client.get(f"/v1/apps/{app}/retention/compare", params={"preset": "knowledge"})).json()

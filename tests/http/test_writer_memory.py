@@ -421,7 +421,7 @@ def test_openapi_documents_every_response(writer: WriterProcess, seen: set[tuple
         if not operations:
             assert status == 404 or path.startswith(("/docs", "/openapi.json", "/problems/"))
             continue
-        assert str(status) in operations[0]["responses"], f"{method} {path} answered {status}, which is not documented"
+        assert str(status) in operations[0]["responses"], f"{method} {path} returned {status}, which is not documented"
     for path, item in document["paths"].items():
         for method, operation in item.items():
             assert operation["summary"], f"{method} {path}"

@@ -176,11 +176,11 @@ async def test_what_postgresql_cannot_store_is_invalid_input(
 async def test_a_long_id_of_any_characters_still_notifies_listeners(
     sessions: OpenSessionService, session: Session, conn: asyncpg.Connection
 ) -> None:
-    heard: asyncio.Queue[str] = asyncio.Queue()
-    await conn.add_listener("agent_events", lambda *told: heard.put_nowait(told[3]))
+    received: asyncio.Queue[str] = asyncio.Queue()
+    await conn.add_listener("agent_events", lambda *arguments: received.put_nowait(arguments[3]))
     event = replace(said("hello"), id="\U0001f600" * 512, invocation_id="\U0001f680" * 512)
     await sessions.append_event(session, event)
-    assert json.loads(await asyncio.wait_for(heard.get(), WAIT_SECONDS))["event_id"] == event.id
+    assert json.loads(await asyncio.wait_for(received.get(), WAIT_SECONDS))["event_id"] == event.id
 
 
 @pytest.mark.parametrize(
@@ -415,7 +415,7 @@ async def test_the_policy_enqueues_by_events_and_tokens_and_coalesces(
     await sessions.append_event(session, said("hi"))
     assert await jobs() == [("fast_replay", 20)]
     await sessions.append_event(session, said("word " * 1200))
-    assert await jobs() == [("fast_replay", 21)], "joined the fresh pending job"
+    assert await jobs() == [("fast_replay", 21)], "did not join the pending job"
     for _ in range(6):
         await sessions.append_event(session, said("word " * 1100))
     assert await jobs() == [("fast_replay", 27), ("deep_reflection", 26)]
@@ -447,8 +447,8 @@ async def test_plain_sql_notifies_once_per_event_and_never_after_a_rollback(
     sessions: OpenSessionService, session: Session, conn: asyncpg.Connection
 ) -> None:
     """The payload has only ids, however large the event, and whatever characters the ids have."""
-    heard: asyncio.Queue[str] = asyncio.Queue()
-    listener = "agent_events", lambda *arguments: heard.put_nowait(arguments[3])
+    received: asyncio.Queue[str] = asyncio.Queue()
+    listener = "agent_events", lambda *arguments: received.put_nowait(arguments[3])
     await conn.add_listener(*listener)
     append = "SELECT append_event('app', 'mei', 's', NULL, $1, 'user', 'user_message', $2, p_invocation_id => $3)"
     odd = '"' * 512, "\\" * 512
@@ -460,7 +460,7 @@ async def test_plain_sql_notifies_once_per_event_and_never_after_a_rollback(
         await conn.execute(append, "e1", '{"text":"zzz"}', "")
         await conn.execute(append, "e2", '{"text":"%s"}' % ("zzz" * 100_000), "")
     await conn.execute(append, odd[0], "{}", odd[1])
-    payloads = [json.loads(await asyncio.wait_for(heard.get(), WAIT_SECONDS)) for _ in range(3)]
+    payloads = [json.loads(await asyncio.wait_for(received.get(), WAIT_SECONDS)) for _ in range(3)]
     assert [payload["sequence_num"] for payload in payloads] == [1, 2, 3]
     assert (payloads[2]["event_id"], payloads[2]["run_id"]) == odd
     assert "zzz" not in str(payloads)
@@ -470,18 +470,18 @@ async def test_plain_sql_notifies_once_per_event_and_never_after_a_rollback(
 async def test_the_library_notifies_listeners_after_commit_once_per_thread(
     sessions: OpenSessionService, session: Session, conn: asyncpg.Connection
 ) -> None:
-    heard: asyncio.Queue[str] = asyncio.Queue()
-    listener = "agent_events", lambda *arguments: heard.put_nowait(arguments[3])
+    received: asyncio.Queue[str] = asyncio.Queue()
+    listener = "agent_events", lambda *arguments: received.put_nowait(arguments[3])
     await conn.add_listener(*listener)
     await sessions.append_events(session, [said("a"), said("b"), said("c")])
     with pytest.raises(ConcurrencyConflictError):
         await sessions.append("app", "mei", "s", [said("refused")], expected_version=77)
-    first = json.loads(await asyncio.wait_for(heard.get(), WAIT_SECONDS))
+    first = json.loads(await asyncio.wait_for(received.get(), WAIT_SECONDS))
     assert (first["thread_id"], first["sequence_num"]) == (str(session.thread_id), 3)
     await sessions.append_events(session, [said("d")])
     await sessions.close()
-    assert json.loads(await asyncio.wait_for(heard.get(), WAIT_SECONDS))["sequence_num"] == 4
-    assert heard.empty()
+    assert json.loads(await asyncio.wait_for(received.get(), WAIT_SECONDS))["sequence_num"] == 4
+    assert received.empty()
     await conn.remove_listener(*listener)
 
 
@@ -501,8 +501,8 @@ async def test_a_cancelled_close_loses_no_notification(
 ) -> None:
     """Also one that has not been sent yet."""
     monkeypatch.setattr("pulse.notify.notifier._PAUSE_SECONDS", 60.0)
-    heard: asyncio.Queue[str] = asyncio.Queue()
-    listener = "agent_events", lambda *arguments: heard.put_nowait(json.loads(arguments[3])["event_id"])
+    received: asyncio.Queue[str] = asyncio.Queue()
+    listener = "agent_events", lambda *arguments: received.put_nowait(json.loads(arguments[3])["event_id"])
     await conn.add_listener(*listener)
     notifier, thread = Notifier(pool), uuid.uuid4()
     async with asyncio.timeout(WAIT_SECONDS):
@@ -517,7 +517,7 @@ async def test_a_cancelled_close_loses_no_notification(
             await closing
         notifier.look(thread, Look(3, "afterwards", "", "user_message"))
         await notifier.close()
-        assert [await heard.get() for _ in range(3)] == ["before the pause", "in the pause", "afterwards"]
+        assert [await received.get() for _ in range(3)] == ["before the pause", "in the pause", "afterwards"]
     await conn.remove_listener(*listener)
 
 
@@ -602,8 +602,8 @@ WHERE relname IN ('threads', 'events', 'messages') AND idx_scan >= 100
 
 async def test_an_append_reads_no_more_rows_of_a_long_session(conn: asyncpg.Connection) -> None:
     """Nor of a user with many sessions, also under plans from before the tables had statistics."""
-    for place in range(100):
-        await conn.execute("SELECT create_session('app', 'mei', $1)", f"s{place}")
+    for number in range(100):
+        await conn.execute("SELECT create_session('app', 'mei', $1)", f"s{number}")
     for version in range(150):
         await conn.execute(
             "SELECT append_event('app', 'mei', 's7', $1, $2, 'user', 'user_message', '{}', 'user', 'hello')",

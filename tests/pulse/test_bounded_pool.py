@@ -95,9 +95,9 @@ async def test_a_loop_that_ends_during_a_release_closes_the_pool(dsn: str, monke
     before = asyncio.all_tasks()
     await pool.fetchval(PID)
     async with asyncio.timeout(WAIT_SECONDS):
-        while not (going_back := asyncio.all_tasks() - before):
+        while not (releasing := asyncio.all_tasks() - before):
             await asyncio.sleep(0)
-        for task in going_back:
+        for task in releasing:
             task.cancel()
         assert await pool.fetchval(PID)
         await pool.close()
@@ -108,9 +108,9 @@ async def test_a_connection_lost_during_its_release_is_released(dsn: str, conn: 
     async with await database.create_pool(dsn, min_size=0, max_size=1) as pool, asyncio.timeout(WAIT_SECONDS):
         lost = await pool.acquire()
         await conn.execute("SELECT pg_terminate_backend($1)", await lost.fetchval(PID))
-        going_back = asyncio.create_task(pool.release(lost))
+        releasing = asyncio.create_task(pool.release(lost))
         asyncio.get_running_loop().call_soon(lost.terminate)
-        await going_back
+        await releasing
         assert await pool.fetchval("SELECT 1") == 1
 
 

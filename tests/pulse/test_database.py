@@ -65,14 +65,14 @@ async def test_a_connection_released_in_a_transaction_is_rolled_back(dsn: str) -
 async def test_a_loop_that_ends_during_a_release_closes_the_pool(dsn: str) -> None:
     """`asyncio.run` cancels every task at its end, also the driver's own, before it has released the connection."""
     pool = await database.create_pool(dsn)
-    giving_back = asyncio.create_task(pool.release(await pool.acquire()))
+    releasing = asyncio.create_task(pool.release(await pool.acquire()))
     before = asyncio.all_tasks()
     await asyncio.sleep(0)
     [drivers_own] = asyncio.all_tasks() - before
     drivers_own.cancel()
-    giving_back.cancel()
+    releasing.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await giving_back
+        await releasing
     assert await pool.fetchval("SELECT 1") == 1
     await asyncio.wait_for(pool.close(), WAIT_SECONDS)
 
@@ -168,7 +168,7 @@ async def test_the_rollback_on_a_hung_server_is_bounded(dsn: str, monkeypatch: p
         async with connection.transaction():
             if by_himself:
                 os.kill(stopped[-1], signal.SIGSTOP)
-                raise LookupError("nothing of the database's")
+                raise LookupError("not a database error")
             async with connection.transaction(), asyncio.timeout(0.1):
                 os.kill(stopped[-1], signal.SIGSTOP)
                 await connection.execute("SELECT 2")

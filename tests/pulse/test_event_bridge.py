@@ -74,7 +74,9 @@ class World:
             if isinstance(frame.event, MessagesSnapshotEvent) and frame.history_until is not None:
                 until = self.events[: frame.history_until]
                 frame.event.messages = messages_of(
-                    event for place, event in enumerate(until, 1) if place < FIRST or event.invocation_id == RUN.run_id
+                    event
+                    for position, event in enumerate(until, 1)
+                    if position < FIRST or event.invocation_id == RUN.run_id
                 )
         return frames
 
@@ -104,16 +106,16 @@ def resumed(world: World, cut_after: int, away: int) -> list[Frame]:
     """The frames of a client that is cut after this many frames and resumes this many changes later."""
     bridge = bridge_at(world, FIRST - 1)
     got: list[Frame] = []
-    for place, news in enumerate(world.news):
+    for position, news in enumerate(world.news):
         got += world.fill(translate(bridge, news))
         if len(got) >= cut_after:
-            return got[:cut_after] + resume_after(world, got[cut_after - 1].id, place + 1 + away)
+            return got[:cut_after] + resume_after(world, got[cut_after - 1].id, position + 1 + away)
     return got
 
 
-def resume_after(world: World, last_id: str, place: int) -> list[Frame]:
-    """Everything after a frame, from a new bridge that starts after `place` changes."""
-    before, after = world.news[:place], world.news[place:]
+def resume_after(world: World, last_id: str, position: int) -> list[Frame]:
+    """Everything after a frame, from a new bridge that starts after `position` changes."""
+    before, after = world.news[:position], world.news[position:]
     known = [news for news in before if isinstance(news, Event)]
     texts: dict[str, LiveMessage] = {}
     for news in before:
@@ -180,11 +182,11 @@ def play(world: World, acts: list[Any], end: tuple[str, Any]) -> None:
     world.store("user_message", "before", author="user", run="")
     world.store("state_update", actions=EventActions(state_delta={"a": {"n": [1, 2]}, "kept": 1}), run="")
     world.store("user_message", {"content": "hi", "message_id": "u1"}, author="user")
-    for place, act in enumerate(acts, 1):
+    for position, act in enumerate(acts, 1):
         match act:
             case ("say" | "think" as verb, name, pieces, fate):
                 # An unfinished message ends the run.
-                fate = fate if place == len(acts) or fate == "changed" else "stored"
+                fate = fate if position == len(acts) or fate == "changed" else "stored"
                 stream(world, verb, f"{name}{len(world.events)}", pieces, fate)
             case ("state", delta, run):
                 world.store("state_update", actions=EventActions(state_delta=delta), run=run)
@@ -205,9 +207,9 @@ def play(world: World, acts: list[Any], end: tuple[str, Any]) -> None:
 
 def stream(world: World, verb: str, name: str, pieces: list[str], fate: str) -> None:
     kind = "thought" if verb == "think" else "text"
-    for place, piece in enumerate(pieces):
+    for position, piece in enumerate(pieces):
         world.push(name, piece.replace("\0", "\ufffd").replace("\ud800", "\ufffd"), kind)
-        if place == 1:
+        if position == 1:
             world.store("state_update", actions=EventActions(state_delta={"n": len(world.events)}))
     if fate != "dropped":
         text = "".join(pieces) + (" and more" if fate == "stored" else "")

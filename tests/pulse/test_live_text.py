@@ -62,9 +62,9 @@ async def test_early_and_late_watchers_get_the_same_text(
     carrier.watch(early)
     live = LiveText(carrier, run, "m1")
     pieces = [f"{n}·你好🦊\u2028 " for n in range(500)]
-    for place, piece in enumerate(pieces):
+    for number, piece in enumerate(pieces):
         await live.push(piece)
-        if place == 250:
+        if number == 250:
             await until(lambda: bool(early.texts))
             stop = carrier.watch(late)
         await asyncio.sleep(0.0005)
@@ -136,11 +136,11 @@ async def test_a_text_dropped_while_it_is_sent_stays_dropped(
     carrier: PgDeltaCarrier, session: Session, pool: asyncpg.Pool
 ) -> None:
     """Its last piece does not reappear after the drop, in whichever order the database executes them."""
-    for place in range(60):
-        live = LiveText(carrier, RunKey(session.thread_id, "r1"), f"m{place}")
+    for number in range(60):
+        live = LiveText(carrier, RunKey(session.thread_id, "r1"), f"m{number}")
         await live.push("hello")
         # At every stage of the sending, from before its start to after its end.
-        for _ in range(place % 20):
+        for _ in range(number % 20):
             await asyncio.sleep(0)
         await live.drop()
     assert await pool.fetchval("SELECT count(*) FROM live_messages") == 0

@@ -103,10 +103,10 @@ async def session(pool: asyncpg.Pool) -> None:
 @pytest.mark.usefixtures("session")
 async def test_an_expired_session_is_not_found_by_any_reader(pool: asyncpg.Pool) -> None:
     """As soon as its time to live ends, not only from its deletion. Before that, every reader finds it."""
-    everybody = READERS | MEMORY_READERS
-    assert [name for name, read in everybody.items() if not await exists(read, pool)] == []
+    readers = READERS | MEMORY_READERS
+    assert [name for name, read in readers.items() if not await exists(read, pool)] == []
     await pool.execute("UPDATE threads SET ttl = '1 h', expires_at = engine_now(), updated_at = now() - interval '2 h'")
-    assert [name for name, read in everybody.items() if await exists(read, pool)] == []
+    assert [name for name, read in readers.items() if await exists(read, pool)] == []
     with pytest.raises(SessionNotFoundError):
         await OpenSessionService(pool).delete_session(*NAMES, expected_version=3)
     assert await pool.fetchval("SELECT count(*) FROM threads") == 1

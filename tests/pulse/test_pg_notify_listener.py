@@ -106,7 +106,7 @@ async def test_a_failing_watcher_does_not_affect_the_others(
     session = await sessions.create_session("app", "ann", session_id="s")
 
     def fail(events: Sequence[Event]) -> None:
-        raise RuntimeError("a fault of the watcher's")
+        raise RuntimeError("the watcher failed")
 
     listener.subscribe(session.thread_id, fail, after_sequence=0)
     watch = Watch(listener, session)
@@ -142,7 +142,7 @@ async def test_no_driver_error_stops_it_permanently(
     dsn: str, listener: PgNotifyListener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A connection cut between two protocol messages raises an error of its own class."""
-    faults = [asyncpg.InternalClientError("cut"), ZeroDivisionError("nobody foresaw it")]
+    faults = [asyncpg.InternalClientError("cut"), ZeroDivisionError("unexpected")]
     watch = listener._connection._watch
 
     async def failing(*arguments: Any) -> None:

@@ -86,10 +86,10 @@ def test_the_restored_state_is_the_stored_state(dsn: str) -> None:
             assert stored is not None
             scopes = split_delta(stored.state)
             for from_snapshot in (True, False):
-                told = await history.restore(app, "mei", name, from_snapshot=from_snapshot)
-                assert told.state == scopes.session == states[-1][1]
-                assert (told.version, told.sequence_num) == (stored.version, states[-1][0])
-                assert repr(sorted(told.state.items())) == repr(sorted(scopes.session.items()))
+                restored = await history.restore(app, "mei", name, from_snapshot=from_snapshot)
+                assert restored.state == scopes.session == states[-1][1]
+                assert (restored.version, restored.sequence_num) == (stored.version, states[-1][0])
+                assert repr(sorted(restored.state.items())) == repr(sorted(scopes.session.items()))
                 for sequence_num, state in states:
                     before = await history.restore(
                         app, "mei", name, sequence_num=sequence_num, from_snapshot=from_snapshot
@@ -184,8 +184,8 @@ async def test_pruning_keeps_the_newest_snapshot_and_every_past_state(
     assert [await history.prune(datetime.timedelta(hours=1), limit=3) for _ in range(3)] == [3, 1, 0]
     assert [sequence_num for sequence_num, _ in await snapshots(pool)] == [5, 6]
     for sequence_num in range(1, 7):
-        told = await history.restore("app", "mei", "s", sequence_num=sequence_num)
-        assert told.state["n"] == sequence_num - 1
+        restored = await history.restore("app", "mei", "s", sequence_num=sequence_num)
+        assert restored.state["n"] == sequence_num - 1
 
 
 async def test_a_changed_key_of_a_large_state_is_sent_alone(pool: asyncpg.Pool, server: EmbeddedServer) -> None:

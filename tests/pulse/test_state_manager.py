@@ -83,7 +83,7 @@ async def test_a_conflicting_change_of_a_shared_key_is_refused_only_on_request(
     await sessions.append_event(one, said(b=2), guard_shared=True)
     assert one.user_version == 1
     await sessions.append_event(one, said(**{"user:lang": "pt"}))
-    assert one.user_version == 1, "it has not seen what the other session set"
+    assert one.user_version == 1, "the session skipped a change it has not read"
     with pytest.raises(ConcurrencyConflictError):
         await sessions.append_event(one, said(**{"user:lang": "fr"}), guard_shared=True)
 

@@ -123,7 +123,7 @@ def test_the_image_is_built_from_files_that_exist() -> None:
             assert all((ROOT / name).exists() for name in line.split()[1:-1]), line
 
 
-@pytest.mark.skipif(importlib.util.find_spec("workers.__main__") is None, reason="there is no command line yet")
+@pytest.mark.skipif(importlib.util.find_spec("workers.__main__") is None, reason="the command line is not installed")
 @pytest.mark.parametrize("command", [*(each[1:] for each in procfile().values()), ["migrate"]], ids=" ".join)
 def test_every_command_exists(command: list[str]) -> None:
     """The program has each command that is deployed, and its help."""

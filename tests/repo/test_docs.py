@@ -134,13 +134,13 @@ def in_shell(script: str, api: dict[str, str]) -> str:
     return done.stdout
 
 
-@pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl here")
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 def test_the_http_quick_start_runs(api: dict[str, str]) -> None:
     said = in_shell(blocks("quickstart.md", "sh")[0].replace("curl -s", "curl -sS --fail"), api)
     assert "without sugar" in said.split("}{")[-2]
 
 
-@pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl here")
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 def test_the_conditional_requests_of_the_api_page_get_the_shown_responses(api: dict[str, str]) -> None:
     _, script = blocks("http.md", "sh")
     _, first, second, third = in_shell(script.replace("curl -s", "curl -sS"), api).replace("}{", "}\n{").splitlines()

@@ -65,7 +65,7 @@ def test_plain_sql_does_the_same_from_psql(dsn: str) -> None:
 def test_the_decay_of_memories_is_plotted(tmp_path: Path) -> None:
     """A picture, and the days on which each memory falls below the threshold."""
     path = tmp_path / "decay.png"
-    told = run("decay.py", str(path))
+    printed = run("decay.py", str(path))
     assert path.read_bytes().startswith(PNG)
-    assert "summary, never used: below 0.05 after 27.7 days" in told
-    assert "anything, never used (classic): below 0.05 after 13.9 days" in told
+    assert "summary, never used: below 0.05 after 27.7 days" in printed
+    assert "anything, never used (classic): below 0.05 after 13.9 days" in printed

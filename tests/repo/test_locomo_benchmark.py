@@ -49,7 +49,7 @@ async def test_evidence_is_found_by_category(pool: asyncpg.Pool, tmp_path: Path,
 
 
 def test_the_measures_match_a_calculation_by_hand() -> None:
-    ranked = [("s", place) for place in range(1, 21)]
+    ranked = [("s", rank) for rank in range(1, 21)]
     assert measure(ranked, frozenset({("s", 2), ("s", 7), ("s", 30), ("t", 1)})) == (0.25, 0.5, 0.5, 0.5)
 
 
@@ -62,7 +62,7 @@ async def test_given_vectors_belong_to_the_file_they_were_made_for(tmp_path: Pat
         vectors,
         turn_ids=[f"talk-1/{turn}" for turn in turns],
         turns=np.eye(3, 384),
-        question_ids=[f"talk-1/q{place}" for place in range(questions)],
+        question_ids=[f"talk-1/q{number}" for number in range(questions)],
         questions=np.eye(questions, 384),
     )
     embedder = embedder_of("minilm", path, vectors)

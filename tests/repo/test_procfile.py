@@ -59,7 +59,7 @@ async def test_honcho_runs_every_role_and_all_of_them_stop(dsn: str, pool: async
         honcho.send_signal(signal.SIGTERM)
         await asyncio.to_thread(honcho.wait, WAIT_SECONDS)
         assert [pid for pid in pids if runs(pid)] == []
-        assert await pool.fetchval("SELECT count(*) FROM metrics_targets") == 0, "each role said goodbye"
+        assert await pool.fetchval("SELECT count(*) FROM metrics_targets") == 0, "a role has not deregistered"
     finally:
         if honcho.poll() is None:
             honcho.kill()
