@@ -1,7 +1,7 @@
 """ADK's session services in memory and on PostgreSQL, and ours, side by side.
 
-A test that takes `sessions` and `who` runs on each service. Tests of other services define fixtures of the same
-names.
+A test that takes `sessions` and `who` runs on each service. Other modules override these fixtures for other
+services.
 """
 
 from __future__ import annotations

@@ -200,8 +200,8 @@ async def test_a_state_that_the_events_do_not_produce_gets_one_correcting_event(
 async def test_what_was_erased_here_is_not_imported_again(
     tmp_path: Path, pool: asyncpg.Pool, dsn: str, home: Path
 ) -> None:
-    """Erased events' keys of shared state, erased sessions and erased users stay erased, even with overwrite_state.
-    What the source has received since is imported, and the counts say what was left out."""
+    """Keys of shared state from erased events, erased sessions and erased users stay erased, even with overwrite_state.
+    What the source has received since is imported, and the report counts what was left out."""
     url = f"sqlite+aiosqlite:///{tmp_path / 'sessions.db'}"
     async with DatabaseSessionService(url) as service:
         await fill(service, sessions=3, events=8)

@@ -126,7 +126,7 @@ def gemini_in_its_own_loop() -> Iterator[FakeGemini]:
 
 
 def look_up(request: Any) -> types.Part:
-    """Search the memory for the user's message, then say whether anything was found."""
+    """Search the memory for the user's message, then answer whether anything was found."""
     for part in request.contents[-1].parts:
         if part.function_response:
             return types.Part(text="found" if part.function_response.response["result"].memories else "nothing")
@@ -134,8 +134,7 @@ def look_up(request: Any) -> types.Part:
 
 
 def test_a_model_is_called_from_the_event_loop_of_each_run(dsn: str) -> None:
-    """A query is embedded in a loop that ends with the run. Its connections to the model end too, and none is
-    reused."""
+    """A query is embedded in a loop that ends with the run. Connections to the model end with it and are not reused."""
     service = PostgresSessionService(dsn)
     asyncio.run(service.create_session(**WHO, session_id="s"))
     with gemini_in_its_own_loop() as gemini:
@@ -174,8 +173,7 @@ class _ReadTogether(PostgresSessionService):
 
 
 async def test_concurrent_runs_of_one_session_do_not_mix(dsn: str) -> None:
-    """Both read the session before either writes. One gets StaleSessionError, and nothing of it is stored after
-    that."""
+    """Both read the session before either writes. One gets StaleSessionError, and stores nothing after that."""
     async with _ReadTogether(dsn) as service:
         await service.create_session(**WHO, session_id="s")
         done = await asyncio.gather(

@@ -136,8 +136,8 @@ def shown(page: Page) -> list[tuple[str, Any]]:
 async def test_a_run_is_streamed_stored_once_and_read_back_complete(
     writer: LiveWriter, client: httpx.AsyncClient, sessions: PostgresSessionService
 ) -> None:
-    """A thought, a text, two parallel calls and an answer in pieces. The run looks the same live and to a late client,
-    and stores one row each. ADK reads back its own events, with signatures, also in the next turn."""
+    """A thought, a text, two parallel calls and an answer in pieces: each is one row, and the run looks the same live
+    and to a late client. ADK reads back its own events, with signatures, also in the next turn."""
     page = await run_agent(client, asked("t", "r1", "look"))
     expected = [
         ("user", "look"),

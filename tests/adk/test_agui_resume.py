@@ -121,7 +121,7 @@ async def test_a_second_run_of_a_session_is_refused_while_one_is_active(
     writer: LiveWriter, client: httpx.AsyncClient, sessions: PostgresSessionService, gate: Gate
 ) -> None:
     """It gets 409 and stores nothing, whether refused early or under the session's lock. The same run id follows the
-    active run, another session is free, and the refused run succeeds later. A run of a dead process blocks nothing."""
+    active run, another session is free, and the refused run succeeds later. An orphaned run blocks nothing."""
     first = asyncio.create_task(run_agent(client, asked("t", "r1", "one"), "gated"))
     async with asyncio.timeout(WAIT_SECONDS):
         await gate.asked.wait()
@@ -174,7 +174,7 @@ async def test_runs_that_start_together_do_not_interleave(
 
 @pytest.mark.parametrize("name", ["interrupting", "resumable"])
 async def test_resume_answers_the_interrupts_of_a_run(client: httpx.AsyncClient, writer: LiveWriter, name: str) -> None:
-    """A confirmation is granted, an approval is given while another tool's job goes on, and a confirmation is refused:
+    """A confirmation is granted, an approval is given while another tool still works, and a confirmation is refused:
     each answer reaches ADK. A run that answers no interrupt is refused."""
     asking = await run_agent(client, asked("t", "r1", "delete"), name)
     outcome = asking.reducer.ends[0]["outcome"]

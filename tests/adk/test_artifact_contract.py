@@ -1,4 +1,4 @@
-"""The contract of ADK's artifact services: the same tests for ADK's own two and for ours."""
+"""The contract of ADK's artifact services: the same tests for both of ADK's own and for ours."""
 
 from __future__ import annotations
 
@@ -303,7 +303,7 @@ async def test_equal_bytes_are_stored_once(service: BaseArtifactService, conn: a
 
 
 @ours
-async def test_a_file_over_the_apps_limit_is_refused_with_advice(
+async def test_a_file_over_the_apps_limit_is_refused_with_a_hint(
     service: BaseArtifactService, pool: asyncpg.Pool, conn: asyncpg.Connection
 ) -> None:
     await policies.set_policy(pool, "app", max_artifact_bytes=1000)
@@ -372,8 +372,7 @@ async def test_concurrent_saves_deletes_and_pruning_never_lose_bytes(
 async def test_erasure_removes_files(
     service: BaseArtifactService, pool: asyncpg.Pool, conn: asyncpg.Connection
 ) -> None:
-    """Erasing a session removes its files; erasing a user removes all. Another user's file stays, even with equal
-    bytes."""
+    """Erasing a session or a user removes its files. Another user's file stays, even with equal bytes."""
     await OpenSessionService(pool).create_session("app", "user", session_id="s")
     for name in ("a", "user:b"):
         await service.save_artifact(**SCOPE, filename=name, artifact=blob(name.encode()))

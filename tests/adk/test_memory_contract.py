@@ -1,4 +1,4 @@
-"""The contract of ADK's memory services: the same tests for ADK's own two, in memory and SQLite, and for ours."""
+"""The contract of ADK's memory services: the same tests for both of ADK's own, in memory and SQLite, and for ours."""
 
 from __future__ import annotations
 
@@ -231,7 +231,7 @@ async def test_another_event_with_the_same_id_is_not_deleted(service: BaseMemory
 
 @differs(sqlite=DELETES_NOTHING)
 @every_service
-async def test_deleting_affects_no_other_user_and_an_unknown_id_is_no_error(service: BaseMemoryService) -> None:
+async def test_deleting_affects_no_other_user_and_an_unknown_id_is_not_an_error(service: BaseMemoryService) -> None:
     await service.add_session_to_memory(session_of(said("The harbour is deep.")))
     [entry] = (await service.search_memory(**WHO, query="harbour")).memories
     await service.delete_memory(app_name="app", user_id="ben", memory_id=entry.id)
@@ -308,8 +308,7 @@ async def test_an_entry_has_its_provenance_and_the_matched_terms(service: BaseMe
 async def test_sessions_with_long_ids_or_ids_like_the_memorys_threads_do_not_collide(
     service: BaseMemoryService, pool: asyncpg.Pool
 ) -> None:
-    """512 characters leave no space for a prefix, and a session's id may equal the id of one of the memory's own
-    threads."""
+    """512 characters leave no space for a prefix, and a session's id may equal that of one of the memory's threads."""
     sessions = OpenSessionService(pool)
     real = await sessions.create_session("app", "ann", session_id="memory:s")
     await sessions.append_event(

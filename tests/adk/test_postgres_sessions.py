@@ -177,8 +177,7 @@ async def test_an_invalid_page_is_refused(service: PostgresSessionService, wrong
 
 
 async def test_objects_that_were_read_together_share_nothing(service: PostgresSessionService) -> None:
-    """Sessions of a list and texts of a history are copied from one template each, so that a change to one is not seen
-    in another."""
+    """Listed sessions, and equal texts of a history, are copies: a change to one is not seen in another."""
     for name in ("a", "b"):
         session = await service.create_session(**WHO, session_id=name, state={"user:n": 1})
         await service.append_event(session, said("same", id=f"{name}1", timestamp=1.5))

@@ -1,4 +1,4 @@
-"""The contract of ADK's session services: the same tests for ADK's own two and for ours."""
+"""The contract of ADK's session services: the same tests for both of ADK's own and for ours."""
 
 from __future__ import annotations
 
@@ -456,7 +456,7 @@ async def test_deleting_removes_events_and_keeps_shared_state(sessions: BaseSess
     await sessions.append_event(again, said("y", id="e1"))
 
 
-async def test_deleting_an_unknown_session_is_no_error(sessions: BaseSessionService, who: Who) -> None:
+async def test_deleting_an_unknown_session_is_not_an_error(sessions: BaseSessionService, who: Who) -> None:
     await sessions.delete_session(**who, session_id="never")
     session = await sessions.create_session(**who, session_id="s")
     await sessions.delete_session(app_name=who["app_name"], user_id="bob", session_id="s")

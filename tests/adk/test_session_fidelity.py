@@ -1,4 +1,4 @@
-"""What goes into a session comes out unchanged: the same tests for ADK's own two services and for ours."""
+"""What goes into a session comes out unchanged: the same tests for both of ADK's own services and for ours."""
 
 from __future__ import annotations
 

@@ -123,8 +123,7 @@ async def pool_of_writer(writer_dsn: str):
 async def test_the_database_stores_no_secret_and_records_use_by_the_minute(
     writer: WriterProcess, writer_dsn: str, user: str, app: str, rows: asyncpg.Connection
 ) -> None:
-    """The row has the SHA-256 of 256 random bits, last_used_at changes at most once a minute, and the log has no
-    key."""
+    """The row has the SHA-256 of 256 random bits. last_used_at changes at most once a minute. The log has no key."""
     key = await made(writer_dsn, app, "read", "append")
     secret = key.text.split("_", 2)[2]
     row = await rows.fetchrow("SELECT * FROM api_keys WHERE id = $1", key.key.id)

@@ -250,8 +250,7 @@ async def test_150_callers_share_ten_connections_fairly(
 
 @pytest.mark.hypothesis
 def test_generated_requests_find_no_crash_and_no_undocumented_status(writer: WriterProcess) -> None:
-    """schemathesis on every operation of the document, with a small budget and a fixed seed. A system test goes
-    further."""
+    """schemathesis on every operation of the document, with a small budget and a fixed seed."""
     ask_generated(writer, number=3, seed_number=1)
 
 

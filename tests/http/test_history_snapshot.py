@@ -34,9 +34,9 @@ async def append(writer: LiveWriter, thread: str, events: list[Event]) -> None:
 
 
 async def test_a_long_conversation_is_cut_and_names_where_the_rest_begins(dsn: str) -> None:
-    """The newest thousand messages or four megabytes. The metadata name the sequence number before which a client reads
-    on, page by page, back to the first. A result whose call is cut off is left out. A complete conversation has no
-    metadata."""
+    """The snapshot has the newest thousand messages or four megabytes. Its metadata name the sequence number before
+    which a client reads on, page by page, back to the first. A result whose call is cut off is left out. A complete
+    conversation has no metadata."""
     said = [user_message(f"{n}", f"m{n}") for n in range(1101)]
     said[100:102] = [
         act("look", {}, tool_call_id="cut", event_id="call"),

@@ -103,8 +103,8 @@ async def test_a_post_that_is_cut_continues_over_get_without_duplicates(client: 
 
 
 async def test_every_follower_gets_the_last_event_once(writer: LiveWriter, client: httpx.AsyncClient) -> None:
-    """POST, GETs, a socket of the run and one of the thread, on one listening connection, each receive one end of a run
-    that is cancelled, failed and reaped at the same moment. After it, there are no more events."""
+    """A run is cancelled, failed and reaped at the same moment. Its POST, its GETs, its socket and the thread's socket,
+    all fed by one listening connection, receive the same single end, and nothing after it."""
     posting = asyncio.create_task(run_agent(client, asked("t", "r"), "wait"))
     await until(lambda: writer.live.runner.running == 1)
     gets = [asyncio.create_task(over_get(client, "r")) for _ in range(3)]
@@ -351,7 +351,7 @@ async def test_a_deleted_key_disappears_from_every_client(writer: LiveWriter, cl
 
 
 async def test_a_run_is_inaccessible_to_other_users(writer: LiveWriter, client: httpx.AsyncClient) -> None:
-    """Neither its id nor a cursor opens it to another user, by POST, by GET or over a socket. The routes that send
+    """Neither its id nor a cursor opens it to another user, by POST, by GET or over a socket. Routes that send
     notifications exist only if a setting enables them."""
     page = await run_agent(client, asked("t", "r"))
     eve = {"X-User-Id": "eve"}

@@ -97,8 +97,7 @@ async def finished(client: httpx.AsyncClient, run: str) -> Page:
 async def test_a_run_looks_the_same_live_and_to_late_clients(
     client: httpx.AsyncClient, thread: str, run: str, rows: asyncpg.Connection
 ) -> None:
-    """The client that posted it, one that joined in the middle and one that came after the end have the same messages
-    and state."""
+    """The client that posted it, one that joined during it and one that came later have the same messages and state."""
     posting = asyncio.create_task(run_agent(client, asked(thread, run)))
     joined = Page()
     await until_stored(rows, run, 8)
@@ -207,8 +206,7 @@ async def test_headers_comments_and_custom_frames(client: httpx.AsyncClient, thr
 
 
 async def test_cancelled_and_failed_runs_end_with_a_reason(client: httpx.AsyncClient, thread: str, run: str) -> None:
-    """Cancel ends the agent at once, old clients receive it as an error, and an exception of the agent does not
-    leak."""
+    """Cancel ends the agent at once, old clients receive it as an error, and an agent's exception does not leak."""
     posting = asyncio.create_task(run_agent(client, asked(thread, run), "wait"))
     old = {key: value for key, value in asked(thread, f"{run}-old").items() if key != "protocolVersion"}
     posting_old = asyncio.create_task(run_agent(client, old, "wait"))
@@ -253,7 +251,7 @@ async def test_a_client_tool_is_left_to_the_client(client: httpx.AsyncClient, th
 async def test_a_refusal_before_the_stream_is_a_problem(
     client: httpx.AsyncClient, thread: str, run: str, rows: asyncpg.Connection
 ) -> None:
-    """404 for unknown and for another user's; 422 without a valid cursor, owner or input; 410 pruned; 204 past the
+    """404 for unknown and other users' runs; 422 without a valid cursor, owner or input; 410 pruned; 204 past the
     end."""
     await run_agent(client, asked(thread, run), "echo")
     page = await finished(client, run)
@@ -323,8 +321,8 @@ def socket_url(writer: WriterProcess, thread: str, **query: str) -> str:
 async def test_a_thread_is_followed_over_a_socket(
     client: httpx.AsyncClient, writer: WriterProcess, thread: str, run: str, rows: asyncpg.Connection
 ) -> None:
-    """One socket receives run after run and events outside runs, one event per message. Its cursor resumes where it
-    was."""
+    """One socket receives run after run and events outside runs, one per message. Its cursor resumes where it
+    stopped."""
     await client.post("/v1/apps/shop/users/mei/sessions", json={"session_id": thread})
     rules, reducer, last = StreamRules(), Reducer(), ""
     url = socket_url(writer, thread, frames="envelope")
@@ -396,8 +394,8 @@ async def test_a_test_notification_reaches_followers(client: httpx.AsyncClient, 
 async def test_a_slow_client_is_disconnected_and_resumes(
     client: httpx.AsyncClient, writer: WriterProcess, thread: str, run: str
 ) -> None:
-    """A client that reads nothing costs the others nothing and fills only a bounded queue. With its cursor it gets
-    exactly the rest."""
+    """A client that reads nothing does not slow down the others, and fills only a bounded queue. With its cursor it
+    gets exactly the rest."""
     with socket.create_connection(("127.0.0.1", writer.port)) as slow:
         await _is_disconnected(client, writer, slow, thread, run)
 
@@ -483,8 +481,7 @@ def resident_kb(writer: WriterProcess) -> int:
 async def test_killing_the_listener_during_a_stream_loses_no_event(
     client: httpx.AsyncClient, streams_dsn: str, thread: str, run: str
 ) -> None:
-    """The writer's listening connection dies in the middle of a run. The stream continues, complete, and health
-    recovers."""
+    """The writer's listening connection dies during a run. The stream continues, complete, and health recovers."""
     posting = asyncio.create_task(run_agent(client, asked(thread, run)))
     for _ in range(3):
         await asyncio.sleep(0.15)
@@ -535,7 +532,7 @@ def test_sigterm_with_500_open_streams_ends_in_time(streams_dsn: str, tmp_path: 
 
 
 def test_sigterm_ends_streams_of_runs_that_another_process_executes(streams_dsn: str, tmp_path: Path) -> None:
-    """A writer that executes nothing ends its SSE streams and sockets in time. Each response is complete without an end
+    """A writer that executes no run ends its SSE streams and sockets in time. Each response is complete, without an end
     of the run, sockets close with 1012, and the run continues elsewhere."""
 
     async def open_streams(writer: WriterProcess) -> None:

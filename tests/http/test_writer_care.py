@@ -19,8 +19,8 @@ def refused(response: httpx.Response, slug: str, status: int) -> None:
 async def test_erasure_is_verified(
     client: httpx.AsyncClient, user: str, session: str, app: str, rows: asyncpg.Connection
 ) -> None:
-    """A dry run, then events, a memory, a session and the user. Each response counts what was erased and what is
-    left."""
+    """A dry run, then events, a memory, a session and the user. Each response counts what was erased and what
+    remains."""
     secret = f"okapi{uuid.uuid4().hex}"
     await append(client, session, say(f"one {secret}", id="e1"), say("two", id="e2"), say(f"three {secret}", id="e3"))
     memory = await remember(rows, app, f"Ann said {secret}")

@@ -90,7 +90,7 @@ async def test_append_is_idempotent_by_event_id(client: httpx.AsyncClient, sessi
 async def test_stale_version_is_a_conflict_that_changes_nothing(
     client: httpx.AsyncClient, session: str, writer: WriterProcess
 ) -> None:
-    """An append at an old version is refused with advice."""
+    """An append at an old version is refused with a hint."""
     await append(client, session, say("one"), expected_version=0)
     stale = await append(client, session, say("two"), expected_version=0)
     assert stale.status_code == 409

@@ -316,7 +316,7 @@ async def test_a_query_that_gemini_cannot_embed_is_searched_by_its_words(writer_
 async def test_candidates_and_merges_are_listed_and_decided(
     client: httpx.AsyncClient, user: str, app: str, rows: asyncpg.Connection
 ) -> None:
-    """A candidate is promoted, and a merged key is split. Another user's are not there."""
+    """A candidate is promoted, and a merged key is split. Other users' candidates and merges are not found."""
     for key, value, confidence in (("favourite food", "sushi", 0.9), ("food_preference", "ramen", 0.3)):
         await rows.execute(
             """SELECT record_fact(

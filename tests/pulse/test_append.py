@@ -521,7 +521,7 @@ async def test_a_cancelled_close_loses_no_notification(
     await conn.remove_listener(*listener)
 
 
-async def test_appending_to_an_unknown_session_gives_advice(sessions: OpenSessionService) -> None:
+async def test_appending_to_an_unknown_session_gives_a_hint(sessions: OpenSessionService) -> None:
     with pytest.raises(SessionNotFoundError, match="create it first"):
         await sessions.append("app", "mei", "nowhere", [said("hi")])
 
@@ -601,7 +601,7 @@ WHERE relname IN ('threads', 'events', 'messages') AND idx_scan >= 100
 
 
 async def test_an_append_reads_no_more_rows_of_a_long_session(conn: asyncpg.Connection) -> None:
-    """Nor of a user with many sessions, also under plans from before the tables had statistics."""
+    """Nor of a user with many sessions, also under plans that were made before the tables had statistics."""
     for number in range(100):
         await conn.execute("SELECT create_session('app', 'mei', $1)", f"s{number}")
     for version in range(150):

@@ -41,7 +41,7 @@ async def test_every_pooled_connection_has_the_vector_codec(pool: asyncpg.Pool) 
 
 
 async def test_a_pool_of_a_hundred_connections_works(dsn: str) -> None:
-    """All hundred are in use at once, each with its own backend."""
+    """All 100 connections are in use at once, each with its own backend."""
     async with await database.create_pool(dsn, min_size=0, max_size=100) as pool:
         ready = asyncio.Barrier(100)
 
@@ -93,7 +93,7 @@ async def test_a_silent_peer_is_detected_on_both_sides(server: EmbeddedServer, d
 
 
 async def test_a_process_suspended_in_a_transaction_does_not_block_others(dsn: str, conn: asyncpg.Connection) -> None:
-    """The server closes its connection. When the process wakes up, it gets an error that it may retry."""
+    """The server closes its connection. When the process wakes up, it gets a retryable error."""
     await conn.execute("SELECT create_session('app', 'user', 's1')")
     pool = await database.create_pool(dsn, max_size=1, idle_transaction_seconds_max=0.2)
     async with pool, pool.acquire() as stopped:
@@ -158,7 +158,7 @@ async def test_the_version_is_that_of_the_server(server: EmbeddedServer) -> None
 
 async def test_the_rollback_on_a_hung_server_is_bounded(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error that ended the transaction is raised, its connection is closed, and the pool opens another: with and
-    without a savepoint, after a timeout or another error, with a pooled or a single connection. Closing is bounded
+    without a savepoint, after a timeout or another error, on a pooled or a single connection. Closing is bounded
     too."""
     monkeypatch.setattr(bounded_pool, "RELEASE_SECONDS_MAX", 0.2)
     stopped = []

@@ -243,8 +243,7 @@ def joined_at_the_end(world: World) -> list[Frame]:
 @given(st.lists(ACTS, max_size=6), ENDS, st.data())
 @examples(200)
 def test_a_cut_client_ends_like_an_uncut_one(acts: list[Any], end: tuple[str, Any], data: st.DataObject) -> None:
-    """Cut after any frame and resumed at any time, the stream follows the rules and ends with the same messages and
-    state."""
+    """Cut after any frame and resumed at any time, it follows the rules and ends with the same messages and state."""
     world = World()
     play(world, acts, end)
     whole = uncut(world)

@@ -114,7 +114,7 @@ async def test_an_expired_session_is_not_found_by_any_reader(pool: asyncpg.Pool)
 
 @pytest.mark.usefixtures("session")
 async def test_a_thread_of_the_memory_is_not_a_session(pool: asyncpg.Pool) -> None:
-    """Events of sessions elsewhere that were added to the memory are searched and consolidated, but are no session."""
+    """Events that were added to the memory from elsewhere are searched and consolidated, but are not a session."""
     await pool.execute("UPDATE threads SET memory_only = true")
     assert [name for name, read in READERS.items() if await exists(read, pool)] == []
     assert [name for name, read in MEMORY_READERS.items() if not await exists(read, pool)] == []

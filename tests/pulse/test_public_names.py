@@ -41,7 +41,7 @@ def imported_from(path: Path) -> Iterator[tuple[str, str]]:
 
 @pytest.mark.parametrize("name", pulse.__all__)
 def test_each_public_name_resolves(name: str) -> None:
-    """To the object of its module, and it is listed."""
+    """It is the object of its module, and dir() lists it."""
     module = importlib.import_module(pulse._PUBLIC[name])
     assert getattr(pulse, name) is getattr(module, name)
     assert name in dir(pulse)

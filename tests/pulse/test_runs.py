@@ -155,7 +155,7 @@ async def test_only_the_holder_writes_to_a_run_until_it_ends(
 async def test_the_event_and_the_runs_row_are_one_transaction(
     runs: RunService, sessions: OpenSessionService, pool: asyncpg.Pool, session: Session
 ) -> None:
-    """A failure after the events were written leaves neither them nor the run, and the reverse."""
+    """A failure after the events were written leaves neither them nor the run, and vice versa."""
     await pool.execute(
         """CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no'; END $$;
            CREATE TRIGGER fail AFTER UPDATE ON runs FOR EACH ROW EXECUTE FUNCTION fail()"""
@@ -178,7 +178,7 @@ async def test_the_event_and_the_runs_row_are_one_transaction(
 async def test_an_orphaned_run_is_ended_with_an_error_event_by_any_reaper(
     runs: RunService, sessions: OpenSessionService, pool: asyncpg.Pool, session: Session
 ) -> None:
-    """Once, with many reapers. A partial answer is no message, and an owner that wakes up can neither continue nor
+    """Once, with many reapers. A partial answer is not a message. An owner that wakes up can neither continue nor
     finish."""
     run = await started(runs)
     await runs.think(run, "it was working")

@@ -150,7 +150,8 @@ async def snapshots(pool: asyncpg.Pool) -> list[tuple[int, int]]:
 async def test_restoring_starts_from_the_newest_snapshot_before_the_requested_event(
     sessions: OpenSessionService, history: StateHistory, pool: asyncpg.Pool, session: Session
 ) -> None:
-    """A damaged snapshot shows that it is read. Without snapshots the result is the same."""
+    """Restoring from a damaged snapshot shows the damage, so it is really used. Without snapshots the result is the
+    same."""
     await pool.execute("UPDATE app_policies SET snapshot_events = 4")
     for n in range(10):
         await sessions.append_event(session, change(n=n))
@@ -363,8 +364,7 @@ async def test_past_states_are_read_by_their_index(pool: asyncpg.Pool, session: 
 async def test_an_erased_event_is_gone_from_the_state_and_its_past(
     sessions: OpenSessionService, history: StateHistory, pool: asyncpg.Pool, session: Session
 ) -> None:
-    """What it set is gone from the stored state and from states restored with and without a snapshot. A reader of
-    changes is informed."""
+    """What it set is gone from the stored state and from restored states. A reader of changes gets the whole state."""
     await pool.execute("UPDATE app_policies SET snapshot_events = 3")
     for n in range(4):
         await sessions.append_event(session, change(n=n, **{f"only-{n}": n, "user:n": n}))

@@ -178,8 +178,7 @@ async def test_an_invocation_that_set_nothing_appends_nothing(
 async def test_overlays_are_found_by_invocation_and_released_with_it(
     states: StateManager, sessions: OpenSessionService, session: Session
 ) -> None:
-    """Two invocations of a session do not see each other. An ended one, however it ended, is gone with its temp:
-    keys."""
+    """Invocations of a session do not see each other. An ended one, however it ended, is gone with its temp: keys."""
     other = await sessions.create_session("app", "mei", session_id="other")
     async with states.invocation(session, "run-1") as first, states.invocation(other, "run-1") as second:
         first["temp:step"] = first["count"] = 7
@@ -207,8 +206,7 @@ async def test_overlays_are_found_by_invocation_and_released_with_it(
 async def test_an_invocation_can_commit_early_and_continue(
     states: StateManager, sessions: OpenSessionService, session: Session
 ) -> None:
-    """What was committed stays, even if the rest is dropped. temp: keys stay, and the invocation's own appends are
-    visible."""
+    """What was committed stays, even if the rest is dropped. temp: keys stay, and its own appends are visible."""
 
     async def broken() -> None:
         async with states.invocation(session, "run-1") as overlay:
@@ -246,7 +244,7 @@ async def test_an_invocation_behind_other_appends_is_refused_and_dropped(
 async def test_state_over_its_limit_is_refused_before_anything_changes(
     states: StateManager, sessions: OpenSessionService, session: Session, pool: asyncpg.Pool
 ) -> None:
-    """By the app's policy, for each scope, also on creation. The error says what to do. Setting a key to null frees
+    """By the app's policy, in each scope, also on creation. The error has a hint. Setting a key to null frees
     space."""
     await pool.execute("UPDATE app_policies SET max_state_bytes = 2000")
     for key in ("big", "user:big", "app:big"):

@@ -132,7 +132,7 @@ async def test_an_answer_of_a_thousand_tokens_is_six_rows(
 async def test_pieces_of_a_stream_are_stored_in_no_table(
     pool: asyncpg.Pool, sessions: OpenSessionService, session: Session
 ) -> None:
-    """Neither through the library nor by plain SQL, in a batch or alone, nor within a run."""
+    """Neither through the library nor by plain SQL: alone, in a batch or within a run."""
     runs = RunService(pool)
     run = (await runs.start("app", "mei", "s", "run-1")).run
     for kind in sorted(DELTA_EVENT_TYPES):
@@ -187,7 +187,7 @@ async def test_the_timeline_of_an_unknown_session_is_an_error(timelines: Timelin
 async def test_a_killed_process_leaves_complete_events_and_a_final_error(
     dsn: str, pool: asyncpg.Pool, sessions: OpenSessionService, timelines: TimelineService, session: Session
 ) -> None:
-    """SIGKILL while it streams an answer, under a lease that its heartbeat renews. No part of the answer is a
+    """SIGKILL while it streams an answer, under a lease that its heartbeat renews. A partial answer is not a
     message."""
     runs = RunService(pool)
     process = await asyncio.create_subprocess_exec(
@@ -215,7 +215,7 @@ async def test_a_killed_process_leaves_complete_events_and_a_final_error(
 async def test_context_and_history_read_every_kind_of_message(
     pool: asyncpg.Pool, sessions: OpenSessionService, session: Session
 ) -> None:
-    """user_message, assistant_message and message, in any form of their text. Thoughts are no messages."""
+    """user_message, assistant_message and message, in any form of their text. Thoughts are not messages."""
     said = {
         "user_message": {"content": "one apple", "message_id": "m1"},
         "assistant_message": {"text": "two pears"},

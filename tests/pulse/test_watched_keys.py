@@ -67,7 +67,7 @@ async def test_a_failed_read_is_counted_and_repeated(watched: WatchedKeys[str, s
 
 
 async def test_every_key_is_read_periodically(reads: Reads) -> None:
-    """By the poll, without a mark."""
+    """The poll reads keys that were not marked."""
     polled: WatchedKeys[str, str] = WatchedKeys("tests", reads, batch_length_max=2, poll_seconds=0.01)
     polled.add("a", "watcher")
     polled.start()

@@ -126,7 +126,7 @@ def test_the_image_is_built_from_files_that_exist() -> None:
 @pytest.mark.skipif(importlib.util.find_spec("workers.__main__") is None, reason="the command line is not installed")
 @pytest.mark.parametrize("command", [*(each[1:] for each in procfile().values()), ["migrate"]], ids=" ".join)
 def test_every_command_exists(command: list[str]) -> None:
-    """The program has each command that is deployed, and its help."""
+    """The program has each command that is deployed, and help for it."""
     done = subprocess.run(
         [sys.executable, "-m", "workers", *command, "--help"],
         capture_output=True,

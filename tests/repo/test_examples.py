@@ -63,7 +63,7 @@ def test_plain_sql_does_the_same_from_psql(dsn: str) -> None:
 
 
 def test_the_decay_of_memories_is_plotted(tmp_path: Path) -> None:
-    """A picture, and the days on which each memory falls below the threshold."""
+    """It writes a picture and prints the day on which each memory falls below the threshold."""
     path = tmp_path / "decay.png"
     printed = run("decay.py", str(path))
     assert path.read_bytes().startswith(PNG)
