@@ -1,4 +1,4 @@
-"""A real PostgreSQL for every test: one server, one migrated template, one clone of it per test."""
+"""A real PostgreSQL for every test: one server, one migrated template database, one clone of it per test."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.worker_harness import tables, workers  # noqa: F401 - fixture
 from workers.embedded.server import EmbeddedServer
 from workers.migrate import migrate
 
-# A test database that a crash of the machine may ruin: it is thrown away anyway.
+# Test databases are thrown away, so a crash of the machine may corrupt them.
 FAST_SETTINGS = {
     "fsync": "off",
     "synchronous_commit": "off",
@@ -32,7 +32,7 @@ FAST_SETTINGS = {
     "max_connections": "200",
     "max_wal_size": "1GB",
 }
-# Cloning a database copies a thousand files: in memory it takes a third of the time.
+# Cloning a database copies about a thousand files. In memory it takes a third of the time.
 MEMORY = Path("/dev/shm")
 MEMORY_BYTES_MIN = 8 * 2**30
 TEMPLATE = "hippocampus_template"
@@ -46,7 +46,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(autouse=True)
 def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the developer's shell has set does not reach a test."""
+    """Hide the developer's environment variables from the test."""
     for name in list(os.environ):
         if name.startswith("HIPPOCAMPUS_") or name in ("DATABASE_URL", "GOOGLE_API_KEY", "GEMINI_API_KEY"):
             monkeypatch.delenv(name)
@@ -54,7 +54,7 @@ def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def home_root() -> Iterator[Path]:
-    """A short folder for homes of embedded servers, which the server's user can enter for root too."""
+    """A directory with a short path for the homes of embedded servers; the server's own user can enter it."""
     fits = MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= MEMORY_BYTES_MIN
     folder = Path(tempfile.mkdtemp(prefix="hippo-test-", dir=MEMORY if fits else "/tmp"))
     folder.chmod(0o711)
@@ -64,13 +64,13 @@ def home_root() -> Iterator[Path]:
 
 @pytest.fixture
 def home(home_root: Path) -> Path:
-    """A home of this test's own, not yet made."""
+    """A home directory for this test, which does not exist yet."""
     return home_root / f"h{next(_numbers)}"
 
 
 @pytest.fixture(scope="session")
 def server(home_root: Path, pytestconfig: pytest.Config) -> Iterator[EmbeddedServer]:
-    """The suite's PostgreSQL."""
+    """The PostgreSQL server of the test session."""
     major = pytestconfig.getoption("postgres_major")
     with EmbeddedServer(home_root / "suite", settings=FAST_SETTINGS, major=major) as running:
         yield running
@@ -78,9 +78,9 @@ def server(home_root: Path, pytestconfig: pytest.Config) -> Iterator[EmbeddedSer
 
 @pytest.fixture(scope="session")
 def admin(server: EmbeddedServer) -> Iterator[psycopg.Connection]:
-    """A superuser's connection in autocommit, to make and drop databases."""
+    """A superuser connection in autocommit mode, to create and drop databases."""
     with psycopg.connect(server.dsn, dbname="postgres", autocommit=True) as connection:
-        # Shown by a run on another major than the usual one.
+        # Proves that --postgres-major has taken effect.
         version = str(connection.info.server_version)
         assert version.startswith(str(server.major)), version
         yield connection
@@ -88,9 +88,9 @@ def admin(server: EmbeddedServer) -> Iterator[psycopg.Connection]:
 
 @pytest.fixture(scope="session")
 def template(server: EmbeddedServer, admin: psycopg.Connection) -> str:
-    """A database with the whole schema, migrated once."""
+    """A database with the complete schema, migrated once."""
     admin.execute(f'CREATE DATABASE "{TEMPLATE}"')
-    # In a thread: the session's first test may be a coroutine.
+    # In a thread, because the first test of the session may be a coroutine.
     with ThreadPoolExecutor(1) as thread:
         thread.submit(asyncio.run, migrate(dsn_of(server, TEMPLATE))).result()
     return TEMPLATE
@@ -98,43 +98,43 @@ def template(server: EmbeddedServer, admin: psycopg.Connection) -> str:
 
 @pytest.fixture
 def dsn(server: EmbeddedServer, admin: psycopg.Connection, template: str) -> Iterator[str]:
-    """A migrated database of this test's own."""
+    """A migrated database for this test."""
     with cloned(admin, template) as name:
         yield dsn_of(server, name)
 
 
 @pytest.fixture
 def empty_dsn(server: EmbeddedServer, admin: psycopg.Connection) -> Iterator[str]:
-    """An empty database of this test's own, without pgvector."""
+    """An empty database for this test, without pgvector."""
     with cloned(admin, "template1") as name:
         yield dsn_of(server, name)
 
 
 @pytest.fixture
 async def pool(dsn: str) -> AsyncIterator[asyncpg.Pool]:
-    """Our pool on this test's database."""
+    """A connection pool on this test's database."""
     async with await database.create_pool(dsn, min_size=1, max_size=10) as opened:
         yield opened
 
 
 @pytest.fixture
 async def conn(dsn: str) -> AsyncIterator[asyncpg.Connection]:
-    """One of our connections on this test's database."""
+    """A connection to this test's database."""
     connection = await database.connect(dsn)
     yield connection
     await connection.close()
 
 
 def dsn_of(server: EmbeddedServer, name: str) -> str:
-    """The address of another database of the suite's server."""
+    """The address of another database on the same server."""
     return server.dsn.replace("/hippocampus?", f"/{name}?")
 
 
 @contextlib.contextmanager
 def cloned(admin: psycopg.Connection, template: str) -> Iterator[str]:
-    """A new database like `template`, dropped at the end."""
-    # The hyphen is on purpose: nothing may take a database's name for an SQL word.
-    # No counter: this module is imported twice where a test's own conftest takes something from it.
+    """Clone `template` into a new database, and drop it at the end."""
+    # The hyphen is intentional: it breaks code that does not quote the name.
+    # Not a counter: this module is imported twice when another conftest imports from it.
     name = f"test-{uuid.uuid4().hex[:12]}"
     admin.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}" STRATEGY FILE_COPY')
     try:

@@ -1,7 +1,7 @@
-"""ADK's services side by side: its own in memory, its own on our PostgreSQL, and ours.
+"""ADK's session services in memory and on PostgreSQL, and ours, side by side.
 
-A case takes `sessions` and `who`, and is run on each service. Other services follow the same names with fixtures of
-their own.
+A test that takes `sessions` and `who` runs on each service. Other modules override these fixtures for other
+services.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _numbers = itertools.count(1)
 
 @pytest.fixture(params=[MEMORY, DATABASE, OURS])
 def kind(request: pytest.FixtureRequest) -> str:
-    """Which service a case is run on."""
+    """Which service the test runs on."""
     mark = request.node.get_closest_marker("differs")
     reason = mark.kwargs.get(request.param) if mark else None
     if reason:
@@ -35,7 +35,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="session")
 def contract_dsn(server: EmbeddedServer, admin: psycopg.Connection, template: str) -> Iterator[str]:
-    """One database for all cases, with our tables and ADK's."""
+    """One database for all tests, with our tables and ADK's."""
     with cloned(admin, template) as name:
         dsn = dsn_of(server, name)
         with ThreadPoolExecutor(1) as thread:
@@ -45,13 +45,13 @@ def contract_dsn(server: EmbeddedServer, admin: psycopg.Connection, template: st
 
 @pytest.fixture
 def who() -> Who:
-    """An app of this case's own, and a user of it."""
+    """An app and a user for this test."""
     return {"app_name": f"app-{next(_numbers)}", "user_id": "ann"}
 
 
 @pytest.fixture
 async def sessions(kind: str, request: pytest.FixtureRequest) -> AsyncIterator[BaseSessionService]:
-    """The session service of the case."""
+    """The session service under test."""
     if kind == MEMORY:
         yield InMemorySessionService()
     elif kind == DATABASE:

@@ -1,4 +1,4 @@
-"""``hippocampus://`` addresses: which database they mean, and what is said where they mean none."""
+"""``hippocampus://`` addresses: which database they name, and the errors for those that name none."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def hippocampus(dsn: str, parameters: str = "") -> str:
     return dsn.replace("postgresql://", "hippocampus://", 1) + parameters
 
 
-async def test_the_scheme_is_known_to_adk_once_it_is_registered(dsn: str) -> None:
+async def test_adk_knows_the_scheme_once_it_is_registered(dsn: str) -> None:
     adk.register()
     registry = get_service_registry()
     address = hippocampus(dsn)
@@ -34,7 +34,7 @@ async def test_the_scheme_is_known_to_adk_once_it_is_registered(dsn: str) -> Non
         await service.close()  # type: ignore[union-attr]
 
 
-async def test_the_address_alone_is_the_environments_database(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_bare_address_is_the_database_of_the_environment(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATABASE_URL", dsn)
     service = adk.artifact_service("hippocampus://", agents_dir=".")
     assert await service.list_artifact_keys(**SCOPE) == []
@@ -42,7 +42,7 @@ async def test_the_address_alone_is_the_environments_database(dsn: str, monkeypa
 
 
 @pytest.mark.parametrize("address", ["hippocampus://", "postgresql://host/name"])
-def test_an_address_without_a_database_says_what_to_write(address: str) -> None:
+def test_an_address_without_a_database_says_what_to_set(address: str) -> None:
     with pytest.raises(SettingsError, match=r"hippocampus://user:password@host:port/name, or set DATABASE_URL"):
         adk.memory_service(address)
 
@@ -54,15 +54,15 @@ async def test_a_database_without_our_tables_names_the_command(empty_dsn: str) -
     await service.close()
 
 
-async def test_a_schema_is_named_in_the_address(dsn: str) -> None:
+async def test_an_address_can_name_a_schema(dsn: str) -> None:
     service = adk.artifact_service(hippocampus(dsn, "&schema=elsewhere"))
     with pytest.raises(SchemaError, match=r"'elsewhere'"):
         await service.list_artifact_keys(**SCOPE)
     await service.close()
 
 
-async def test_a_database_that_comes_up_later_is_reached_later() -> None:
-    """A pool that could not be opened is opened by the next call."""
+async def test_a_pool_that_failed_to_open_is_opened_by_the_next_call() -> None:
+    """The database was down at the first call."""
     service = adk.artifact_service("hippocampus://nobody@127.0.0.1:1/none")
     for _ in range(2):
         with pytest.raises(DatabaseUnreachableError):

@@ -1,4 +1,4 @@
-"""The example's README is true: its script prints what it says, and its files are those that it names."""
+"""The example's README is true: its script prints what the README shows, and the files that it names exist."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ EXAMPLE = EXAMPLES / "adk_agent"
 README = (EXAMPLE / "README.md").read_text(encoding="utf-8")
 
 
-def test_the_conversation_is_what_the_readme_shows(dsn: str, home: Path) -> None:
-    """Two sessions of a real agent, with every role as a real process, on a database of the test's own."""
+def test_the_script_prints_the_conversation_of_the_readme(dsn: str, home: Path) -> None:
+    """Two sessions of a real agent, with every role as a real process, on a database for this test."""
     (transcript,) = re.findall(r"^```text\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
     done = subprocess.run(
         [sys.executable, str(EXAMPLE / "chat.py")],
@@ -38,7 +38,7 @@ def test_the_conversation_is_what_the_readme_shows(dsn: str, home: Path) -> None
 
 
 @pytest.mark.parametrize("page", ["adk.md", "adk-memory.md", "streams.md"])
-def test_what_the_code_of_the_pages_imports_exists(page: str) -> None:
+def test_the_names_that_the_pages_import_exist(page: str) -> None:
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
     found = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     assert found
@@ -49,12 +49,12 @@ def test_what_the_code_of_the_pages_imports_exists(page: str) -> None:
                 assert [each.name for each in node.names if not hasattr(module, each.name)] == []
 
 
-def test_adks_server_takes_another_port_than_the_writer() -> None:
+def test_the_adk_server_uses_another_port_than_the_writer() -> None:
     (port,) = re.findall(r"^adk web --port (\d+)", README, re.MULTILINE)
     assert int(port) != Settings.model_fields["api_port"].default
 
 
-def test_services_yaml_names_what_exists() -> None:
+def test_services_yaml_names_things_that_exist() -> None:
     page = (ROOT / "docs" / "adk-memory.md").read_text(encoding="utf-8")
     (shown,) = re.findall(r"^```yaml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     assert (EXAMPLE / "services.yaml").read_text(encoding="utf-8").endswith(shown)

@@ -1,4 +1,4 @@
-"""What ADK's own database service stored comes over whole: counted, resumable, and read back as ADK reads it."""
+"""The import of ADK's own database service: complete, resumable, and read back as ADK reads it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ APP = "shop"
 
 @pytest.fixture
 def adk_url(empty_dsn: str) -> str:
-    """A database for ADK's own service, on the same server."""
+    """A database for ADK's own service on the same server."""
     return empty_dsn.replace("postgresql://", "postgresql+asyncpg://", 1)
 
 
@@ -45,7 +45,7 @@ async def on_postgres(adk_url: str) -> AsyncIterator[DatabaseSessionService]:
 
 
 def event(number: int, **delta: Any) -> Event:
-    """Every kind of content in turn; among a session's events some share their time."""
+    """An event whose kind of content depends on its number. Some events of a session share a timestamp."""
     part = [
         types.Part(text=f"note {number} 火锅 \\u0000 ü"),
         types.Part(function_call=types.FunctionCall(id="f", name="call", args={"zeta": 1, "alpha": [None, 2.5]})),
@@ -64,7 +64,7 @@ def event(number: int, **delta: Any) -> Event:
 
 
 async def fill(service: DatabaseSessionService, *, sessions: int, events: int) -> None:
-    """Make sessions of three users, each with state of every scope."""
+    """Create sessions of three users, with state in every scope."""
 
     async def one(number: int) -> None:
         user = f"u{number % 3}"
@@ -75,7 +75,7 @@ async def fill(service: DatabaseSessionService, *, sessions: int, events: int) -
             delta = {"step": step, f"user:k{number}": step, f"app:k{number}": step} if step % 7 == 0 else {}
             await service.append_event(session, event(step, **delta))
 
-    # Shared states are made first: ADK's own service loses keys of sessions that are created at once.
+    # Shared state first: ADK's own service loses keys when sessions are created concurrently.
     for user in ("u0", "u1", "u2"):
         await service.create_session(app_name=APP, user_id=user, session_id=f"empty-{user}", state={"user:x": 1})
     for start in range(0, sessions, 10):
@@ -88,7 +88,7 @@ async def copy(url: str, pool: asyncpg.Pool, **options: Any) -> importing.Copied
 
 
 async def assert_equal(service: DatabaseSessionService, pool: asyncpg.Pool) -> int:
-    """Compare every session, state and event with what ADK's own service reads; return how many sessions."""
+    """Compare every session, state and event with what ADK's own service reads, and return the number of sessions."""
     here = PostgresSessionService(pool)
     listed = (await service.list_sessions(app_name=APP)).sessions
     for each in listed:
@@ -100,20 +100,20 @@ async def assert_equal(service: DatabaseSessionService, pool: asyncpg.Pool) -> i
     return len(listed)
 
 
-async def test_a_sqlite_file_comes_over_and_so_does_what_was_added_later(tmp_path: Path, pool: asyncpg.Pool) -> None:
-    """A second run brings what is new alone; a session that went on here keeps its state."""
+async def test_a_second_import_of_a_sqlite_file_adds_only_what_is_new(tmp_path: Path, pool: asyncpg.Pool) -> None:
+    """A session that has continued here keeps its state."""
     url = f"sqlite+aiosqlite:///{tmp_path / 'sessions.db'}"
     async with DatabaseSessionService(url) as service:
         await fill(service, sessions=4, events=30)
         assert (await copy(url, pool)).new == {"sessions": 7, "events": 120}
-        await assert_told(pool)
+        await assert_restorable(pool)
         session = await service.get_session(app_name=APP, user_id="u1", session_id="s1")
         assert session is not None
         await service.append_event(session, event(30, step=99))
         again = await copy(url, pool)
         assert (again.new, again.is_complete, again.moved_sessions) == ({"sessions": 0, "events": 1}, True, 0)
         await assert_equal(service, pool)
-        await assert_told(pool)
+        await assert_restorable(pool)
 
         sessions = PostgresSessionService(pool)
         s1 = {"app_name": APP, "user_id": "u1", "session_id": "s1"}
@@ -126,18 +126,18 @@ async def test_a_sqlite_file_comes_over_and_so_does_what_was_added_later(tmp_pat
         assert here is not None
         assert (here.state["step"], here.state["user:x"]) == ("ours", "ours")
         assert (await copy(url, pool, overwrite_state=True)).kept_keys == 0
-        await assert_told(pool)
+        await assert_restorable(pool)
         await sessions.close()
 
 
-async def assert_told(pool: asyncpg.Pool) -> None:
-    """Compare every state with what its beginning and its events make it, with snapshots or without."""
+async def assert_restorable(pool: asyncpg.Pool) -> None:
+    """Compare every state with the one restored from its first state and its events, with and without snapshots."""
     history = StateHistory(pool)
     users = set()
     for row in await pool.fetch("SELECT user_id, session_id, state FROM threads WHERE app_name = $1", APP):
         for from_snapshot in (True, False):
-            told = await history.restore(APP, row["user_id"], row["session_id"], from_snapshot=from_snapshot)
-            assert escape_state(told.state) == row["state"], row["session_id"]
+            restored = await history.restore(APP, row["user_id"], row["session_id"], from_snapshot=from_snapshot)
+            assert escape_state(restored.state) == row["state"], row["session_id"]
         users.add(row["user_id"])
     for user in users:
         shared = await history.rebuild_shared(APP, user)
@@ -148,8 +148,10 @@ async def assert_told(pool: asyncpg.Pool) -> None:
         )
 
 
-async def test_the_past_of_a_copied_state_is_told_from_its_events(tmp_path: Path, pool: asyncpg.Pool) -> None:
-    """Snapshots or not; an event that is forgotten takes along what it set, as one that was appended here."""
+async def test_past_states_of_an_imported_session_are_restored_from_its_events(
+    tmp_path: Path, pool: asyncpg.Pool
+) -> None:
+    """With and without snapshots. Erasing an imported event also erases what it set."""
     await pool.execute("UPDATE app_policies SET snapshot_events = 5")
     url = f"sqlite+aiosqlite:///{tmp_path / 'sessions.db'}"
     s0 = (APP, "u0", "s0")
@@ -161,8 +163,8 @@ async def test_the_past_of_a_copied_state_is_told_from_its_events(tmp_path: Path
         assert first.state == {"made": 0, "big": 1e22, "zero": -0.0}
         for number, step in ((3, 0), (6, 0), (9, 7), (12, 7), (15, 14), (20, 14)):
             for from_snapshot in (True, False):
-                told = await history.restore(*s0, sequence_num=number, from_snapshot=from_snapshot)
-                assert told.state == {**first.state, "step": step}
+                restored = await history.restore(*s0, sequence_num=number, from_snapshot=from_snapshot)
+                assert restored.state == {**first.state, "step": step}
         setting = "SELECT sequence_num FROM events WHERE session_delta IS NOT NULL ORDER BY 1"
         steps = [row[0] for row in await pool.fetch(setting)]
         await ErasureService(pool).erase_events(*s0, sequence_nums=steps[:2])
@@ -173,8 +175,10 @@ async def test_the_past_of_a_copied_state_is_told_from_its_events(tmp_path: Path
         assert await pool.fetchval("SELECT state FROM user_states WHERE user_id = 'u0'") == {"x": 1}
 
 
-async def test_a_state_that_its_events_do_not_lead_to_is_set_by_one_more(tmp_path: Path, pool: asyncpg.Pool) -> None:
-    """ADK applied two changes in another order than that of their times; the copy ends as ADK's does."""
+async def test_a_state_that_the_events_do_not_produce_gets_one_correcting_event(
+    tmp_path: Path, pool: asyncpg.Pool
+) -> None:
+    """ADK applied two changes in another order than that of their timestamps. The copy ends with ADK's state."""
     url = f"sqlite+aiosqlite:///{tmp_path / 'sessions.db'}"
     async with DatabaseSessionService(url) as service:
         session = await service.create_session(app_name=APP, user_id="u", session_id="s")
@@ -189,21 +193,21 @@ async def test_a_state_that_its_events_do_not_lead_to_is_set_by_one_more(tmp_pat
             assert here.last_update_time == session.last_update_time
             [correction] = [each for each in here.events if each.author == "import"]
             assert (correction.actions.state_delta, len(here.events)) == ({"a": "last"}, 3)
-            told = await StateHistory(pool).restore(APP, "u", "s")
-            assert (told.state, told.deltas) == (here.state, 3)
+            restored = await StateHistory(pool).restore(APP, "u", "s")
+            assert (restored.state, restored.deltas) == (here.state, 3)
 
 
-async def test_what_was_forgotten_here_is_not_brought_back_by_another_run(
+async def test_what_was_erased_here_is_not_imported_again(
     tmp_path: Path, pool: asyncpg.Pool, dsn: str, home: Path
 ) -> None:
-    """Keys of shared states that an erased event set, erased sessions, forgotten users: not even if the
-    source's state is to win. What the source was given since comes, and the counts say what is left out."""
+    """Keys of shared state from erased events, erased sessions and erased users stay erased, even with overwrite_state.
+    What the source has received since is imported, and the report counts what was left out."""
     url = f"sqlite+aiosqlite:///{tmp_path / 'sessions.db'}"
     async with DatabaseSessionService(url) as service:
         await fill(service, sessions=3, events=8)
         session = await service.get_session(app_name=APP, user_id="u0", session_id="s0")
         assert session is not None
-        # By itself: of keys that sessions set at once, ADK's own service may lose some.
+        # Not concurrently: ADK's own service may lose keys of shared state that sessions set at once.
         await service.append_event(session, event(8, step=8, **{"app:k0": 8}))
         await copy(url, pool)
         here = ErasureService(pool)
@@ -217,7 +221,7 @@ async def test_what_was_forgotten_here_is_not_brought_back_by_another_run(
         for options in ({}, {"overwrite_state": True}):
             again = await copy(url, pool, **options)
             assert (again.new, again.erased) == ({"sessions": 0, "events": 0}, {"sessions": 3, "events": 16})
-            # user:k0 and app:k0; all that the forgotten user has, x and k2. What a forgotten session set stays.
+            # user:k0 and app:k0, and x and k2 of the erased user. Shared keys that an erased session set are kept.
             assert (again.erased_keys, again.is_complete) == (4, True)
             assert [await states(pool), await pool.fetch("SELECT id FROM threads ORDER BY id")] == kept
         await service.append_event(session, event(9, **{"user:k0": "anew"}))
@@ -230,13 +234,13 @@ async def test_what_was_forgotten_here_is_not_brought_back_by_another_run(
 
 
 async def states(pool: asyncpg.Pool) -> dict[str | None, Any]:
-    """The states that sessions share, the app's under None."""
+    """The shared states by user; the app's state is under None."""
     rows = await pool.fetch("SELECT user_id, state FROM user_states UNION ALL SELECT NULL, state FROM app_states")
     return {row["user_id"]: row["state"] for row in rows}
 
 
 async def multiply(adk_url: str, times: int) -> None:
-    """Copy every row that ADK's service wrote under other session ids, as many times as it would take it minutes."""
+    """Copy every row of ADK's service under new session ids: ADK itself would take minutes to write as many."""
     connection = await asyncpg.connect(adk_url.replace("+asyncpg", ""))
     for statement in (
         "INSERT INTO sessions SELECT app_name, user_id, id || '-' || n, state, create_time, update_time"
@@ -248,10 +252,10 @@ async def multiply(adk_url: str, times: int) -> None:
     await connection.close()
 
 
-async def test_a_killed_import_of_thousands_of_events_goes_on_and_stores_nothing_twice(
+async def test_a_killed_import_of_thousands_of_events_resumes_without_duplicates(
     on_postgres: DatabaseSessionService, adk_url: str, dsn: str, pool: asyncpg.Pool, home: Path
 ) -> None:
-    """kill -9 in the middle; the next run says by its counts that all is here, and exits with 0."""
+    """SIGKILL in the middle. The next run reports complete counts and exits with 0."""
     await fill(on_postgres, sessions=2, events=60)
     await multiply(adk_url, 24)
     process = subprocess.Popen(
@@ -263,20 +267,20 @@ async def test_a_killed_import_of_thousands_of_events_goes_on_and_stores_nothing
     deadline = time.monotonic() + WAIT_SECONDS
     while await pool.fetchval("SELECT count(*) FROM events") < 500:
         assert time.monotonic() < deadline
-        assert process.poll() is None, "it ended before it could be killed"
+        assert process.poll() is None, "the import ended before it was killed"
     process.send_signal(signal.SIGKILL)
     process.wait()
     done = cli_process.run(home, "import-adk", adk_url, "--json", DATABASE_URL=dsn)
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert told["is_complete"]
-    assert told["here"] == told["source"] == {"sessions": 125, "events": 3000, "app_states": 1, "user_states": 3}
-    assert 0 < told["new"]["events"] < 3000
+    report = json.loads(done.stdout)
+    assert report["is_complete"]
+    assert report["here"] == report["source"] == {"sessions": 125, "events": 3000, "app_states": 1, "user_states": 3}
+    assert 0 < report["new"]["events"] < 3000
     assert await pool.fetchval("SELECT count(*) FROM events") == 3000
     assert await assert_equal(on_postgres, pool) == 125
 
 
-async def test_a_session_that_no_import_made_is_left_alone_and_makes_the_command_fail(
+async def test_a_session_that_was_not_imported_is_kept_and_the_command_fails(
     on_postgres: DatabaseSessionService, adk_url: str, dsn: str, pool: asyncpg.Pool, home: Path
 ) -> None:
     await fill(on_postgres, sessions=1, events=3)
@@ -293,8 +297,8 @@ async def test_a_session_that_no_import_made_is_left_alone_and_makes_the_command
     assert (kept.events, kept.state["mine"]) == ([], True)
 
 
-async def test_what_cannot_be_here_is_named_and_all_else_is_copied(tmp_path: Path, pool: asyncpg.Pool) -> None:
-    """Names and sizes that ADK's service takes and ours does not; a blank around an id does not hide the session."""
+async def test_what_cannot_be_imported_is_named_and_the_rest_is_copied(tmp_path: Path, pool: asyncpg.Pool) -> None:
+    """Names and sizes that ADK's service accepts and ours does not. Blanks around an id do not hide the session."""
     await pool.execute('SELECT set_app_policy($1, \'{"max_event_bytes": 20000, "max_state_bytes": 3000}\')', APP)
     url = f"sqlite+aiosqlite:///{tmp_path / 'sessions.db'}"
     letters = [f"{n:x}" for n in range(1000)]
@@ -349,8 +353,8 @@ async def test_what_cannot_be_here_is_named_and_all_else_is_copied(tmp_path: Pat
         assert await here.get_user_state(app_name=APP, user_id="bob") == {"much": letters}
 
 
-async def test_what_is_no_database_of_adk_is_said_so(tmp_path: Path, dsn: str, empty_dsn: str) -> None:
-    """Wrong addresses, other databases, older schemas; no password is shown."""
+async def test_a_source_that_is_not_a_database_of_adk_is_refused(tmp_path: Path, dsn: str, empty_dsn: str) -> None:
+    """Wrong addresses, other databases and older schemas. No error shows a password."""
     old = tmp_path / "old.db"
     async with DatabaseSessionService(f"sqlite+aiosqlite:///{old}") as service:
         await service.prepare_tables()

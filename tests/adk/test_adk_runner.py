@@ -1,4 +1,4 @@
-"""Agents of ADK, run by ADK's own Runner over our sessions, and what ADK and others build on top of it."""
+"""ADK agents, run by ADK's own Runner on our sessions, and the features that ADK and others build on it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tests.support.adk.services import Who
 from tests.support.fake_gemini import FakeGemini
 from tests.support.waiting import WAIT_SECONDS, until
 
-# ADK says so of what it has not settled yet; one case may be the first to hear it.
+# ADK warns about its experimental features, in whichever test uses one first.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*EXPERIMENTAL:UserWarning"),
     pytest.mark.filterwarnings("ignore:SequentialAgent is deprecated:DeprecationWarning"),
@@ -72,7 +72,7 @@ def texts(session: Session) -> list[str]:
     return [part.text for event in session.events if event.content for part in event.content.parts or [] if part.text]
 
 
-async def test_a_conversation_goes_on_where_it_was(service: PostgresSessionService) -> None:
+async def test_a_conversation_continues_in_a_new_runner(service: PostgresSessionService) -> None:
     await service.create_session(**WHO, session_id="s")
     run = runner(service)
     await talk(run, "one")
@@ -81,8 +81,8 @@ async def test_a_conversation_goes_on_where_it_was(service: PostgresSessionServi
     assert texts(await read(service)) == ["one", "[1] you said: one", "two", "[3] you said: two"]
 
 
-def test_each_run_may_have_an_event_loop_of_its_own(dsn: str) -> None:
-    """`Runner.run` starts a thread and a loop per call; its connections end with the loop."""
+def test_each_run_may_have_its_own_event_loop(dsn: str) -> None:
+    """`Runner.run` starts a thread and an event loop per call. Their connections close with the loop."""
     service = PostgresSessionService(dsn)
     asyncio.run(service.create_session(**WHO, session_id="s"))
 
@@ -110,8 +110,8 @@ def test_each_run_may_have_an_event_loop_of_its_own(dsn: str) -> None:
 
 
 @contextlib.contextmanager
-def gemini_in_a_loop_of_its_own() -> Iterator[FakeGemini]:
-    """A Gemini API that outlives the loops of those who call it."""
+def gemini_in_its_own_loop() -> Iterator[FakeGemini]:
+    """A fake Gemini API that outlives the event loops of its callers."""
     gemini, loop = FakeGemini(), asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
@@ -126,18 +126,18 @@ def gemini_in_a_loop_of_its_own() -> Iterator[FakeGemini]:
 
 
 def look_up(request: Any) -> types.Part:
-    """Search the memory for what was said, then say whether anything was found."""
+    """Search the memory for the user's message, then answer whether anything was found."""
     for part in request.contents[-1].parts:
         if part.function_response:
             return types.Part(text="found" if part.function_response.response["result"].memories else "nothing")
     return types.Part(function_call=types.FunctionCall(name="load_memory", args={"query": last_text(request)}))
 
 
-def test_a_model_is_asked_from_the_event_loop_of_each_run(dsn: str) -> None:
-    """A query is embedded in a loop that ends with the run, and so are the connections to the model: none is reused."""
+def test_a_model_is_called_from_the_event_loop_of_each_run(dsn: str) -> None:
+    """A query is embedded in a loop that ends with the run. Connections to the model end with it and are not reused."""
     service = PostgresSessionService(dsn)
     asyncio.run(service.create_session(**WHO, session_id="s"))
-    with gemini_in_a_loop_of_its_own() as gemini:
+    with gemini_in_its_own_loop() as gemini:
         connection = GeminiConnection(api_key="k", base_url=gemini.base_url, timeout_seconds=WAIT_SECONDS, attempts=1)
         memory = PostgresMemoryService(dsn, GeminiEmbedder(connection))
         run = runner(service, agent=agent(look_up, tools=[load_memory]), memory_service=memory)
@@ -157,7 +157,7 @@ async def _connections(database: Any) -> int:
 
 
 class _ReadTogether(PostgresSessionService):
-    """Gives the session to nobody before two have asked for it."""
+    """Returns the session only after two callers have asked for it."""
 
     def __init__(self, url: str) -> None:
         super().__init__(url)
@@ -172,8 +172,8 @@ class _ReadTogether(PostgresSessionService):
         return found
 
 
-async def test_two_runs_of_one_session_at_once_do_not_mix(dsn: str) -> None:
-    """Both have read it before either writes: one is told that it is stale, and nothing of it after that is stored."""
+async def test_concurrent_runs_of_one_session_do_not_mix(dsn: str) -> None:
+    """Both read the session before either writes. One gets StaleSessionError, and stores nothing after that."""
     async with _ReadTogether(dsn) as service:
         await service.create_session(**WHO, session_id="s")
         done = await asyncio.gather(
@@ -184,8 +184,8 @@ async def test_two_runs_of_one_session_at_once_do_not_mix(dsn: str) -> None:
         assert len((await read(service)).events) in (2, 3)
 
 
-async def test_a_step_reads_what_the_step_before_kept_for_the_run_alone(service: PostgresSessionService) -> None:
-    """`output_key='temp:…'` of one agent reaches the next one's instruction, and no table."""
+async def test_an_agent_reads_temp_state_of_the_agent_before_it(service: PostgresSessionService) -> None:
+    """`output_key='temp:…'` of one agent reaches the instruction of the next one, and no table."""
     steps = SequentialAgent(
         name="steps",
         sub_agents=[
@@ -213,7 +213,7 @@ def remember(note: str, tool_context: ToolContext) -> dict[str, str]:
 
 
 def call_once(request: Any) -> types.Part:
-    """Call the first tool with what was said, then answer."""
+    """Call the first tool with the user's message, then answer."""
     if any(part.function_response for part in request.contents[-1].parts):
         return types.Part(text="done")
     name = next(iter(request.tools_dict))
@@ -221,7 +221,7 @@ def call_once(request: Any) -> types.Part:
 
 
 async def write_down(note: str, tool_context: ToolContext) -> dict[str, str]:
-    """Keep a note, in a file of its own as well."""
+    """Keep a note, also in a file."""
     for name in ("note.txt", f"{note}.txt"):
         await tool_context.save_artifact(name, types.Part(text=note))
     return remember(note, tool_context)
@@ -255,7 +255,7 @@ async def test_a_rewind_restores_state_and_files_and_keeps_history(service: Post
     await files.close()
 
 
-async def test_a_run_reads_as_much_of_the_session_as_its_configuration_says(service: PostgresSessionService) -> None:
+async def test_a_run_reads_as_many_events_as_its_configuration_allows(service: PostgresSessionService) -> None:
     await service.create_session(**WHO, session_id="s")
     run = runner(service)
     await talk(run, "one")
@@ -267,7 +267,7 @@ async def test_a_run_reads_as_much_of_the_session_as_its_configuration_says(serv
 
 
 async def look_back(note: str, tool_context: ToolContext) -> dict[str, list[str]]:
-    """Remember what was said so far and a note of the agent's own, and search for it."""
+    """Add the session and a note to the memory, and search it."""
     await tool_context.add_session_to_memory()
     await tool_context.add_memory(
         memories=[MemoryEntry(content=types.Content(parts=[types.Part(text=f"Noted: {note}")]))]
@@ -276,7 +276,9 @@ async def look_back(note: str, tool_context: ToolContext) -> dict[str, list[str]
     return {"found": sorted(part.text or "" for each in found.memories for part in each.content.parts or [])}
 
 
-async def test_a_tool_remembers_and_searches_through_its_context(service: PostgresSessionService, dsn: str) -> None:
+async def test_a_tool_adds_to_memory_and_searches_it_through_its_context(
+    service: PostgresSessionService, dsn: str
+) -> None:
     await service.create_session(**WHO, session_id="s")
     memory = PostgresMemoryService(dsn)
     run = runner(service, agent=agent(call_once, tools=[look_back]), memory_service=memory)
@@ -287,7 +289,7 @@ async def test_a_tool_remembers_and_searches_through_its_context(service: Postgr
 
 
 def ask_permission(note: str) -> None:
-    """Asks somebody, who answers later."""
+    """Request a permission, which is granted later."""
 
 
 async def test_a_run_that_waits_for_an_answer_is_resumed(service: PostgresSessionService) -> None:
@@ -304,9 +306,9 @@ async def test_a_run_that_waits_for_an_answer_is_resumed(service: PostgresSessio
     answer = types.Part(
         function_response=types.FunctionResponse(id=call.id, name=call.name, response={"result": "yes"})
     )
-    # By another runner, as after a restart.
+    # In another runner, as after a restart.
     again = Runner(app=app, session_service=service)
-    told = [
+    resumed = [
         event
         async for event in again.run_async(
             user_id="ann",
@@ -315,11 +317,13 @@ async def test_a_run_that_waits_for_an_answer_is_resumed(service: PostgresSessio
             new_message=types.Content(role="user", parts=[answer]),
         )
     ]
-    assert [part.text for event in told if event.content for part in event.content.parts or [] if part.text] == ["done"]
+    assert [part.text for event in resumed if event.content for part in event.content.parts or [] if part.text] == [
+        "done"
+    ]
     assert {event.invocation_id for event in (await read(service)).events} == {asked.invocation_id}
 
 
-async def test_compacted_turns_are_summed_up_for_the_model_and_stay_stored(service: PostgresSessionService) -> None:
+async def test_compacted_turns_reach_the_model_as_a_summary_and_stay_stored(service: PostgresSessionService) -> None:
     shown: list[str] = []
 
     def answer(request: Any) -> types.Part:
@@ -345,14 +349,14 @@ async def test_compacted_turns_are_summed_up_for_the_model_and_stay_stored(servi
 
 
 async def agui_events(service: Any, texts_: list[str]) -> tuple[list[str], dict[str, Any]]:
-    """What ag-ui-adk emits for the same conversation over a service, and the state that is left."""
+    """The events that ag-ui-adk emits for a conversation on a service, and the final state."""
     bridge = ADKAgent(
         adk_agent=agent(call_once, tools=[remember]),
         app_name="app",
         user_id="ann",
         session_service=service,
         use_in_memory_services=True,
-        # Sessions are ours to end.
+        # The test ends the sessions itself.
         delete_session_on_cleanup=False,
         use_thread_id_as_session_id=True,
     )
@@ -374,8 +378,8 @@ async def agui_events(service: Any, texts_: list[str]) -> tuple[list[str], dict[
     return emitted, {key: value for key, value in found.state.items() if not key.startswith("_ag_ui")}
 
 
-async def test_ag_ui_adk_emits_over_our_sessions_what_it_emits_over_adks(service: PostgresSessionService) -> None:
-    """An independent client of the contract; and when it closes, the session is still there."""
+async def test_ag_ui_adk_emits_the_same_events_on_our_sessions_as_on_adks(service: PostgresSessionService) -> None:
+    """An independent client of the contract. When it closes, the session still exists."""
     conversation = ["tea", "coffee"]
     expected = await agui_events(InMemorySessionService(), conversation)
     assert await agui_events(service, conversation) == expected
@@ -384,10 +388,10 @@ async def test_ag_ui_adk_emits_over_our_sessions_what_it_emits_over_adks(service
     assert expected[1]["user:notes"] == ["tea", "coffee"]
 
 
-async def test_the_clean_up_of_ag_ui_adk_remembers_sessions_and_deletes_none(
+async def test_the_cleanup_of_ag_ui_adk_adds_sessions_to_memory_and_deletes_none(
     service: PostgresSessionService, dsn: str, pool: asyncpg.Pool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It runs for real, finds the session too old, and gives it to the memory; the conversation goes on afterwards."""
+    """The real cleanup finds the session too old and adds it to the memory. The conversation then continues."""
     memory = PostgresMemoryService(dsn)
     bridge = ADKAgent(
         adk_agent=agent(),
@@ -418,10 +422,10 @@ async def test_the_clean_up_of_ag_ui_adk_remembers_sessions_and_deletes_none(
     assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
 
 
-async def test_what_an_agent_was_told_is_consolidated_by_a_worker(
+async def test_a_worker_consolidates_the_messages_of_an_agents_session(
     service: PostgresSessionService, pool: asyncpg.Pool, dsn: str, home: Path
 ) -> None:
-    """Messages of user and model are the memory's, thoughts and calls are not; the policy enqueues by itself."""
+    """Messages of the user and the model are consolidated, thoughts and calls are not. The policy enqueues the job."""
     await pool.execute("SELECT set_app_policy('app', '{\"fast_events\": 6}')")
     await service.create_session(**WHO, session_id="s")
     run = runner(service, agent=agent(call_once, tools=[remember]))
@@ -454,6 +458,6 @@ async def test_what_an_agent_was_told_is_consolidated_by_a_worker(
 
 
 def test_the_echo_counts_turns() -> None:
-    """The scripted model itself does what the cases above rely on."""
+    """The tests above rely on this behaviour of the scripted model."""
     request = type("Request", (), {"contents": [user_says("x")]})()
     assert echo(request).text == "[1] you said: x"

@@ -1,4 +1,4 @@
-"""Our services take what ADK's base classes declare, in the installed version of ADK."""
+"""Our services accept what ADK's base classes declare in the installed version of ADK."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ OPTIONAL = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
         (BaseArtifactService, PostgresArtifactService),
     ],
 )
-def test_every_method_of_the_base_class_is_ours_and_takes_its_arguments(base: type, ours: type) -> None:
-    """Nothing is left to a base class that refuses it; what ours take beside has a default."""
+def test_every_method_of_the_base_class_is_overridden_with_its_arguments(base: type, ours: type) -> None:
+    """No method is left to a base class that only raises. Our additional arguments have defaults."""
     methods = {name: each for name, each in inspect.getmembers(base, inspect.iscoroutinefunction) if name[0] != "_"}
     assert len(methods) >= 4
     for name, method in methods.items():

@@ -1,4 +1,4 @@
-"""An agent of ADK behind ``POST /agui``: one session for both, streamed, with the client's tools, and whole for ADK."""
+"""An ADK agent behind ``POST /agui``: one shared session, streamed, with the client's tools, and complete for ADK."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CONFIRM = {
 
 
 class Model(BaseLlm):
-    """Says what a script makes of the request: replies, each a list of parts; all but the last are partial."""
+    """Replies according to a script: a list of parts for each response, of which all but the last are partial."""
 
     model: str = "scripted"
     script: Callable[[LlmRequest], Sequence[Sequence[types.Part] | LlmResponse]]
@@ -51,16 +51,16 @@ class Model(BaseLlm):
     ) -> AsyncGenerator[LlmResponse, None]:
         self.requests.append(llm_request)
         replies = self.script(llm_request)
-        for place, reply in enumerate(replies, 1):
+        for number, reply in enumerate(replies, 1):
             if isinstance(reply, LlmResponse):
                 yield reply
             else:
                 content = types.Content(role="model", parts=list(reply))
-                yield LlmResponse(content=content, partial=place < len(replies))
+                yield LlmResponse(content=content, partial=number < len(replies))
 
 
 def look_up(place: str, tool_context: ToolContext) -> dict[str, object]:
-    """Look a place up."""
+    """Look up a place."""
     tool_context.state["place"] = place
     tool_context.state["temp:step"] = 1
     return {"found": place}
@@ -75,7 +75,7 @@ def thought(text: str) -> types.Part:
 
 
 def script(request: LlmRequest) -> Sequence[Sequence[types.Part] | LlmResponse]:
-    """Think and call two tools at once, then answer in pieces; ask the person; fail; or repeat."""
+    """Think and call two tools at once, then answer in pieces; call the client's tool; fail; or echo."""
     said = request.contents[-1].parts or []
     if answers := [part.function_response for part in said if part.function_response]:
         names = ", ".join(str(answer.response) for answer in answers)
@@ -123,7 +123,7 @@ async def client(writer: LiveWriter) -> AsyncIterator[httpx.AsyncClient]:
 
 
 def shown(page: Page) -> list[tuple[str, Any]]:
-    """What a page shows: texts, calls and answers, in order."""
+    """The texts, calls and results of a page, in order."""
     found: list[tuple[str, Any]] = []
     for message in page.reducer.messages:
         if message.get("content"):
@@ -133,11 +133,11 @@ def shown(page: Page) -> list[tuple[str, Any]]:
     return found
 
 
-async def test_what_adk_does_is_streamed_stored_once_and_read_back_whole(
+async def test_a_run_is_streamed_stored_once_and_read_back_complete(
     writer: LiveWriter, client: httpx.AsyncClient, sessions: PostgresSessionService
 ) -> None:
-    """A thought, a text, two calls at once and an answer in pieces: live as to joiners, a row for each, a timeline; and
-    to ADK the very events that it made, signatures and all, in the next turn too."""
+    """A thought, a text, two parallel calls and an answer in pieces: each is one row, and the run looks the same live
+    and to a late client. ADK reads back its own events, with signatures, also in the next turn."""
     page = await run_agent(client, asked("t", "r1", "look"))
     expected = [
         ("user", "look"),
@@ -193,17 +193,17 @@ async def test_what_adk_does_is_streamed_stored_once_and_read_back_whole(
     messages = [*page.reducer.messages, {"id": "u2", "role": "user", "content": "and now?"}]
     again = await run_agent(client, asked("t", "r2", messages=messages))
     assert shown(again)[-1] == ("assistant", "[5] and now?")
-    told = [part for content in MODEL.requests[-1].contents for part in content.parts or []]
-    assert [part.function_call.name for part in told if part.function_call] == ["look_up"] * 2
-    assert [part.text for part in told if part.text and not part.thought] == [
+    received = [part for content in MODEL.requests[-1].contents for part in content.parts or []]
+    assert [part.function_call.name for part in received if part.function_call] == ["look_up"] * 2
+    assert [part.text for part in received if part.text and not part.thought] == [
         "look", "A moment. ", expected[-1][1], "and now?",
     ]  # fmt: skip
 
 
-async def test_a_tool_of_the_client_is_called_and_answered_by_the_next_run(
+async def test_the_next_run_brings_the_result_of_a_client_tool(
     client: httpx.AsyncClient, sessions: PostgresSessionService
 ) -> None:
-    """The model is offered the tool with its schema; its call ends the run; ADK goes on with the client's result."""
+    """The model is offered the tool with its schema. Its call ends the run; ADK continues with the client's result."""
     calling = await run_agent(client, asked("t", "r1", "ask", tools=[CONFIRM]))
     declared = {
         each.name: each for tool in MODEL.requests[-1].config.tools or [] for each in tool.function_declarations
@@ -220,10 +220,10 @@ async def test_a_tool_of_the_client_is_called_and_answered_by_the_next_run(
     assert (given.id, given.name, given.response) == (pending, "confirm", {"result": "sure"})
 
 
-async def test_images_reach_the_model_and_a_failing_model_reaches_the_client(
+async def test_images_reach_the_model_and_a_model_error_reaches_the_client(
     client: httpx.AsyncClient, writer: LiveWriter
 ) -> None:
-    """A message of several parts is given on; a model's error ends the run, with its code; nothing is nothing."""
+    """A message of several parts is passed on. A model's error ends the run with its code; so does an empty input."""
     image = {"type": "data", "value": base64.b64encode(b"\xff\xfe\x00png").decode(), "mimeType": "image/png"}
     content = [{"type": "image", "source": image}, {"type": "text", "text": "describe"}]
     page = await run_agent(client, asked("t", "r1", messages=[{"id": "u", "role": "user", "content": content}]))
@@ -235,10 +235,10 @@ async def test_images_reach_the_model_and_a_failing_model_reaches_the_client(
     assert writer.live.runner.running == 0
 
 
-async def test_what_is_erased_is_gone_for_adk_too(
+async def test_erased_events_are_also_gone_for_adk(
     writer: LiveWriter, client: httpx.AsyncClient, sessions: PostgresSessionService, pool: asyncpg.Pool
 ) -> None:
-    """No copy of a message stays in what is kept for ADK alone: neither of the user's nor of one piece of an event."""
+    """What is stored for ADK alone keeps no copy of an erased message, or of an erased part of an event."""
     await run_agent(client, asked("t", "r1", "look"))
     found = await pool.fetch(
         "SELECT sequence_num FROM events WHERE event_type IN ('user_message', 'thought') OR content::text ~ '里斯本'"
@@ -254,8 +254,8 @@ async def test_what_is_erased_is_gone_for_adk_too(
     assert [part.function_call.args for part in parts if part.function_call] == [{"place": "Lisbon"}]
 
 
-async def test_an_app_brings_its_plugins(dsn: str, sessions: PostgresSessionService) -> None:
-    """An App is run under the run's own app name; a plugin that changes what the user says changes it for ADK alone."""
+async def test_an_app_runs_with_its_plugins(dsn: str, sessions: PostgresSessionService) -> None:
+    """An App runs under the run's app name. A plugin that changes the user's message changes it only for ADK."""
 
     class Shouting(BasePlugin):
         async def on_user_message_callback(self, *, invocation_context: Any, user_message: types.Content) -> Any:
@@ -275,7 +275,7 @@ async def test_an_app_brings_its_plugins(dsn: str, sessions: PostgresSessionServ
 
 
 async def test_the_example_serves_its_agent(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The companion behind `POST /agui`, with its memory: what one run was told, a later one is asked about."""
+    """The companion behind `POST /agui`, with its memory: a later run answers from what an earlier one received."""
     monkeypatch.setenv("DATABASE_URL", dsn)
     monkeypatch.syspath_prepend(str(EXAMPLE))
     agents = runpy.run_path(str(EXAMPLE / "serve.py"), run_name="serve")["agents"]()
@@ -283,7 +283,7 @@ async def test_the_example_serves_its_agent(dsn: str, monkeypatch: pytest.Monkey
         serving(dsn, agents) as writer,
         httpx.AsyncClient(base_url=writer.url, headers=OWNER, timeout=WAIT_SECONDS) as client,
     ):
-        told = await run_agent(client, asked("t", "r1", "I love plum jam."))
+        remembered = await run_agent(client, asked("t", "r1", "I love plum jam."))
         answered = await run_agent(client, asked("t2", "r2", "Which jam do I love?"))
-    assert shown(told)[-1] == ("assistant", "I'll remember that.")
+    assert shown(remembered)[-1] == ("assistant", "I'll remember that.")
     assert shown(answered)[-1] == ("assistant", "You told me: I love plum jam.")

@@ -1,4 +1,4 @@
-"""ag-ui-adk over our sessions and our own bridge, held against each other: one agent, two ways to the wire."""
+"""ag-ui-adk on our sessions compared with our own bridge, for the same agent."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TURNS = ["Lisbon", "里斯本"]
 
 
 def plain(messages: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
-    """Messages as they are read: without ids, which each side makes for itself."""
+    """Messages without ids, which each side generates."""
     found: list[tuple[Any, ...]] = []
     for message in messages:
         if message["role"] == "tool":
@@ -51,11 +51,11 @@ async def over_ag_ui_adk(service: PostgresSessionService) -> Reducer:
         page.messages.append({"id": f"u-{number}", "role": "user", "content": text})
         given = {**asked("t", f"run-{number}"), "messages": page.messages, "state": {}, "tools": [], "context": []}
         async for event in bridge.run(RunAgentInput.model_validate({**given, "forwardedProps": {}})):
-            told = json.loads(event.model_dump_json(by_alias=True, exclude_none=True))
-            if told["type"] == "TOOL_CALL_START":
-                # A call that names no message gets one of its own.
-                told.setdefault("parentMessageId", told["toolCallId"])
-            page.event(told)
+            emitted = json.loads(event.model_dump_json(by_alias=True, exclude_none=True))
+            if emitted["type"] == "TOOL_CALL_START":
+                # A call that names no message gets an id of its own.
+                emitted.setdefault("parentMessageId", emitted["toolCallId"])
+            page.event(emitted)
     await bridge.close()
     return page
 
@@ -73,8 +73,8 @@ async def over_our_bridge(url: str) -> Reducer:
     return reducer
 
 
-async def test_both_ways_show_the_same_conversation_and_state(dsn: str) -> None:
-    """Two turns with a tool, state and text: the messages and the state that a page ends with are equal."""
+async def test_both_bridges_show_the_same_conversation_and_state(dsn: str) -> None:
+    """After two turns with a tool, state and text, the client's messages and state are equal."""
     async with PostgresSessionService(dsn) as service:
         theirs = await over_ag_ui_adk(service)
         async with serving(dsn, {"default": AdkAgent(scripted(), service)}) as writer:

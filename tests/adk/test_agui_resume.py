@@ -1,4 +1,4 @@
-"""Runs of one session under AG-UI with an agent of ADK: one at a time, and resumed where they wait for somebody."""
+"""AG-UI runs of one session with an ADK agent: one at a time, and resumed when they wait for an answer."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ def delete(file: str) -> dict[str, str]:
 
 
 def approve(amount: int) -> None:
-    """Ask somebody for an approval."""
+    """Request an approval."""
 
 
 def order(amount: int) -> dict[str, str]:
-    """Begin an order that takes its time."""
+    """Place an order that takes time."""
     return {"status": "ordered"}
 
 
 def script(request: LlmRequest) -> scripted.Reply:
-    """Call the tools that the user names, as often as named; say what they answered; else echo."""
+    """Call the tools that the user names, as often as they are named; report their results; otherwise echo."""
     said = request.contents[-1].parts or []
     if answers := [part.function_response for part in said if part.function_response]:
         return types.Part(text=", ".join(json.dumps(each.response, sort_keys=True) for each in answers))
@@ -68,7 +68,7 @@ def agent() -> LlmAgent:
 
 
 class Gate:
-    """Lets an agent's model answer when a test says so, and tells that it was asked."""
+    """Blocks an agent's model until the test opens it, and records that the model was called."""
 
     def __init__(self) -> None:
         self.asked, self.opened = asyncio.Event(), asyncio.Event()
@@ -117,11 +117,11 @@ def last(page: Page) -> Any:
     return page.reducer.messages[-1].get("content")
 
 
-async def test_a_second_run_of_a_session_is_refused_while_one_goes_on(
+async def test_a_second_run_of_a_session_is_refused_while_one_is_active(
     writer: LiveWriter, client: httpx.AsyncClient, sessions: PostgresSessionService, gate: Gate
 ) -> None:
-    """409, nothing stored of it, be it seen early or only under the session's lock; the same run again follows; another
-    session is free; after the end the refused one runs. What a dead process left holds nobody up."""
+    """It gets 409 and stores nothing, whether refused early or under the session's lock. The same run id follows the
+    active run, another session is free, and the refused run succeeds later. An orphaned run blocks nothing."""
     first = asyncio.create_task(run_agent(client, asked("t", "r1", "one"), "gated"))
     async with asyncio.timeout(WAIT_SECONDS):
         await gate.asked.wait()
@@ -139,8 +139,8 @@ async def test_a_second_run_of_a_session_is_refused_while_one_goes_on(
     assert last(await run_agent(client, rival, "gated")) == "[3] you said: two"
     session = await sessions.get_session(**NAMES, session_id="t")
     assert session is not None
-    told = [part.text for event in session.events if event.content for part in event.content.parts or []]
-    assert told == ["one", "[1] you said: one", "two", "[3] you said: two"]
+    texts = [part.text for event in session.events if event.content for part in event.content.parts or []]
+    assert texts == ["one", "[1] you said: one", "two", "[3] you said: two"]
 
     await writer.live.runs.start("shop", "mei", "t", "dead")
     await writer.pool.execute("UPDATE runs SET lease_until = '2000-01-01' WHERE run_id = 'dead'")
@@ -148,10 +148,10 @@ async def test_a_second_run_of_a_session_is_refused_while_one_goes_on(
     assert await writer.pool.fetchval("SELECT error_code FROM runs WHERE run_id = 'dead'") == "orphaned"
 
 
-async def test_runs_that_begin_together_do_not_interleave(
+async def test_runs_that_start_together_do_not_interleave(
     client: httpx.AsyncClient, writer: LiveWriter, gate: Gate
 ) -> None:
-    """Of five that are posted at once one runs; the others are refused, and leave no event."""
+    """Of five concurrent requests at least one runs. The others are refused and leave no event."""
     gate.opened.set()
     await OpenSessionService(writer.pool).create_session("shop", "mei", session_id="t")
 
@@ -173,9 +173,9 @@ async def test_runs_that_begin_together_do_not_interleave(
 
 
 @pytest.mark.parametrize("name", ["interrupting", "resumable"])
-async def test_resume_answers_what_a_run_waits_for(client: httpx.AsyncClient, writer: LiveWriter, name: str) -> None:
-    """A confirmation, as an interrupt, granted; an approval beside a job that goes on by itself; a refusal: each is
-    given to ADK, which acts; a run that answers none of them is refused."""
+async def test_resume_answers_the_interrupts_of_a_run(client: httpx.AsyncClient, writer: LiveWriter, name: str) -> None:
+    """A confirmation is granted, an approval is given while another tool still works, and a confirmation is refused:
+    each answer reaches ADK. A run that answers no interrupt is refused."""
     asking = await run_agent(client, asked("t", "r1", "delete"), name)
     outcome = asking.reducer.ends[0]["outcome"]
     (interrupt,) = outcome["interrupts"]
@@ -202,11 +202,11 @@ async def test_resume_answers_what_a_run_waits_for(client: httpx.AsyncClient, wr
     assert _deleted == ["a.txt"]
 
 
-async def test_resume_works_for_a_pending_call_and_says_so_where_nothing_waits(
+async def test_resume_answers_a_pending_call_and_fails_when_nothing_is_pending(
     client: httpx.AsyncClient, sessions: PostgresSessionService
 ) -> None:
-    """Without interrupts the call is pending, and may be resumed all the same; also abandoned for something else. What
-    is answered already, or unknown, or no answer to a confirmation, is an error with a code, and nothing is stored."""
+    """Without interrupts the call is pending, and can be resumed or abandoned. An answer to an unknown or answered
+    call, or an unclear answer to a confirmation, is an error with a code and stores nothing."""
     asking = await run_agent(client, asked("t", "r1", "approve"))
     (call,) = asking.reducer.ends[0]["outcome"]["pendingToolCallIds"]
     resumed = await run_agent(
@@ -241,7 +241,7 @@ async def test_resume_works_for_a_pending_call_and_says_so_where_nothing_waits(
 
 
 def after_approval(request: LlmRequest) -> types.Part:
-    """Ask for an approval, and say that it came."""
+    """Request an approval, then report it."""
     if any(part.function_response for part in request.contents[-1].parts or []):
         return types.Part(text="approved")
     return types.Part(function_call=types.FunctionCall(name="approve", args={"amount": 1}))
@@ -249,10 +249,10 @@ def after_approval(request: LlmRequest) -> types.Part:
 
 @pytest.mark.filterwarnings("ignore:SequentialAgent is deprecated:DeprecationWarning")
 @pytest.mark.parametrize("is_resumable", [True, False])
-async def test_a_resumable_app_goes_on_with_the_steps_behind(
+async def test_a_resumable_app_continues_with_the_steps_after_the_interrupt(
     dsn: str, sessions: PostgresSessionService, is_resumable: bool
 ) -> None:
-    """In one, what follows the step that waited is done as well; in another, ADK goes on with that step alone."""
+    """In a resumable app, the steps after the one that waited run too. Otherwise only that step continues."""
     steps = [
         scripted.agent(after_approval, name="asker", tools=[LongRunningFunctionTool(approve)]),
         scripted.agent(lambda _: types.Part(text="sent"), name="sender"),

@@ -1,4 +1,4 @@
-"""What an artifact service of ADK does: the same cases for ADK's own two and for ours."""
+"""The contract of ADK's artifact services: the same tests for both of ADK's own and for ours."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MEMORY, FILE, OURS = "in_memory", "file", "postgres"
 
 @pytest.fixture
 def dsn(contract_dsn: str) -> Iterator[str]:
-    """The database of all cases; each leaves it without files."""
+    """One database for all tests; each removes its files."""
     yield contract_dsn
     with psycopg.connect(contract_dsn) as connection:
         connection.execute("TRUNCATE artifacts CASCADE")
@@ -45,7 +45,7 @@ def service(request: pytest.FixtureRequest, tmp_path: Path) -> BaseArtifactServi
 
 
 every_service = pytest.mark.parametrize("service", [MEMORY, FILE, OURS], indirect=True)
-# ADK's file service knows no references, and less of a part; a refused file leaves its name.
+# ADK's file service has no references, stores fewer fields of a part, and keeps the name of a refused file.
 with_references = pytest.mark.parametrize("service", [MEMORY, OURS], indirect=True)
 ours = pytest.mark.parametrize("service", [OURS], indirect=True)
 
@@ -64,7 +64,7 @@ def address(filename: str, version: int = 0, *, user: str = "user", session: str
 
 
 @every_service
-async def test_versions_count_from_0_and_each_is_kept(service: BaseArtifactService) -> None:
+async def test_versions_count_from_0_and_all_are_kept(service: BaseArtifactService) -> None:
     numbers = [await service.save_artifact(**SCOPE, filename="a.png", artifact=blob(bytes([n]))) for n in range(3)]
     assert numbers == [0, 1, 2]
     assert await service.list_versions(**SCOPE, filename="a.png") == [0, 1, 2]
@@ -73,7 +73,7 @@ async def test_versions_count_from_0_and_each_is_kept(service: BaseArtifactServi
 
 
 @every_service
-async def test_the_newest_version_is_loaded_where_none_is_named(service: BaseArtifactService) -> None:
+async def test_the_newest_version_is_loaded_by_default(service: BaseArtifactService) -> None:
     await service.save_artifact(**SCOPE, filename="a.png", artifact=blob(b"old"))
     await service.save_artifact(**SCOPE, filename="a.png", artifact=blob(b"new"))
     assert await service.load_artifact(**SCOPE, filename="a.png") == blob(b"new")
@@ -81,14 +81,14 @@ async def test_the_newest_version_is_loaded_where_none_is_named(service: BaseArt
 
 @every_service
 @pytest.mark.parametrize("version", [1, 99, -1])
-async def test_a_version_that_never_was_is_none(service: BaseArtifactService, version: int) -> None:
+async def test_an_unknown_version_is_none(service: BaseArtifactService, version: int) -> None:
     await service.save_artifact(**SCOPE, filename="a.png", artifact=blob(b"x"))
     assert await service.load_artifact(**SCOPE, filename="a.png", version=version) is None
     assert await service.get_artifact_version(**SCOPE, filename="a.png", version=version) is None
 
 
 @every_service
-async def test_what_was_never_saved_is_none_and_empty(service: BaseArtifactService) -> None:
+async def test_an_unknown_artifact_is_none_and_has_no_versions(service: BaseArtifactService) -> None:
     assert await service.load_artifact(**SCOPE, filename="no.png") is None
     assert await service.get_artifact_version(**SCOPE, filename="no.png") is None
     assert await service.list_versions(**SCOPE, filename="no.png") == []
@@ -98,13 +98,13 @@ async def test_what_was_never_saved_is_none_and_empty(service: BaseArtifactServi
 
 
 @every_service
-async def test_text_comes_back_as_text(service: BaseArtifactService) -> None:
+async def test_text_round_trips(service: BaseArtifactService) -> None:
     await service.save_artifact(**SCOPE, filename="note.txt", artifact=types.Part(text="爱 & ü\n"))
     assert await service.load_artifact(**SCOPE, filename="note.txt") == types.Part(text="爱 & ü\n")
 
 
 @every_service
-async def test_a_dict_with_camel_case_keys_is_a_part(service: BaseArtifactService) -> None:
+async def test_a_dict_with_camel_case_keys_is_accepted_as_a_part(service: BaseArtifactService) -> None:
     await service.save_artifact(
         **SCOPE, filename="a.png", artifact={"inlineData": {"mimeType": "image/png", "data": "AAH/"}}
     )
@@ -112,7 +112,7 @@ async def test_a_dict_with_camel_case_keys_is_a_part(service: BaseArtifactServic
 
 
 @every_service
-async def test_a_users_file_is_seen_in_every_session_of_the_user_alone(service: BaseArtifactService) -> None:
+async def test_a_users_file_is_visible_in_all_sessions_of_that_user_only(service: BaseArtifactService) -> None:
     await service.save_artifact(**SCOPE, filename="user:face.png", artifact=blob(b"face"))
     elsewhere = {**SCOPE, "session_id": "other"}
     assert await service.load_artifact(**elsewhere, filename="user:face.png") == blob(b"face")
@@ -123,14 +123,14 @@ async def test_a_users_file_is_seen_in_every_session_of_the_user_alone(service: 
 
 
 @every_service
-async def test_a_sessions_file_is_seen_in_no_other_session(service: BaseArtifactService) -> None:
+async def test_a_sessions_file_is_invisible_in_other_sessions(service: BaseArtifactService) -> None:
     await service.save_artifact(**SCOPE, filename="a.png", artifact=blob(b"x"))
     assert await service.load_artifact(**{**SCOPE, "session_id": "other"}, filename="a.png") is None
     assert await service.list_artifact_keys(**{**SCOPE, "session_id": "other"}) == []
 
 
 @every_service
-async def test_the_keys_are_the_sessions_and_the_users_sorted(service: BaseArtifactService) -> None:
+async def test_keys_of_the_session_and_the_user_are_listed_sorted(service: BaseArtifactService) -> None:
     for name in ("z.txt", "b/c.txt", "user:face.png", "a.txt"):
         await service.save_artifact(**SCOPE, filename=name, artifact=types.Part(text=name))
     assert await service.list_artifact_keys(**SCOPE) == ["a.txt", "b/c.txt", "user:face.png", "z.txt"]
@@ -138,7 +138,7 @@ async def test_the_keys_are_the_sessions_and_the_users_sorted(service: BaseArtif
 
 
 @every_service
-async def test_a_deleted_artifact_is_gone_and_begins_anew_at_0(service: BaseArtifactService) -> None:
+async def test_a_deleted_artifact_is_gone_and_starts_again_at_version_0(service: BaseArtifactService) -> None:
     await service.save_artifact(**SCOPE, filename="a.png", artifact=blob(b"1"))
     await service.save_artifact(**SCOPE, filename="a.png", artifact=blob(b"2"))
     await service.save_artifact(**SCOPE, filename="b.png", artifact=blob(b"2"))
@@ -151,7 +151,7 @@ async def test_a_deleted_artifact_is_gone_and_begins_anew_at_0(service: BaseArti
 
 
 @every_service
-async def test_a_rewinds_tombstone_loads_as_nothing_until_the_next_version(service: BaseArtifactService) -> None:
+async def test_the_tombstone_of_a_rewind_loads_as_none_until_the_next_version(service: BaseArtifactService) -> None:
     await service.save_artifact(**SCOPE, filename="a.bin", artifact=blob(b"1"))
     assert await service.save_artifact(**SCOPE, filename="a.bin", artifact=TOMBSTONE) == 1
     assert await service.load_artifact(**SCOPE, filename="a.bin") is None
@@ -162,7 +162,7 @@ async def test_a_rewinds_tombstone_loads_as_nothing_until_the_next_version(servi
 
 
 @every_service
-async def test_a_version_is_described(service: BaseArtifactService) -> None:
+async def test_versions_have_metadata(service: BaseArtifactService) -> None:
     await service.save_artifact(**SCOPE, filename="a.png", artifact=blob(b"1"), custom_metadata={"by": {"who": "me"}})
     await service.save_artifact(**SCOPE, filename="a.png", artifact=blob(b"2", "image/gif"))
     first, second = await service.list_artifact_versions(**SCOPE, filename="a.png")
@@ -175,7 +175,7 @@ async def test_a_version_is_described(service: BaseArtifactService) -> None:
 
 
 @with_references
-async def test_what_is_no_artifact_is_refused_and_leaves_nothing(service: BaseArtifactService) -> None:
+async def test_a_part_that_is_not_an_artifact_is_refused_and_stores_nothing(service: BaseArtifactService) -> None:
     call = types.Part(function_call=types.FunctionCall(name="f", args={}))
     with pytest.raises(InputValidationError):
         await service.save_artifact(**SCOPE, filename="a", artifact=call)
@@ -185,7 +185,7 @@ async def test_what_is_no_artifact_is_refused_and_leaves_nothing(service: BaseAr
 
 @every_service
 @pytest.mark.parametrize("wrong", [{"app_name": "../x"}, {"user_id": ""}, {"session_id": "a/../b"}])
-async def test_a_name_that_leads_elsewhere_is_refused(service: BaseArtifactService, wrong: dict[str, str]) -> None:
+async def test_a_name_with_path_traversal_is_refused(service: BaseArtifactService, wrong: dict[str, str]) -> None:
     with pytest.raises(InputValidationError):
         await service.save_artifact(**{**SCOPE, **wrong}, filename="a", artifact=types.Part(text="x"))
     with pytest.raises(InputValidationError):
@@ -193,7 +193,7 @@ async def test_a_name_that_leads_elsewhere_is_refused(service: BaseArtifactServi
 
 
 @every_service
-async def test_what_was_loaded_may_be_changed_without_harm(service: BaseArtifactService) -> None:
+async def test_changing_a_loaded_part_does_not_change_the_stored_one(service: BaseArtifactService) -> None:
     await service.save_artifact(**SCOPE, filename="a.png", artifact=blob(b"x"))
     loaded = await service.load_artifact(**SCOPE, filename="a.png")
     assert loaded is not None
@@ -203,14 +203,14 @@ async def test_what_was_loaded_may_be_changed_without_harm(service: BaseArtifact
 
 
 @with_references
-async def test_a_sessions_file_needs_a_session(service: BaseArtifactService) -> None:
+async def test_a_sessions_file_requires_a_session(service: BaseArtifactService) -> None:
     for call in (service.load_artifact, service.list_versions, service.delete_artifact):
         with pytest.raises(InputValidationError):
             await call(app_name="app", user_id="user", filename="a.png")
 
 
 @with_references
-async def test_a_file_elsewhere_is_kept_as_what_it_is(service: BaseArtifactService) -> None:
+async def test_a_file_uri_is_stored_unchanged(service: BaseArtifactService) -> None:
     elsewhere = types.Part(file_data=types.FileData(file_uri="gs://bucket/a.png", mime_type="image/png"))
     await service.save_artifact(**SCOPE, filename="a.png", artifact=elsewhere)
     assert await service.load_artifact(**SCOPE, filename="a.png") == elsewhere
@@ -220,7 +220,7 @@ async def test_a_file_elsewhere_is_kept_as_what_it_is(service: BaseArtifactServi
 
 
 @with_references
-async def test_a_reference_is_followed_to_the_very_version(service: BaseArtifactService) -> None:
+async def test_a_reference_resolves_to_its_exact_version(service: BaseArtifactService) -> None:
     await service.save_artifact(**SCOPE, filename="a.png", artifact=blob(b"0"))
     await service.save_artifact(**SCOPE, filename="a.png", artifact=blob(b"1"))
     await service.save_artifact(**SCOPE, filename="user:b.png", artifact=reference(address("a.png", 0)))
@@ -230,13 +230,13 @@ async def test_a_reference_is_followed_to_the_very_version(service: BaseArtifact
     version = await service.get_artifact_version(**SCOPE, filename="d.png")
     assert version is not None
     assert version.mime_type is None
-    # A user's file that refers to a session's is out of that session's scope when it is reached without one.
+    # A user's file that refers to a session's file is out of scope when it is reached without the session.
     with pytest.raises(InputValidationError):
         await service.load_artifact(**SCOPE, filename="c.png")
 
 
 @with_references
-async def test_references_are_followed_five_times_and_not_for_ever(service: BaseArtifactService) -> None:
+async def test_references_are_followed_at_most_five_times(service: BaseArtifactService) -> None:
     await service.save_artifact(**SCOPE, filename="f0", artifact=types.Part(text="end"))
     for number in range(1, 7):
         await service.save_artifact(**SCOPE, filename=f"f{number}", artifact=reference(address(f"f{number - 1}")))
@@ -257,14 +257,14 @@ async def test_references_are_followed_five_times_and_not_for_ever(service: Base
         "artifact://nonsense",
     ],
 )
-async def test_a_reference_out_of_its_scope_is_refused(service: BaseArtifactService, uri: str) -> None:
+async def test_a_reference_outside_its_scope_is_refused(service: BaseArtifactService, uri: str) -> None:
     with pytest.raises(InputValidationError):
         await service.save_artifact(**SCOPE, filename="b.png", artifact=reference(uri))
     assert await service.list_artifact_keys(**SCOPE) == []
 
 
 @with_references
-async def test_everything_beside_the_bytes_comes_back(service: BaseArtifactService) -> None:
+async def test_fields_beside_the_bytes_round_trip(service: BaseArtifactService) -> None:
     part = types.Part(
         inline_data=types.Blob(mime_type="video/mp4", data=bytes(range(256)), display_name="clip"),
         thought_signature=b"\x00\xff",
@@ -275,7 +275,7 @@ async def test_everything_beside_the_bytes_comes_back(service: BaseArtifactServi
 
 
 @with_references
-async def test_a_text_of_any_characters_comes_back(service: BaseArtifactService) -> None:
+async def test_text_of_any_characters_round_trips(service: BaseArtifactService) -> None:
     part = types.Part(text="nul \0, empty next")
     await service.save_artifact(**SCOPE, filename="odd", artifact=part)
     await service.save_artifact(**SCOPE, filename="empty", artifact=types.Part(text=""))
@@ -284,7 +284,7 @@ async def test_a_text_of_any_characters_comes_back(service: BaseArtifactService)
 
 
 @every_service
-async def test_saves_at_once_get_numbers_of_their_own(service: BaseArtifactService) -> None:
+async def test_concurrent_saves_get_distinct_versions(service: BaseArtifactService) -> None:
     parts = [blob(b"%d" % n) for n in range(20)]
     numbers = await asyncio.gather(*[service.save_artifact(**SCOPE, filename="a", artifact=part) for part in parts])
     assert sorted(numbers) == list(range(20))
@@ -294,7 +294,7 @@ async def test_saves_at_once_get_numbers_of_their_own(service: BaseArtifactServi
 
 @ours
 async def test_equal_bytes_are_stored_once(service: BaseArtifactService, conn: asyncpg.Connection) -> None:
-    """Ten users save the same picture, one of them another."""
+    """Ten users save the same picture; one user saves another."""
     for number in range(10):
         scope = {**SCOPE, "user_id": f"u{number}"}
         await service.save_artifact(**scope, filename="logo.png", artifact=blob(b"logo" * 1000))
@@ -303,7 +303,7 @@ async def test_equal_bytes_are_stored_once(service: BaseArtifactService, conn: a
 
 
 @ours
-async def test_a_file_over_the_apps_limit_is_refused_and_says_what_to_do(
+async def test_a_file_over_the_apps_limit_is_refused_with_a_hint(
     service: BaseArtifactService, pool: asyncpg.Pool, conn: asyncpg.Connection
 ) -> None:
     await policies.set_policy(pool, "app", max_artifact_bytes=1000)
@@ -315,7 +315,7 @@ async def test_a_file_over_the_apps_limit_is_refused_and_says_what_to_do(
 
 
 @ours
-async def test_bytes_go_with_the_last_version_that_holds_them(
+async def test_bytes_are_deleted_with_their_last_version(
     service: BaseArtifactService, conn: asyncpg.Connection
 ) -> None:
     for name in ("a", "b", "c"):
@@ -327,10 +327,10 @@ async def test_bytes_go_with_the_last_version_that_holds_them(
 
 
 @ours
-async def test_upkeep_removes_what_nobody_refers_to_in_batches(
+async def test_upkeep_removes_unreferenced_bytes_in_batches(
     service: BaseArtifactService, conn: asyncpg.Connection
 ) -> None:
-    """Bytes that somebody else held while their last version was deleted are left, until the next upkeep."""
+    """Bytes that another transaction locked while their last version was deleted stay until the next upkeep."""
     for number in range(5):
         await service.save_artifact(**SCOPE, filename=f"f{number}", artifact=blob(b"%d" % number))
     async with conn.transaction():
@@ -338,19 +338,19 @@ async def test_upkeep_removes_what_nobody_refers_to_in_batches(
         for number in range(3):
             await service.delete_artifact(**SCOPE, filename=f"f{number}")
     assert await conn.fetchval("SELECT count(*) FROM artifact_blobs") == 5
-    assert await conn.fetchval("SELECT prune_artifact_blobs('1 hour')") == 0, "not before its time"
+    assert await conn.fetchval("SELECT prune_artifact_blobs('1 hour')") == 0, "pruned before its age"
     assert [await conn.fetchval("SELECT prune_artifact_blobs('0', 2)") for _ in range(3)] == [2, 1, 0]
     assert await service.load_artifact(**SCOPE, filename="f4") == blob(b"4")
 
 
 @ours
-async def test_saving_deleting_and_pruning_at_once_never_loses_bytes(
+async def test_concurrent_saves_deletes_and_pruning_never_lose_bytes(
     service: BaseArtifactService, pool: asyncpg.Pool, conn: asyncpg.Connection
 ) -> None:
-    """Four tasks save and delete the same bytes all the time, another removes blobs all the time."""
+    """Four tasks save and delete the same bytes while another prunes blobs."""
     is_over = False
 
-    async def come_and_go(name: str) -> None:
+    async def save_and_delete(name: str) -> None:
         for _ in range(25):
             await service.save_artifact(**SCOPE, filename=name, artifact=blob(b"same"))
             assert await service.load_artifact(**SCOPE, filename=name) == blob(b"same")
@@ -361,7 +361,7 @@ async def test_saving_deleting_and_pruning_at_once_never_loses_bytes(
             await pool.fetchval("SELECT prune_artifact_blobs('0')")
 
     pruning = asyncio.create_task(prune())
-    await asyncio.gather(*[come_and_go(name) for name in "abcd"])
+    await asyncio.gather(*[save_and_delete(name) for name in "abcd"])
     is_over = True
     await pruning
     await conn.fetchval("SELECT prune_artifact_blobs('0')")
@@ -369,10 +369,10 @@ async def test_saving_deleting_and_pruning_at_once_never_loses_bytes(
 
 
 @ours
-async def test_who_is_forgotten_leaves_no_file(
+async def test_erasure_removes_files(
     service: BaseArtifactService, pool: asyncpg.Pool, conn: asyncpg.Connection
 ) -> None:
-    """A session takes its own files along, a user all; what another user saved stays, equal bytes too."""
+    """Erasing a session or a user removes its files. Another user's file stays, even with equal bytes."""
     await OpenSessionService(pool).create_session("app", "user", session_id="s")
     for name in ("a", "user:b"):
         await service.save_artifact(**SCOPE, filename=name, artifact=blob(name.encode()))

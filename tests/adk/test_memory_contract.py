@@ -1,4 +1,4 @@
-"""What a memory service of ADK does: the same cases for ADK's own two, in memory and in a file, and for ours."""
+"""The contract of ADK's memory services: the same tests for both of ADK's own, in memory and SQLite, and for ours."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from tests.support.queue_claims import work_off
 
 WHO = {"app_name": "app", "user_id": "ann"}
 IN_MEMORY, SQLITE, OURS = "in_memory", "sqlite", "postgres"
-DELETES_NOTHING = "can delete no single memory"
+DELETES_NOTHING = "cannot delete a single memory"
 
 
 @pytest.fixture
 def dsn(contract_dsn: str) -> Iterator[str]:
-    """The database of all cases; each leaves it without sessions, memories and jobs."""
+    """One database for all tests; each removes its sessions, memories and jobs."""
     yield contract_dsn
     with psycopg.connect(contract_dsn) as connection:
         connection.execute("TRUNCATE threads, memories, facts, fact_versions, memory_tombstones, erasures CASCADE")
@@ -52,7 +52,7 @@ def service(request: pytest.FixtureRequest, tmp_path: Path) -> BaseMemoryService
     if request.param == IN_MEMORY:
         return InMemoryMemoryService()
     if request.param == SQLITE:
-        # The oldest ADK has none.
+        # The oldest supported ADK has none.
         from google.adk.memory import SqliteMemoryService
 
         return SqliteMemoryService(str(tmp_path / "memory.db"))
@@ -78,14 +78,14 @@ async def texts(service: BaseMemoryService, query: str, **who: str) -> list[str]
 
 
 @every_service
-async def test_a_session_that_was_added_is_found_by_its_words(service: BaseMemoryService) -> None:
+async def test_an_added_session_is_found_by_its_words(service: BaseMemoryService) -> None:
     await service.add_session_to_memory(session_of(said("My cat is called Pixel."), said("Noted.", "helper")))
-    # Ours may go on with what stands next to a match.
+    # Ours may also return the neighbours of a match.
     assert (await texts(service, "cat"))[0] == "My cat is called Pixel."
 
 
 @every_service
-async def test_an_entry_says_who_spoke_and_when(service: BaseMemoryService) -> None:
+async def test_an_entry_has_its_author_and_time(service: BaseMemoryService) -> None:
     await service.add_session_to_memory(session_of(said("The harbour opens at nine.", "helper", at=1_700_000_123.5)))
     [entry] = (await service.search_memory(**WHO, query="harbour")).memories
     assert entry.author == "helper"
@@ -96,7 +96,7 @@ async def test_an_entry_says_who_spoke_and_when(service: BaseMemoryService) -> N
 
 
 @every_service
-async def test_adding_a_session_again_adds_only_what_is_new(service: BaseMemoryService) -> None:
+async def test_adding_a_session_again_adds_only_new_events(service: BaseMemoryService) -> None:
     first, second = said("The harbour is deep.", id_="e1"), said("The harbour is old.", id_="e2")
     await service.add_session_to_memory(session_of(first))
     await service.add_session_to_memory(session_of(first, second))
@@ -104,9 +104,9 @@ async def test_adding_a_session_again_adds_only_what_is_new(service: BaseMemoryS
     assert sorted(await texts(service, "harbour")) == ["The harbour is deep.", "The harbour is old."]
 
 
-@differs(sqlite="the last version of an id counts")
+@differs(sqlite="the last event with an id wins")
 @every_service
-async def test_events_are_added_as_a_delta_and_the_first_of_an_id_counts(service: BaseMemoryService) -> None:
+async def test_events_are_added_as_a_delta_and_the_first_with_an_id_wins(service: BaseMemoryService) -> None:
     for text in ("The harbour is deep.", "The harbour is shallow."):
         await service.add_events_to_memory(**WHO, events=[said(text, id_="e1")], session_id="s")
     await service.add_events_to_memory(**WHO, events=[said("The harbour is old.", id_="e2")], session_id="s")
@@ -114,14 +114,14 @@ async def test_events_are_added_as_a_delta_and_the_first_of_an_id_counts(service
 
 
 @every_service
-async def test_events_need_no_session(service: BaseMemoryService) -> None:
+async def test_events_can_be_added_without_a_session(service: BaseMemoryService) -> None:
     await service.add_events_to_memory(**WHO, events=[said("The harbour is deep.", id_="e1")])
     await service.add_events_to_memory(**WHO, events=[said("The harbour is deep.", id_="e1")])
     assert await texts(service, "harbour") == ["The harbour is deep."]
 
 
 @every_service
-async def test_an_event_that_says_nothing_is_passed_over(service: BaseMemoryService) -> None:
+async def test_an_event_without_text_is_skipped(service: BaseMemoryService) -> None:
     call = types.Content(role="model", parts=[types.Part(function_call=types.FunctionCall(name="harbour", args={}))])
     empty = [Event(author="user"), Event(author="user", content=types.Content()), Event(author="helper", content=call)]
     await service.add_session_to_memory(session_of(*empty, said("The harbour is deep.")))
@@ -139,8 +139,8 @@ async def test_memories_of_other_users_and_apps_are_never_found(service: BaseMem
 
 
 @every_service
-async def test_app_and_user_are_compared_apart(service: BaseMemoryService) -> None:
-    """Joined by a slash, ('a/b', 'c') and ('a', 'b/c') would be one."""
+async def test_app_and_user_are_compared_separately(service: BaseMemoryService) -> None:
+    """Joined by a slash, ('a/b', 'c') and ('a', 'b/c') would be equal."""
     await service.add_session_to_memory(session_of(said("The harbour is deep."), app_name="a/b", user_id="c"))
     assert await texts(service, "harbour", app_name="a", user_id="b/c") == []
     assert await texts(service, "harbour", app_name="a/b", user_id="c") == ["The harbour is deep."]
@@ -154,7 +154,7 @@ async def test_a_blank_query_finds_nothing(service: BaseMemoryService, query: st
 
 
 @every_service
-async def test_any_word_of_the_query_matches_and_more_words_come_first(service: BaseMemoryService) -> None:
+async def test_any_word_of_the_query_matches_and_more_words_rank_higher(service: BaseMemoryService) -> None:
     await service.add_session_to_memory(
         session_of(said("The harbour is deep."), said("We sail tomorrow."), said("We leave the harbour tomorrow."))
     )
@@ -165,24 +165,24 @@ async def test_any_word_of_the_query_matches_and_more_words_come_first(service: 
 
 @every_service
 @pytest.mark.parametrize(
-    "query", [pytest.param("火锅", marks=differs(sqlite="finds no words within Chinese")), "Python"]
+    "query", [pytest.param("火锅", marks=differs(sqlite="does not find words within Chinese text")), "Python"]
 )
-async def test_chinese_and_a_latin_word_inside_it_are_found(service: BaseMemoryService, query: str) -> None:
+async def test_chinese_and_an_embedded_latin_word_are_found(service: BaseMemoryService, query: str) -> None:
     await service.add_session_to_memory(session_of(said("我喜欢火锅，也用Python写代码"), said("天气很好")))
     assert (await texts(service, query))[0] == "我喜欢火锅，也用Python写代码"
 
 
 @every_service
 @pytest.mark.parametrize(("kept", "asked"), [("Café", "cafe\u0301"), ("cafe\u0301", "CAFÉ")])
-async def test_accents_match_in_either_form(service: BaseMemoryService, kept: str, asked: str) -> None:
-    """A letter with its accent is one character or two, as its maker likes."""
+async def test_accents_match_in_either_normal_form(service: BaseMemoryService, kept: str, asked: str) -> None:
+    """A letter with its accent is one character or two, depending on the normal form."""
     await service.add_session_to_memory(session_of(said(f"Our {kept} is open."), said("The harbour is deep.")))
     assert (await texts(service, asked))[0] == f"Our {kept} is open."
 
 
-@differs(sqlite="gives fifty")
+@differs(sqlite="returns fifty")
 @every_service
-async def test_at_most_ten_come_back(service: BaseMemoryService) -> None:
+async def test_at_most_ten_entries_are_returned(service: BaseMemoryService) -> None:
     await service.add_session_to_memory(session_of(*[said(f"The harbour, note {n}.") for n in range(30)]))
     assert len(await texts(service, "harbour")) == 10
 
@@ -202,8 +202,8 @@ async def test_a_deleted_memory_stays_deleted_when_its_session_is_added_again(se
 
 @differs(sqlite=DELETES_NOTHING)
 @every_service
-async def test_a_deleted_memory_stays_deleted_when_it_is_added_as_another_sessions(service: BaseMemoryService) -> None:
-    """An event is one, also where it was given without its session before."""
+async def test_a_deleted_memory_stays_deleted_when_it_is_added_with_another_session(service: BaseMemoryService) -> None:
+    """It is the same event, also if it was first added without a session."""
     event = said("The harbour is deep.", id_="e1")
     await service.add_events_to_memory(**WHO, events=[event])
     await service.add_events_to_memory(**WHO, events=[event], session_id="s")
@@ -217,8 +217,8 @@ async def test_a_deleted_memory_stays_deleted_when_it_is_added_as_another_sessio
 
 
 @ours
-async def test_another_event_of_the_same_id_is_not_deleted_with_it(service: BaseMemoryService) -> None:
-    """Ids that their makers count up are one per session alone."""
+async def test_another_event_with_the_same_id_is_not_deleted(service: BaseMemoryService) -> None:
+    """Counters used as event ids are unique only within a session."""
     other = said("The harbour of Ghent.", id_="e1", at=1_700_000_999.5)
     await service.add_session_to_memory(session_of(said("The harbour is deep.", id_="e1")))
     await service.add_session_to_memory(session_of(other, session_id="t"))
@@ -231,7 +231,7 @@ async def test_another_event_of_the_same_id_is_not_deleted_with_it(service: Base
 
 @differs(sqlite=DELETES_NOTHING)
 @every_service
-async def test_deleting_reaches_no_other_user_and_no_id_is_no_error(service: BaseMemoryService) -> None:
+async def test_deleting_affects_no_other_user_and_an_unknown_id_is_not_an_error(service: BaseMemoryService) -> None:
     await service.add_session_to_memory(session_of(said("The harbour is deep.")))
     [entry] = (await service.search_memory(**WHO, query="harbour")).memories
     await service.delete_memory(app_name="app", user_id="ben", memory_id=entry.id)
@@ -242,14 +242,14 @@ async def test_deleting_reaches_no_other_user_and_no_id_is_no_error(service: Bas
 
 
 @every_service
-async def test_adding_and_searching_at_once_is_safe(service: BaseMemoryService) -> None:
+async def test_concurrent_adds_and_searches_are_safe(service: BaseMemoryService) -> None:
     session = session_of(*[said(f"The harbour, note {n}.", id_=f"e{n}") for n in range(5)])
     await asyncio.gather(*[service.add_session_to_memory(session) for _ in range(8)], texts(service, "harbour"))
     assert len(await texts(service, "harbour")) == 5
 
 
 @every_service
-async def test_a_live_session_of_adks_own_service_is_remembered(service: BaseMemoryService) -> None:
+async def test_a_live_session_of_adks_own_service_can_be_added(service: BaseMemoryService) -> None:
     sessions = InMemorySessionService()
     session = await sessions.create_session(**WHO, session_id="live")
     await sessions.append_event(session, said("The harbour is deep."))
@@ -260,13 +260,13 @@ async def test_a_live_session_of_adks_own_service_is_remembered(service: BaseMem
 
 
 async def consolidate(pool: asyncpg.Pool) -> None:
-    """Do what workers would, slices that are drawn anew included."""
+    """Do the work of the workers, and re-extract slices."""
     await work_off(pool, MemoryConsolidationWorker(pool, LocalGenerator(), LocalEmbedder()))
     await rederive_slices(pool, LocalGenerator(), LocalEmbedder())
 
 
-async def everything(pool: asyncpg.Pool, word: str) -> list[str]:
-    """All that the memory holds of a word, slices included."""
+async def memories_with(pool: asyncpg.Pool, word: str) -> list[str]:
+    """All memories with a word, slices included."""
     found = await MemorySearch(pool).search(app_name="app", user_id="ann", query=word, limit=100)
     return [hit.content for hit in found.memories if word in hit.content]
 
@@ -275,7 +275,7 @@ async def everything(pool: asyncpg.Pool, word: str) -> list[str]:
 async def test_adding_a_session_enqueues_its_consolidation_once(
     service: BaseMemoryService, conn: asyncpg.Connection, pool: asyncpg.Pool
 ) -> None:
-    """Nobody waits for a model; a session with nothing new enqueues nothing."""
+    """No call waits for a model, and a session with nothing new enqueues nothing."""
     session = session_of(said("I live in Bruges."), said("I love plum jam."))
     for _ in range(3):
         await service.add_session_to_memory(session)
@@ -293,22 +293,22 @@ async def test_adding_a_session_enqueues_its_consolidation_once(
 
 
 @ours
-async def test_an_entry_says_where_it_comes_from_and_why_it_matched(service: BaseMemoryService) -> None:
+async def test_an_entry_has_its_provenance_and_the_matched_terms(service: BaseMemoryService) -> None:
     await service.add_session_to_memory(session_of(said("The harbour is deep.", id_="e1")))
     [entry] = (await service.search_memory(**WHO, query="deep harbour")).memories
-    told = entry.custom_metadata
-    assert (told["source"], told["session_id"], told["event_id"], told["source_seqs"]) == ("message", "s", "e1", [1])
-    assert 0 < told["relevance"] <= 1
-    assert 0 < told["score"] <= 1
-    assert set(told["matched_terms"]) == {"deep", "harbour"}
+    meta = entry.custom_metadata
+    assert (meta["source"], meta["session_id"], meta["event_id"], meta["source_seqs"]) == ("message", "s", "e1", [1])
+    assert 0 < meta["relevance"] <= 1
+    assert 0 < meta["score"] <= 1
+    assert set(meta["matched_terms"]) == {"deep", "harbour"}
     assert MemoryEntry.model_validate_json(entry.model_dump_json()) == entry
 
 
 @ours
-async def test_sessions_of_long_ids_and_of_ids_like_the_memorys_own_are_kept_apart(
+async def test_sessions_with_long_ids_or_ids_like_the_memorys_threads_do_not_collide(
     service: BaseMemoryService, pool: asyncpg.Pool
 ) -> None:
-    """512 characters leave no room for a prefix; and a session may be called as the memory would call its thread."""
+    """512 characters leave no space for a prefix, and a session's id may equal that of one of the memory's threads."""
     sessions = OpenSessionService(pool)
     real = await sessions.create_session("app", "ann", session_id="memory:s")
     await sessions.append_event(
@@ -317,13 +317,15 @@ async def test_sessions_of_long_ids_and_of_ids_like_the_memorys_own_are_kept_apa
     await sessions.close()
     ids = ["x" * 511 + "1", "x" * 511 + "2", "memory:s", "s", " padded "]
     for _ in range(2):
-        for place, id_ in enumerate(ids):
-            event = said(f"The harbour, note {place}.", id_="e1")
+        for number, id_ in enumerate(ids):
+            event = said(f"The harbour, note {number}.", id_="e1")
             await service.add_session_to_memory(session_of(event, session_id=id_))
     found = (await service.search_memory(**WHO, query="harbour")).memories
-    told = {entry.content.parts[0].text: entry.custom_metadata["session_id"] for entry in found if entry.content.parts}
-    assert len(found) == len(told) == 5
-    assert told == {
+    sessions_of_texts = {
+        entry.content.parts[0].text: entry.custom_metadata["session_id"] for entry in found if entry.content.parts
+    }
+    assert len(found) == len(sessions_of_texts) == 5
+    assert sessions_of_texts == {
         "The harbour, note 0.": ids[0],
         "The harbour, note 1.": ids[1],
         "The harbour of Ghent.": "memory:s",
@@ -336,10 +338,10 @@ async def test_sessions_of_long_ids_and_of_ids_like_the_memorys_own_are_kept_apa
 
 
 @ours
-async def test_a_session_that_is_kept_here_is_read_where_it_is(
+async def test_a_session_of_the_engine_is_read_without_a_copy(
     service: BaseMemoryService, pool: asyncpg.Pool, conn: asyncpg.Connection
 ) -> None:
-    """No copy is made of what the engine has; its own version does not move."""
+    """Its events are not copied, and its version does not change."""
     sessions = OpenSessionService(pool)
     kept = await sessions.create_session("app", "ann", session_id="s")
     await sessions.append_event(
@@ -357,30 +359,30 @@ async def test_a_session_that_is_kept_here_is_read_where_it_is(
 
 
 @ours
-async def test_what_was_deleted_is_in_no_summary_and_not_drawn_again(
+async def test_a_deleted_turn_is_in_no_summary_and_is_not_extracted_again(
     service: BaseMemoryService, pool: asyncpg.Pool, conn: asyncpg.Connection
 ) -> None:
-    """A turn that is consolidated is deleted: summary, slice and facts lose it, and nothing brings it back."""
+    """When a consolidated turn is deleted, its summary, slice and facts lose it, and no later job brings it back."""
     session = session_of(
         said("I love plum jam.", id_="e1"), said("I live in Bruges.", id_="e2"), said("I work as a baker.", id_="e3")
     )
     await service.add_session_to_memory(session)
     await consolidate(pool)
-    assert len(await everything(pool, "plum")) >= 2
+    assert len(await memories_with(pool, "plum")) >= 2
     found = await service.search_memory(**WHO, query="plum jam")
     [turn] = [entry for entry in found.memories if entry.custom_metadata.get("event_id") == "e1"]
     await service.delete_memory(**WHO, memory_id=turn.id)
-    assert await everything(pool, "plum") == []
+    assert await memories_with(pool, "plum") == []
     await consolidate(pool)
     await service.add_session_to_memory(session_of(*session.events, said("What a day.", id_="e4")))
     await consolidate(pool)
-    assert await everything(pool, "plum") == []
-    assert [text for text in await everything(pool, "Bruges") if "baker" in text], "the slice was not drawn anew"
+    assert await memories_with(pool, "plum") == []
+    assert [text for text in await memories_with(pool, "Bruges") if "baker" in text], "the slice was not re-extracted"
     assert await conn.fetchval("SELECT count(*) FROM events WHERE id = 'e1' AND content::text LIKE '%plum%'") == 1
 
 
 @ours
-async def test_a_deleted_fact_is_not_learned_again_from_the_same_turns(
+async def test_a_deleted_fact_is_not_extracted_again_from_the_same_turns(
     service: BaseMemoryService, pool: asyncpg.Pool
 ) -> None:
     session = session_of(said("I love plum jam.", id_="e1"), said("I live in Bruges.", id_="e2"))
@@ -403,7 +405,7 @@ async def test_a_deleted_fact_is_not_learned_again_from_the_same_turns(
 
 
 @ours
-async def test_a_written_memory_is_found_at_once_replaced_by_its_id_and_deleted(service: BaseMemoryService) -> None:
+async def test_an_added_memory_is_found_replaced_by_its_id_and_deleted(service: BaseMemoryService) -> None:
     def entry(text: str) -> MemoryEntry:
         content = types.Content(role="user", parts=[types.Part(text=text)])
         return MemoryEntry(id="diet", content=content, author="doctor", timestamp="2026-01-02T03:04:05+00:00")
@@ -422,7 +424,7 @@ async def test_a_written_memory_is_found_at_once_replaced_by_its_id_and_deleted(
 
 
 @ours
-async def test_a_memory_that_cannot_be_kept_is_refused_whole(service: BaseMemoryService) -> None:
+async def test_one_invalid_memory_refuses_the_whole_call(service: BaseMemoryService) -> None:
     good = MemoryEntry(content=types.Content(parts=[types.Part(text="The harbour is deep.")]))
     picture = types.Part(inline_data=types.Blob(mime_type="image/png", data=b"x"))
     for bad in (
@@ -439,15 +441,15 @@ async def test_a_memory_that_cannot_be_kept_is_refused_whole(service: BaseMemory
 
 
 @ours
-async def test_the_question_itself_is_no_answer(service: BaseMemoryService) -> None:
-    """The turn that asks is stored before the memory is searched for it."""
+async def test_the_question_is_not_its_own_answer(service: BaseMemoryService) -> None:
+    """The turn with the question is stored before the memory is searched for it."""
     await service.add_session_to_memory(session_of(said("The harbour is deep."), said("How deep is the harbour?")))
     assert await texts(service, "How deep is the harbour?") == ["The harbour is deep."]
 
 
 @ours
-async def test_a_url_serves_any_number_of_event_loops(dsn: str, service: BaseMemoryService) -> None:
-    """Each call in a thread and a loop of its own, as a runner makes them."""
+async def test_a_service_with_a_url_works_in_any_number_of_event_loops(dsn: str, service: BaseMemoryService) -> None:
+    """Each call runs in its own thread and event loop, as in a Runner."""
     del service
     by_url = PostgresMemoryService(dsn, LocalEmbedder())
 
@@ -466,15 +468,15 @@ async def test_a_url_serves_any_number_of_event_loops(dsn: str, service: BaseMem
     assert [len(each) for each in found] == [3, 3, 3]
     await by_url.close()
     await by_url.close()
-    assert len(await texts(by_url, "harbour")) == 3, "a closed service opens again"
+    assert len(await texts(by_url, "harbour")) == 3, "a closed service did not reopen"
     await by_url.close()
 
 
 @ours
-async def test_adks_list_of_sessions_leaves_out_what_the_memory_keeps(
+async def test_adks_list_of_sessions_excludes_the_memorys_threads(
     service: BaseMemoryService, pool: asyncpg.Pool
 ) -> None:
-    """Sessions of another service are not among those of ours, and their ids are free."""
+    """Sessions of another service are not listed as ours, and their ids stay free."""
     await service.add_session_to_memory(session_of(said("The harbour is deep."), session_id="elsewhere"))
     sessions = PostgresSessionService(pool)
     assert (await sessions.list_sessions(app_name="app", user_id="ann")).sessions == []
@@ -485,13 +487,13 @@ async def test_adks_list_of_sessions_leaves_out_what_the_memory_keeps(
 
 
 @ours
-async def test_a_live_session_of_ours_is_remembered_where_it_is(
+async def test_a_live_session_of_ours_is_searched_without_a_copy(
     service: BaseMemoryService, pool: asyncpg.Pool, conn: asyncpg.Connection
 ) -> None:
     sessions = PostgresSessionService(pool)
     session = await sessions.create_session(**WHO, session_id="s")
     await sessions.append_event(session, said("The harbour is deep."))
-    assert await texts(service, "harbour") == ["The harbour is deep."], "found before it is added"
+    assert await texts(service, "harbour") == ["The harbour is deep."], "not found before it was added"
     await service.add_session_to_memory(session)
     assert await texts(service, "harbour") == ["The harbour is deep."]
     assert await conn.fetchval("SELECT count(*) FROM threads") == 1

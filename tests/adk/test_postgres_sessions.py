@@ -1,4 +1,4 @@
-"""What our session service does beside ADK's contract: time to live, pages, one statement per call."""
+"""What our session service does beyond ADK's contract: time to live, pages, one statement per call."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def service(pool: asyncpg.Pool) -> AsyncIterator[PostgresSessionService]:
 
 @pytest.fixture
 async def pass_time(pool: asyncpg.Pool) -> Any:
-    """Moves the sessions' own clocks back, as if so much time had passed."""
+    """Move the clocks of all sessions back, as if that many seconds had passed."""
 
     async def back(seconds: float) -> None:
         await pool.execute(
@@ -53,7 +53,7 @@ async def pass_time(pool: asyncpg.Pool) -> Any:
 # Time to live
 
 
-async def test_a_session_past_its_time_is_as_if_deleted(service: PostgresSessionService, pass_time: Any) -> None:
+async def test_an_expired_session_is_as_if_deleted(service: PostgresSessionService, pass_time: Any) -> None:
     session = await service.create_session(**WHO, session_id="s", state={"user:a": 1}, ttl=60)
     await pass_time(59)
     assert await service.get_session(**WHO, session_id="s") == session
@@ -66,10 +66,10 @@ async def test_a_session_past_its_time_is_as_if_deleted(service: PostgresSession
     assert (await service.create_session(**WHO, session_id="s")).state == {"user:a": 1}
 
 
-async def test_a_session_made_in_an_expired_ones_place_is_not_deleted(
+async def test_a_session_that_replaces_an_expired_one_is_not_deleted(
     service: PostgresSessionService, pass_time: Any, pool: asyncpg.Pool, conn: asyncpg.Connection
 ) -> None:
-    """Two callers find the same session past its time; the slower of them finds the other's in its place."""
+    """Two callers find the same session expired. The slower one finds the faster one's new session."""
     await conn.execute(
         """
         ALTER FUNCTION delete_session RENAME TO delete_session_now;
@@ -112,7 +112,7 @@ async def until_waiting(conn: asyncpg.Connection, pid: int) -> None:
         await asyncio.sleep(0.01)
 
 
-async def test_each_event_begins_the_time_anew(service: PostgresSessionService, pass_time: Any) -> None:
+async def test_each_event_restarts_the_time_to_live(service: PostgresSessionService, pass_time: Any) -> None:
     session = await service.create_session(**WHO, session_id="s", ttl="100s")
     await pass_time(80)
     await service.append_event(session, said("x"))
@@ -120,7 +120,7 @@ async def test_each_event_begins_the_time_anew(service: PostgresSessionService, 
     assert await service.get_session(**WHO, session_id="s") == session
 
 
-async def test_the_upkeep_deletes_sessions_past_their_time_and_no_other(
+async def test_upkeep_deletes_only_expired_sessions(
     service: PostgresSessionService, pool: asyncpg.Pool, pass_time: Any
 ) -> None:
     for n in range(5):
@@ -134,13 +134,13 @@ async def test_the_upkeep_deletes_sessions_past_their_time_and_no_other(
         await writer.execute("SELECT FROM threads WHERE session_id = 'gone-0' FOR UPDATE")
         await Upkeep(pool, Settings()).expire_sessions()
     left = {row["session_id"] for row in await pool.fetch("SELECT session_id FROM threads")}
-    # What a writer holds is passed over, until the next run.
+    # A session that a writer has locked is skipped until the next run.
     assert left == {"gone-0", kept.id, touched.id, "for good"}
     assert await pool.fetchval("SELECT expires_at > now() FROM threads WHERE session_id = 'touched'")
 
 
 @pytest.mark.parametrize("ttl", [0, -1, "soon", "", True, float("nan"), float("inf"), timedelta(0), 1e12])
-async def test_a_time_to_live_that_is_none_is_refused(service: PostgresSessionService, ttl: Any) -> None:
+async def test_an_invalid_time_to_live_is_refused(service: PostgresSessionService, ttl: Any) -> None:
     with pytest.raises(ValueError, match="ttl is a duration"):
         await service.create_session(**WHO, ttl=ttl)
     assert (await service.list_sessions(**WHO)).sessions == []
@@ -149,7 +149,7 @@ async def test_a_time_to_live_that_is_none_is_refused(service: PostgresSessionSe
 # Pages
 
 
-async def test_pages_hold_every_session_once_while_others_append(service: PostgresSessionService) -> None:
+async def test_pages_contain_every_session_once_during_appends(service: PostgresSessionService) -> None:
     made = [await service.create_session(**WHO, state={"user:n": n, "app:m": n, "k": n}) for n in range(7)]
     await service.create_session(app_name="app", user_id="zoe")
     token, seen = None, []
@@ -171,13 +171,13 @@ async def test_pages_hold_every_session_once_while_others_append(service: Postgr
 
 
 @pytest.mark.parametrize("wrong", [{"page_size": 0}, {"page_size": 1001}, {"page_token": "x"}, {"page_token": "AAAA"}])
-async def test_a_wrong_page_is_refused(service: PostgresSessionService, wrong: dict[str, Any]) -> None:
+async def test_an_invalid_page_is_refused(service: PostgresSessionService, wrong: dict[str, Any]) -> None:
     with pytest.raises(errors.InvalidInputError, match="page"):
         await service.list_sessions_page(**WHO, **wrong)
 
 
-async def test_what_was_read_together_may_be_changed_apart(service: PostgresSessionService) -> None:
-    """Sessions of a list and texts of a history are copies of one object each; nobody sees what is done to another."""
+async def test_objects_that_were_read_together_share_nothing(service: PostgresSessionService) -> None:
+    """Listed sessions, and equal texts of a history, are copies: a change to one is not seen in another."""
     for name in ("a", "b"):
         session = await service.create_session(**WHO, session_id=name, state={"user:n": 1})
         await service.append_event(session, said("same", id=f"{name}1", timestamp=1.5))
@@ -201,7 +201,7 @@ async def test_what_was_read_together_may_be_changed_apart(service: PostgresSess
 
 
 @pytest.mark.parametrize("was_enabled", [True, False])
-async def test_reading_leaves_garbage_collection_as_it_was(service: PostgresSessionService, was_enabled: bool) -> None:
+async def test_reading_does_not_change_garbage_collection(service: PostgresSessionService, was_enabled: bool) -> None:
     session = await service.create_session(**WHO, session_id="s")
     await service.append_event(session, calling({"a": 1}))
     (gc.enable if was_enabled else gc.disable)()
@@ -239,10 +239,10 @@ async def test_every_call_is_one_statement(service: PostgresSessionService, pool
     assert pool.get_size() == 1
 
 
-async def test_a_locked_app_state_leaves_connections_to_other_sessions(
+async def test_a_locked_app_state_does_not_use_up_the_pool(
     service: PostgresSessionService, dsn: str, conn: asyncpg.Connection
 ) -> None:
-    """Whoever changes the state of the app waits for it on few connections of the pool, not on all."""
+    """Appends that change the app's state wait on a few connections of the pool, not on all."""
     opened = [await service.create_session(**WHO, state={"app:a": 0}) for _ in range(12)]
     async with asyncio.timeout(WAIT_SECONDS):
         async with conn.transaction():
@@ -256,7 +256,7 @@ async def test_a_locked_app_state_leaves_connections_to_other_sessions(
     assert await conn.fetchval("SELECT version FROM app_states") == 12 + 11
 
 
-async def test_nothing_is_read_of_events_that_nobody_asked_for(
+async def test_events_outside_the_requested_range_are_not_read(
     service: PostgresSessionService, pool: asyncpg.Pool
 ) -> None:
     session = await service.create_session(**WHO, session_id="s")
@@ -300,16 +300,18 @@ def _migrate_and_append(dsn: str, name: str) -> int:
     return asyncio.run(work())
 
 
-def test_four_processes_make_the_tables_at_once(empty_dsn: str) -> None:
+def test_four_processes_create_the_tables_concurrently(empty_dsn: str) -> None:
     with multiprocessing.get_context("spawn").Pool(4) as processes:
         done = processes.starmap(_migrate_and_append, [(empty_dsn, f"s{n}") for n in range(4)])
     assert done == [1, 1, 1, 1]
 
 
-# The engine below
+# The session engine underneath
 
 
-async def test_events_of_other_clients_are_read_as_adks(service: PostgresSessionService, pool: asyncpg.Pool) -> None:
+async def test_events_of_other_clients_are_read_as_adk_events(
+    service: PostgresSessionService, pool: asyncpg.Pool
+) -> None:
     engine = OpenSessionService(pool)
     await engine.create_session("app", "ann", session_id="s")
     await engine.append(
@@ -339,7 +341,7 @@ async def test_events_of_other_clients_are_read_as_adks(service: PostgresSession
     await service.append_event(session, said("on we go"))
 
 
-async def test_what_other_clients_append_makes_a_reader_stale(
+async def test_an_append_by_another_client_makes_a_reader_stale(
     service: PostgresSessionService, pool: asyncpg.Pool
 ) -> None:
     session = await service.create_session(**WHO, session_id="s")
@@ -350,9 +352,7 @@ async def test_what_other_clients_append_makes_a_reader_stale(
         await service.append_event(session, said("y"))
 
 
-async def test_other_clients_read_what_adk_appended_in_sequence(
-    service: PostgresSessionService, pool: asyncpg.Pool
-) -> None:
+async def test_other_clients_read_adks_events_in_sequence(service: PostgresSessionService, pool: asyncpg.Pool) -> None:
     session = await service.create_session(**WHO, session_id="s", metadata={"channel": "web"})
     await service.append_event(session, said("later", timestamp=200.5))
     await service.append_event(session, said("earlier", "helper", timestamp=100.5))
@@ -365,7 +365,7 @@ async def test_other_clients_read_what_adk_appended_in_sequence(
     assert read.metadata == {"channel": "web"}
 
 
-async def test_an_append_whose_answer_was_lost_can_be_made_again(service: PostgresSessionService) -> None:
+async def test_an_append_whose_response_was_lost_can_be_retried(service: PostgresSessionService) -> None:
     session = await service.create_session(**WHO, session_id="s")
     before = session.model_copy(deep=True)
     await service.append_event(session, said("x", id="e", timestamp=1_700_000_000.5))
@@ -374,7 +374,7 @@ async def test_an_append_whose_answer_was_lost_can_be_made_again(service: Postgr
     await service.append_event(before, said("y"))
 
 
-async def test_an_id_that_is_taken_by_another_event_is_refused(service: PostgresSessionService) -> None:
+async def test_an_id_of_another_event_is_refused(service: PostgresSessionService) -> None:
     session = await service.create_session(**WHO)
     await service.append_event(session, said("x", id="e"))
     with pytest.raises(errors.EventConflictError):
@@ -382,7 +382,7 @@ async def test_an_id_that_is_taken_by_another_event_is_refused(service: Postgres
     assert len(session.events) == 1
 
 
-async def test_what_is_over_a_limit_is_refused_and_changes_nothing(
+async def test_an_event_over_a_limit_is_refused_and_changes_nothing(
     service: PostgresSessionService, pool: asyncpg.Pool
 ) -> None:
     await pool.execute("SELECT set_app_policy('app', '{\"max_event_bytes\": 20000, \"max_state_bytes\": 3000}')")
@@ -396,7 +396,7 @@ async def test_what_is_over_a_limit_is_refused_and_changes_nothing(
     assert await service.get_session(**WHO, session_id=session.id) == session
 
 
-async def test_a_far_limit_in_time_is_no_error(service: PostgresSessionService) -> None:
+async def test_after_timestamp_may_be_far_away(service: PostgresSessionService) -> None:
     session = await service.create_session(**WHO, session_id="s")
     await service.append_event(session, said("x"))
     for after, count in ((1e300, 0), (-1e300, 1), (float("inf"), 0), (0.0, 1)):
@@ -405,7 +405,7 @@ async def test_a_far_limit_in_time_is_no_error(service: PostgresSessionService) 
         assert len(found.events) == count
 
 
-async def test_finalising_enqueues_what_is_not_consolidated(service: PostgresSessionService) -> None:
+async def test_finalising_enqueues_the_unconsolidated_events(service: PostgresSessionService) -> None:
     session = await service.create_session(**WHO)
     await service.append_event(session, said("My cat is called Pixel."))
     assert set(await service.finalize_session(**WHO, session_id=session.id)) == {"fast_replay", "deep_reflection"}

@@ -1,4 +1,4 @@
-"""What goes into a session comes out of it unchanged: the same cases for ADK's own two services and for ours."""
+"""What goes into a session comes out unchanged: the same tests for both of ADK's own services and for ours."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from google.genai import types
 from tests.support.adk.events import EVENTS, parts
 from tests.support.adk.services import Who, calling, changing, differs, said
 
-#: Texts that some databases refuse.
+#: Strings that some databases refuse.
 NUL, SURROGATE = "a\0b", "a\ud800b"
 JSONB_REFUSES = "fails, and the event is lost"
 JSONB_REWRITES = "the database rewrites the value"
-OBJECTS = "keeps Python's objects as they are"
+OBJECTS = "keeps Python objects unconverted"
 
 
 async def stored(sessions: BaseSessionService, who: Who, event: Event) -> Event:
-    """The event as it is read after an append."""
+    """The event as read back after an append."""
     session = await sessions.create_session(**who)
     await sessions.append_event(session, event)
     found = await sessions.get_session(**who, session_id=session.id)
@@ -36,7 +36,7 @@ async def stored(sessions: BaseSessionService, who: Who, event: Event) -> Event:
 
 
 async def stored_state(sessions: BaseSessionService, who: Who, state: dict[str, Any]) -> dict[str, Any]:
-    """The state as it is read when one half was given at the creation and the other, under ``again:``, by an event."""
+    """The state as read back: half of it is set at creation, the other half, under ``again:``, by an event."""
     session = await sessions.create_session(**who, state=state)
     await sessions.append_event(session, changing({f"{key}:again": value for key, value in state.items()}))
     found = await sessions.get_session(**who, session_id=session.id)
@@ -45,14 +45,14 @@ async def stored_state(sessions: BaseSessionService, who: Who, state: dict[str, 
 
 
 @pytest.mark.parametrize("event", EVENTS.values(), ids=EVENTS)
-async def test_an_event_comes_back_equal(sessions: BaseSessionService, who: Who, event: Callable[[], Event]) -> None:
+async def test_an_event_round_trips(sessions: BaseSessionService, who: Who, event: Callable[[], Event]) -> None:
     given = event()
     assert await stored(sessions, who, given.model_copy(deep=True)) == given
 
 
 @pytest.mark.parametrize("name", [None, "", "another"])
-async def test_an_answer_keeps_its_name(sessions: BaseSessionService, who: Who, name: str | None) -> None:
-    """Also where it has none, and the call that it answers does."""
+async def test_a_function_response_keeps_its_name(sessions: BaseSessionService, who: Who, name: str | None) -> None:
+    """Also when the response has none and its call has one."""
     session = await sessions.create_session(**who)
     await sessions.append_event(session, calling({}))
     answer = types.FunctionResponse(id="c1", name=name, response={"a": 1})
@@ -63,8 +63,8 @@ async def test_an_answer_keeps_its_name(sessions: BaseSessionService, who: Who, 
     assert read.events[1].get_function_responses()[0].name == name
 
 
-@differs(database="reads another kind of scheme")
-async def test_a_request_for_credentials_comes_back_equal(sessions: BaseSessionService, who: Who) -> None:
+@differs(database="reads back another type of scheme")
+async def test_a_credential_request_round_trips(sessions: BaseSessionService, who: Who) -> None:
     scheme = APIKey.model_validate({"type": "apiKey", "name": "key", "in": "header"})
     config = AuthConfig(auth_scheme=scheme, credential_key="k")
     given = Event(author="agent", actions=EventActions(requested_auth_configs={"c1": config}))
@@ -74,7 +74,7 @@ async def test_a_request_for_credentials_comes_back_equal(sessions: BaseSessionS
 
 @differs(database=JSONB_REFUSES)
 @pytest.mark.parametrize("text", [NUL, SURROGATE], ids=["NUL", "surrogate"])
-async def test_a_text_of_any_characters_survives(sessions: BaseSessionService, who: Who, text: str) -> None:
+async def test_text_of_any_characters_round_trips(sessions: BaseSessionService, who: Who, text: str) -> None:
     given = said(text, "agent", custom_metadata={text: text})
     assert (await stored(sessions, who, given)).model_dump() == given.model_dump()
     given = calling({text: [text]})
@@ -83,14 +83,14 @@ async def test_a_text_of_any_characters_survives(sessions: BaseSessionService, w
 
 @differs(database=JSONB_REFUSES)
 @pytest.mark.parametrize("text", [NUL, SURROGATE], ids=["NUL", "surrogate"])
-async def test_a_state_of_any_characters_survives(sessions: BaseSessionService, who: Who, text: str) -> None:
+async def test_state_of_any_characters_round_trips(sessions: BaseSessionService, who: Who, text: str) -> None:
     given = {"a": text, "user:b": {text: 1}, "app:c": [text], f"k{text}": 1}
     again = {f"{key}:again": value for key, value in given.items()}
     assert await stored_state(sessions, who, given) == given | again
 
 
-@differs(database="stores null in its place")
-async def test_numbers_that_json_has_not_survive_in_events(sessions: BaseSessionService, who: Who) -> None:
+@differs(database="stores null instead")
+async def test_non_json_numbers_survive_in_events(sessions: BaseSessionService, who: Who) -> None:
     read = await stored(sessions, who, calling({"a": math.nan, "b": math.inf, "c": [-math.inf]}))
     arguments = read.get_function_calls()[0].args
     assert arguments is not None
@@ -99,7 +99,7 @@ async def test_numbers_that_json_has_not_survive_in_events(sessions: BaseSession
 
 
 @differs(database=JSONB_REFUSES)
-async def test_numbers_that_json_has_not_survive_in_state(sessions: BaseSessionService, who: Who) -> None:
+async def test_non_json_numbers_survive_in_state(sessions: BaseSessionService, who: Who) -> None:
     state = await stored_state(sessions, who, {"a": math.nan, "user:b": math.inf, "app:c": [-math.inf]})
     assert math.isnan(state["a"])
     assert math.isnan(state["a:again"])
@@ -116,13 +116,13 @@ NUMBERS = {"a": 1e22, "b": -0.0, "c": 2**70, "d": 10**30, "e": 1.0, "f": 5e-324,
 
 
 @differs(database=JSONB_REWRITES)
-async def test_numbers_of_events_keep_type_and_value(sessions: BaseSessionService, who: Who) -> None:
+async def test_numbers_in_events_keep_type_and_value(sessions: BaseSessionService, who: Who) -> None:
     read = await stored(sessions, who, calling(NUMBERS))
     assert repr(read.get_function_calls()[0].args) == repr(NUMBERS)
 
 
 @differs(database=JSONB_REWRITES)
-async def test_numbers_of_state_keep_type_and_value(sessions: BaseSessionService, who: Who) -> None:
+async def test_numbers_in_state_keep_type_and_value(sessions: BaseSessionService, who: Who) -> None:
     state = await stored_state(sessions, who, dict(NUMBERS))
     assert {key: repr(state[key]) for key in NUMBERS} == {key: repr(value) for key, value in NUMBERS.items()}
     assert {key: repr(state[f"{key}:again"]) for key in NUMBERS} == {k: repr(v) for k, v in NUMBERS.items()}
@@ -148,7 +148,9 @@ async def test_an_event_survives_state_without_a_json_form(sessions: BaseSession
 
 
 @differs(memory=OBJECTS)
-async def test_state_that_holds_itself_is_refused_and_changes_nothing(sessions: BaseSessionService, who: Who) -> None:
+async def test_state_that_contains_itself_is_refused_and_changes_nothing(
+    sessions: BaseSessionService, who: Who
+) -> None:
     circle: list[Any] = []
     circle.append(circle)
     with pytest.raises(ValueError, match=r"(?i)circular|itself"):
@@ -166,7 +168,7 @@ async def test_bytes_in_state_become_text(sessions: BaseSessionService, who: Who
 
 
 @differs(database="fails, and the event is lost")
-async def test_a_tools_result_without_a_json_form_does_not_cost_the_event(
+async def test_a_tool_result_without_a_json_form_does_not_lose_the_event(
     sessions: BaseSessionService, who: Who
 ) -> None:
     response = types.FunctionResponse(id="c1", name="f", response={"tool": stored, "ok": 1})
@@ -177,7 +179,7 @@ async def test_a_tools_result_without_a_json_form_does_not_cost_the_event(
     assert result["ok"] == 1
 
 
-@differs(database="its columns hold 128 and 256 characters")
+@differs(database="its columns are limited to 128 and 256 characters")
 async def test_ids_may_be_long(sessions: BaseSessionService, who: Who) -> None:
     app, user, session_id = who["app_name"] + "a" * 200, "u" * 250, "s" * 512
     session = await sessions.create_session(app_name=app, user_id=user, session_id=session_id)
@@ -189,7 +191,7 @@ async def test_ids_may_be_long(sessions: BaseSessionService, who: Who) -> None:
 
 
 @pytest.mark.parametrize("key", ["state:a", "user:", "app::b", "$hippocampus", "", "temp", "a b"])
-async def test_a_key_may_look_like_anything(sessions: BaseSessionService, who: Who, key: str) -> None:
+async def test_a_key_may_have_any_characters(sessions: BaseSessionService, who: Who, key: str) -> None:
     session = await sessions.create_session(**who, state={key: [1]})
     await sessions.append_event(session, changing({key: {"$hippocampus": ["text", "x"]}}))
     found = await sessions.get_session(**who, session_id=session.id, config=GetSessionConfig(num_recent_events=0))
@@ -197,7 +199,7 @@ async def test_a_key_may_look_like_anything(sessions: BaseSessionService, who: W
     assert found.state == {key: {"$hippocampus": ["text", "x"]}}
 
 
-async def test_a_large_state_and_a_large_event_come_back(sessions: BaseSessionService, who: Who) -> None:
+async def test_a_large_state_and_a_large_event_round_trip(sessions: BaseSessionService, who: Who) -> None:
     session = await sessions.create_session(**who, state={f"k{n}": "x" * 1000 for n in range(200)})
     await sessions.append_event(session, said("y" * 500_000, actions=EventActions(state_delta={"k7": "z"})))
     found = await sessions.get_session(**who, session_id=session.id)

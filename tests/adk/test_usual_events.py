@@ -1,4 +1,4 @@
-"""The short way to store an event stores the same as the long one, or says that it can't."""
+"""The fast conversion of an event stores the same as the full one, or declines."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def later_artifact() -> Event:
     return event
 
 
-def set_anew(**fields: Any) -> Callable[[], Event]:
-    """An event some of whose fields were set without a check."""
+def assigned(**fields: Any) -> Callable[[], Event]:
+    """An event with fields that were assigned without validation."""
 
     def event() -> Event:
         made = said("x")
@@ -48,7 +48,7 @@ def set_anew(**fields: Any) -> Callable[[], Event]:
     return event
 
 
-def set_within(change: Callable[[Event], object]) -> Callable[[], Event]:
+def changed_by(change: Callable[[Event], object]) -> Callable[[], Event]:
     def event() -> Event:
         made = said("x")
         change(made)
@@ -84,7 +84,7 @@ USUAL = {
     "a node's message": lambda: said("x", node_info=NodeInfo(message_as_output=True)),
     "control characters": lambda: said('\x01\x1f\x7f\x80\u2028\\ " / é 世界'),
 }
-LOOKED_THROUGH: dict[str, Callable[[], Event]] = {
+DECLINED: dict[str, Callable[[], Event]] = {
     "NaN in a call": lambda: calling({"a": float("nan")}),
     "null in a call": lambda: calling({"a": None}),
     "NaN beside": lambda: said("x", avg_logprobs=float("nan")),
@@ -106,10 +106,10 @@ LOOKED_THROUGH: dict[str, Callable[[], Event]] = {
     "an artifact, set later": later_artifact,
     "a transfer": lambda: Event(author="agent", actions=EventActions(transfer_to_agent="other")),
     "a subclass of content": lambda: Event(author="a", content=NotedContent(parts=[types.Part(text="x")])),
-    "a dict for content": set_anew(content={"role": "model", "parts": [{"text": "x"}]}),
-    "a dict for a part": set_within(lambda event: part_of(event).append({"text": "y"})),
-    "a number for a text": set_within(lambda event: setattr(part_of(event)[0], "text", 5)),
-    "None for a delta": set_within(lambda event: setattr(event.actions, "state_delta", None)),
+    "a dict for content": assigned(content={"role": "model", "parts": [{"text": "x"}]}),
+    "a dict for a part": changed_by(lambda event: part_of(event).append({"text": "y"})),
+    "a number for a text": changed_by(lambda event: setattr(part_of(event)[0], "text", 5)),
+    "None for a delta": changed_by(lambda event: setattr(event.actions, "state_delta", None)),
     "a delta without end": lambda: changing({"a": nested(5000)}),
     "no author": lambda: said("x", author=""),
     "a long author": lambda: said("x", author="a" * 300),
@@ -117,19 +117,19 @@ LOOKED_THROUGH: dict[str, Callable[[], Event]] = {
 
 
 @pytest.mark.parametrize("event", USUAL.values(), ids=USUAL)
-def test_a_usual_event_is_stored_as_if_it_were_looked_through(event: Callable[[], Event]) -> None:
+def test_the_fast_conversion_equals_the_full_one(event: Callable[[], Event]) -> None:
     given_event = event()
     assert usual_input(given_event) == event_input(to_engine(given_event))
 
 
 @pytest.mark.filterwarnings("ignore:Pydantic serializer")
-@pytest.mark.parametrize("event", LOOKED_THROUGH.values(), ids=LOOKED_THROUGH)
-def test_what_somebody_might_rewrite_is_looked_through(event: Callable[[], Event]) -> None:
+@pytest.mark.parametrize("event", DECLINED.values(), ids=DECLINED)
+def test_an_event_that_may_need_rewriting_is_declined(event: Callable[[], Event]) -> None:
     assert usual_input(event()) is None
 
 
-def test_a_delta_is_stored_as_it_was_when_it_was_given() -> None:
-    """The caller goes on while the event waits for a connection."""
+def test_a_delta_is_stored_as_it_was_at_the_call() -> None:
+    """The caller continues while the event waits for a connection."""
     values = [1]
     stored = usual_input(changing({"a": values}))
     values.append(2)
@@ -154,9 +154,7 @@ VALUES = st.recursive(
 
 @examples(100)
 @given(st.text(st.characters()), st.dictionaries(st.text(min_size=1), VALUES), st.dictionaries(st.text(), VALUES))
-def test_any_event_is_stored_alike_or_looked_through(
-    text: str, delta: dict[str, Any], arguments: dict[str, Any]
-) -> None:
+def test_any_event_is_stored_equally_or_declined(text: str, delta: dict[str, Any], arguments: dict[str, Any]) -> None:
     event = calling(arguments, actions=EventActions(state_delta=delta))
     assert event.content is not None
     assert event.content.parts is not None

@@ -1,4 +1,4 @@
-"""Keys of the API: what each may do, where, and for how long."""
+"""API keys: what each allows, where, and for how long."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.pace import at_this_pace
 from tests.support.waiting import WAIT_SECONDS, until
 from tests.support.writer_process import KEY, WriterProcess, append, problem, say
 
-#: Each role's own, and what it lacks.
+#: For each role, a request that only it and admin may send.
 BY_ROLE = {
     "read": ("GET", "sessions"),
     "append": ("POST", "sessions"),
@@ -32,8 +32,8 @@ BY_ROLE = {
 }
 
 
-async def test_each_role_opens_its_own_routes_and_admin_all(writer: WriterProcess, writer_dsn: str, user: str) -> None:
-    """What a key's roles lack is 403 role-missing, and says which role is needed."""
+async def test_each_role_allows_its_own_routes_and_admin_all(writer: WriterProcess, writer_dsn: str, user: str) -> None:
+    """Any other request gets 403 role-missing, which names the required role."""
     app = user.split("/")[3]
     for role in ("read", "append", "admin"):
         key = await made(writer_dsn, app, role)
@@ -47,10 +47,10 @@ async def test_each_role_opens_its_own_routes_and_admin_all(writer: WriterProces
                     assert needed in problem(response)["detail"]
 
 
-async def test_a_key_of_another_app_learns_nothing(
+async def test_a_key_of_another_app_reveals_nothing(
     writer: WriterProcess, writer_dsn: str, client: httpx.AsyncClient, user: str, session: str, app: str
 ) -> None:
-    """In the path, the query and the header: 403 wrong-app, the same whether the session exists or not."""
+    """403 wrong-app by path, query and header, whether or not the session exists."""
     stranger = await made(writer_dsn, "other-app", "admin")
     async with bearer(writer, stranger.text) as other:
         answers = []
@@ -71,7 +71,7 @@ async def test_a_key_of_another_app_learns_nothing(
         ):
             refused = await other.get(asserted, params=query, headers=headers)
             assert (refused.status_code, problem(refused)["type"]) == (403, "/problems/wrong-app")
-        # What names no app is for a key of every app.
+        # A request that names no app requires a key of every app.
         assert (await other.get("/metrics/targets")).status_code == 403
         for body in ({"thread_id": "s1"},):
             refused = await other.post("/api/tickets", json=body, params={"app_name": app, "user_id": "ann"})
@@ -88,7 +88,7 @@ async def test_a_key_of_another_app_learns_nothing(
 async def test_a_revoked_or_expired_key_is_refused_within_two_seconds(
     writer: WriterProcess, writer_dsn: str, user: str, app: str, pool_of_writer: asyncpg.Pool
 ) -> None:
-    """A writer believes what it has seen for a second; then a key that ended is 401 like any unknown one."""
+    """A writer caches a key for a second. After that, a key that has ended gets 401 like an unknown one."""
     lasting = await made(writer_dsn, app, "read")
     brief = await made(writer_dsn, app, "read", lifetime=timedelta(hours=1))
     async with bearer(writer, lasting.text) as client, bearer(writer, brief.text) as hasty:
@@ -120,10 +120,10 @@ async def pool_of_writer(writer_dsn: str):
         yield pool
 
 
-async def test_the_database_holds_no_secret_and_notes_each_use_to_the_minute(
+async def test_the_database_stores_no_secret_and_records_use_by_the_minute(
     writer: WriterProcess, writer_dsn: str, user: str, app: str, rows: asyncpg.Connection
 ) -> None:
-    """The row has the SHA-256 of 256 random bits; last_used_at moves once a minute at most; the log has no key."""
+    """The row has the SHA-256 of 256 random bits. last_used_at changes at most once a minute. The log has no key."""
     key = await made(writer_dsn, app, "read", "append")
     secret = key.text.split("_", 2)[2]
     row = await rows.fetchrow("SELECT * FROM api_keys WHERE id = $1", key.key.id)
@@ -146,8 +146,8 @@ async def test_the_database_holds_no_secret_and_notes_each_use_to_the_minute(
     assert secret not in repr(key)
 
 
-async def test_wrong_keys_are_not_made(pool: asyncpg.Pool) -> None:
-    """No role, an unknown one, an empty app, a lifetime out of bounds: refused, and nothing is made."""
+async def test_invalid_keys_are_not_created(pool: asyncpg.Pool) -> None:
+    """No role, an unknown role, an empty app, or a lifetime out of bounds."""
     keys = ApiKeyService(pool)
     for app, roles, name, lifetime in (
         ("", ["read"], "", None),
@@ -166,8 +166,8 @@ async def test_wrong_keys_are_not_made(pool: asyncpg.Pool) -> None:
         await keys.revoke("nobody")
 
 
-async def test_every_route_says_which_role_it_needs(client: httpx.AsyncClient) -> None:
-    """The document names the role of every operation but health; a program with a route without one does not start."""
+async def test_every_route_documents_its_required_role(client: httpx.AsyncClient) -> None:
+    """The OpenAPI document names the role of every operation but health. A route without a role cannot be defined."""
     document = (await client.get("/openapi.json")).json()
     for path, item in document["paths"].items():
         for operation in item.values():
@@ -177,8 +177,8 @@ async def test_every_route_says_which_role_it_needs(client: httpx.AsyncClient) -
         ExactRoute("/forgotten", lambda: None)
 
 
-def test_keys_are_made_listed_and_revoked_at_the_command_line(dsn: str, home: Path) -> None:
-    """The text is printed once; the list never has it; a second revocation changes nothing."""
+def test_keys_are_created_listed_and_revoked_at_the_command_line(dsn: str, home: Path) -> None:
+    """The key is printed once and is never listed. Revoking it again changes nothing."""
     made_now = cli_process.run(
         home, "keys", "create", "--app", "shop", "--role", "append", "--role", "read", "--expires", "90d", "--json",
         DATABASE_URL=dsn,
@@ -201,10 +201,8 @@ def test_keys_are_made_listed_and_revoked_at_the_command_line(dsn: str, home: Pa
     assert "90d" in bad.stderr
 
 
-async def test_a_browser_of_another_site_gets_in_where_a_setting_says_so(
-    dsn: str, tmp_path: Path, rows_of_dsn: asyncpg.Connection
-) -> None:
-    """CORS: exact origins, no cookies; a key's rate: 429 with Retry-After; malformed HTTP: a problem."""
+async def test_cors_rate_limits_and_malformed_http(dsn: str, tmp_path: Path, rows_of_dsn: asyncpg.Connection) -> None:
+    """Exact origins and no cookies; 429 with Retry-After over a key's rate; malformed HTTP is answered by a problem."""
     settings = {
         "api_key": KEY,
         "cors_origins": "https://one.example",
@@ -227,10 +225,10 @@ async def test_a_browser_of_another_site_gets_in_where_a_setting_says_so(
             limited = next(each for each in statuses if each.status_code == 429)
             assert problem(limited)["type"] == "/problems/too-many-requests"
             assert 1 <= int(limited.headers["retry-after"]) <= 2
-            # Also a refusal can be read by the page.
+            # The page can read a refusal too.
             assert limited.headers["access-control-allow-origin"] == "https://one.example"
             assert (await client.get("/health")).status_code == 200
-            # Another key has a bucket of its own.
+            # Another key has its own bucket.
             own = await made(dsn, "a", "read")
             async with bearer(writer, own.text) as other:
                 assert (await other.get(path)).status_code == 200
@@ -249,7 +247,7 @@ async def rows_of_dsn(conn: asyncpg.Connection) -> asyncpg.Connection:
     return conn
 
 
-async def test_changes_are_made_only_at_the_version_that_was_seen(client: httpx.AsyncClient, session: str) -> None:
+async def test_conditional_requests_succeed_only_at_the_known_version(client: httpx.AsyncClient, session: str) -> None:
     """ETag, If-None-Match and If-Match of RFC 9110: strong and weak tags, lists, the star, and nonsense."""
     first = await client.get(session)
     tag = first.headers["etag"]
@@ -275,7 +273,7 @@ async def test_changes_are_made_only_at_the_version_that_was_seen(client: httpx.
 
     appended = await client.post(f"{session}/events", headers={"If-Match": tag}, json=body)
     assert appended.status_code == 201
-    # The same again is what it was, not a failed precondition.
+    # A repeated request gets its first result, not a failed precondition.
     assert (await client.post(f"{session}/events", headers={"If-Match": tag}, json=body)).status_code == 200
     changed = await client.get(session, headers={"If-None-Match": tag})
     assert changed.status_code == 200
@@ -284,22 +282,22 @@ async def test_changes_are_made_only_at_the_version_that_was_seen(client: httpx.
         f"{session}/events", headers={"If-Match": '"0", "1"'}, json={"events": [say("two", id="e2")]}
     )
     assert listed.status_code == 201
-    # A shared state that another session changed shows, though the version stands.
+    # Shared state that another session changed changes the tag, though the version stays.
     before = (await client.get(session)).headers["etag"]
     other = await client.post(session.rpartition("/")[0], json={"session_id": "s2", "state": {"user:x": 1}})
     assert other.status_code == 201
     after = await client.get(session, headers={"If-None-Match": before})
     assert (after.status_code, after.json()["version"]) == (200, 2)
 
-    nobody = session.replace("/s1", "/nobody")
+    unknown = session.replace("/s1", "/nobody")
     for any_tag in ("*", '"0"', '"0", "1"'):
-        assert (await client.delete(nobody, headers={"If-Match": any_tag})).status_code == 404
+        assert (await client.delete(unknown, headers={"If-Match": any_tag})).status_code == 404
     assert (await client.post(f"{session}/finalize", headers={"If-Match": '"2"'})).status_code == 200
     assert (await client.delete(session, headers={"If-Match": "*"})).status_code == 204
 
 
-async def test_a_cursor_goes_on_in_its_own_list_alone(client: httpx.AsyncClient, user: str, app: str) -> None:
-    """With another user, list or filter, cut, changed or empty, a cursor is 422 and says so; inserts move no page."""
+async def test_a_cursor_continues_only_its_own_list(client: httpx.AsyncClient, user: str, app: str) -> None:
+    """With another user, list or filter, or cut, changed or empty, a cursor is 422. Inserts do not shift pages."""
     for number in range(4):
         await client.post(f"{user}/sessions", json={"session_id": f"s{number}"})
     await append(client, f"{user}/sessions/s0", *(say(str(n)) for n in range(4)))
@@ -329,8 +327,8 @@ async def test_a_cursor_goes_on_in_its_own_list_alone(client: httpx.AsyncClient,
         assert "cursor" in problem(refused)["detail"]
 
 
-async def test_a_key_twice_and_a_compressed_body_are_refused(client: httpx.AsyncClient, session: str) -> None:
-    """What two programs would read differently is not stored; what is compressed is not guessed at."""
+async def test_duplicate_keys_and_compressed_bodies_are_refused(client: httpx.AsyncClient, session: str) -> None:
+    """What two parsers would read differently is not stored, and a compressed body is not decoded."""
     headers = {"Content-Type": "application/json"}
     twice = b'{"events": [{"author": "user", "content": {"text": "a", "text": "b"}}]}'
     refused = await client.post(f"{session}/events", content=twice, headers=headers)

@@ -1,4 +1,4 @@
-"""Every route of the document against everything that callers get wrong: a documented problem, and nothing changed."""
+"""Every route of the document against every kind of mistake: a documented problem, and no change."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.waiting import WAIT_SECONDS
 from tests.support.writer_process import KEY, WriterProcess, problem, say
 
 PLANES = "é 奖 \U0001f600 \U0002070e \U000e0041 \U0010ffff"
-#: Within every bound on characters, and, four bytes each and all different, too long for an index.
+#: Within every limit in characters, but four distinct bytes each: together too long for an index.
 WIDE = "".join(chr(0x20000 + number * 7919 % 0xA000) for number in range(512))
 REFUSED_NAMES = ("a\0b", "x" * 10_000)
 ODD_NAMES = ("'; DROP TABLE threads; --", "'\"\\\u202e" + PLANES)
@@ -53,12 +53,12 @@ WRONG_BODIES: tuple[tuple[bytes, dict[str, str]], ...] = (
     (b"{}", {"Content-Type": "text/plain"}),
     (b"[" * 100_000, {}),
 )
-#: Method, path, request, and the statuses that the document names for the operation.
+#: Method, path, request, and the statuses that the document lists for the operation.
 Asked = tuple[str, str, dict[str, Any], Set[str]]
 
 
 def wrong_parameters(page: Mapping[str, Any], app: str) -> Iterator[Asked]:
-    """One mistake each: in a name, a number, a date, a cursor. Odd names are names, but of nobody."""
+    """One mistake per request: in a name, a number, a date, a cursor. Odd names are valid, but unknown."""
     for method, path, operation in asked_operations(page):
         request, plain = routine(page, path, operation, app), filled(path, operation, app, {})
         if "json" in request:
@@ -98,7 +98,7 @@ def wrong_bodies(page: Mapping[str, Any], app: str) -> Iterator[Asked]:
 
 
 def wrong_values(page: Mapping[str, Any], app: str) -> Iterator[Asked]:
-    """The examples of the document, each with one wrong value in one place. Some are taken: any JSON is a state."""
+    """The document's examples with one wrong value each. Some are accepted: any JSON is valid state."""
     for method, path, operation in asked_operations(page):
         if "requestBody" not in operation:
             continue
@@ -106,43 +106,43 @@ def wrong_values(page: Mapping[str, Any], app: str) -> Iterator[Asked]:
         example = request.pop("json")
         request["headers"]["Content-Type"] = "application/json"
         properties = body_schema(page, operation).get("properties", {})
-        places = {*leaves(example), *((name,) for name in properties)}
-        for place in sorted(places, key=repr):
-            is_date = "date-time" in json.dumps(properties.get(place[0], {}))
+        positions = {*leaves(example), *((name,) for name in properties)}
+        for position in sorted(positions, key=repr):
+            is_date = "date-time" in json.dumps(properties.get(position[0], {}))
             for value in WRONG_DATES if is_date else WRONG_VALUES:
                 yield (
                     method,
                     plain,
-                    {**request, "content": json.dumps(put(example, place, value))},
+                    {**request, "content": json.dumps(put(example, position, value))},
                     operation["responses"].keys(),
                 )
 
 
-def leaves(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Where a JSON value has its scalars."""
+def leaves(value: Any, position: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The positions of a JSON value's scalars."""
     if isinstance(value, Mapping | list):
         for key, inner in value.items() if isinstance(value, Mapping) else enumerate(value):
-            yield from leaves(inner, (*place, key))
-    elif place:
-        yield place
+            yield from leaves(inner, (*position, key))
+    elif position:
+        yield position
 
 
-def put(example: Any, place: Sequence[Any], value: Any) -> Any:
-    """A copy of a JSON value with another value at a place."""
-    if not place:
+def put(example: Any, position: Sequence[Any], value: Any) -> Any:
+    """A copy of a JSON value with another value at a position."""
+    if not position:
         return value
     copied = dict(example) if isinstance(example, Mapping) else list(example)
-    copied[place[0]] = put(example[place[0]], place[1:], value) if len(place) > 1 else value
+    copied[position[0]] = put(example[position[0]], position[1:], value) if len(position) > 1 else value
     return copied
 
 
 async def refused(client: httpx.AsyncClient, requests: Iterable[Asked]) -> list[Asked]:
-    """Ask them all, and return those that were refused, each with a documented problem."""
+    """Send all requests, and return those that were refused. Each refusal is a documented problem."""
     wrong: list[str] = []
     found: list[Asked] = []
     slots = asyncio.Semaphore(16)
 
-    async def ask(method: str, path: str, request: dict[str, Any], documented: Set[str]) -> None:
+    async def send(method: str, path: str, request: dict[str, Any], documented: Set[str]) -> None:
         async with slots:
             response = await client.request(method, path, **request)
         if response.status_code >= 500 or str(response.status_code) not in documented:
@@ -151,17 +151,17 @@ async def refused(client: httpx.AsyncClient, requests: Iterable[Asked]) -> list[
             problem(response)
             found.append((method, path, request, documented))
 
-    await asyncio.gather(*(ask(*each) for each in requests))
+    await asyncio.gather(*(send(*each) for each in requests))
     assert wrong == []
     return found
 
 
-async def test_every_route_answers_every_mistake_with_a_documented_problem_and_changes_nothing(
+async def test_every_mistake_on_every_route_is_a_documented_problem_and_changes_nothing(
     client: httpx.AsyncClient, app: str, rows: asyncpg.Connection
 ) -> None:
-    """Generated from the document: a new route is covered when it is there."""
+    """Generated from the document, so that a new route is covered."""
     page = await document(client)
-    # What of the values is taken, is taken now; what was refused is refused again below.
+    # Accepted values take effect here; refused ones are sent and refused again below.
     again = await refused(client, wrong_values(page, app))
     before = await row_counts(rows)
     requests = [*wrong_parameters(page, app), *wrong_bodies(page, app)]
@@ -170,12 +170,12 @@ async def test_every_route_answers_every_mistake_with_a_documented_problem_and_c
     await refused(client, [*requests, *again])
     after = await row_counts(rows)
     changed = {name for name in after if after[name] != before[name]}
-    # Odd names are names: what is created with them is what was asked for.
+    # Odd names are valid names, so they may create threads.
     assert changed <= {"threads", "initial_states"}, changed
 
 
-async def test_names_too_wide_for_an_index_are_refused_in_words(client: httpx.AsyncClient) -> None:
-    """Each within its bounds; together more bytes than an index of PostgreSQL holds."""
+async def test_names_too_wide_for_an_index_are_refused_with_the_limit(client: httpx.AsyncClient) -> None:
+    """Each name is within its limit; together they exceed the row size of an index."""
     sessions = f"/v1/apps/{quote(WIDE[9:264])}/users/{quote(WIDE[:255])}/sessions"
     response = await client.post(sessions, json={"session_id": WIDE})
     assert problem(response)["type"] == "/problems/invalid-request"
@@ -186,7 +186,7 @@ async def test_names_too_wide_for_an_index_are_refused_in_words(client: httpx.As
 async def test_a_revoked_key_is_refused_on_every_route(
     writer: WriterProcess, client: httpx.AsyncClient, writer_dsn: str, app: str, rows: asyncpg.Connection
 ) -> None:
-    """401 before anything is read, on each route but health; a key of another app gets 403 on each."""
+    """401 before the request is read, on every route but health. A key of another app gets 403."""
     revoked = await made(writer_dsn, app, "admin")
     other = await made(writer_dsn, "somebody-else", "admin")
     await rows.execute("UPDATE api_keys SET revoked_at = now() WHERE id = $1", revoked.key.id)
@@ -199,7 +199,7 @@ async def test_a_revoked_key_is_refused_on_every_route(
                     continue
                 body = {} if "requestBody" not in operation else {"json": {}}
                 if status == 403 and path.startswith("/agui"):
-                    continue  # AG-UI's own body is checked first, and is wrong here.
+                    continue  # AG-UI checks its own body first, and this one is invalid.
                 response = await refused.request(method, filled(path, operation, app, {}), **body)
                 assert response.status_code == status, (method, path, response.text)
                 problem(response)
@@ -207,17 +207,17 @@ async def test_a_revoked_key_is_refused_on_every_route(
 
 
 @pytest.mark.timing
-async def test_a_hundred_and_fifty_callers_share_ten_connections_fairly(
+async def test_150_callers_share_ten_connections_fairly(
     writer: WriterProcess, client: httpx.AsyncClient, user: str, rows: asyncpg.Connection, pool: asyncpg.Pool
 ) -> None:
-    """All are served, none waits for more than a few times the median; over HTTP and in the library."""
+    """All are served, and none waits for more than a few times the median, over HTTP and in the library."""
     for number in range(10):
         await client.post(f"{user}/sessions", json={"session_id": f"s{number}"})
     limits = httpx.Limits(max_connections=150)
     headers = {"Authorization": f"Bearer {KEY}"}
     async with httpx.AsyncClient(base_url=writer.url, headers=headers, limits=limits, timeout=60) as crowd:
 
-        async def over_http(number: int) -> float:
+        async def through_http(number: int) -> float:
             began = time.perf_counter()
             for turn in range(3):
                 body = {"events": [say("hi", id=f"{number}-{turn}")]}
@@ -225,7 +225,7 @@ async def test_a_hundred_and_fifty_callers_share_ten_connections_fairly(
                 assert response.status_code == 201, response.text
             return time.perf_counter() - began
 
-        seconds = await asyncio.gather(*(over_http(number) for number in range(150)))
+        seconds = await asyncio.gather(*(through_http(number) for number in range(150)))
     assert max(seconds) < 6 * statistics.median(seconds) + at_this_pace(1)
     used = await rows.fetchval("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()")
     assert used < 20
@@ -233,13 +233,13 @@ async def test_a_hundred_and_fifty_callers_share_ten_connections_fairly(
     service = OpenSessionService(pool)
     await service.create_session("app", "u", session_id="s")
 
-    async def in_library(number: int) -> float:
+    async def through_library(number: int) -> float:
         began = time.perf_counter()
         for turn in range(3):
             await service.append("app", "u", "s", [Event(author="user", content={"text": "hi"}, id=f"{number}-{turn}")])
         return time.perf_counter() - began
 
-    seconds = await asyncio.gather(*(in_library(number) for number in range(150)))
+    seconds = await asyncio.gather(*(through_library(number) for number in range(150)))
     assert max(seconds) < 6 * statistics.median(seconds) + at_this_pace(1)
     assert pool.get_size() <= 10
     session = await service.get_session("app", "u", "s")
@@ -250,12 +250,12 @@ async def test_a_hundred_and_fifty_callers_share_ten_connections_fairly(
 
 @pytest.mark.hypothesis
 def test_generated_requests_find_no_crash_and_no_undocumented_status(writer: WriterProcess) -> None:
-    """schemathesis over every operation of the document, with a small budget and a fixed seed; system tests go on."""
+    """schemathesis on every operation of the document, with a small budget and a fixed seed."""
     ask_generated(writer, number=3, seed_number=1)
 
 
-def test_the_document_has_an_example_for_every_body(writer: WriterProcess) -> None:
-    """A reader copies before writing: each request body shows one."""
+def test_the_document_has_an_example_for_every_request_body(writer: WriterProcess) -> None:
+    """Readers copy an example before they write a request."""
     page = httpx.get(f"{writer.url}/openapi.json", timeout=WAIT_SECONDS).json()
     for method, path, operation in operations(page):
         if "requestBody" in operation and not path.startswith("/agui"):

@@ -34,8 +34,8 @@ from tests.support.waiting import WAIT_SECONDS
 from tests.support.writer_process import KEY, WriterProcess, free_port
 
 
-async def test_the_life_of_a_session_through_the_client(writer: WriterProcess, writer_dsn: str, app: str) -> None:
-    """Every method, with a key of the app and names that must be encoded."""
+async def test_the_life_cycle_of_a_session_through_the_client(writer: WriterProcess, writer_dsn: str, app: str) -> None:
+    """Every session method, with an app's key and names that must be percent-encoded."""
     key = await made(writer_dsn, app, "admin")
     async with HippocampusClient(writer.url, key.text, app_name=app) as client:
         user, name = "a/n n?", "s/1"
@@ -83,7 +83,7 @@ async def test_the_life_of_a_session_through_the_client(writer: WriterProcess, w
 async def test_memories_facts_and_instructions_through_the_client(
     writer: WriterProcess, writer_dsn: str, app: str, rows: asyncpg.Connection
 ) -> None:
-    """What was stored is read, traced, pinned, changed and forgotten; every answer fits its record."""
+    """Memories are stored, searched, traced, pinned, changed and erased. Every response fits its record."""
     key = await made(writer_dsn, app, "admin")
     async with HippocampusClient(writer.url, key.text, app_name=app) as client:
         await client.create_session("ann", "s")
@@ -134,14 +134,14 @@ async def test_memories_facts_and_instructions_through_the_client(
 
 
 async def test_every_operation_of_the_document_has_a_method(writer: WriterProcess) -> None:
-    """Also those that find nothing here. Streams are left to AG-UI's own clients."""
+    """Also for calls that find nothing. Streams are left to AG-UI's own clients."""
     document = httpx.get(f"{writer.url}/openapi.json", timeout=WAIT_SECONDS).json()
-    nobody, begun = str(uuid.uuid4()), len(writer.log())
-    async with HippocampusClient(writer.url, KEY, app_name=nobody) as client:
+    unknown, begun = str(uuid.uuid4()), len(writer.log())
+    async with HippocampusClient(writer.url, KEY, app_name=unknown) as client:
         for name, method in inspect.getmembers(client, callable):
             if name.startswith("_") or name == "close":
                 continue
-            asked = method(*(_argument(each, nobody) for each in _required(method)))
+            asked = method(*(_argument(each, unknown) for each in _required(method)))
             with contextlib.suppress(NotFoundError, InvalidRequestError):
                 if isinstance(asked, AsyncIterator):
                     _ = [each async for each in asked]
@@ -149,14 +149,14 @@ async def test_every_operation_of_the_document_has_a_method(writer: WriterProces
                     await asked
     offered = {(method, path) for path, item in document["paths"].items() for method in item}
     streams = {("post", "/agui"), ("post", "/agui/{agent_name}"), ("get", "/api/runs/{run_id}/events")}
-    # The same as others, with the owner in the query.
+    # The same operations as others, with the owner in the query.
     short = {(method, path) for method, path in offered if path.startswith(("/api/threads/", "/conversations/"))}
 
     def called() -> set[tuple[str, str]]:
         lines = writer.log()[begun:]
         return {(line["method"].lower(), line["route"]) for line in lines if line.get("event") == "request"}
 
-    # A request is logged once its answer is sent.
+    # A request is logged after its response is sent.
     async with asyncio.timeout(WAIT_SECONDS):
         while not offered - streams - short <= called():
             await asyncio.sleep(0.02)
@@ -168,20 +168,20 @@ def _required(method: Callable[..., object]) -> list[inspect.Parameter]:
     return [each for each in parameters if each.default is each.empty and each.kind is each.POSITIONAL_OR_KEYWORD]
 
 
-def _argument(parameter: inspect.Parameter, nobody: str) -> object:
-    """Something of the right type that finds nothing."""
+def _argument(parameter: inspect.Parameter, unknown: str) -> object:
+    """A value of the right type that finds nothing."""
     special = {
         "events": [NewEvent(author="user")],
         "sequence_num": 1,
         "version": 1,
         "fact_type": "profile",
-        "what": Forgotten(memory_id=nobody),
+        "what": Forgotten(memory_id=unknown),
     }
-    return special.get(parameter.name, nobody)
+    return special.get(parameter.name, unknown)
 
 
-async def test_safe_calls_are_tried_again_as_long_as_the_api_says_and_others_are_not() -> None:
-    """503 with Retry-After: a read and an append come back within the bound; a create does not."""
+async def test_only_safe_calls_are_retried_after_the_announced_delay() -> None:
+    """On 503 with Retry-After, a read and an append are retried within a limit, a create is not."""
     seen: list[str] = []
     problem = json.dumps({"type": "/problems/overloaded", "detail": "Later.", "request_id": "r"})
 
@@ -199,7 +199,7 @@ async def test_safe_calls_are_tried_again_as_long_as_the_api_says_and_others_are
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     async with server, HippocampusClient(f"http://127.0.0.1:{port}", app_name="a") as client:
-        for call, tries in (
+        for call, attempts in (
             (lambda: client.get_session("u", "s"), 4),
             (lambda: client.append("u", "s", [NewEvent(author="user")]), 4),
             (lambda: client.create_session("u", "s"), 1),
@@ -209,11 +209,11 @@ async def test_safe_calls_are_tried_again_as_long_as_the_api_says_and_others_are
             seen.clear()
             with pytest.raises(UnavailableError, match="Later"):
                 await call()
-            assert len(seen) == tries
+            assert len(seen) == attempts
 
 
-def test_the_client_loads_neither_a_driver_nor_a_framework() -> None:
-    """A program that only calls the API installs httpx alone."""
+def test_the_client_imports_neither_a_driver_nor_a_framework() -> None:
+    """A program that only calls the API needs only httpx."""
     code = "import sys, hippocampus.client; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"asyncpg", "psycopg", "fastapi", "starlette", "pydantic", "procrastinate"} & set(loaded)

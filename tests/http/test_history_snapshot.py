@@ -1,4 +1,4 @@
-"""The conversation that a new client is given: bounded, and it says where the rest is."""
+"""The conversation that a new client receives: bounded, with a pointer to the rest."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MESSAGES_MAX = 1000
 
 
 async def snapshot(client: httpx.AsyncClient, thread: str) -> dict[str, Any]:
-    """Run once, and return the conversation before that run, as a joiner is told it."""
+    """Run once, and return the conversation before that run as a late client receives it."""
     await run_agent(client, asked(thread, f"run-{thread}"), "echo")
     page = Page()
     await follow(client, f"run-{thread}", page)
@@ -33,9 +33,10 @@ async def append(writer: LiveWriter, thread: str, events: list[Event]) -> None:
         await writer.live.sessions.append("shop", "mei", thread, events[begin : begin + MESSAGES_MAX])
 
 
-async def test_a_long_conversation_is_cut_and_says_where_the_rest_is(dsn: str) -> None:
-    """A thousand messages, or four megabytes, the newest; its metadata name the number before which one reads on, page
-    by page backwards, to the first. A result whose call is cut off is left out; a whole conversation says nothing."""
+async def test_a_long_conversation_is_cut_and_names_where_the_rest_begins(dsn: str) -> None:
+    """The snapshot has the newest thousand messages or four megabytes. Its metadata name the sequence number before
+    which a client reads on, page by page, back to the first. A result whose call is cut off is left out. A complete
+    conversation has no metadata."""
     said = [user_message(f"{n}", f"m{n}") for n in range(1101)]
     said[100:102] = [
         act("look", {}, tool_call_id="cut", event_id="call"),

@@ -1,4 +1,4 @@
-"""What the page at ``/`` is served as, and the list of threads that it reads."""
+"""The page at ``/``: how it is served, and the list of threads that it reads."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tests.support.writer_process import WriterProcess, append, problem, say
 REFERENCE = re.compile(r'(?:src|href)="(page/[^"]+)"|from "\./([^"]+)"')
 
 
-async def test_page_and_all_that_it_names_need_no_key_and_no_other_host(writer: WriterProcess) -> None:
-    """Every file that the page reaches is served, under a policy that lets nothing else run, load or be asked."""
+async def test_the_page_needs_no_key_and_no_other_host(writer: WriterProcess) -> None:
+    """Every file of the page is served, under a policy that lets it load, run and call nothing else."""
     async with httpx.AsyncClient(base_url=writer.url, timeout=WAIT_SECONDS) as stranger:
         left, files = ["/"], dict[str, httpx.Response]()
         while left:
@@ -43,7 +43,7 @@ async def test_page_and_all_that_it_names_need_no_key_and_no_other_host(writer: 
 async def test_threads_are_listed_by_their_last_change_with_their_newest_run(
     client: httpx.AsyncClient, user: str, app: str, rows: asyncpg.Connection
 ) -> None:
-    """The thread that changed last comes first; each names its newest run; nobody else's are listed."""
+    """The thread that changed last comes first. No other user's threads are listed."""
     owner = {"app_name": app, "user_id": "ann"}
     for name in ("first", "second", "third"):
         assert (await client.post(f"{user}/sessions", json={"session_id": name})).status_code == 201

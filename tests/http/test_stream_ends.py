@@ -1,4 +1,4 @@
-"""How streams end: each once and clearly, whatever becomes of the run, the session or the process."""
+"""How streams end: exactly once and with a reason, whatever happens to the run, the session or the process."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ WHERE datname = current_database() AND pid <> pg_backend_pid() AND query ~ '^LIS
 
 
 async def two_notes(run: RunContext) -> None:
-    """Says two things; between them it waits until somebody cancels it, or for a moment."""
+    """Says two words, with a pause between them."""
     async with run.text() as text:
         await text.push("one ")
         await asyncio.sleep(0.1)
@@ -54,7 +54,7 @@ async def client(writer: LiveWriter) -> AsyncIterator[httpx.AsyncClient]:
 
 
 async def begin(client: httpx.AsyncClient, thread: str, run: str, agent: str = "default", frames: int = 1) -> Page:
-    """Post a run, and go away after so many frames."""
+    """Post a run, and disconnect after a number of frames."""
     page = Page()
     body = asked(thread, run)
     page.reducer.messages = json.loads(json.dumps(body["messages"]))
@@ -68,29 +68,29 @@ async def begin(client: httpx.AsyncClient, thread: str, run: str, agent: str = "
 
 
 async def over_socket(writer: LiveWriter, thread: str, **query: str) -> tuple[list[dict[str, Any]], int | None]:
-    """Follow a thread over a WebSocket to its end; what it told, and the closing code."""
+    """Follow a thread over a WebSocket to its end. Return the events and the close code."""
     url = f"{writer.url.replace('http', 'ws')}/ws/events/{thread}?{httpx.QueryParams(query)}"
-    told = []
+    received = []
     async with websockets.connect(url, additional_headers=OWNER) as opened:
         try:
             async for message in opened:
-                told.append(json.loads(message))
+                received.append(json.loads(message))
         except websockets.ConnectionClosedError:
             pass
-        return told, opened.close_code
+        return received, opened.close_code
 
 
 async def over_get(client: httpx.AsyncClient, run: str) -> list[dict[str, Any]]:
-    """Follow a run over SSE to its end, and check nothing."""
-    told = []
+    """Follow a run over SSE to its end, without checks."""
+    received = []
     async with client.stream("GET", f"/api/runs/{run}/events") as response:
         async for frame in frames_of(response):
-            told.append(json.loads(frame.split(b"data: ", 1)[1]))
-    return told
+            received.append(json.loads(frame.split(b"data: ", 1)[1]))
+    return received
 
 
-async def test_a_post_that_is_cut_goes_on_over_get_and_doubles_nothing(client: httpx.AsyncClient) -> None:
-    """Cut after each of its frames in turn and resumed by GET, a posted run ends as one that was never cut."""
+async def test_a_post_that_is_cut_continues_over_get_without_duplicates(client: httpx.AsyncClient) -> None:
+    """Cut after each of its frames and resumed by GET, a posted run ends like one that was never cut."""
     whole = await run_agent(client, asked("t", "whole"))
     for cut in range(1, len(whole.frames)):
         page = await begin(client, f"t-{cut}", f"cut-{cut}", frames=cut)
@@ -102,9 +102,9 @@ async def test_a_post_that_is_cut_goes_on_over_get_and_doubles_nothing(client: h
         assert page.reducer.state == whole.reducer.state
 
 
-async def test_whoever_follows_gets_the_last_event_once(writer: LiveWriter, client: httpx.AsyncClient) -> None:
-    """POST, GETs, a socket of the run and one of the thread, fed by one connection that listens: each sees one end, of
-    a run that is cancelled, failed and reaped at the same moment; afterwards there is no more."""
+async def test_every_follower_gets_the_last_event_once(writer: LiveWriter, client: httpx.AsyncClient) -> None:
+    """A run is cancelled, failed and reaped at the same moment. Its POST, its GETs, its socket and the thread's socket,
+    all fed by one listening connection, receive the same single end, and nothing after it."""
     posting = asyncio.create_task(run_agent(client, asked("t", "r"), "wait"))
     await until(lambda: writer.live.runner.running == 1)
     gets = [asyncio.create_task(over_get(client, "r")) for _ in range(3)]
@@ -117,11 +117,11 @@ async def test_whoever_follows_gets_the_last_event_once(writer: LiveWriter, clie
     ends = [client.post("/api/runs/r/cancel"), writer.live.runs.reap(), writer.live.runs.fail(run, "lost")]
     await asyncio.gather(*ends, return_exceptions=True)
     (ended,) = (await posting).reducer.ends
-    told_by_socket, code = await socket
+    from_socket, code = await socket
     assert code == 1000
-    for told in (*await asyncio.gather(*gets), told_by_socket):
-        assert [each["type"] for each in told if each["type"] in TERMINAL] == [ended["type"]]
-        assert told[-1]["type"] == ended["type"]
+    for received in (*await asyncio.gather(*gets), from_socket):
+        assert [each["type"] for each in received if each["type"] in TERMINAL] == [ended["type"]]
+        assert received[-1]["type"] == ended["type"]
     stored = "SELECT count(*) FROM events WHERE event_type IN ('complete', 'error', 'cancelled')"
     assert await writer.pool.fetchval(stored) == 1
     page = Page()
@@ -130,18 +130,18 @@ async def test_whoever_follows_gets_the_last_event_once(writer: LiveWriter, clie
     again = await client.get("/api/runs/r/events", headers={"Last-Event-ID": page.last_id or ""})
     assert again.status_code == 204
     await client.delete("/v1/apps/shop/users/mei/sessions/t")
-    told_of_thread, code = await thread
+    from_thread, code = await thread
     assert code == 4404
-    assert [each["type"] for each in told_of_thread if each["type"] in TERMINAL] == [ended["type"]]
+    assert [each["type"] for each in from_thread if each["type"] in TERMINAL] == [ended["type"]]
 
 
 @pytest.mark.parametrize("way", ["deleted", "expired", "unheard"])
-async def test_streams_of_a_session_that_goes_end_and_say_so(
+async def test_streams_end_with_a_reason_when_their_session_is_gone(
     writer: LiveWriter, client: httpx.AsyncClient, way: str
 ) -> None:
-    """Deleted, or at the end of its time to live: sockets close with 4404, SSE ends with RUN_ERROR; nothing is left.
+    """Deleted or expired: sockets close with 4404, SSE ends with RUN_ERROR, and no follower is left.
 
-    Where the word of the deletion is lost, or nobody says it, the next look finds out."""
+    A deletion without a notification is found by the next poll."""
     posting = asyncio.create_task(run_agent(client, asked("t", "r"), "wait"))
     await client.post("/v1/apps/shop/users/mei/sessions", json={"session_id": "idle"})
     await until(lambda: writer.live.streams.followers == 1)
@@ -163,8 +163,8 @@ async def test_streams_of_a_session_that_goes_end_and_say_so(
             await connection.execute("SET LOCAL session_replication_role = replica")
             await connection.execute("DELETE FROM threads")
         gone._watched.mark_all()
-    told = [*(await asyncio.gather(*opened)), (await getting, 4404)]
-    for events, code in told:
+    received = [*(await asyncio.gather(*opened)), (await getting, 4404)]
+    for events, code in received:
         assert code == 4404
         ends = [each.get("code") for each in events if each["type"] in TERMINAL]
         assert ends == (["session_gone"] if events else [])
@@ -173,8 +173,8 @@ async def test_streams_of_a_session_that_goes_end_and_say_so(
     await until(lambda: (gone.watchers, writer.live.streams.hubs, writer.live.listener.subscriptions) == (0, 0, 0))
 
 
-async def test_who_was_there_comes_back_to_a_full_process(dsn: str) -> None:
-    """A process that executes as many runs as it may refuses a new one, and still lets clients go on with theirs."""
+async def test_clients_can_resume_at_a_process_that_accepts_no_more_runs(dsn: str) -> None:
+    """A process at its limit of concurrent runs refuses a new one, and still streams those it executes."""
     async with (
         serving(dsn, AGENTS) as writer,
         httpx.AsyncClient(base_url=writer.url, headers=OWNER, timeout=WAIT_SECONDS) as client,
@@ -194,15 +194,15 @@ async def test_who_was_there_comes_back_to_a_full_process(dsn: str) -> None:
         assert page.reducer.ends[0]["outcome"] == {"type": "cancelled"}
 
 
-async def test_an_error_that_nobody_foresaw_costs_a_look_and_no_stream(
+async def test_an_unexpected_error_costs_one_poll_and_no_stream(
     writer: LiveWriter, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Reading pieces, reading events and looking for lost sessions each fail once with something new: it is counted,
-    what runs goes on, and the run's stream has its end."""
+    """Reading pieces, reading events and looking for lost sessions each fail once. The failure is counted, polling
+    continues, and the run's stream ends normally."""
     live = writer.live
 
     def failing_once(watched: Any) -> None:
-        whole, faults = watched.read, [ZeroDivisionError("nobody foresaw it")]
+        whole, faults = watched.read, [ZeroDivisionError("unexpected")]
 
         async def fail(keys: Any) -> None:
             if faults:
@@ -222,11 +222,11 @@ async def test_an_error_that_nobody_foresaw_costs_a_look_and_no_stream(
     assert live.streams.gone._watched.is_running
 
 
-async def test_a_heartbeat_that_fails_is_followed_by_the_next(
+async def test_a_failed_heartbeat_is_followed_by_the_next(
     writer: LiveWriter, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Something new in the heartbeat of the runs costs one beat: a wish to cancel that only it hears still arrives."""
-    faults, renew = [ZeroDivisionError("nobody foresaw it")], writer.live.runs.renew
+    """An unexpected error costs one heartbeat. A cancellation that only the heartbeat sees still takes effect."""
+    faults, renew = [ZeroDivisionError("unexpected")], writer.live.runs.renew
     writer.live.runner._heartbeat._interval_seconds = 0.05
 
     async def fail(runs: Any) -> Any:
@@ -241,10 +241,10 @@ async def test_a_heartbeat_that_fails_is_followed_by_the_next(
     assert (await posting).reducer.ends[0]["outcome"] == {"type": "cancelled"}
 
 
-async def test_a_translation_that_fails_ends_its_streams_with_an_error(
+async def test_a_failed_translation_ends_its_streams_with_an_error(
     writer: LiveWriter, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A fault of the bridge is told by RUN_ERROR over SSE and by 1011 over a socket; other runs go on."""
+    """An error in the bridge ends SSE with RUN_ERROR and a socket with 1011. Other runs continue."""
     posting = asyncio.create_task(run_agent(client, asked("t", "r"), "wait"))
     await until(lambda: writer.live.streams.followers == 1)
     socket = asyncio.create_task(over_socket(writer, "t", run_id="r"))
@@ -253,23 +253,23 @@ async def test_a_translation_that_fails_ends_its_streams_with_an_error(
     (hub,) = (each for key, each in writer.live.streams._hubs.items() if key.run_id == "r")
 
     def fail(_: Any) -> Any:
-        raise KeyError("nobody foresaw it")
+        raise KeyError("unexpected")
 
     monkeypatch.setattr(hub.bridge, "store", fail)
     for run in ("r", "r2"):
         await client.post(f"/api/runs/{run}/cancel")
     assert (await posting).reducer.ends[0]["code"] == "stream_failed"
-    told, code = await socket
-    assert (told[-1]["code"], code) == ("stream_failed", 1011)
+    received, code = await socket
+    assert (received[-1]["code"], code) == ("stream_failed", 1011)
     assert (await other).reducer.ends[0]["outcome"] == {"type": "cancelled"}
     page = Page()
     await follow(client, "r", page)
     assert page.reducer.ends[0]["outcome"] == {"type": "cancelled"}
 
 
-async def test_what_is_said_to_run_is_true_after_an_orphan(dsn: str, pool: asyncpg.Pool) -> None:
-    """A run whose process lost its lease is ended by another one; then nobody says that it runs, the process that
-    executed it stops its agent and goes on to listen, and whoever follows has the end."""
+async def test_an_orphaned_run_is_reported_as_failed_everywhere(dsn: str, pool: asyncpg.Pool) -> None:
+    """Another process ends a run whose lease was lost. No list shows it as running, its process stops the agent and
+    keeps listening, and every follower gets the end."""
     async with (
         serving(dsn, AGENTS) as writer,
         httpx.AsyncClient(base_url=writer.url, headers=OWNER, timeout=WAIT_SECONDS) as client,
@@ -294,37 +294,37 @@ async def test_what_is_said_to_run_is_true_after_an_orphan(dsn: str, pool: async
         assert await pool.fetchval("SELECT count(*) FROM runs WHERE status = 'running'") == 0
 
 
-async def test_an_abandoned_watcher_does_not_silence_the_others(pool: asyncpg.Pool) -> None:
-    """A watcher of pieces that raises is cut off and counted; the next one of the same run hears them."""
+async def test_a_failed_watcher_does_not_affect_the_others(pool: asyncpg.Pool) -> None:
+    """A watcher of pieces that raises is removed and counted. The next one of the same run still receives them."""
     from pulse.live_text import LiveMessage, RunKey
 
     class Reader:
         def __init__(self, run: RunKey, error: Exception | None) -> None:
-            self.run, self.error, self.heard = run, error, ""
+            self.run, self.error, self.text = run, error, ""
 
         def offsets(self) -> dict[str, int]:
-            return {"m": len(self.heard)} if self.heard else {}
+            return {"m": len(self.text)} if self.text else {}
 
         def receive(self, messages: list[LiveMessage]) -> None:
             if self.error is not None:
                 raise self.error
-            self.heard += "".join(each.text for each in messages)
+            self.text += "".join(each.text for each in messages)
 
     session = await OpenSessionService(pool).create_session("app", "ann")
     run = RunKey(session.thread_id, "r")
     carrier = PgDeltaCarrier(pool)
     await carrier.start()
-    broken, whole = Reader(run, ValueError("a fault of the watcher's")), Reader(run, None)
+    broken, whole = Reader(run, ValueError("the watcher failed")), Reader(run, None)
     await carrier.push(run, "m", kind="text", offset=0, text="said")
     carrier.watch(broken)  # type: ignore[arg-type]  # a list is a sequence
     carrier.watch(whole)  # type: ignore[arg-type]  # as above
-    await until(lambda: whole.heard == "said")
+    await until(lambda: whole.text == "said")
     assert (carrier.watchers, carrier.failures) == (1, 1)
     await carrier.stop()
 
 
-async def test_a_deleted_key_leaves_every_page(writer: LiveWriter, client: httpx.AsyncClient) -> None:
-    """Over HTTP a key is deleted by its escape: pages that were there and pages that come later have it no more."""
+async def test_a_deleted_key_disappears_from_every_client(writer: LiveWriter, client: httpx.AsyncClient) -> None:
+    """Over HTTP a key is deleted by its escape. Connected clients and later ones no longer have it."""
     await client.post(
         "/v1/apps/shop/users/mei/sessions", json={"session_id": "t", "state": {"gone": {"a": 1}, "null": 1}}
     )
@@ -350,16 +350,16 @@ async def test_a_deleted_key_leaves_every_page(writer: LiveWriter, client: httpx
     assert change["delta"] == delta
 
 
-async def test_a_run_is_another_users_in_no_way(writer: LiveWriter, client: httpx.AsyncClient) -> None:
-    """Its id and a place in it open nothing to another user: neither by POST, nor by GET, nor over a socket; and the
-    routes that send notifications are there only where a setting asks for them."""
+async def test_a_run_is_inaccessible_to_other_users(writer: LiveWriter, client: httpx.AsyncClient) -> None:
+    """Neither its id nor a cursor opens it to another user, by POST, by GET or over a socket. Routes that send
+    notifications exist only if a setting enables them."""
     page = await run_agent(client, asked("t", "r"))
     eve = {"X-User-Id": "eve"}
-    place = {"Last-Event-ID": page.last_id or "", **eve}
-    taken = await client.post("/agui/echo", json=asked("t", "r"), headers=place)
+    resuming = {"Last-Event-ID": page.last_id or "", **eve}
+    taken = await client.post("/agui/echo", json=asked("t", "r"), headers=resuming)
     assert problem(taken)["type"] == "/problems/run-conflict"
     assert "two" not in taken.text
-    assert (await client.get("/api/runs/r/events", headers=place)).status_code == 404
+    assert (await client.get("/api/runs/r/events", headers=resuming)).status_code == 404
     assert (await client.get("/api/threads/t/state", headers=eve)).status_code == 404
     url = f"{writer.url.replace('http', 'ws')}/ws/events/t?offset={page.last_id}"
     with pytest.raises(websockets.InvalidStatus):

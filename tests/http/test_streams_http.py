@@ -40,7 +40,7 @@ def streams_dsn(server: EmbeddedServer, admin: psycopg.Connection, template: str
 
 @pytest.fixture(scope="module")
 def writer(streams_dsn: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WriterProcess]:
-    """One writer for all: each test has runs of its own."""
+    """One writer for all tests; each test has its own runs."""
     log = tmp_path_factory.mktemp("streams") / "log"
     settings = {
         "api_key": KEY,
@@ -77,7 +77,7 @@ def run() -> str:
 
 
 async def start(client: httpx.AsyncClient, thread: str, run: str, agent: str = "default") -> Page:
-    """Start a run, and go away once it has begun."""
+    """Start a run, and disconnect once it has begun."""
     page = Page()
     async with client.stream("POST", f"/agui/{agent}", json=asked(thread, run)) as response:
         assert response.status_code == 200, await response.aread()
@@ -94,10 +94,10 @@ async def finished(client: httpx.AsyncClient, run: str) -> Page:
     return page
 
 
-async def test_a_run_is_streamed_live_and_to_late_joiners_alike(
+async def test_a_run_looks_the_same_live_and_to_late_clients(
     client: httpx.AsyncClient, thread: str, run: str, rows: asyncpg.Connection
 ) -> None:
-    """Who posted, who joined in the middle and who comes when all is over end with the same messages and state."""
+    """The client that posted it, one that joined during it and one that came later have the same messages and state."""
     posting = asyncio.create_task(run_agent(client, asked(thread, run)))
     joined = Page()
     await until_stored(rows, run, 8)
@@ -118,10 +118,10 @@ async def until_stored(rows: asyncpg.Connection, run: str, events: int) -> None:
     await until(lambda: rows.fetchval(stored, run), "the run makes progress")
 
 
-async def test_cut_after_every_frame_a_client_ends_as_an_uncut_one(
+async def test_a_client_cut_after_every_n_frames_ends_like_an_uncut_one(
     client: httpx.AsyncClient, thread: str, run: str
 ) -> None:
-    """For every N: a client that is cut after each N-th frame, and comes back, has what an uncut one has."""
+    """For every N, a client that is cut after each N frames and resumes has what an uncut one has."""
     whole = await run_agent(client, asked(thread, run), "frames")
     expected = await finished(client, run)
     assert len(whole.frames) >= 60
@@ -138,10 +138,10 @@ async def test_cut_after_every_frame_a_client_ends_as_an_uncut_one(
         await asyncio.gather(*(cut(n) for n in range(begin, begin + 10)))
 
 
-async def test_cut_while_it_runs_a_client_ends_as_an_uncut_one(
+async def test_a_client_cut_during_the_run_ends_like_an_uncut_one(
     client: httpx.AsyncClient, thread: str, run: str
 ) -> None:
-    """The same, live: sixteen clients are cut after every 1 to 16 frames of a run that goes on meanwhile."""
+    """Sixteen clients are cut after every 1 to 16 frames while the run continues."""
     posting = asyncio.create_task(run_agent(client, asked(thread, run), "frames"))
     while (await client.get(f"/api/runs/{run}/events", params={"offset": "x"})).status_code == 404:
         await asyncio.sleep(0.005)
@@ -160,7 +160,7 @@ async def test_cut_while_it_runs_a_client_ends_as_an_uncut_one(
 async def test_a_run_is_never_executed_twice(
     client: httpx.AsyncClient, thread: str, run: str, rows: asyncpg.Connection
 ) -> None:
-    """The same input again follows the run: from its start, or after Last-Event-ID; at its end there is no more."""
+    """The same input follows the run from its start, or from Last-Event-ID. At the end of the run it gets 204."""
     first = await start(client, thread, run)
     again = asyncio.create_task(run_agent(client, asked(thread, run)))
     async with client.stream(
@@ -176,8 +176,8 @@ async def test_a_run_is_never_executed_twice(
     assert problem(other)["type"] == "/problems/run-conflict"
 
 
-async def test_headers_comments_and_the_literal_frames(client: httpx.AsyncClient, thread: str, run: str) -> None:
-    """The stream's headers; comments by default; CUSTOM connected and heartbeat where they are asked for."""
+async def test_headers_comments_and_custom_frames(client: httpx.AsyncClient, thread: str, run: str) -> None:
+    """The stream's headers; comments by default; CUSTOM frames for connected and heartbeat on request."""
     await start(client, thread, run, "wait")
     async with client.stream("GET", f"/api/runs/{run}/events") as response:
         assert response.headers["content-type"] == "text/event-stream; charset=utf-8"
@@ -205,8 +205,8 @@ async def test_headers_comments_and_the_literal_frames(client: httpx.AsyncClient
     assert (await finished(client, run)).reducer.ends[0]["outcome"] == {"type": "cancelled"}
 
 
-async def test_cancelled_and_failed_runs_say_so(client: httpx.AsyncClient, thread: str, run: str) -> None:
-    """Cancel ends the agent at once; old clients hear of it by an error; an agent's fault does not leak."""
+async def test_cancelled_and_failed_runs_end_with_a_reason(client: httpx.AsyncClient, thread: str, run: str) -> None:
+    """Cancel ends the agent at once, old clients receive it as an error, and an agent's exception does not leak."""
     posting = asyncio.create_task(run_agent(client, asked(thread, run), "wait"))
     old = {key: value for key, value in asked(thread, f"{run}-old").items() if key != "protocolVersion"}
     posting_old = asyncio.create_task(run_agent(client, old, "wait"))
@@ -226,7 +226,7 @@ async def test_cancelled_and_failed_runs_say_so(client: httpx.AsyncClient, threa
 
 
 async def test_interrupts_are_answered_by_the_next_run(client: httpx.AsyncClient, thread: str, run: str) -> None:
-    """A run that asks ends with the outcome `interrupt`; the next one must bring an answer for each."""
+    """An interrupted run ends with the outcome `interrupt`. The next run must bring an answer for each interrupt."""
     asking = await run_agent(client, asked(thread, run), "ask")
     (interrupt,) = asking.reducer.ends[0]["outcome"]["interrupts"]
     refused = await client.post("/agui/ask", json=asked(thread, f"{run}-2"))
@@ -236,8 +236,8 @@ async def test_interrupts_are_answered_by_the_next_run(client: httpx.AsyncClient
     assert answered.reducer.messages[-1]["content"] == "You said yes"
 
 
-async def test_a_tool_of_the_client_is_left_to_the_client(client: httpx.AsyncClient, thread: str, run: str) -> None:
-    """The call is pending at the run's end; the next run brings its result, which joiners see too."""
+async def test_a_client_tool_is_left_to_the_client(client: httpx.AsyncClient, thread: str, run: str) -> None:
+    """The call is pending when the run ends. The next run brings its result, which late clients see too."""
     calling = await run_agent(client, asked(thread, run), "delegate")
     assert calling.reducer.ends[0]["outcome"] == {"type": "success", "pendingToolCallIds": [f"call-{run}"]}
     result = {"id": "t1", "role": "tool", "toolCallId": f"call-{run}", "content": "sure"}
@@ -248,10 +248,11 @@ async def test_a_tool_of_the_client_is_left_to_the_client(client: httpx.AsyncCli
     assert [each["role"] for each in joined.reducer.messages] == ["user", "assistant", "tool", "assistant"]
 
 
-async def test_what_is_refused_before_the_stream_is_a_problem(
+async def test_a_refusal_before_the_stream_is_a_problem(
     client: httpx.AsyncClient, thread: str, run: str, rows: asyncpg.Connection
 ) -> None:
-    """404 unknown or another's; 422 no cursor, no owner, no input; 410 pruned; 204 past the end."""
+    """404 for unknown and other users' runs; 422 without a valid cursor, owner or input; 410 pruned; 204 past the
+    end."""
     await run_agent(client, asked(thread, run), "echo")
     page = await finished(client, run)
     path = f"/api/runs/{run}/events"
@@ -276,10 +277,10 @@ async def test_what_is_refused_before_the_stream_is_a_problem(
     assert problem(await client.get(path))["type"] == "/problems/run-pruned"
 
 
-async def test_tickets_open_one_connection_of_what_they_are_for(
+async def test_a_ticket_opens_one_connection_of_its_scope(
     client: httpx.AsyncClient, writer: WriterProcess, thread: str, run: str, rows: asyncpg.Connection
 ) -> None:
-    """A browser's ticket works once, for its run and session, not for long; the database has its hash alone."""
+    """A browser's ticket works once, for its run and session, for a short time. The database stores only its hash."""
     await run_agent(client, asked(thread, run), "echo")
     await run_agent(client, asked(thread, f"{run}-2"), "echo")
 
@@ -320,7 +321,8 @@ def socket_url(writer: WriterProcess, thread: str, **query: str) -> str:
 async def test_a_thread_is_followed_over_a_socket(
     client: httpx.AsyncClient, writer: WriterProcess, thread: str, run: str, rows: asyncpg.Connection
 ) -> None:
-    """One socket sees run after run and what belongs to none, each event a message; its place goes on where it was."""
+    """One socket receives run after run and events outside runs, one per message. Its cursor resumes where it
+    stopped."""
     await client.post("/v1/apps/shop/users/mei/sessions", json={"session_id": thread})
     rules, reducer, last = StreamRules(), Reducer(), ""
     url = socket_url(writer, thread, frames="envelope")
@@ -345,10 +347,10 @@ async def test_a_thread_is_followed_over_a_socket(
         assert (first["type"], first["runId"]) == ("RUN_STARTED", f"{run}-9")
 
 
-async def test_one_run_over_a_socket_ends_it_and_strangers_are_refused(
+async def test_the_socket_of_one_run_closes_at_its_end_and_others_are_refused(
     client: httpx.AsyncClient, writer: WriterProcess, thread: str, run: str
 ) -> None:
-    """With `run_id` the socket closes after the last event; without key, ticket or right origin it never opens."""
+    """With `run_id` the socket closes after the last event. Without a key, ticket or allowed origin it never opens."""
     await run_agent(client, asked(thread, run), "echo")
     rules = StreamRules()
     url = socket_url(writer, thread, run_id=run)
@@ -375,8 +377,8 @@ async def test_one_run_over_a_socket_ends_it_and_strangers_are_refused(
     assert refused.value.response.status_code == 401
 
 
-async def test_a_test_notification_reaches_who_follows(client: httpx.AsyncClient, thread: str, run: str) -> None:
-    """The routes are there because the setting asks for them; followers of the run get RAW at once."""
+async def test_a_test_notification_reaches_followers(client: httpx.AsyncClient, thread: str, run: str) -> None:
+    """The routes exist because the setting enables them. Followers of the run receive RAW at once."""
     await start(client, thread, run, "wait")
     page = Page()
     following = asyncio.create_task(follow(client, run, page, at_most=None))
@@ -389,15 +391,16 @@ async def test_a_test_notification_reaches_who_follows(client: httpx.AsyncClient
     await following
 
 
-async def test_a_slow_client_is_let_go_and_comes_back(
+async def test_a_slow_client_is_disconnected_and_resumes(
     client: httpx.AsyncClient, writer: WriterProcess, thread: str, run: str
 ) -> None:
-    """Who takes nothing costs the others nothing and a bounded queue; with its cursor it gets the rest, exactly."""
+    """A client that reads nothing does not slow down the others, and fills only a bounded queue. With its cursor it
+    gets exactly the rest."""
     with socket.create_connection(("127.0.0.1", writer.port)) as slow:
-        await _is_let_go(client, writer, slow, thread, run)
+        await _is_disconnected(client, writer, slow, thread, run)
 
 
-async def _is_let_go(
+async def _is_disconnected(
     client: httpx.AsyncClient, writer: WriterProcess, slow: socket.socket, thread: str, run: str
 ) -> None:
     slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 131072)
@@ -428,43 +431,43 @@ async def _is_let_go(
 
 
 def unchunked(answer: bytes) -> bytes:
-    """The body of an answer in chunks, as far as it came."""
-    pieces, place = [], answer.index(b"\r\n\r\n") + 4
-    while place < len(answer):
-        end = answer.find(b"\r\n", place)
-        length = int(answer[place:end], 16) if end > 0 else 0
+    """The body of a chunked response, as far as it was received."""
+    pieces, position = [], answer.index(b"\r\n\r\n") + 4
+    while position < len(answer):
+        end = answer.find(b"\r\n", position)
+        length = int(answer[position:end], 16) if end > 0 else 0
         if not length or end + 2 + length > len(answer):
             break
         pieces.append(answer[end + 2 : end + 2 + length])
-        place = end + 2 + length + 2
+        position = end + 2 + length + 2
     return b"".join(pieces)
 
 
-async def test_a_thousand_comings_and_goings_leave_nothing(
+async def test_a_thousand_connects_and_disconnects_leave_no_trace(
     client: httpx.AsyncClient, writer: WriterProcess, thread: str, run: str
 ) -> None:
-    """After 1,000 connects and disconnects no follower is left, and the process has not grown by what they took."""
+    """No follower is left, and the process has not grown by what they used."""
     await start(client, thread, run, "wait")
 
-    async def come_and_go(times: int) -> None:
+    async def connect_and_disconnect(times: int) -> None:
         for _ in range(times):
             await follow(client, run, Page(), at_most=2)
 
-    await asyncio.gather(*(come_and_go(10) for _ in range(20)))
+    await asyncio.gather(*(connect_and_disconnect(10) for _ in range(20)))
     before = resident_kb(writer)
-    await asyncio.gather(*(come_and_go(40) for _ in range(20)))
+    await asyncio.gather(*(connect_and_disconnect(40) for _ in range(20)))
 
-    async def nobody_follows() -> bool:
+    async def no_follower_is_left() -> bool:
         text = (await client.get(metrics_of(writer))).text
         return {"streams_open 0.0", "streams_runs_followed 0.0"} <= set(text.splitlines())
 
-    await until(nobody_follows)
+    await until(no_follower_is_left)
     assert resident_kb(writer) - before < 20_000
     await client.post(f"/api/runs/{run}/cancel")
 
 
 def metrics_of(writer: WriterProcess) -> str:
-    """Where this writer's metrics are: others may run beside it."""
+    """The address of this writer's metrics: other writers may run beside it."""
     (port,) = (line["port"] for line in writer.log() if line.get("event") == "metrics_served")
     return f"http://127.0.0.1:{port}/metrics"
 
@@ -475,10 +478,10 @@ def resident_kb(writer: WriterProcess) -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
 
 
-async def test_the_listener_killed_while_it_streams_costs_no_event(
+async def test_killing_the_listener_during_a_stream_loses_no_event(
     client: httpx.AsyncClient, streams_dsn: str, thread: str, run: str
 ) -> None:
-    """The writer's listening connection dies in the middle of a run: the stream goes on, whole, and health is true."""
+    """The writer's listening connection dies during a run. The stream continues, complete, and health recovers."""
     posting = asyncio.create_task(run_agent(client, asked(thread, run)))
     for _ in range(3):
         await asyncio.sleep(0.15)
@@ -494,7 +497,7 @@ async def test_the_listener_killed_while_it_streams_costs_no_event(
 
 @pytest.mark.timing
 def test_sigterm_with_500_open_streams_ends_in_time(streams_dsn: str, tmp_path: Any) -> None:
-    """The writer ends its streams and itself within 5 seconds, and the run that it executed is ended too."""
+    """The writer ends its streams, the run that it executes and itself within 5 seconds."""
 
     async def open_streams(writer: WriterProcess) -> None:
         run = f"run-{uuid.uuid4().hex[:8]}"
@@ -504,13 +507,13 @@ def test_sigterm_with_500_open_streams_ends_in_time(streams_dsn: str, tmp_path: 
             ready = asyncio.Semaphore(0)
 
             async def hold() -> bytes:
-                told = b""
+                received = b""
                 async with client.stream("GET", f"/api/runs/{run}/events") as response:
                     async for chunk in response.aiter_raw():
-                        if not told:
+                        if not received:
                             ready.release()
-                        told += chunk
-                return told
+                        received += chunk
+                return received
 
             holding = [asyncio.create_task(hold()) for _ in range(500)]
             for _ in range(500):
@@ -519,8 +522,8 @@ def test_sigterm_with_500_open_streams_ends_in_time(streams_dsn: str, tmp_path: 
             began = loop.time()
             assert await asyncio.to_thread(writer.stop) == 0
             assert loop.time() - began < at_this_pace(5)
-            # Each has seen the run's end, once; and no connection was cut.
-            assert {told.count(b'"code":"shutdown"') for told in await asyncio.gather(*holding)} == {1}
+            # Each stream has received the run's end once, and no connection was cut.
+            assert {received.count(b'"code":"shutdown"') for received in await asyncio.gather(*holding)} == {1}
             async with await database.create_pool(streams_dsn) as pool:
                 assert await pool.fetchval("SELECT error_code FROM runs WHERE run_id = $1", run) == "shutdown"
 
@@ -528,9 +531,9 @@ def test_sigterm_with_500_open_streams_ends_in_time(streams_dsn: str, tmp_path: 
         asyncio.run(open_streams(writer))
 
 
-def test_sigterm_ends_streams_of_runs_that_others_execute(streams_dsn: str, tmp_path: Path) -> None:
-    """A writer that executes nothing, with streams of GET and sockets alone, ends in time: each response is whole and
-    has no end of the run, sockets close with 1012, and the run goes on elsewhere."""
+def test_sigterm_ends_streams_of_runs_that_another_process_executes(streams_dsn: str, tmp_path: Path) -> None:
+    """A writer that executes no run ends its SSE streams and sockets in time. Each response is complete, without an end
+    of the run, sockets close with 1012, and the run continues elsewhere."""
 
     async def open_streams(writer: WriterProcess) -> None:
         run = f"run-{uuid.uuid4().hex[:8]}"

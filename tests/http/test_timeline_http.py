@@ -1,4 +1,4 @@
-"""A conversation's timeline and a session's state over HTTP, under both of their paths."""
+"""The timeline of a conversation and the state of a session over HTTP, under both of their paths."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ TURN: list[dict[str, Any]] = [
 ]
 
 
-async def test_a_timeline_is_read_page_by_page_and_by_either_path(
+async def test_a_timeline_is_read_page_by_page_on_both_paths(
     client: httpx.AsyncClient, session: str, user: str, app: str
 ) -> None:
-    """What was said, thought and done, in sequence; nothing else; blank thoughts are left out."""
+    """Messages, thoughts and tool calls in sequence, and nothing else. Blank thoughts are left out."""
     await append(client, session, *({"timestamp": 1700000000.5, **event} for event in TURN))
     path = f"{user}/conversations/s1/messages"
     whole = (await client.get(path)).json()
@@ -76,8 +76,8 @@ async def test_a_timeline_is_read_page_by_page_and_by_either_path(
     assert (await client.get(short, headers={"X-App-Name": app, "X-User-Id": "%61nn"})).json() == whole
 
 
-async def test_a_timeline_shows_whatever_was_stored(client: httpx.AsyncClient, session: str, user: str) -> None:
-    """Odd characters, odd types, deep values: never an error of the server, tool values in the escape."""
+async def test_a_timeline_shows_any_stored_value(client: httpx.AsyncClient, session: str, user: str) -> None:
+    """Odd characters, odd types, deep values: never a server error. Tool values use the escape."""
     odd = "\0\ud800"
     events: list[dict[str, Any]] = [
         {"event_type": "thought", "content": {"thought": odd}},
@@ -104,15 +104,15 @@ async def test_a_timeline_shows_whatever_was_stored(client: httpx.AsyncClient, s
     assert items[3]["isError"] is True
 
 
-async def test_the_short_paths_want_one_owner_and_know_no_others_threads(
+async def test_the_short_paths_require_one_owner_and_hide_other_users_threads(
     client: httpx.AsyncClient, session: str, app: str
 ) -> None:
     owner = {"app_name": app, "user_id": "ann"}
     for path in ("/conversations/s1/messages", "/api/threads/s1/state", "/api/threads/s1/state/history"):
         assert (await client.get(path, params=owner)).status_code == 200
-        nobody = await client.get(path)
-        assert nobody.status_code == 422
-        assert "X-App-Name" in problem(nobody)["detail"]
+        ownerless = await client.get(path)
+        assert ownerless.status_code == 422
+        assert "X-App-Name" in problem(ownerless)["detail"]
         two = await client.get(path, params=owner, headers={"X-User-Id": "bob"})
         assert two.status_code == 422
         assert "differ" in problem(two)["detail"]
@@ -124,10 +124,10 @@ async def test_the_short_paths_want_one_owner_and_know_no_others_threads(
         assert (await client.get(path, params=owner, headers={"Authorization": ""})).status_code == 401
 
 
-async def test_state_is_shown_by_scope_with_the_events_that_made_it(
+async def test_state_is_shown_by_scope_with_the_events_that_set_it(
     client: httpx.AsyncClient, user: str, app: str
 ) -> None:
-    """Keys by scope; only some of them; what changed since a version; every change, newest first, by cursor."""
+    """Keys by scope, a selection of keys, changes since a version, and all changes, newest first, by cursor."""
     first = {"session_id": "s1", "state": {"step": 0, "user:lang": "en", "app:model": "flash"}}
     assert (await client.post(f"{user}/sessions", json=first)).status_code == 201
     session = f"{user}/sessions/s1"

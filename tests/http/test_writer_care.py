@@ -1,4 +1,4 @@
-"""The API that forgets, traces, pins, restores and explains, at a real session writer."""
+"""The routes that erase, trace, pin, restore and explain memories, at a real writer."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ def refused(response: httpx.Response, slug: str, status: int) -> None:
     assert (problem(response)["type"], response.status_code) == (f"/problems/{slug}", status)
 
 
-async def test_what_is_forgotten_is_proved(
+async def test_erasure_is_verified(
     client: httpx.AsyncClient, user: str, session: str, app: str, rows: asyncpg.Connection
 ) -> None:
-    """A dry run, events, a memory, a session, the user; each answer says what went and that nothing is left."""
+    """A dry run, then events, a memory, a session and the user. Each response counts what was erased and what
+    remains."""
     secret = f"okapi{uuid.uuid4().hex}"
     await append(client, session, say(f"one {secret}", id="e1"), say("two", id="e2"), say(f"three {secret}", id="e3"))
     memory = await remember(rows, app, f"Ann said {secret}")
@@ -45,7 +46,7 @@ async def test_what_is_forgotten_is_proved(
     assert await scan(rows, secret) == {}
 
 
-async def test_what_cannot_be_forgotten_is_a_problem(client: httpx.AsyncClient, user: str, session: str) -> None:
+async def test_erasing_something_unknown_is_a_problem(client: httpx.AsyncClient, user: str, session: str) -> None:
     for body, slug, status in (
         ({}, "invalid-request", 422),
         ({"whole_user": True, "session_id": "s1"}, "invalid-request", 422),
@@ -56,12 +57,12 @@ async def test_what_cannot_be_forgotten_is_a_problem(client: httpx.AsyncClient, 
         ({"memory_id": str(uuid.uuid4())}, "memory-not-found", 404),
     ):
         refused(await client.post(f"{user}/forget", json=body), slug, status)
-    nobody = uuid.uuid4()
-    for path in (f"erasures/{nobody}", f"memories/{nobody}/origin", f"memories/{nobody}/retention"):
+    unknown = uuid.uuid4()
+    for path in (f"erasures/{unknown}", f"memories/{unknown}/origin", f"memories/{unknown}/retention"):
         refused(await client.get(f"{user}/{path}"), "memory-not-found", 404)
     refused(await client.get(f"{session}/events/7/drawn"), "memory-not-found", 404)
-    refused(await client.put(f"{user}/memories/{nobody}/pin"), "memory-not-found", 404)
-    refused(await client.delete(f"{user}/memories/{nobody}/pin"), "memory-not-found", 404)
+    refused(await client.put(f"{user}/memories/{unknown}/pin"), "memory-not-found", 404)
+    refused(await client.delete(f"{user}/memories/{unknown}/pin"), "memory-not-found", 404)
 
 
 async def test_a_memory_is_pinned_explained_traced_and_restored(
@@ -76,8 +77,8 @@ async def test_a_memory_is_pinned_explained_traced_and_restored(
     )  # fmt: skip
     traced = (await client.get(f"{user}/memories/{memory}/origin")).json()["origins"]
     assert [event["text"] for event in traced[0]["events"]] == ["I keep bees"]
-    drawn = (await client.get(f"{session}/events/1/drawn")).json()
-    assert [each["id"] for each in drawn["citing"]] == [str(memory)]
+    derived = (await client.get(f"{session}/events/1/drawn")).json()
+    assert [each["id"] for each in derived["citing"]] == [str(memory)]
     explained = (await client.get(f"{user}/memories/{memory}/retention")).json()
     assert explained["falls_below_at"] < explained["now"]
     compared = (await client.get(f"/v1/apps/{app}/retention/compare", params={"preset": "knowledge"})).json()

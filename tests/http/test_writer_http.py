@@ -1,4 +1,4 @@
-"""The API of a real session writer: every route, every refusal, every value kept."""
+"""The session API at a real writer: every route, every refusal, every value round-trips."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NAN = {"$hippocampus": ["float", "nan"]}
 
 
 async def test_session_is_created_read_listed_finalised_and_deleted(client: httpx.AsyncClient, user: str) -> None:
-    """The life of a session over HTTP."""
+    """The life cycle of a session over HTTP."""
     body = {"session_id": "s1", "state": {"step": 1, "user:language": "en", "temp:x": 1}, "metadata": {"tag": "a"}}
     created = await client.post(f"{user}/sessions", json=body)
     assert created.status_code == 201
@@ -49,7 +49,7 @@ async def test_session_is_created_read_listed_finalised_and_deleted(client: http
 
 
 async def test_sessions_and_events_are_read_page_by_page(client: httpx.AsyncClient, user: str) -> None:
-    """A cursor walks through all sessions, newest first; a sequence number through all events, oldest first."""
+    """A cursor reads all sessions, newest first; a sequence number reads all events, oldest first."""
     for number in range(5):
         await client.post(f"{user}/sessions", json={"session_id": f"s{number}"})
     found, cursor = [], None
@@ -75,7 +75,7 @@ async def test_sessions_and_events_are_read_page_by_page(client: httpx.AsyncClie
 
 
 async def test_append_is_idempotent_by_event_id(client: httpx.AsyncClient, session: str) -> None:
-    """The same id with the same content is 200 and changes nothing, at any version; with other content, 409."""
+    """The same id and content get 200 and change nothing, at any version. Other content gets 409."""
     first = await append(client, session, say("Hello", id="e1"), expected_version=0)
     again = await append(client, session, say("Hello", id="e1"), expected_version=0)
     assert (first.status_code, again.status_code) == (201, 200)
@@ -90,7 +90,7 @@ async def test_append_is_idempotent_by_event_id(client: httpx.AsyncClient, sessi
 async def test_stale_version_is_a_conflict_that_changes_nothing(
     client: httpx.AsyncClient, session: str, writer: WriterProcess
 ) -> None:
-    """An append at a version that is gone is refused with what to do."""
+    """An append at an old version is refused with a hint."""
     await append(client, session, say("one"), expected_version=0)
     stale = await append(client, session, say("two"), expected_version=0)
     assert stale.status_code == 409
@@ -99,10 +99,10 @@ async def test_stale_version_is_a_conflict_that_changes_nothing(
     assert len((await client.get(session)).json()["events"]) == 1
 
 
-async def test_another_users_session_is_as_if_it_were_not_there(
+async def test_another_users_session_is_reported_as_not_found(
     client: httpx.AsyncClient, session: str, app: str
 ) -> None:
-    """Nothing of a session can be read, written or ended in another user's name or in another app."""
+    """A session cannot be read, written or ended in the name of another user or app."""
     for other in (session.replace("/users/ann/", "/users/bob/"), session.replace(app, f"{app}x")):
         refusals = [
             await client.get(other),
@@ -136,8 +136,8 @@ VALUES: list[tuple[str, str, Any]] = [
 
 
 @pytest.mark.parametrize(("written", "read"), [pytest.param(w, r, id=name) for name, w, r in VALUES])
-async def test_values_are_kept_exactly(client: httpx.AsyncClient, user: str, written: str, read: Any) -> None:
-    """What goes in comes out, in content, state and metadata; what comes out may be sent again and is the same."""
+async def test_values_round_trip_exactly(client: httpx.AsyncClient, user: str, written: str, read: Any) -> None:
+    """Content, state and metadata come back as they were sent, and can be sent again unchanged."""
     headers = {"Content-Type": "application/json"}
     session = f"{user}/sessions/s1"
     body = f'{{"session_id": "s1", "state": {{"k": {written}}}, "metadata": {{"k": {written}}}}}'
@@ -163,15 +163,15 @@ async def test_values_are_kept_exactly(client: httpx.AsyncClient, user: str, wri
 async def test_two_megabytes_of_distinct_words_are_stored_and_read_back(
     client: httpx.AsyncClient, session: str
 ) -> None:
-    """A text past what a tsvector can hold is kept whole."""
+    """A text larger than a tsvector is stored whole."""
     text = " ".join(f"word{number:07d}" for number in range(175_000))
     assert len(text) > 2_000_000
     assert (await append(client, session, say(text))).status_code == 201
     assert (await client.get(session)).json()["events"][0]["content"]["text"] == text
 
 
-async def test_fifty_appends_at_once_are_all_stored_without_gaps(client: httpx.AsyncClient, session: str) -> None:
-    """More requests than connections wait in turn; none is lost or refused."""
+async def test_fifty_concurrent_appends_are_all_stored_without_gaps(client: httpx.AsyncClient, session: str) -> None:
+    """More requests than connections wait in turn. None is lost or refused."""
     outcomes = await asyncio.gather(*(append(client, session, say(str(n), id=f"e{n}")) for n in range(50)))
     assert {outcome.status_code for outcome in outcomes} == {201}
     events = (await client.get(f"{session}/events")).json()["events"]
@@ -179,16 +179,16 @@ async def test_fifty_appends_at_once_are_all_stored_without_gaps(client: httpx.A
     assert {event["id"] for event in events} == {f"e{n}" for n in range(50)}
 
 
-async def test_one_of_many_with_the_same_version_wins(client: httpx.AsyncClient, session: str) -> None:
-    """Ten appends at one version: one is stored, nine are conflicts."""
+async def test_one_of_many_appends_at_the_same_version_wins(client: httpx.AsyncClient, session: str) -> None:
+    """Of ten appends at one version, one is stored and nine are conflicts."""
     outcomes = await asyncio.gather(*(append(client, session, say(str(n)), expected_version=0) for n in range(10)))
     assert sorted(outcome.status_code for outcome in outcomes) == [201] + [409] * 9
 
 
-async def test_append_enqueues_its_jobs_in_the_same_commit(
+async def test_append_enqueues_its_jobs_in_the_same_transaction(
     client: httpx.AsyncClient, session: str, app: str, rows: asyncpg.Connection
 ) -> None:
-    """The event, its consolidation job and the queue's job are there together, or none of them is."""
+    """The event, its consolidation job and the queue's job exist together or not at all."""
     await rows.execute("INSERT INTO app_policies (app_name, fast_events) VALUES ($1, 1)", app)
     refused = await append(client, session, say("a"), expected_version=7)
     assert refused.status_code == 409
@@ -236,10 +236,10 @@ WRONG_BODIES: list[tuple[str, str, int, str]] = [
 @pytest.mark.parametrize(
     ("body", "status", "slug"), [pytest.param(body, status, slug, id=name) for name, body, status, slug in WRONG_BODIES]
 )
-async def test_wrong_body_is_a_problem_and_changes_nothing(
+async def test_invalid_body_is_a_problem_and_changes_nothing(
     client: httpx.AsyncClient, session: str, body: str, status: int, slug: str
 ) -> None:
-    """Each is refused with a problem of its type, and the session is as it was."""
+    """Each is refused with a problem of its type, and the session is unchanged."""
     response = await client.post(f"{session}/events", content=body, headers={"Content-Type": "application/json"})
     assert response.status_code == status, response.text
     assert problem(response)["type"] == f"/problems/{slug or 'invalid-request'}"
@@ -247,7 +247,7 @@ async def test_wrong_body_is_a_problem_and_changes_nothing(
 
 
 async def test_body_that_is_not_utf8_is_refused(client: httpx.AsyncClient, session: str) -> None:
-    """Another encoding is not guessed."""
+    """No other encoding is guessed."""
     body = '{"events": [{"author": "José"}]}'.encode("latin-1")
     response = await client.post(f"{session}/events", content=body, headers={"Content-Type": "application/json"})
     assert response.status_code == 400
@@ -255,8 +255,8 @@ async def test_body_that_is_not_utf8_is_refused(client: httpx.AsyncClient, sessi
 
 
 @pytest.mark.parametrize("kind", [None, "text/plain", "application/x-www-form-urlencoded", "application/jsonp"])
-async def test_body_must_say_that_it_is_json(client: httpx.AsyncClient, session: str, kind: str | None) -> None:
-    """A form on a web page cannot append."""
+async def test_body_must_be_declared_as_json(client: httpx.AsyncClient, session: str, kind: str | None) -> None:
+    """So a form on another site's page cannot append."""
     headers = {"Content-Type": kind} if kind else {}
     response = await client.post(f"{session}/events", content=b'{"events": [{"author": "u"}]}', headers=headers)
     assert response.status_code == 415
@@ -264,7 +264,7 @@ async def test_body_must_say_that_it_is_json(client: httpx.AsyncClient, session:
 
 
 async def test_state_over_the_limit_is_refused(client: httpx.AsyncClient, session: str) -> None:
-    """The default is 1 MB for a scope; random text does not compress under it."""
+    """The default is 1 MB per scope. Random text does not compress below it."""
     noise = "".join(uuid.uuid4().hex for _ in range(70_000))
     event = {"author": "system", "event_type": "state_update", "actions": {"state_delta": {"big": noise}}}
     response = await append(client, session, event)
@@ -275,14 +275,14 @@ async def test_state_over_the_limit_is_refused(client: httpx.AsyncClient, sessio
 
 
 async def test_event_over_the_limit_is_refused(client: httpx.AsyncClient, session: str) -> None:
-    """The default is 8 MiB for an event."""
+    """The default is 8 MiB per event."""
     response = await append(client, session, say("x" * 8_400_000))
     assert response.status_code == 413
     assert problem(response)["type"] == "/problems/event-too-large"
 
 
 async def test_body_over_the_limit_is_refused_before_it_is_read(client: httpx.AsyncClient, session: str) -> None:
-    """Announced or not, a body over the limit is answered, and the connection closed."""
+    """Announced or not, a body over the limit gets a response, and the connection is closed."""
     headers = {"Content-Type": "application/json"}
     announced = await client.post(f"{session}/events", content=b" " * (BODY_BYTES_MAX + 1), headers=headers)
 
@@ -297,8 +297,8 @@ async def test_body_over_the_limit_is_refused_before_it_is_read(client: httpx.As
         assert response.headers["connection"] == "close"
 
 
-async def test_huge_announced_body_is_refused_at_once(writer: WriterProcess, user: str) -> None:
-    """The answer to a header that announces a terabyte does not wait for it."""
+async def test_huge_announced_body_is_refused_immediately(writer: WriterProcess, user: str) -> None:
+    """The response to a header that announces a terabyte does not wait for the body."""
     reader, out = await asyncio.open_connection("127.0.0.1", writer.port)
     out.write(
         f"POST {user}/sessions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {KEY}\r\n"
@@ -330,10 +330,10 @@ async def test_huge_announced_body_is_refused_at_once(writer: WriterProcess, use
         ("POST", "/v1/apps/a/users/u/sessions/nobody/finalize", 404, "session-not-found"),
     ],
 )
-async def test_wrong_request_is_a_problem(
+async def test_invalid_request_is_a_problem(
     client: httpx.AsyncClient, method: str, path: str, status: int, slug: str
 ) -> None:
-    """Each wrong path, method or parameter is a problem of its type."""
+    """Each wrong path, method or parameter gets a problem of its type."""
     response = await client.request(method, path)
     assert response.status_code == status, response.text
     assert problem(response)["type"] == f"/problems/{slug}"
@@ -341,8 +341,8 @@ async def test_wrong_request_is_a_problem(
         assert set(response.headers["allow"].split(", ")) == {"GET", "POST"}
 
 
-async def test_taken_session_id_is_a_conflict(client: httpx.AsyncClient, user: str, session: str) -> None:
-    """A second session of one id is refused; the app's star is no app."""
+async def test_session_id_in_use_is_a_conflict(client: httpx.AsyncClient, user: str, session: str) -> None:
+    """A second session with the same id is refused, and `*` is not an app."""
     taken = await client.post(f"{user}/sessions", json={"session_id": "s1"})
     assert (taken.status_code, problem(taken)["type"]) == (409, "/problems/session-exists")
     star = await client.post("/v1/apps/*/users/u/sessions", json={})
@@ -351,7 +351,7 @@ async def test_taken_session_id_is_a_conflict(client: httpx.AsyncClient, user: s
 
 
 async def test_names_with_slashes_percent_signs_and_chinese_work(client: httpx.AsyncClient, app: str) -> None:
-    """An id of an outsider may hold anything: its percent-encoding is its own."""
+    """Names may contain any character; the path carries them percent-encoded."""
     path = f"/v1/apps/{app}/users/auth0%7Ca%2Fb/sessions"
     created = await client.post(path, json={"session_id": "奖/50%2F?#"})
     assert created.status_code == 201, created.text
@@ -364,8 +364,8 @@ async def test_names_with_slashes_percent_signs_and_chinese_work(client: httpx.A
     "header",
     [None, "Bearer", "Bearer wrong", f"Basic {KEY}", KEY, f"Bearer {KEY}x", f"Bearer {KEY[:-1]}", "Bearer clé"],
 )
-async def test_without_the_key_nobody_comes_in(writer: WriterProcess, user: str, header: str | None) -> None:
-    """A missing or wrong key is 401 on every path but health and the documentation, and says nothing else."""
+async def test_requests_without_the_key_are_refused(writer: WriterProcess, user: str, header: str | None) -> None:
+    """A missing or wrong key gets 401, and nothing else, on every path but health and the documentation."""
     headers = {} if header is None else {"Authorization": header.encode()}
     async with httpx.AsyncClient(base_url=writer.url, headers=headers, timeout=WAIT_SECONDS) as stranger:
         for path in (f"{user}/sessions", "/v1/nothing", "/metrics/targets"):
@@ -379,8 +379,8 @@ async def test_without_the_key_nobody_comes_in(writer: WriterProcess, user: str,
         assert (await stranger.get("/openapi.json")).status_code == 200
 
 
-async def test_health_says_what_it_looked_at(client: httpx.AsyncClient) -> None:
-    """A healthy writer says ok, and of what."""
+async def test_health_lists_its_checks(client: httpx.AsyncClient) -> None:
+    """A healthy writer reports ok for each."""
     response = await client.get("/health")
     assert response.json() == {
         "status": "ok",
@@ -390,16 +390,16 @@ async def test_health_says_what_it_looked_at(client: httpx.AsyncClient) -> None:
     }
 
 
-async def test_request_id_is_kept_or_made(client: httpx.AsyncClient, writer: WriterProcess) -> None:
-    """A caller's id is used if it is a plain one, and stands in the log."""
+async def test_request_id_is_kept_or_generated(client: httpx.AsyncClient, writer: WriterProcess) -> None:
+    """A caller's id is used if it is a plain one, and appears in the log."""
     given = await client.get("/health", headers={"X-Request-Id": "abc-1"})
     assert given.headers["x-request-id"] == "abc-1"
     made = await client.get("/health", headers={"X-Request-Id": "not plain!"})
     assert len(made.headers["x-request-id"]) == 32
 
 
-async def test_page_for_people_loads_nothing_from_elsewhere(client: httpx.AsyncClient) -> None:
-    """/docs shows every route and problem, without a script or an address of others."""
+async def test_docs_page_loads_nothing_from_other_hosts(client: httpx.AsyncClient) -> None:
+    """/docs shows every route and problem, without scripts or external addresses."""
     page = await client.get("/docs")
     assert page.headers["content-type"].startswith("text/html")
     for path in (await client.get("/openapi.json")).json()["paths"]:
@@ -411,15 +411,15 @@ async def test_page_for_people_loads_nothing_from_elsewhere(client: httpx.AsyncC
 
 
 async def test_problem_types_can_be_looked_up(client: httpx.AsyncClient) -> None:
-    """The relative URI of a problem leads to what it means."""
+    """The relative URI of a problem leads to its description."""
     known = await client.get("/problems/version-conflict")
     assert "Read the session again" in known.text
     assert (await client.get("/problems/nonsense")).status_code == 404
 
 
 @pytest.mark.timing
-async def test_small_answers_are_sent_at_once(client: httpx.AsyncClient, session: str) -> None:
-    """Head and body of an answer are two writes: the second does not wait for the first one's acknowledgement."""
+async def test_small_responses_are_sent_immediately(client: httpx.AsyncClient, session: str) -> None:
+    """Headers and body are two writes. The second does not wait for the acknowledgement of the first."""
     seconds = []
     for _ in range(40):
         began = time.perf_counter()

@@ -1,4 +1,4 @@
-"""The API of the memory at a real session writer: search, memories, facts, jobs, retention, metrics."""
+"""The memory API at a real writer: search, memories, facts, jobs, retention, metrics."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ async def enqueue(client: httpx.AsyncClient, session: str, job_type: str = "deep
     return str(response.json()["job_id"])
 
 
-async def test_search_finds_what_was_just_said_and_what_was_learned(
+async def test_search_finds_new_turns_memories_and_facts(
     client: httpx.AsyncClient, user: str, session: str, app: str, rows: asyncpg.Connection
 ) -> None:
-    """A turn, a memory and a fact are found in the next call, each with why; another user finds nothing."""
+    """The next call finds a turn, a memory and a fact, with the matched terms. Another user finds nothing."""
     await append(client, session, say("I moved to Lisbon in May", id="e1"))
     memory_id = await remember(rows, app, "Ann lives in Lisbon")
     await know(rows, app, "city", "Lisbon")
@@ -45,10 +45,10 @@ async def test_search_finds_what_was_just_said_and_what_was_learned(
     assert other.json()["results"] == []
 
 
-async def test_search_is_narrowed(
+async def test_search_can_be_narrowed(
     client: httpx.AsyncClient, user: str, session: str, app: str, rows: asyncpg.Connection
 ) -> None:
-    """Sources, session, time, metadata and a vector of one's own."""
+    """By sources, session, time and metadata, and with the caller's own vector."""
     await append(client, session, say("tea is nice"))
     await remember(rows, app, "Ann likes tea")
 
@@ -72,7 +72,7 @@ async def test_search_is_narrowed(
 async def test_context_is_packed_into_its_budget(
     client: httpx.AsyncClient, user: str, session: str, app: str, rows: asyncpg.Connection
 ) -> None:
-    """System prompt, facts, memories and the newest turn are in it; a prompt over the budget is refused."""
+    """It contains the system prompt, facts, memories and the newest turn. A prompt over the budget is refused."""
     await append(client, session, say("I moved to Lisbon in May"), say("What is the weather there?"))
     await remember(rows, app, "Ann lives in Lisbon")
     await know(rows, app, "city", "Lisbon")
@@ -92,7 +92,7 @@ async def test_context_is_packed_into_its_budget(
 async def test_memories_are_listed_page_by_page(
     client: httpx.AsyncClient, user: str, app: str, rows: asyncpg.Connection
 ) -> None:
-    """Three memories in pages of two, with their strength, exact metadata and no vector."""
+    """Three memories in pages of two, with their strength and exact metadata, and without vectors."""
     for number in range(3):
         await remember(rows, app, f"memory {number}")
     first = (await client.get(f"{user}/memories", params={"limit": 2})).json()
@@ -109,7 +109,7 @@ async def test_memories_are_listed_page_by_page(
 async def test_facts_and_their_history(
     client: httpx.AsyncClient, user: str, app: str, rows: asyncpg.Connection
 ) -> None:
-    """What holds, and every statement about one key; a key nobody spoke of is 404; so is another user's."""
+    """The current value, and every statement about one key. An unknown key is 404, and so is another user's."""
     await know(rows, app, "favourite/tea", "green")
     facts = (await client.get(f"{user}/facts")).json()["facts"]
     assert [(fact["fact_type"], fact["key"], fact["value"]) for fact in facts] == [
@@ -126,10 +126,10 @@ async def test_facts_and_their_history(
         assert problem(await client.get(path))["type"] == "/problems/not-found"
 
 
-async def test_jobs_are_enqueued_listed_cancelled_and_run_again(
+async def test_jobs_are_enqueued_listed_cancelled_and_retried(
     client: httpx.AsyncClient, user: str, session: str, app: str, rows: asyncpg.Connection
 ) -> None:
-    """The life of a job over HTTP; a second enqueue joins the first."""
+    """The life cycle of a job over HTTP. A second enqueue joins the first."""
     await append(client, session, say("hi"))
     job_id = await enqueue(client, session)
     assert await enqueue(client, session) == job_id
@@ -140,7 +140,7 @@ async def test_jobs_are_enqueued_listed_cancelled_and_run_again(
     assert waiting.status_code == 409, waiting.text
     assert problem(waiting)["type"] == "/problems/job-not-failed"
 
-    # As a worker leaves a job that failed for good.
+    # As a worker leaves a job that has failed permanently.
     for status in ("doing", "failed"):
         await rows.execute(
             "UPDATE procrastinate_jobs SET status = $2::procrastinate_job_status WHERE id ="
@@ -162,7 +162,7 @@ async def test_jobs_are_enqueued_listed_cancelled_and_run_again(
 
 
 async def test_jobs_are_listed_page_by_page(client: httpx.AsyncClient, user: str, session: str) -> None:
-    """The newest first, by the id of the last one seen."""
+    """Newest first, after the id of the last one read."""
     await append(client, session, say("hi"))
     made = [await enqueue(client, session, job_type) for job_type in ("fast", "deep", "full_consolidation")]
     first = (await client.get(f"{user}/jobs", params={"limit": 2})).json()
@@ -173,7 +173,7 @@ async def test_jobs_are_listed_page_by_page(client: httpx.AsyncClient, user: str
     assert [job["id"] for job in only] == made[:1]
 
 
-async def test_unknown_job_type_lists_those_that_there_are(client: httpx.AsyncClient, session: str) -> None:
+async def test_unknown_job_type_lists_the_known_ones(client: httpx.AsyncClient, session: str) -> None:
     """Nothing is enqueued for a worker that does not exist."""
     response = await client.post(f"{session}/jobs", json={"job_type": "dream"})
     assert response.status_code == 422
@@ -182,10 +182,8 @@ async def test_unknown_job_type_lists_those_that_there_are(client: httpx.AsyncCl
         assert known in response.json()["detail"]
 
 
-async def test_another_users_jobs_are_as_if_they_were_not_there(
-    client: httpx.AsyncClient, session: str, app: str
-) -> None:
-    """Neither another user nor another app sees, cancels or enqueues."""
+async def test_another_users_jobs_are_reported_as_not_found(client: httpx.AsyncClient, session: str, app: str) -> None:
+    """No other user or app can read, cancel or enqueue them."""
     await append(client, session, say("hi"))
     job_id = await enqueue(client, session)
     for stranger in (f"/v1/apps/{app}/users/bob", f"/v1/apps/{app}x/users/ann"):
@@ -202,10 +200,10 @@ async def test_another_users_jobs_are_as_if_they_were_not_there(
     assert mine.json()["status"] == "pending"
 
 
-async def test_retention_dry_run_says_what_and_why_and_changes_nothing(
+async def test_retention_dry_run_explains_and_changes_nothing(
     client: httpx.AsyncClient, app: str, rows: asyncpg.Connection
 ) -> None:
-    """A memory that faded is shown with its score and threshold, a fresh one is not."""
+    """A faded memory is shown with its score and threshold, a fresh one is not."""
     weak = await remember(rows, app, "long ago", days_old=300)
     await remember(rows, app, "today")
     shown = (await client.get(f"/v1/apps/{app}/retention/dry-run")).json()["memories"]
@@ -245,16 +243,16 @@ WRONG: list[tuple[str, str, dict[str, Any] | None]] = [
 
 
 @pytest.mark.parametrize(("method", "path", "body"), WRONG)
-async def test_wrong_arguments_are_a_problem(
+async def test_invalid_arguments_are_a_problem(
     client: httpx.AsyncClient, user: str, method: str, path: str, body: dict[str, Any] | None
 ) -> None:
-    """Each argument out of its bounds is refused by name."""
+    """The problem names the argument that is out of bounds."""
     response = await client.request(method, f"{user}{path}", json=body)
     assert response.status_code == 422, response.text
     assert problem(response)["type"] == "/problems/invalid-request"
 
 
-async def test_metrics_are_found_and_tell_what_was_done(
+async def test_metrics_are_discovered_and_count_requests(
     client: httpx.AsyncClient, session: str, user: str, app: str
 ) -> None:
     """The writer lists its own address for Prometheus, and counts appends, conflicts and requests without names."""
@@ -279,8 +277,8 @@ async def test_metrics_are_found_and_tell_what_was_done(
     assert [new - old for new, old in zip(after, before, strict=True)] == [2, 1, 1]
 
 
-async def test_a_query_that_gemini_cannot_embed_is_answered_by_its_words(writer_dsn: str, tmp_path: Path) -> None:
-    """Over HTTP, from the model's 429 to the response and the counter: text is searched, and both say so."""
+async def test_a_query_that_gemini_cannot_embed_is_searched_by_its_words(writer_dsn: str, tmp_path: Path) -> None:
+    """After the model's 429, the response and the counter both report that only text was searched."""
     authorized = {"Authorization": f"Bearer {KEY}"}
     async with FakeGemini() as gemini, httpx.AsyncClient(headers=authorized, timeout=WAIT_SECONDS) as client:
         process = WriterProcess(
@@ -315,10 +313,10 @@ async def test_a_query_that_gemini_cannot_embed_is_answered_by_its_words(writer_
             await asyncio.to_thread(process.__exit__, None, None, None)
 
 
-async def test_candidates_and_merges_are_seen_and_decided_on(
+async def test_candidates_and_merges_are_listed_and_decided(
     client: httpx.AsyncClient, user: str, app: str, rows: asyncpg.Connection
 ) -> None:
-    """An unsure newcomer is promoted, a merged key is parted; what another user has is not there."""
+    """A candidate is promoted, and a merged key is split. Other users' candidates and merges are not found."""
     for key, value, confidence in (("favourite food", "sushi", 0.9), ("food_preference", "ramen", 0.3)):
         await rows.execute(
             """SELECT record_fact(
@@ -348,10 +346,10 @@ async def test_candidates_and_merges_are_seen_and_decided_on(
     assert past == []
 
 
-async def test_the_style_of_a_key_is_set_for_one_app_and_taken_back(
+async def test_the_style_of_a_key_is_set_and_reset_for_one_app(
     client: httpx.AsyncClient, app: str, rows: asyncpg.Connection
 ) -> None:
-    """Any spelling names the key; the next statement goes by it; other apps have nothing of it."""
+    """Any spelling selects the key. The next statement follows its style; other apps are not affected."""
     base = f"/v1/apps/{app}/fact-styles"
     made = (await client.put(f"{base}/preference/Favourite%20Teas", json={"style": "collection"})).json()
     assert (made["app_name"], made["style"]) == (app, "collection")
@@ -370,10 +368,10 @@ async def test_the_style_of_a_key_is_set_for_one_app_and_taken_back(
     assert await rows.fetchval("SELECT count(*) FROM fact_styles WHERE app_name = $1", app) == 1
 
 
-async def test_instructions_are_changed_rolled_back_and_decided_on(
+async def test_instructions_are_changed_rolled_back_and_decided(
     client: httpx.AsyncClient, app: str, rows: asyncpg.Connection
 ) -> None:
-    """Put, get, history, rollback; a proposal acts when it is approved, and only then."""
+    """Put, get, history, rollback. A proposal takes effect only when it is approved."""
     base = f"/v1/apps/{app}"
     for content in ("Be brief.", "Be kind."):
         assert (await client.put(f"{base}/instructions/tone", json={"content": content})).status_code == 200
@@ -409,8 +407,8 @@ async def test_instructions_are_changed_rolled_back_and_decided_on(
     assert (await client.get(f"{base}/instructions/length")).json()["content"] == "Be long."
 
 
-def test_openapi_documents_every_answer(writer: WriterProcess, seen: set[tuple[str, str, int]]) -> None:
-    """Whatever the API's tests saw is in the document; errors are problems there too."""
+def test_openapi_documents_every_response(writer: WriterProcess, seen: set[tuple[str, str, int]]) -> None:
+    """Every response in the API's tests is in the document, and every error is documented as a problem."""
     document = httpx.get(f"{writer.url}/openapi.json", timeout=WAIT_SECONDS).json()
     patterns = {re.compile(re.sub(r"\{\w+\}", "[^/]+", path)): item for path, item in document["paths"].items()}
     assert len(seen) > 20
@@ -423,7 +421,7 @@ def test_openapi_documents_every_answer(writer: WriterProcess, seen: set[tuple[s
         if not operations:
             assert status == 404 or path.startswith(("/docs", "/openapi.json", "/problems/"))
             continue
-        assert str(status) in operations[0]["responses"], f"{method} {path} answered {status}, which is not documented"
+        assert str(status) in operations[0]["responses"], f"{method} {path} returned {status}, which is not documented"
     for path, item in document["paths"].items():
         for method, operation in item.items():
             assert operation["summary"], f"{method} {path}"

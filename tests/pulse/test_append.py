@@ -1,4 +1,4 @@
-"""Appending: one commit for the event, its message, its state and its job; or nothing."""
+"""Appending: one transaction for the event, its message, its state and its job, or nothing."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ async def test_the_session_after_an_append_equals_a_fresh_read(sessions: OpenSes
     assert session.events[0].timestamp == 1700000000.25
 
 
-async def test_temp_keys_reach_the_callers_session_and_no_table(
+async def test_temp_keys_reach_only_the_callers_session(
     sessions: OpenSessionService, session: Session, conn: asyncpg.Connection
 ) -> None:
     await sessions.append_event(
@@ -86,8 +86,8 @@ async def test_temp_keys_reach_the_callers_session_and_no_table(
     assert await conn.fetchval("SELECT count(*) FROM user_states") == 0
 
 
-async def test_a_stale_session_is_refused_and_left_as_it_was(sessions: OpenSessionService, session: Session) -> None:
-    """Also without a state delta: every append moves the version."""
+async def test_a_stale_session_is_refused_and_unchanged(sessions: OpenSessionService, session: Session) -> None:
+    """Also without a state delta: every append increments the version."""
     stale = await fresh(sessions, session)
     await sessions.append_event(session, said("first"))
     before = copy.deepcopy(stale)
@@ -97,7 +97,7 @@ async def test_a_stale_session_is_refused_and_left_as_it_was(sessions: OpenSessi
     assert [event.text for event in (await fresh(sessions, session)).events] == ["first"]
 
 
-async def test_exactly_one_of_two_concurrent_appends_through_equal_sessions_wins(
+async def test_one_of_two_concurrent_appends_from_equal_sessions_wins(
     sessions: OpenSessionService, session: Session
 ) -> None:
     for _ in range(10):
@@ -108,10 +108,10 @@ async def test_exactly_one_of_two_concurrent_appends_through_equal_sessions_wins
         assert sorted(type(outcome).__name__ for outcome in outcomes) == ["ConcurrencyConflictError", "Event"]
 
 
-async def test_an_event_is_appended_once_however_often_it_is_sent(
+async def test_an_event_is_stored_once_however_often_it_is_sent(
     sessions: OpenSessionService, session: Session, conn: asyncpg.Connection
 ) -> None:
-    """The id is looked up before the version: a retry whose first answer was lost succeeds."""
+    """The id is checked before the version, so a retry after a lost response succeeds."""
     event = said("hello", n=1)
     lost_answer = await fresh(sessions, session)
     first = await sessions.append_event(session, event)
@@ -125,10 +125,8 @@ async def test_an_event_is_appended_once_however_often_it_is_sent(
     assert await conn.fetchval("SELECT count(*) FROM events") == 2
 
 
-async def test_a_repeated_event_does_not_hide_what_others_appended(
-    sessions: OpenSessionService, session: Session
-) -> None:
-    """A session that others moved on stays stale after a retry, so that its next append is refused."""
+async def test_a_retried_event_does_not_hide_other_appends(sessions: OpenSessionService, session: Session) -> None:
+    """A session that is behind other appends stays stale after a retry, so its next append is refused."""
     event = said("hello")
     stale = await fresh(sessions, session)
     await sessions.append_event(session, event)
@@ -138,10 +136,10 @@ async def test_a_repeated_event_does_not_hide_what_others_appended(
         await sessions.append_event(stale, said("n is still unset here", n=1))
 
 
-async def test_an_event_that_the_session_has_seen_does_not_hide_the_next_one(
+async def test_a_retry_of_a_known_event_does_not_hide_the_next_one(
     sessions: OpenSessionService, session: Session
 ) -> None:
-    """Sent again after somebody else appended once: the session stays as it was, and stale."""
+    """An event is sent again after another append. The session stays unchanged and stale."""
     event = said("hello", n=1)
     await sessions.append_event(session, event)
     await sessions.append(session.app_name, session.user_id, session.id, [said("by somebody else", n=2)])
@@ -166,23 +164,23 @@ async def test_an_event_that_the_session_has_seen_does_not_hide_the_next_one(
     ],
     ids=lambda wrong: next(iter(wrong)),
 )
-async def test_what_postgresql_cannot_hold_is_bad_input(
+async def test_what_postgresql_cannot_store_is_invalid_input(
     sessions: OpenSessionService, session: Session, wrong: dict[str, Any]
 ) -> None:
-    """A clear error of ours that quotes no content; nothing was changed."""
+    """The error quotes no content, and nothing changes."""
     with pytest.raises(InvalidInputError):
         await sessions.append_event(session, replace(said("hello"), **wrong))
     assert session == await fresh(sessions, session)
 
 
-async def test_a_long_id_of_any_characters_still_wakes_the_listeners(
+async def test_a_long_id_of_any_characters_still_notifies_listeners(
     sessions: OpenSessionService, session: Session, conn: asyncpg.Connection
 ) -> None:
-    heard: asyncio.Queue[str] = asyncio.Queue()
-    await conn.add_listener("agent_events", lambda *told: heard.put_nowait(told[3]))
+    received: asyncio.Queue[str] = asyncio.Queue()
+    await conn.add_listener("agent_events", lambda *arguments: received.put_nowait(arguments[3]))
     event = replace(said("hello"), id="\U0001f600" * 512, invocation_id="\U0001f680" * 512)
     await sessions.append_event(session, event)
-    assert json.loads(await asyncio.wait_for(heard.get(), WAIT_SECONDS))["event_id"] == event.id
+    assert json.loads(await asyncio.wait_for(received.get(), WAIT_SECONDS))["event_id"] == event.id
 
 
 @pytest.mark.parametrize(
@@ -215,7 +213,9 @@ async def test_an_event_id_is_free_in_another_session(sessions: OpenSessionServi
     assert (await sessions.append_event(other, replace(event, content={"text": "else"}))).sequence_num == 1
 
 
-async def test_a_batch_is_one_version_and_keeps_its_order(sessions: OpenSessionService, session: Session) -> None:
+async def test_a_batch_increments_the_version_once_and_keeps_its_order(
+    sessions: OpenSessionService, session: Session
+) -> None:
     stored = await sessions.append_events(session, [said(str(n), last=n) for n in range(50)])
     assert [event.sequence_num for event in stored] == list(range(1, 51))
     assert session.version == 1
@@ -223,7 +223,7 @@ async def test_a_batch_is_one_version_and_keeps_its_order(sessions: OpenSessionS
     assert session == await fresh(sessions, session)
 
 
-async def test_a_batch_that_was_partly_stored_appends_the_rest(sessions: OpenSessionService, session: Session) -> None:
+async def test_a_partly_stored_batch_appends_the_rest(sessions: OpenSessionService, session: Session) -> None:
     events = [said(str(n), **{f"k{n}": n}) for n in range(4)]
     await sessions.append_events(session, events[:2])
     outcome = await sessions.append("app", "mei", "s", [events[3], events[0], events[2], events[1]])
@@ -232,7 +232,7 @@ async def test_a_batch_that_was_partly_stored_appends_the_rest(sessions: OpenSes
     assert (await fresh(sessions, session)).state == {"theme": "dark", "k0": 0, "k1": 1, "k2": 2, "k3": 3}
 
 
-async def test_a_batch_with_one_bad_event_changes_nothing(
+async def test_a_batch_with_one_invalid_event_changes_nothing(
     sessions: OpenSessionService, session: Session, conn: asyncpg.Connection
 ) -> None:
     taken = said("taken")
@@ -274,7 +274,7 @@ async def test_state_over_the_limit_is_refused_in_every_scope(
     assert [event.text for event in (await fresh(sessions, session)).events] == ["fits"]
 
 
-async def test_a_session_speaks_on_where_what_it_leaves_alone_is_over_a_lowered_limit(
+async def test_a_session_over_a_lowered_limit_accepts_events_that_leave_its_state_alone(
     sessions: OpenSessionService, conn: asyncpg.Connection
 ) -> None:
     large = {f"{scope}large": os.urandom(1000).hex() for scope in ("", "user:", "app:")}
@@ -290,7 +290,7 @@ async def test_a_session_speaks_on_where_what_it_leaves_alone_is_over_a_lowered_
     await sessions.append_event(other, said("hi", **{"user:y": 1, "y": 1}))
 
 
-async def test_limits_and_policy_are_data_of_the_app(
+async def test_limits_and_policy_are_read_from_the_apps_row(
     sessions: OpenSessionService, session: Session, conn: asyncpg.Connection
 ) -> None:
     await conn.execute("INSERT INTO app_policies (app_name, max_event_bytes, fast_events) VALUES ('app', 1000, 2)")
@@ -300,7 +300,7 @@ async def test_limits_and_policy_are_data_of_the_app(
     assert (await counts(conn))["consolidation_jobs"] == 1
 
 
-async def test_two_megabytes_of_distinct_words_are_kept_and_found_by_their_first(
+async def test_two_megabytes_of_distinct_words_are_stored_and_found_by_their_first(
     sessions: OpenSessionService, session: Session, conn: asyncpg.Connection
 ) -> None:
     text = "zebra " + " ".join(f"w{n:x}" for n in range(300_000))
@@ -310,7 +310,7 @@ async def test_two_megabytes_of_distinct_words_are_kept_and_found_by_their_first
     assert await conn.fetchval("SELECT search @@ 'zebra' FROM messages")
 
 
-async def test_what_postgresql_refuses_is_kept_exactly(
+async def test_what_postgresql_refuses_round_trips_escaped(
     sessions: OpenSessionService, session: Session, conn: asyncpg.Connection
 ) -> None:
     hard = {"text": "nul \0 and \ud83d alone", "n": [float("inf"), -0.0, 1e22, 10**30], "\0": "\0"}
@@ -325,7 +325,7 @@ async def test_what_postgresql_refuses_is_kept_exactly(
     assert await conn.fetchval("SELECT content FROM messages") == "nul \ufffd and \ufffd alone"
 
 
-async def test_only_what_is_said_becomes_a_message(
+async def test_only_events_with_text_become_messages(
     sessions: OpenSessionService, session: Session, conn: asyncpg.Connection
 ) -> None:
     events = [
@@ -349,10 +349,10 @@ async def test_only_what_is_said_becomes_a_message(
     ]
 
 
-async def test_concurrent_writers_get_numbers_without_gaps_and_a_cursor_never_skips(
+async def test_concurrent_writers_leave_no_gaps_and_a_cursor_skips_nothing(
     sessions: OpenSessionService, session: Session, conn: asyncpg.Connection
 ) -> None:
-    """A reader past its cursor sees every number exactly once while ten writers append."""
+    """While ten writers append, a reader after its cursor sees every number exactly once."""
     seen: list[int] = []
 
     async def write(author: str) -> None:
@@ -371,7 +371,7 @@ async def test_concurrent_writers_get_numbers_without_gaps_and_a_cursor_never_sk
     assert (await fresh(sessions, session)).version == 200
 
 
-async def test_a_change_is_visible_to_others_only_after_its_commit(
+async def test_a_change_is_visible_to_others_only_after_commit(
     session: Session, sessions: OpenSessionService, conn: asyncpg.Connection
 ) -> None:
     transaction = conn.transaction()
@@ -402,7 +402,7 @@ async def test_a_rolled_back_append_leaves_no_event_no_job_and_no_delivery(
     assert await counts(conn) == empty == dict.fromkeys(empty, 0)
 
 
-async def test_the_policy_enqueues_by_events_and_by_tokens_and_coalesces(
+async def test_the_policy_enqueues_by_events_and_tokens_and_coalesces(
     sessions: OpenSessionService, session: Session, conn: asyncpg.Connection
 ) -> None:
     async def jobs() -> list[tuple[str, int]]:
@@ -415,7 +415,7 @@ async def test_the_policy_enqueues_by_events_and_by_tokens_and_coalesces(
     await sessions.append_event(session, said("hi"))
     assert await jobs() == [("fast_replay", 20)]
     await sessions.append_event(session, said("word " * 1200))
-    assert await jobs() == [("fast_replay", 21)], "joined the fresh pending job"
+    assert await jobs() == [("fast_replay", 21)], "did not join the pending job"
     for _ in range(6):
         await sessions.append_event(session, said("word " * 1100))
     assert await jobs() == [("fast_replay", 27), ("deep_reflection", 26)]
@@ -425,7 +425,7 @@ async def test_the_policy_enqueues_by_events_and_by_tokens_and_coalesces(
 async def test_a_running_job_is_not_joined(
     sessions: OpenSessionService, session: Session, conn: asyncpg.Connection
 ) -> None:
-    """It may have read its slice already: later events get a job of their own, behind the same lock."""
+    """It may have read its slice already. Later events get another job behind the same lock."""
     await sessions.append_events(session, [said("hi") for _ in range(20)])
     worker = await conn.fetchval("SELECT worker_id FROM procrastinate_register_worker_v1()")
     await conn.fetch("SELECT * FROM procrastinate_fetch_job_v2(ARRAY['fast_replay'], $1)", worker)
@@ -443,12 +443,12 @@ async def test_events_are_append_only(sessions: OpenSessionService, session: Ses
         assert caught.value.sqlstate == "HP013"
 
 
-async def test_plain_sql_notifies_once_per_event_and_never_for_a_rollback(
+async def test_plain_sql_notifies_once_per_event_and_never_after_a_rollback(
     sessions: OpenSessionService, session: Session, conn: asyncpg.Connection
 ) -> None:
-    """Ids only, however large the event, and whatever the ids are made of."""
-    heard: asyncio.Queue[str] = asyncio.Queue()
-    listener = "agent_events", lambda *arguments: heard.put_nowait(arguments[3])
+    """The payload has only ids, however large the event, and whatever characters the ids have."""
+    received: asyncio.Queue[str] = asyncio.Queue()
+    listener = "agent_events", lambda *arguments: received.put_nowait(arguments[3])
     await conn.add_listener(*listener)
     append = "SELECT append_event('app', 'mei', 's', NULL, $1, 'user', 'user_message', $2, p_invocation_id => $3)"
     odd = '"' * 512, "\\" * 512
@@ -460,32 +460,32 @@ async def test_plain_sql_notifies_once_per_event_and_never_for_a_rollback(
         await conn.execute(append, "e1", '{"text":"zzz"}', "")
         await conn.execute(append, "e2", '{"text":"%s"}' % ("zzz" * 100_000), "")
     await conn.execute(append, odd[0], "{}", odd[1])
-    payloads = [json.loads(await asyncio.wait_for(heard.get(), WAIT_SECONDS)) for _ in range(3)]
+    payloads = [json.loads(await asyncio.wait_for(received.get(), WAIT_SECONDS)) for _ in range(3)]
     assert [payload["sequence_num"] for payload in payloads] == [1, 2, 3]
     assert (payloads[2]["event_id"], payloads[2]["run_id"]) == odd
     assert "zzz" not in str(payloads)
     await conn.remove_listener(*listener)
 
 
-async def test_the_library_wakes_listeners_after_the_commit_once_per_thread(
+async def test_the_library_notifies_listeners_after_commit_once_per_thread(
     sessions: OpenSessionService, session: Session, conn: asyncpg.Connection
 ) -> None:
-    heard: asyncio.Queue[str] = asyncio.Queue()
-    listener = "agent_events", lambda *arguments: heard.put_nowait(arguments[3])
+    received: asyncio.Queue[str] = asyncio.Queue()
+    listener = "agent_events", lambda *arguments: received.put_nowait(arguments[3])
     await conn.add_listener(*listener)
     await sessions.append_events(session, [said("a"), said("b"), said("c")])
     with pytest.raises(ConcurrencyConflictError):
         await sessions.append("app", "mei", "s", [said("refused")], expected_version=77)
-    first = json.loads(await asyncio.wait_for(heard.get(), WAIT_SECONDS))
+    first = json.loads(await asyncio.wait_for(received.get(), WAIT_SECONDS))
     assert (first["thread_id"], first["sequence_num"]) == (str(session.thread_id), 3)
     await sessions.append_events(session, [said("d")])
     await sessions.close()
-    assert json.loads(await asyncio.wait_for(heard.get(), WAIT_SECONDS))["sequence_num"] == 4
-    assert heard.empty()
+    assert json.loads(await asyncio.wait_for(received.get(), WAIT_SECONDS))["sequence_num"] == 4
+    assert received.empty()
     await conn.remove_listener(*listener)
 
 
-async def test_a_wake_up_that_fails_does_not_fail_the_append(
+async def test_a_failed_notification_does_not_fail_the_append(
     dsn: str, session: Session, conn: asyncpg.Connection
 ) -> None:
     pool = await database.create_pool(dsn)
@@ -496,13 +496,13 @@ async def test_a_wake_up_that_fails_does_not_fail_the_append(
     assert await conn.fetchval("SELECT count(*) FROM events") == 1
 
 
-async def test_whoever_gives_up_on_closing_silences_nobody(
+async def test_a_cancelled_close_loses_no_notification(
     pool: asyncpg.Pool, conn: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also before the last notification has begun."""
+    """Also one that has not been sent yet."""
     monkeypatch.setattr("pulse.notify.notifier._PAUSE_SECONDS", 60.0)
-    heard: asyncio.Queue[str] = asyncio.Queue()
-    listener = "agent_events", lambda *arguments: heard.put_nowait(json.loads(arguments[3])["event_id"])
+    received: asyncio.Queue[str] = asyncio.Queue()
+    listener = "agent_events", lambda *arguments: received.put_nowait(json.loads(arguments[3])["event_id"])
     await conn.add_listener(*listener)
     notifier, thread = Notifier(pool), uuid.uuid4()
     async with asyncio.timeout(WAIT_SECONDS):
@@ -517,11 +517,11 @@ async def test_whoever_gives_up_on_closing_silences_nobody(
             await closing
         notifier.look(thread, Look(3, "afterwards", "", "user_message"))
         await notifier.close()
-        assert [await heard.get() for _ in range(3)] == ["before the pause", "in the pause", "afterwards"]
+        assert [await received.get() for _ in range(3)] == ["before the pause", "in the pause", "afterwards"]
     await conn.remove_listener(*listener)
 
 
-async def test_appending_to_an_unknown_session_says_what_to_do(sessions: OpenSessionService) -> None:
+async def test_appending_to_an_unknown_session_gives_a_hint(sessions: OpenSessionService) -> None:
     with pytest.raises(SessionNotFoundError, match="create it first"):
         await sessions.append("app", "mei", "nowhere", [said("hi")])
 
@@ -566,8 +566,8 @@ ONE_BY_ONE = {
 }
 
 
-async def test_one_event_is_stored_as_a_batch_of_one(sessions: OpenSessionService, conn: asyncpg.Connection) -> None:
-    """Rows, states, versions, snapshots and jobs are the same after each way, event by event."""
+async def test_one_event_is_stored_like_a_batch_of_one(sessions: OpenSessionService, conn: asyncpg.Connection) -> None:
+    """Rows, states, versions, snapshots and jobs are equal after each event."""
     now = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
     deltas: list[dict[str, Any]] = [{}, {"a": 1}, {"user:b": 2}, {"app:c": 3}, {"a": None, "user:b": 4, "app:d": [5]}]
     stored: dict[str, list[Any]] = {}
@@ -600,10 +600,10 @@ WHERE relname IN ('threads', 'events', 'messages') AND idx_scan >= 100
 """
 
 
-async def test_an_append_reads_no_more_of_a_long_session_than_of_a_short_one(conn: asyncpg.Connection) -> None:
-    """Nor of a user with many: also by plans that were made before the tables had any statistics."""
-    for place in range(100):
-        await conn.execute("SELECT create_session('app', 'mei', $1)", f"s{place}")
+async def test_an_append_reads_no_more_rows_of_a_long_session(conn: asyncpg.Connection) -> None:
+    """Nor of a user with many sessions, also under plans that were made before the tables had statistics."""
+    for number in range(100):
+        await conn.execute("SELECT create_session('app', 'mei', $1)", f"s{number}")
     for version in range(150):
         await conn.execute(
             "SELECT append_event('app', 'mei', 's7', $1, $2, 'user', 'user_message', '{}', 'user', 'hello')",
@@ -613,5 +613,5 @@ async def test_an_append_reads_no_more_of_a_long_session_than_of_a_short_one(con
     await conn.execute("SELECT pg_stat_force_next_flush()")
     read = dict(await conn.fetch(READ_BY_INDEX))
     assert {"events_id_idx", "threads_app_name_user_id_session_id_key"} <= read.keys()
-    # Versions of a row that no vacuum has taken away yet are read as well.
+    # Row versions that are not vacuumed yet are read too.
     assert max(read.values()) < 5, read

@@ -1,4 +1,4 @@
-"""Growing waits: they double up to a maximum, spread by jitter, and start again after a success."""
+"""Growing delays: they double up to a maximum, vary by jitter, and start again after a success."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import pytest
 from pulse.postgres.backoff import Backoff
 
 
-def test_exact_waits_double_up_to_the_maximum() -> None:
-    """Without jitter; any number of attempts has a wait."""
+def test_delays_double_up_to_the_maximum() -> None:
+    """Without jitter. There is a delay after any number of attempts."""
     backoff = Backoff(0.1, 1.0, jitter=0)
     assert [backoff.next_seconds() for _ in range(6)] == [0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
     assert [backoff.next_seconds() for _ in range(5000)][-1] == 1.0
 
 
-def test_jitter_shortens_a_wait_by_its_share_at_most() -> None:
-    """Half of each wait is kept with half jitter; with full jitter none has to be."""
+def test_jitter_shortens_a_delay_by_at_most_its_share() -> None:
+    """Half jitter keeps half of each delay, full jitter may keep none."""
     for jitter in (0.5, 1.0):
         waits = []
         for _ in range(200):
@@ -24,8 +24,8 @@ def test_jitter_shortens_a_wait_by_its_share_at_most() -> None:
         assert 2.0 * (1 - jitter) <= min(waits) < max(waits) <= 2.0
 
 
-def test_a_success_starts_again_with_the_first_wait() -> None:
-    """So that the next outage is noticed as soon as this one."""
+def test_a_success_starts_again_with_the_first_delay() -> None:
+    """So the next outage is noticed as soon as this one."""
     backoff = Backoff(0.1, 1.0, jitter=0)
     assert [backoff.next_seconds(), backoff.next_seconds()] == [0.1, 0.2]
     backoff.reset()
@@ -33,7 +33,7 @@ def test_a_success_starts_again_with_the_first_wait() -> None:
 
 
 def test_an_attempt_that_lasted_counts_as_a_success() -> None:
-    """A failure after it is a first one again; without `begin` only `reset` starts over."""
+    """The next failure is a first one. Without `begin`, only `reset` starts again."""
     backoff = Backoff(0.1, 1.0, jitter=0, healthy_seconds=-1.0)
     assert backoff.next_seconds() == pytest.approx(0.1)
     assert backoff.next_seconds() == pytest.approx(0.1)

@@ -1,4 +1,4 @@
-"""Connections that go from one statement to the next, and come back to the pool in the end."""
+"""Connections that are passed from one statement to the next, and released to the pool at the end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.waiting import WAIT_SECONDS
 PID = "SELECT pg_backend_pid()"
 
 
-async def test_statements_pass_a_connection_on_without_the_pool(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_statements_reuse_a_connection_without_releasing_it(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async with await database.create_pool(dsn, max_size=2) as pool:
         expected = await pool.fetchval(PID)
         with monkeypatch.context() as patch:
@@ -25,8 +25,8 @@ async def test_statements_pass_a_connection_on_without_the_pool(dsn: str, monkey
         assert pool.get_size() == 1
 
 
-async def test_nobody_waits_while_a_connection_lies_aside(dsn: str) -> None:
-    """One statement keeps the first connection; who waits gets the second as soon as it is free."""
+async def test_a_waiting_statement_gets_the_first_free_connection(dsn: str) -> None:
+    """One caller keeps the first connection. The waiting statements get the second as soon as it is free."""
     async with (
         await database.create_pool(dsn, min_size=2, max_size=2) as pool,
         pool.acquire(),
@@ -42,16 +42,16 @@ async def test_nobody_waits_while_a_connection_lies_aside(dsn: str) -> None:
         await pool.release(connection)
 
 
-async def test_a_connection_that_was_lost_aside_is_not_handed_out(dsn: str, conn: asyncpg.Connection) -> None:
+async def test_a_lost_connection_is_not_reused(dsn: str, conn: asyncpg.Connection) -> None:
     async with await database.create_pool(dsn, min_size=0, max_size=1) as pool, asyncio.timeout(WAIT_SECONDS):
         lost = await pool.fetchval(PID)
         await conn.execute("SELECT pg_terminate_backend($1)", lost)
-        while pool.get_size():  # until this side knows
+        while pool.get_size():  # until the loss is noticed
             await asyncio.sleep(0.01)
         assert await pool.fetchval(PID) != lost
 
 
-async def test_a_pool_closes_with_connections_aside(dsn: str, conn: asyncpg.Connection) -> None:
+async def test_a_pool_closes_with_connections_set_aside(dsn: str, conn: asyncpg.Connection) -> None:
     pool = await database.create_pool(dsn, max_size=3)
     pids = await asyncio.gather(*(pool.fetchval(PID) for _ in range(3)))
     async with asyncio.timeout(WAIT_SECONDS):
@@ -62,7 +62,7 @@ async def test_a_pool_closes_with_connections_aside(dsn: str, conn: asyncpg.Conn
         await pool.fetchval(PID)
 
 
-async def test_a_pool_whose_closing_is_given_up_is_cut(dsn: str, conn: asyncpg.Connection) -> None:
+async def test_a_pool_is_terminated_when_its_close_is_cancelled(dsn: str, conn: asyncpg.Connection) -> None:
     pool = await database.create_pool(dsn, max_size=1)
     pid = await pool.fetchval(PID)
     closing = asyncio.create_task(pool.close())
@@ -75,8 +75,8 @@ async def test_a_pool_whose_closing_is_given_up_is_cut(dsn: str, conn: asyncpg.C
             await asyncio.sleep(0.01)
 
 
-async def test_what_lies_aside_goes_back_to_the_pool(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """There it is renewed after its share of statements, and closed when it is idle for long."""
+async def test_a_connection_set_aside_is_released_to_the_pool(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There it is replaced after its maximum of queries, and closed when it is idle for long."""
     monkeypatch.setattr(bounded_pool, "_ASIDE_SECONDS_MAX", 0.05)
     monkeypatch.setattr(database, "_QUERIES_MAX", 20)
     async with await database.create_pool(dsn, max_size=1) as pool, asyncio.timeout(WAIT_SECONDS):
@@ -88,33 +88,33 @@ async def test_what_lies_aside_goes_back_to_the_pool(dsn: str, monkeypatch: pyte
             await asyncio.sleep(0)
 
 
-async def test_a_loop_that_ends_while_they_go_back_closes_the_pool(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At its end `asyncio.run` cancels every task, also those that had not begun."""
+async def test_a_loop_that_ends_during_a_release_closes_the_pool(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At its end `asyncio.run` cancels every task, also those that have not started."""
     monkeypatch.setattr(bounded_pool, "_ASIDE_SECONDS_MAX", 0.0)
     pool = await database.create_pool(dsn, max_size=1)
     before = asyncio.all_tasks()
     await pool.fetchval(PID)
     async with asyncio.timeout(WAIT_SECONDS):
-        while not (going_back := asyncio.all_tasks() - before):
+        while not (releasing := asyncio.all_tasks() - before):
             await asyncio.sleep(0)
-        for task in going_back:
+        for task in releasing:
             task.cancel()
         assert await pool.fetchval(PID)
         await pool.close()
 
 
-async def test_a_connection_that_is_lost_as_it_goes_back_is_back(dsn: str, conn: asyncpg.Connection) -> None:
-    """The loss is noticed between the call of the driver's release and its task's first step."""
+async def test_a_connection_lost_during_its_release_is_released(dsn: str, conn: asyncpg.Connection) -> None:
+    """The loss is noticed between the call of the driver's release and the first step of its task."""
     async with await database.create_pool(dsn, min_size=0, max_size=1) as pool, asyncio.timeout(WAIT_SECONDS):
         lost = await pool.acquire()
         await conn.execute("SELECT pg_terminate_backend($1)", await lost.fetchval(PID))
-        going_back = asyncio.create_task(pool.release(lost))
+        releasing = asyncio.create_task(pool.release(lost))
         asyncio.get_running_loop().call_soon(lost.terminate)
-        await going_back
+        await releasing
         assert await pool.fetchval("SELECT 1") == 1
 
 
-async def test_a_statement_that_fails_gives_its_connection_back(dsn: str) -> None:
+async def test_a_failed_statement_releases_its_connection(dsn: str) -> None:
     async with await database.create_pool(dsn, max_size=1) as pool, asyncio.timeout(WAIT_SECONDS):
         for _ in range(3):
             with pytest.raises(asyncpg.DivisionByZeroError):
@@ -122,7 +122,7 @@ async def test_a_statement_that_fails_gives_its_connection_back(dsn: str) -> Non
         assert pool.get_idle_size() == 1
 
 
-async def test_a_connection_is_acquired_once(dsn: str) -> None:
+async def test_a_connection_can_be_acquired_only_once(dsn: str) -> None:
     async with await database.create_pool(dsn, max_size=2) as pool:
         acquiring = pool.acquire()
         async with acquiring:

@@ -1,4 +1,4 @@
-"""Connections: codecs, search_path, and failures in plain words."""
+"""Connections: codecs, search_path, and clear errors."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from workers.embedded.server import EmbeddedServer
 from workers.failures import DATABASE_FAULTS
 
 
-async def test_jsonb_comes_as_values_and_json_as_text(pool: asyncpg.Pool) -> None:
-    """jsonb is decoded, Chinese is sent as it is, and json comes back character by character."""
+async def test_jsonb_is_decoded_and_json_is_text(pool: asyncpg.Pool) -> None:
+    """Chinese is sent unescaped, and json comes back character by character."""
     value = {"名": "李雷", "n": [1, 2.5, None]}
     assert await pool.fetchval("SELECT $1::jsonb", value) == value
     text = '{"b":1,  "a": 1e22, "a":-0.0}'
     assert await pool.fetchval("SELECT $1::json", text) == text
 
 
-async def test_every_pooled_connection_knows_vectors(pool: asyncpg.Pool) -> None:
-    """A vector goes in and out on all connections of the pool, not on the first alone."""
+async def test_every_pooled_connection_has_the_vector_codec(pool: asyncpg.Pool) -> None:
+    """A vector round-trips on all connections of the pool, not only on the first."""
 
     async def ask() -> list[float]:
         async with pool.acquire() as connection:
@@ -40,8 +40,8 @@ async def test_every_pooled_connection_knows_vectors(pool: asyncpg.Pool) -> None
     assert pool.get_size() > 1
 
 
-async def test_a_pool_of_a_hundred_connections_does_real_work(dsn: str) -> None:
-    """A hundred connections work at once, each in a backend of its own."""
+async def test_a_pool_of_a_hundred_connections_works(dsn: str) -> None:
+    """All 100 connections are in use at once, each with its own backend."""
     async with await database.create_pool(dsn, min_size=0, max_size=100) as pool:
         ready = asyncio.Barrier(100)
 
@@ -53,8 +53,8 @@ async def test_a_pool_of_a_hundred_connections_does_real_work(dsn: str) -> None:
         assert len(set(await asyncio.gather(*(work() for _ in range(100))))) == 100
 
 
-async def test_a_connection_given_back_in_a_transaction_is_rolled_back(dsn: str) -> None:
-    """Nothing of an abandoned transaction is seen by the next user of the same connection."""
+async def test_a_connection_released_in_a_transaction_is_rolled_back(dsn: str) -> None:
+    """The next user of the connection sees nothing of the abandoned transaction."""
     async with await database.create_pool(dsn, min_size=1, max_size=1) as pool:
         async with pool.acquire() as connection:
             await connection.execute("BEGIN; CREATE TABLE abandoned (); SELECT set_config('my.mark', 'x', true)")
@@ -62,23 +62,23 @@ async def test_a_connection_given_back_in_a_transaction_is_rolled_back(dsn: str)
         assert not await pool.fetchval("SELECT current_setting('my.mark', true)")
 
 
-async def test_a_loop_that_ends_while_a_connection_is_given_back_closes_the_pool(dsn: str) -> None:
-    """`asyncio.run` cancels every task at its end, also the driver's own that has not begun to give it back."""
+async def test_a_loop_that_ends_during_a_release_closes_the_pool(dsn: str) -> None:
+    """`asyncio.run` cancels every task at its end, also the driver's own, before it has released the connection."""
     pool = await database.create_pool(dsn)
-    giving_back = asyncio.create_task(pool.release(await pool.acquire()))
+    releasing = asyncio.create_task(pool.release(await pool.acquire()))
     before = asyncio.all_tasks()
     await asyncio.sleep(0)
     [drivers_own] = asyncio.all_tasks() - before
     drivers_own.cancel()
-    giving_back.cancel()
+    releasing.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await giving_back
+        await releasing
     assert await pool.fetchval("SELECT 1") == 1
     await asyncio.wait_for(pool.close(), WAIT_SECONDS)
 
 
-async def test_the_loss_of_a_silent_peer_is_noticed_on_both_sides(server: EmbeddedServer, dsn: str) -> None:
-    """Over TCP the kernels of client and server ask within half a minute whether the other one is still there."""
+async def test_a_silent_peer_is_detected_on_both_sides(server: EmbeddedServer, dsn: str) -> None:
+    """Over TCP, client and server probe each other and give up within half a minute."""
     over_tcp = server.tcp_dsn.rpartition("/")[0] + "/" + dsn.rpartition("/")[2].partition("?")[0]
     async with await database.create_pool(over_tcp, max_size=1) as pool, pool.acquire() as pooled:
         single = await database.connect(over_tcp)
@@ -92,8 +92,8 @@ async def test_the_loss_of_a_silent_peer_is_noticed_on_both_sides(server: Embedd
         await single.close()
 
 
-async def test_a_process_that_stops_in_a_transaction_lets_others_go_on(dsn: str, conn: asyncpg.Connection) -> None:
-    """The server ends its connection; the process, when it wakes up, meets a fault after which it may try again."""
+async def test_a_process_suspended_in_a_transaction_does_not_block_others(dsn: str, conn: asyncpg.Connection) -> None:
+    """The server closes its connection. When the process wakes up, it gets a retryable error."""
     await conn.execute("SELECT create_session('app', 'user', 's1')")
     pool = await database.create_pool(dsn, max_size=1, idle_transaction_seconds_max=0.2)
     async with pool, pool.acquire() as stopped:
@@ -103,8 +103,8 @@ async def test_a_process_that_stops_in_a_transaction_lets_others_go_on(dsn: str,
             await stopped.execute("SELECT 1")
 
 
-async def test_a_schema_of_its_own_comes_first(dsn: str) -> None:
-    """The search_path is a setting of the session: ours, then public where pgvector is."""
+async def test_a_named_schema_comes_first_in_the_search_path(dsn: str) -> None:
+    """Then public, where pgvector is. The search_path is a setting of the session."""
     connection = await database.connect(dsn, schema="hippo")
     assert await connection.fetchval("SHOW search_path") == '"hippo", public'
     await connection.close()
@@ -120,7 +120,7 @@ async def test_a_schema_of_its_own_comes_first(dsn: str) -> None:
         (lambda dsn: "postgresql+asyncpg://u:secret@host/x", "without the name of a driver"),
     ],
 )
-async def test_what_cannot_be_reached_is_said_without_the_password(dsn, change, reason) -> None:
+async def test_an_unreachable_database_is_reported_without_the_password(dsn, change, reason) -> None:
     """No server, no host, no database, no PostgreSQL address: one error, which names DATABASE_URL."""
     for attempt in (database.connect, database.create_pool):
         with pytest.raises(DatabaseUnreachableError, match="DATABASE_URL") as caught:
@@ -129,7 +129,7 @@ async def test_what_cannot_be_reached_is_said_without_the_password(dsn, change, 
         assert "secret" not in str(caught.value)
 
 
-async def test_a_wrong_password_is_said(server: EmbeddedServer) -> None:
+async def test_a_wrong_password_is_reported(server: EmbeddedServer) -> None:
     password = (server.home / "password-18").read_text()
     with pytest.raises(DatabaseUnreachableError, match="password authentication failed") as caught:
         await database.connect(server.dsn.replace(password, "wrong-one"))
@@ -148,20 +148,18 @@ def test_an_old_server_is_refused_with_its_version(version: int) -> None:
         database.require_supported_server(version)
 
 
-async def test_the_version_is_the_servers_own(server: EmbeddedServer) -> None:
-    """What is compared is server_version_num, and 16 is enough."""
+async def test_the_version_is_that_of_the_server(server: EmbeddedServer) -> None:
+    """server_version_num is compared, and 16 is supported."""
     connection = await database.connect(dsn_of(server, "postgres"), prepare=False)
     assert database.server_version_num(connection) == int(await connection.fetchval("SHOW server_version_num"))
     await connection.close()
     database.require_supported_server(160000)
 
 
-async def test_nobody_waits_for_ever_for_the_rollback_of_a_server_that_hangs(
-    dsn: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What ended the transaction is raised, its connection is closed, and the pool opens another: with savepoints or
-    without, for who gave up on a statement or failed by himself, in a pool or with a connection of his own. Closing a
-    connection ends, too."""
+async def test_the_rollback_on_a_hung_server_is_bounded(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error that ended the transaction is raised, its connection is closed, and the pool opens another: with and
+    without a savepoint, after a timeout or another error, on a pooled or a single connection. Closing is bounded
+    too."""
     monkeypatch.setattr(bounded_pool, "RELEASE_SECONDS_MAX", 0.2)
     stopped = []
 
@@ -170,7 +168,7 @@ async def test_nobody_waits_for_ever_for_the_rollback_of_a_server_that_hangs(
         async with connection.transaction():
             if by_himself:
                 os.kill(stopped[-1], signal.SIGSTOP)
-                raise LookupError("nothing of the database's")
+                raise LookupError("not a database error")
             async with connection.transaction(), asyncio.timeout(0.1):
                 os.kill(stopped[-1], signal.SIGSTOP)
                 await connection.execute("SELECT 2")

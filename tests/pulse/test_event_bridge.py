@@ -1,4 +1,4 @@
-"""The bridge, alone: whatever is stored and said, its streams keep the protocol's rules, cut anywhere or not at all."""
+"""The bridge alone: whatever is stored and pushed, its streams follow the protocol's rules, cut or not."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FIRST = 3
 
 @dataclass
 class World:
-    """What is stored and said, as it grows: the events of a thread, the texts that are open."""
+    """What has been stored and pushed so far: the events of a thread, and the open texts."""
 
     events: list[Event] = field(default_factory=list)
     texts: dict[str, LiveMessage] = field(default_factory=dict)
@@ -74,7 +74,9 @@ class World:
             if isinstance(frame.event, MessagesSnapshotEvent) and frame.history_until is not None:
                 until = self.events[: frame.history_until]
                 frame.event.messages = messages_of(
-                    event for place, event in enumerate(until, 1) if place < FIRST or event.invocation_id == RUN.run_id
+                    event
+                    for position, event in enumerate(until, 1)
+                    if position < FIRST or event.invocation_id == RUN.run_id
                 )
         return frames
 
@@ -84,7 +86,7 @@ def translate(bridge: EventBridge, news: Event | LiveMessage) -> list[Frame]:
 
 
 def bridge_at(world: World, known: int, cursor: Cursor | None = None) -> EventBridge:
-    """A bridge of a process that comes in when so many events are stored."""
+    """The bridge of a process that starts when this many events are stored."""
     return EventBridge(
         thread_id="T",
         run_id=RUN.run_id,
@@ -101,19 +103,19 @@ def uncut(world: World) -> list[Frame]:
 
 
 def resumed(world: World, cut_after: int, away: int) -> list[Frame]:
-    """The frames of a client that is cut after so many frames, and comes back when so many further things happened."""
+    """The frames of a client that is cut after this many frames and resumes this many changes later."""
     bridge = bridge_at(world, FIRST - 1)
     got: list[Frame] = []
-    for place, news in enumerate(world.news):
+    for position, news in enumerate(world.news):
         got += world.fill(translate(bridge, news))
         if len(got) >= cut_after:
-            return got[:cut_after] + come_back(world, got[cut_after - 1].id, place + 1 + away)
+            return got[:cut_after] + resume_after(world, got[cut_after - 1].id, position + 1 + away)
     return got
 
 
-def come_back(world: World, last_id: str, place: int) -> list[Frame]:
-    """Everything after a frame, by a new bridge that starts when `place` things have happened."""
-    before, after = world.news[:place], world.news[place:]
+def resume_after(world: World, last_id: str, position: int) -> list[Frame]:
+    """Everything after a frame, from a new bridge that starts after `position` changes."""
+    before, after = world.news[:position], world.news[position:]
     known = [news for news in before if isinstance(news, Event)]
     texts: dict[str, LiveMessage] = {}
     for news in before:
@@ -176,15 +178,15 @@ ENDS = st.sampled_from(
 
 
 def play(world: World, acts: list[Any], end: tuple[str, Any]) -> None:
-    """Make a run of drawn acts, one message at a time, changes of state in between."""
+    """Perform the generated acts as one run: one message at a time, state changes in between."""
     world.store("user_message", "before", author="user", run="")
     world.store("state_update", actions=EventActions(state_delta={"a": {"n": [1, 2]}, "kept": 1}), run="")
     world.store("user_message", {"content": "hi", "message_id": "u1"}, author="user")
-    for place, act in enumerate(acts, 1):
+    for position, act in enumerate(acts, 1):
         match act:
             case ("say" | "think" as verb, name, pieces, fate):
-                # Whoever leaves a message unfinished ends the run.
-                fate = fate if place == len(acts) or fate == "changed" else "stored"
+                # An unfinished message ends the run.
+                fate = fate if position == len(acts) or fate == "changed" else "stored"
                 stream(world, verb, f"{name}{len(world.events)}", pieces, fate)
             case ("state", delta, run):
                 world.store("state_update", actions=EventActions(state_delta=delta), run=run)
@@ -205,9 +207,9 @@ def play(world: World, acts: list[Any], end: tuple[str, Any]) -> None:
 
 def stream(world: World, verb: str, name: str, pieces: list[str], fate: str) -> None:
     kind = "thought" if verb == "think" else "text"
-    for place, piece in enumerate(pieces):
+    for position, piece in enumerate(pieces):
         world.push(name, piece.replace("\0", "\ufffd").replace("\ud800", "\ufffd"), kind)
-        if place == 1:
+        if position == 1:
             world.store("state_update", actions=EventActions(state_delta={"n": len(world.events)}))
     if fate != "dropped":
         text = "".join(pieces) + (" and more" if fate == "stored" else "")
@@ -218,17 +220,17 @@ def stream(world: World, verb: str, name: str, pieces: list[str], fate: str) -> 
 
 @given(st.lists(ACTS, max_size=8), ENDS)
 @examples(150)
-def test_every_stream_keeps_the_rules(acts: list[Any], end: tuple[str, Any]) -> None:
-    """Any run, streamed whole, satisfies a checker of the protocol's rules and ends with the state that is stored."""
+def test_every_stream_follows_the_rules(acts: list[Any], end: tuple[str, Any]) -> None:
+    """Any complete stream satisfies a checker of the protocol's rules, and ends with the stored state."""
     world = World()
     play(world, acts, end)
     reducer = check(uncut(world))
-    joined = check(come_back_from_nothing(world))
+    joined = check(joined_at_the_end(world))
     assert json.dumps(joined.state, sort_keys=True) == json.dumps(reducer.state, sort_keys=True)
     assert joined.messages == reducer.messages
 
 
-def come_back_from_nothing(world: World) -> list[Frame]:
+def joined_at_the_end(world: World) -> list[Frame]:
     """A new client that joins when everything is over."""
     bridge = bridge_at(world, len(world.events))
     frames: list[Frame] = []
@@ -240,8 +242,8 @@ def come_back_from_nothing(world: World) -> list[Frame]:
 
 @given(st.lists(ACTS, max_size=6), ENDS, st.data())
 @examples(200)
-def test_a_cut_client_ends_as_an_uncut_one(acts: list[Any], end: tuple[str, Any], data: st.DataObject) -> None:
-    """Cut after any frame, back after any time: the rules hold over the seam; messages and state come out the same."""
+def test_a_cut_client_ends_like_an_uncut_one(acts: list[Any], end: tuple[str, Any], data: st.DataObject) -> None:
+    """Cut after any frame and resumed at any time, it follows the rules and ends with the same messages and state."""
     world = World()
     play(world, acts, end)
     whole = uncut(world)
@@ -255,8 +257,8 @@ def test_a_cut_client_ends_as_an_uncut_one(acts: list[Any], end: tuple[str, Any]
 
 @given(DELTAS, DELTAS)
 @examples(200)
-def test_a_patch_makes_the_state_that_is_stored(before: dict[str, Any], delta: dict[str, Any]) -> None:
-    """With the state known or not, applying the patch gives the merge, to the type of each value."""
+def test_a_patch_produces_the_stored_state(before: dict[str, Any], delta: dict[str, Any]) -> None:
+    """Whether or not the state is known, applying the patch gives the merged state, with the type of each value."""
     before, merged = without_deleted(before), without_deleted({**before, **delta})
     before, delta, merged = escape_state(before), escape_state(delta), json.dumps(escape_state(merged), sort_keys=True)
     for known in (before, None):
@@ -264,21 +266,21 @@ def test_a_patch_makes_the_state_that_is_stored(before: dict[str, Any], delta: d
         assert json.dumps(patched, sort_keys=True) == merged
 
 
-def test_one_changed_key_of_a_large_value_travels_alone() -> None:
-    """A change deep in a large value of the session is a small patch; keys with ~ and / are escaped."""
+def test_one_changed_key_of_a_large_value_is_a_small_patch() -> None:
+    """Keys with ~ and / are escaped."""
     table = {"a/b~c": {f"row{n}": n for n in range(1000)}}
     changed = {"a/b~c": {**table["a/b~c"], "row7": -1}}
     assert patch_of(changed, table) == [{"op": "replace", "path": "/a~1b~0c/row7", "value": -1}]
 
 
 @pytest.mark.parametrize("text", ["", "-1", "x", "1..2", "1~m", "1~m:1:zz", "99999999999999999999", "1\n", "１"])
-def test_what_is_no_cursor_is_refused(text: str) -> None:
+def test_an_invalid_cursor_is_refused(text: str) -> None:
     with pytest.raises(InvalidInputError, match="cursor"):
         Cursor.parse(text)
 
 
-def test_a_text_that_was_rewritten_is_set_right() -> None:
-    """Where the stored message does not go on as it was streamed, the client ends with what is stored."""
+def test_a_text_that_was_rewritten_is_corrected() -> None:
+    """If the stored message does not continue the streamed one, the client ends with what is stored."""
     world = World()
     play(world, [("say", "m1", ["The capital is ", "Sydney"], "dropped")], ("complete", {}))
     world.events.pop(), world.news.pop()
@@ -289,8 +291,8 @@ def test_a_text_that_was_rewritten_is_set_right() -> None:
     assert [each["content"] for each in reducer.messages] == ["before", "hi", "The capital is Canberra"]
 
 
-def test_old_clients_hear_of_a_cancelled_run_by_an_error() -> None:
-    """Clients before 1.0 take no outcome `cancelled`."""
+def test_old_clients_receive_a_cancelled_run_as_an_error() -> None:
+    """Clients before 1.0 do not know the outcome `cancelled`."""
     world = World()
     play(world, [], ("cancelled", {}))
     last = uncut(world)[-1]

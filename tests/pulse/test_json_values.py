@@ -1,4 +1,4 @@
-"""JSON values come back from PostgreSQL exactly as they went in."""
+"""JSON values come back from PostgreSQL exactly as they were stored."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ HARD_VALUES = [
 
 
 def same(left: Any, right: Any) -> bool:
-    """Equality that tells NaN, -0.0, 1 and 1.0 apart."""
+    """Equality that distinguishes NaN, -0.0, 1 and 1.0."""
     if isinstance(left, float) and isinstance(right, float):
         return struct.pack("d", left) == struct.pack("d", right) or (math.isnan(left) and math.isnan(right))
     if isinstance(left, dict) and isinstance(right, dict):
@@ -68,8 +68,8 @@ json_values = st.recursive(
 
 
 @pytest.mark.parametrize("value", HARD_VALUES, ids=repr)
-async def test_hard_values_survive_both_columns(conn: asyncpg.Connection, value: Any) -> None:
-    """jsonb with the escape, and json as text, give back what was stored."""
+async def test_hard_values_round_trip_in_both_columns(conn: asyncpg.Connection, value: Any) -> None:
+    """Through jsonb with the escape, and through json as text."""
     row = await conn.fetchrow(
         "SELECT $1::jsonb AS state, $2::json::text AS body",
         escape_state({"v": value}),
@@ -82,8 +82,8 @@ async def test_hard_values_survive_both_columns(conn: asyncpg.Connection, value:
 
 @examples(300)
 @given(value=json_values)
-async def test_any_value_survives_both_columns(conn: asyncpg.Connection, value: Any) -> None:
-    """As above, for whatever hypothesis finds."""
+async def test_any_value_round_trips_in_both_columns(conn: asyncpg.Connection, value: Any) -> None:
+    """As above, for generated values."""
     row = await conn.fetchrow(
         "SELECT $1::jsonb AS state, $2::json::text AS body",
         escape_state({"v": value}),
@@ -95,12 +95,12 @@ async def test_any_value_survives_both_columns(conn: asyncpg.Connection, value: 
 
 
 @pytest.mark.parametrize("value", [{1: "a"}, {"a": {None: 1}}, {"a": object()}, [b"x"], {"a": {1, 2}}])
-def test_what_is_not_json_is_refused_by_name(value: Any) -> None:
+def test_a_value_that_is_not_json_is_refused_by_name(value: Any) -> None:
     with pytest.raises(InvalidInputError, match=r"state"):
         escape_state(value)
 
 
-def test_a_value_nested_without_end_is_refused() -> None:
+def test_a_value_that_is_nested_too_deeply_is_refused() -> None:
     value: list[Any] = []
     for _ in range(300):
         value = [value]
@@ -108,12 +108,12 @@ def test_a_value_nested_without_end_is_refused() -> None:
         escape_state(value)
 
 
-def test_plain_values_are_stored_as_they_are() -> None:
-    """No escape where none is needed: the column stays readable for everybody."""
+def test_plain_values_are_stored_unescaped() -> None:
+    """The column stays readable for other clients."""
     assert escape_state({"语言": "中文", "n": [1, 2.5]}) == {"语言": "中文", "n": [1, 2.5]}
     assert encode_body({"text": "中文"}, where="content") == '{"text":"中文"}'
     assert json.loads(encode_body("\ud800", where="content")) == "\ud800"
 
 
-def test_text_for_search_replaces_only_what_postgresql_refuses() -> None:
+def test_search_text_replaces_only_what_postgresql_refuses() -> None:
     assert clean_text("a\0b\ud800c 中") == "a\ufffdb\ufffdc 中"

@@ -1,4 +1,4 @@
-"""Messages while they are written: pushed live, exact for whoever joins late, never an event."""
+"""Messages while they are written: pushed live, exact for late clients, never an event."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.waiting import until
 
 
 class Reader:
-    """Keeps what it hears, and checks that it fits."""
+    """Keeps what it receives, and checks that it fits."""
 
     def __init__(self, run: RunKey) -> None:
         self.run = run
@@ -53,18 +53,18 @@ async def session(pool: asyncpg.Pool) -> Session:
     return await OpenSessionService(pool).create_session("app", "ann", session_id="s")
 
 
-async def test_watchers_from_the_start_and_late_ones_get_the_same_text(
+async def test_early_and_late_watchers_get_the_same_text(
     carrier: PgDeltaCarrier, session: Session, pool: asyncpg.Pool
 ) -> None:
-    """500 pieces travel as far fewer, in order; who joins in the middle has it all; nothing of it is an event."""
+    """500 pieces travel as far fewer, in order. A late watcher gets the whole text, and none of it is an event."""
     run = RunKey(session.thread_id, "r1")
     early, late = Reader(run), Reader(run)
     carrier.watch(early)
     live = LiveText(carrier, run, "m1")
     pieces = [f"{n}·你好🦊\u2028 " for n in range(500)]
-    for place, piece in enumerate(pieces):
+    for number, piece in enumerate(pieces):
         await live.push(piece)
-        if place == 250:
+        if number == 250:
             await until(lambda: bool(early.texts))
             stop = carrier.watch(late)
         await asyncio.sleep(0.0005)
@@ -79,8 +79,8 @@ async def test_watchers_from_the_start_and_late_ones_get_the_same_text(
     assert carrier.watchers == 1
 
 
-async def test_a_piece_that_is_sent_twice_is_there_once(carrier: PgDeltaCarrier, session: Session) -> None:
-    """A retry after a lost answer changes nothing, also if more was added to it; a gap and a lost text are errors."""
+async def test_a_piece_that_is_sent_twice_is_stored_once(carrier: PgDeltaCarrier, session: Session) -> None:
+    """A retry after a lost response changes nothing, even if it has more text. A gap and a lost text are errors."""
     run = RunKey(session.thread_id, "r1")
     reader = Reader(run)
     for offset, piece in ((0, "ab"), (0, "ab"), (2, "cd"), (2, "cdef"), (0, "abcdefg")):
@@ -94,10 +94,10 @@ async def test_a_piece_that_is_sent_twice_is_there_once(carrier: PgDeltaCarrier,
         await carrier.push(run, "m2", kind="text", offset=0, text="x" * 1_000_001)
 
 
-async def test_a_writer_whose_text_is_gone_goes_on(
+async def test_a_writer_continues_when_its_text_is_lost(
     carrier: PgDeltaCarrier, session: Session, pool: asyncpg.Pool
 ) -> None:
-    """A crash of the server empties the unlogged table: the message is still written to its end."""
+    """A crash of the server empties the unlogged table. The message is still written to its end."""
     live = LiveText(carrier, RunKey(session.thread_id, "r1"), "m1")
     await live.push("before ")
     while not await pool.fetchval("SELECT count(*) FROM live_messages"):
@@ -109,10 +109,10 @@ async def test_a_writer_whose_text_is_gone_goes_on(
     assert await live.end() == "before after all"
 
 
-async def test_old_texts_go_with_their_age_unless_their_run_goes_on(
+async def test_old_texts_are_pruned_unless_their_run_is_active(
     pool: asyncpg.Pool, carrier: PgDeltaCarrier, session: Session
 ) -> None:
-    """The upkeep removes what nobody adds to; the open message of a run that runs stays for a day."""
+    """Upkeep removes texts without recent pieces. The open message of an active run is kept for a day."""
     from pulse.runs.service import RunService
 
     await RunService(pool).start("app", "ann", "s", "r-live")
@@ -132,15 +132,15 @@ async def test_a_deleted_session_leaves_no_text(pool: asyncpg.Pool, carrier: PgD
     assert await pool.fetchval("SELECT count(*) FROM live_messages") == 0
 
 
-async def test_a_text_that_is_dropped_while_it_is_sent_stays_dropped(
+async def test_a_text_dropped_while_it_is_sent_stays_dropped(
     carrier: PgDeltaCarrier, session: Session, pool: asyncpg.Pool
 ) -> None:
-    """Its last piece does not arrive behind the drop, whichever of them the database takes first."""
-    for place in range(60):
-        live = LiveText(carrier, RunKey(session.thread_id, "r1"), f"m{place}")
+    """Its last piece does not reappear after the drop, in whichever order the database executes them."""
+    for number in range(60):
+        live = LiveText(carrier, RunKey(session.thread_id, "r1"), f"m{number}")
         await live.push("hello")
         # At every stage of the sending, from before its start to after its end.
-        for _ in range(place % 20):
+        for _ in range(number % 20):
             await asyncio.sleep(0)
         await live.drop()
     assert await pool.fetchval("SELECT count(*) FROM live_messages") == 0

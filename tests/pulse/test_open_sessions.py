@@ -1,4 +1,4 @@
-"""Which sessions are there: one rule, for every statement that reads them."""
+"""Which sessions exist: one rule for every statement that reads them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def thread_of(pool: asyncpg.Pool) -> Any:
 
 
 async def followed(pool: asyncpg.Pool) -> list[Any]:
-    """What streams are told is still there."""
+    """The threads that streams still treat as existing."""
     known = [await thread_of(pool)]
     gone = await pool.fetch(load_queries("pulse.streams", "streams.sql")["gone_threads"], known)
     return [each for each in known if each not in {row["thread_id"] for row in gone}]
@@ -50,7 +50,7 @@ async def adk_listed(pool: asyncpg.Pool) -> list[Any]:
     return list((await PostgresSessionService(pool).list_sessions(app_name="app", user_id="ann")).sessions)
 
 
-#: Everything that reads a session by its names, or lists sessions.
+#: Every call that reads a session by its names, or lists sessions.
 READERS: dict[str, Reader] = {
     "get_session": lambda pool: OpenSessionService(pool).get_session(*NAMES),
     "list_sessions": lambda pool: OpenSessionService(pool).list_sessions("app", "ann"),
@@ -73,7 +73,7 @@ READERS: dict[str, Reader] = {
     "adk get": lambda pool: PostgresSessionService(pool).get_session(app_name="app", user_id="ann", session_id="s"),
     "adk list": adk_listed,
 }
-#: What the memory's own places are there for, too.
+#: These accept the memory's own threads too.
 MEMORY_READERS: dict[str, Reader] = {
     "search": lambda pool: searched(pool, SearchFilter(session_id="s")),
     "context": lambda pool: ContextAssembler(pool, LocalEmbedder()).assemble(
@@ -84,7 +84,7 @@ MEMORY_READERS: dict[str, Reader] = {
 }
 
 
-async def is_there(read: Reader, pool: asyncpg.Pool) -> bool:
+async def exists(read: Reader, pool: asyncpg.Pool) -> bool:
     try:
         found = await read(pool)
     except (SessionNotFoundError, RunNotFoundError):
@@ -101,27 +101,27 @@ async def session(pool: asyncpg.Pool) -> None:
 
 
 @pytest.mark.usefixtures("session")
-async def test_a_session_whose_time_is_over_is_there_for_nobody(pool: asyncpg.Pool) -> None:
-    """From the end of its time to live, not only from its deletion, every reader finds nothing; before, all find it."""
-    everybody = READERS | MEMORY_READERS
-    assert [name for name, read in everybody.items() if not await is_there(read, pool)] == []
+async def test_an_expired_session_is_not_found_by_any_reader(pool: asyncpg.Pool) -> None:
+    """As soon as its time to live ends, not only from its deletion. Before that, every reader finds it."""
+    readers = READERS | MEMORY_READERS
+    assert [name for name, read in readers.items() if not await exists(read, pool)] == []
     await pool.execute("UPDATE threads SET ttl = '1 h', expires_at = engine_now(), updated_at = now() - interval '2 h'")
-    assert [name for name, read in everybody.items() if await is_there(read, pool)] == []
+    assert [name for name, read in readers.items() if await exists(read, pool)] == []
     with pytest.raises(SessionNotFoundError):
         await OpenSessionService(pool).delete_session(*NAMES, expected_version=3)
     assert await pool.fetchval("SELECT count(*) FROM threads") == 1
 
 
 @pytest.mark.usefixtures("session")
-async def test_a_place_of_the_memorys_is_no_session(pool: asyncpg.Pool) -> None:
-    """What the memory was given of sessions elsewhere is searched and consolidated, and is nobody's session."""
+async def test_a_thread_of_the_memory_is_not_a_session(pool: asyncpg.Pool) -> None:
+    """Events that were added to the memory from elsewhere are searched and consolidated, but are not a session."""
     await pool.execute("UPDATE threads SET memory_only = true")
-    assert [name for name, read in READERS.items() if await is_there(read, pool)] == []
-    assert [name for name, read in MEMORY_READERS.items() if not await is_there(read, pool)] == []
+    assert [name for name, read in READERS.items() if await exists(read, pool)] == []
+    assert [name for name, read in MEMORY_READERS.items() if not await exists(read, pool)] == []
 
 
-async def test_search_over_everything_leaves_out_what_is_over(pool: asyncpg.Pool) -> None:
-    """A turn of an expired session is not found by a search that names no session either."""
+async def test_an_unfiltered_search_skips_expired_sessions(pool: asyncpg.Pool) -> None:
+    """A turn of an expired session is not found by a search that names no session."""
     sessions = OpenSessionService(pool)
     for name in ("s", "kept"):
         await sessions.create_session("app", "ann", session_id=name)
@@ -134,8 +134,8 @@ async def test_search_over_everything_leaves_out_what_is_over(pool: asyncpg.Pool
     assert await searched(pool) == ["the parcel of kept"]
 
 
-def test_the_rule_is_asked_wherever_a_session_is_read_by_its_names() -> None:
-    """No statement of the engine takes a thread by app, user and session without it."""
+def test_every_statement_that_reads_a_session_applies_the_rule() -> None:
+    """No statement of the engine reads a thread by app, user and session without it."""
     missing = []
     for package, file in (
         ("pulse", "sessions.sql"),

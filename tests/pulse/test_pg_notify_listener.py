@@ -1,4 +1,4 @@
-"""The listener on a real server: in sequence, each once, whatever becomes of its connection; and it says when deaf."""
+"""The listener on a real server: events in sequence, each once, whatever happens to its connection."""
 
 from __future__ import annotations
 
@@ -60,10 +60,10 @@ async def test_every_watcher_gets_each_event_once_in_sequence(
     assert listener.subscriptions == 0
 
 
-async def test_plain_sql_wakes_it_too_and_a_rollback_does_not(
+async def test_plain_sql_notifies_it_too_and_a_rollback_does_not(
     listener: PgNotifyListener, sessions: OpenSessionService, pool: asyncpg.Pool
 ) -> None:
-    """The trigger speaks for whoever inserts by SQL; an event of 1 MB arrives whole."""
+    """The trigger notifies for inserts by SQL. An event of 1 MB arrives complete."""
     session = await sessions.create_session("app", "ann", session_id="s")
     watch = Watch(listener, session)
     text = "x" * 1_000_000
@@ -79,10 +79,10 @@ async def test_plain_sql_wakes_it_too_and_a_rollback_does_not(
     assert watch.events[0].content["text"] == text
 
 
-async def test_what_others_notify_is_passed_over(
+async def test_foreign_notifications_are_skipped(
     listener: PgNotifyListener, sessions: OpenSessionService, pool: asyncpg.Pool
 ) -> None:
-    """Anybody may notify: what is no payload of ours changes nothing."""
+    """Any client may notify. A payload that is not ours changes nothing."""
     session = await sessions.create_session("app", "ann", session_id="s")
     watch = Watch(listener, session)
     for payload in (
@@ -100,13 +100,13 @@ async def test_what_others_notify_is_passed_over(
     assert listener.is_running
 
 
-async def test_a_failing_watcher_makes_nobody_else_deaf(
+async def test_a_failing_watcher_does_not_affect_the_others(
     listener: PgNotifyListener, sessions: OpenSessionService
 ) -> None:
     session = await sessions.create_session("app", "ann", session_id="s")
 
     def fail(events: Sequence[Event]) -> None:
-        raise RuntimeError("a fault of the watcher's")
+        raise RuntimeError("the watcher failed")
 
     listener.subscribe(session.thread_id, fail, after_sequence=0)
     watch = Watch(listener, session)
@@ -115,22 +115,22 @@ async def test_a_failing_watcher_makes_nobody_else_deaf(
     assert listener.subscriptions == 1
 
 
-async def test_killed_again_and_again_it_loses_and_doubles_nothing(
+async def test_repeated_kills_lose_and_duplicate_nothing(
     dsn: str, listener: PgNotifyListener, sessions: OpenSessionService
 ) -> None:
-    """Its backend is killed five times while 100 events a second come: each watcher gets each once, in order."""
+    """Its backend is killed five times at 100 events a second. Each watcher gets each event once, in order."""
     await drill(listener, sessions, lambda: kill_listener(dsn), seconds=2.5, every_seconds=0.5)
     assert listener.connects >= 5
 
 
-async def test_a_session_that_forgot_its_channels_is_found_out(
+async def test_a_session_that_lost_its_channels_is_detected(
     dsn: str, listener: PgNotifyListener, sessions: OpenSessionService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A connection that lives and hears nothing is replaced, and its time of deafness costs no event."""
+    """A live connection that receives nothing is replaced, and no event is lost meanwhile."""
     session = await sessions.create_session("app", "ann", session_id="s")
     watch = Watch(listener, session)
     connects = listener.connects
-    # The server answers, as it would behind a pooler that gave the session to somebody else.
+    # The server answers, as behind a pooler that gave the session to another client.
     statements = connection._STATEMENTS
     monkeypatch.setattr(statements, "_texts", {**statements._texts, "listening_channels": "SELECT 'x' AS channel"})
     await until(lambda: listener.connects > connects)
@@ -138,11 +138,11 @@ async def test_a_session_that_forgot_its_channels_is_found_out(
     await until(lambda: watch.last == 1)
 
 
-async def test_no_error_of_the_driver_makes_it_deaf_for_good(
+async def test_no_driver_error_stops_it_permanently(
     dsn: str, listener: PgNotifyListener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A connection cut between two messages of the protocol raises what is none of the driver's other errors."""
-    faults = [asyncpg.InternalClientError("cut"), ZeroDivisionError("nobody foresaw it")]
+    """A connection cut between two protocol messages raises an error of its own class."""
+    faults = [asyncpg.InternalClientError("cut"), ZeroDivisionError("unexpected")]
     watch = listener._connection._watch
 
     async def failing(*arguments: Any) -> None:
@@ -156,10 +156,10 @@ async def test_no_error_of_the_driver_makes_it_deaf_for_good(
     await until(lambda: listener.connects >= connects + 3 and listener.is_running)
 
 
-async def test_it_says_when_it_is_deaf_and_the_poll_still_delivers(
+async def test_it_reports_that_it_is_deaf_and_the_poll_still_delivers(
     dsn: str, pool: asyncpg.Pool, sessions: OpenSessionService
 ) -> None:
-    """While nothing can be heard `is_running` is false, and events come by the poll alone."""
+    """Without a connection `is_running` is false, and events arrive only by the poll."""
     nowhere = "postgresql://nobody@127.0.0.1:1/none"
     timing = ListenerTiming(heartbeat_seconds=0.2, answer_seconds=1.0, poll_seconds=0.2, retry_seconds_max=0.1)
     deaf = PgNotifyListener(nowhere, pool, timing=timing)
@@ -172,7 +172,7 @@ async def test_it_says_when_it_is_deaf_and_the_poll_still_delivers(
     await deaf.stop()
 
 
-async def test_one_statement_reads_all_threads_that_were_named(
+async def test_one_statement_reads_all_notified_threads(
     dsn: str, listener: PgNotifyListener, sessions: OpenSessionService, pool: asyncpg.Pool
 ) -> None:
     """Fifty threads that are written to at once are read in a few statements, not in fifty."""

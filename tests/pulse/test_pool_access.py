@@ -1,4 +1,4 @@
-"""Pools for callers whose event loops come and go."""
+"""Connection pools for callers whose event loops start and end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pulse.postgres import bounded_pool
 from tests.support.waiting import WAIT_SECONDS
 
 
-async def test_what_is_cancelled_ends_in_the_database_too(dsn: str, conn: asyncpg.Connection) -> None:
+async def test_a_cancelled_call_also_ends_in_the_database(dsn: str, conn: asyncpg.Connection) -> None:
     """The statement does not outlive its caller."""
     own = LoopPools(dsn)
     sleeping = "SELECT count(*) FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(600)' AND state = 'active'"
@@ -35,10 +35,8 @@ async def test_what_is_cancelled_ends_in_the_database_too(dsn: str, conn: asyncp
     await own.close()
 
 
-async def test_who_gives_up_on_a_server_that_hangs_does_not_wait_for_it(
-    dsn: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its connection is closed, and the pool opens another: nobody is stuck behind it."""
+async def test_a_cancelled_call_does_not_wait_for_a_hung_server(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its connection is closed, and the pool opens another, so no other call is stuck behind it."""
     monkeypatch.setattr(bounded_pool, "RELEASE_SECONDS_MAX", 0.2)
     async with await database.create_pool(dsn, max_size=1) as pool:
         hung: int = await pool.fetchval("SELECT pg_backend_pid()")
@@ -53,7 +51,7 @@ async def test_who_gives_up_on_a_server_that_hangs_does_not_wait_for_it(
             os.kill(hung, signal.SIGCONT)
 
 
-async def test_one_who_gives_up_while_the_pool_opens_does_not_take_it_from_the_others(dsn: str) -> None:
+async def test_a_call_cancelled_while_the_pool_opens_does_not_affect_the_others(dsn: str) -> None:
     own = LoopPools(dsn)
     calls = [asyncio.create_task(own.run(lambda pool: pool.fetchval("SELECT 1"))) for _ in range(3)]
     await asyncio.sleep(0)
@@ -62,14 +60,14 @@ async def test_one_who_gives_up_while_the_pool_opens_does_not_take_it_from_the_o
     await own.close()
 
 
-async def test_what_the_work_raises_reaches_the_caller(dsn: str) -> None:
+async def test_an_exception_of_the_work_reaches_the_caller(dsn: str) -> None:
     own = LoopPools(dsn)
     with pytest.raises(asyncpg.DivisionByZeroError):
         await own.run(lambda pool: pool.fetchval("SELECT 1 / 0"))
     await own.close()
 
 
-async def test_a_given_pool_is_the_callers_to_close(pool: asyncpg.Pool) -> None:
+async def test_a_given_pool_is_closed_by_its_owner(pool: asyncpg.Pool) -> None:
     given = access(pool)
     assert isinstance(given, GivenPool)
     assert access(given) is given
@@ -77,8 +75,8 @@ async def test_a_given_pool_is_the_callers_to_close(pool: asyncpg.Pool) -> None:
     assert await given.run(lambda opened: opened.fetchval("SELECT 1")) == 1
 
 
-def test_each_loop_has_a_pool_that_ends_with_it(dsn: str) -> None:
-    """`asyncio.run` after `asyncio.run`, in whatever thread: no connection is left, and nothing complains."""
+def test_each_loop_has_a_pool_that_closes_with_it(dsn: str) -> None:
+    """`asyncio.run` after `asyncio.run`, in any thread: no connection is left, and there are no warnings."""
     pools = LoopPools(dsn)
 
     async def connections() -> int:
@@ -97,8 +95,8 @@ def test_each_loop_has_a_pool_that_ends_with_it(dsn: str) -> None:
     assert asyncio.run(connections()) == 1
 
 
-async def test_closing_closes_the_pools_of_other_loops_too(dsn: str, conn: asyncpg.Connection) -> None:
-    """And opens anew for whoever calls afterwards."""
+async def test_close_also_closes_the_pools_of_other_loops(dsn: str, conn: asyncpg.Connection) -> None:
+    """A later call opens a new pool."""
     pools = LoopPools(dsn)
     ready, over = threading.Event(), threading.Event()
 
@@ -124,7 +122,7 @@ async def test_closing_closes_the_pools_of_other_loops_too(dsn: str, conn: async
     await pools.close()
 
 
-async def test_a_pool_that_could_not_be_opened_is_tried_again(dsn: str) -> None:
+async def test_a_pool_that_failed_to_open_is_opened_again(dsn: str) -> None:
     refusals = ["not yet"]
 
     async def check(pool: asyncpg.Pool) -> None:
@@ -138,7 +136,7 @@ async def test_a_pool_that_could_not_be_opened_is_tried_again(dsn: str) -> None:
     await pools.close()
 
 
-async def test_a_pool_that_nobody_gives_back_to_is_cut_in_the_end(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_pool_with_an_unreleased_connection_is_terminated(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop_pools, "CLOSE_SECONDS_MAX", 0.1)
     own = LoopPools(dsn)
     kept = await own.run(lambda pool: pool.acquire())
@@ -149,19 +147,19 @@ async def test_a_pool_that_nobody_gives_back_to_is_cut_in_the_end(dsn: str, monk
 
 
 async def test_threads_that_end_their_loops_do_not_disturb_each_other(dsn: str) -> None:
-    """Whoever opens a pool forgets those of ended loops, while others open and forget theirs."""
+    """Opening a pool removes those of ended loops, while other threads do the same."""
     own = LoopPools(dsn)
     later = asyncio.SelectorEventLoop()
 
     class Ended(asyncio.SelectorEventLoop):
         def is_closed(self) -> bool:
             if ended in own._opened:
-                own._opened[later] = own._opened[ended]  # as another thread at this moment
+                own._opened[later] = own._opened[ended]  # as another thread does at this moment
                 return True
             return super().is_closed()
 
     ended = Ended()
-    own._opened[ended] = None  # type: ignore[assignment]  # only its key is looked at
+    own._opened[ended] = None  # type: ignore[assignment]  # only its key is used
     try:
         assert await own.run(lambda pool: pool.fetchval("SELECT 1")) == 1
         assert ended not in own._opened

@@ -32,7 +32,7 @@ def python_of(path: Path) -> Iterator[str]:
 
 
 def imported_from(path: Path) -> Iterator[tuple[str, str]]:
-    """Each name of pulse that the file imports, and the module it is imported from."""
+    """Each name of pulse that the file imports, and its module."""
     for code in python_of(path):
         for node in ast.walk(ast.parse(code)):
             if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "pulse":
@@ -41,14 +41,14 @@ def imported_from(path: Path) -> Iterator[tuple[str, str]]:
 
 @pytest.mark.parametrize("name", pulse.__all__)
 def test_each_public_name_resolves(name: str) -> None:
-    """It is the object of its module, and is listed."""
+    """It is the object of its module, and dir() lists it."""
     module = importlib.import_module(pulse._PUBLIC[name])
     assert getattr(pulse, name) is getattr(module, name)
     assert name in dir(pulse)
 
 
-def test_the_table_the_list_and_the_imports_for_type_checkers_agree() -> None:
-    """One name that is missing in one of them would be public for some users only."""
+def test_the_table_the_list_and_the_type_checkers_imports_agree() -> None:
+    """A name that is missing in one of them would be public only for some users."""
     tree = ast.parse(Path(pulse.__file__).read_text(encoding="utf-8"))
     (checked,) = (node for node in tree.body if isinstance(node, ast.If) and isinstance(node.test, ast.Name))
     typed = {each.name: node.module for node in checked.body if isinstance(node, ast.ImportFrom) for each in node.names}
@@ -57,14 +57,14 @@ def test_the_table_the_list_and_the_imports_for_type_checkers_agree() -> None:
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
-    """As of any module."""
+    """As in any module."""
     with pytest.raises(AttributeError, match="no attribute 'OpenSessionServices'"):
         pulse.OpenSessionServices  # type: ignore[attr-defined]  # noqa: B018
 
 
 @pytest.mark.parametrize("first_use", ["", "pulse.SessionNotFoundError; pulse.Event"])
-def test_importing_the_package_imports_neither_driver_nor_extra(first_use: str) -> None:
-    """Those come with the first name that needs them; records and errors do not."""
+def test_importing_the_package_imports_no_driver_and_no_extra(first_use: str) -> None:
+    """They are imported with the first name that needs them. Records and errors need none."""
     code = f"import sys, pulse; {first_use}\nprint(*{{'asyncpg', 'ag_ui', 'fastapi', 'google'}} & sys.modules.keys())"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
@@ -79,5 +79,5 @@ def test_what_the_documentation_imports_is_public(path: Path) -> None:
 
 
 def test_the_page_of_public_names_is_current() -> None:
-    """`make docs` renews it."""
+    """`make docs` regenerates it."""
     assert (ROOT / "docs" / "api.md").read_text(encoding="utf-8") == names.page(), "make docs"

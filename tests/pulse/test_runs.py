@@ -1,4 +1,4 @@
-"""Runs: events and the run's row in one transaction, one end, one owner."""
+"""Runs: one transaction for events and the run's row, one end, one owner."""
 
 from __future__ import annotations
 
@@ -83,14 +83,14 @@ async def types(sessions: OpenSessionService) -> list[str]:
 
 
 async def orphan(pool: asyncpg.Pool) -> None:
-    """As if the leases of all had run out."""
+    """As if the leases of all runs had expired."""
     await pool.execute("UPDATE runs SET lease_until = now() - interval '1 second'")
 
 
-async def test_the_same_run_id_again_is_the_stored_run_and_no_second_execution(
+async def test_the_same_run_id_is_not_executed_again(
     runs: RunService, sessions: OpenSessionService, pool: asyncpg.Pool, session: Session
 ) -> None:
-    """Also by another process, with another message, and after the run ended; also ten at once."""
+    """Also from another process, with another message, after the run's end, and ten times at once."""
     outcomes = await asyncio.gather(
         *(RunService(pool).start("app", "mei", "s", "run-1", Event(author="user", content=str(n))) for n in range(10))
     )
@@ -127,10 +127,10 @@ async def test_unknown_and_foreign_runs_are_clear_errors(
     assert run == await runs.get("app", "mei", "run-1")
 
 
-async def test_only_the_holder_writes_to_a_run_and_only_until_it_ends(
+async def test_only_the_holder_writes_to_a_run_until_it_ends(
     runs: RunService, sessions: OpenSessionService, pool: asyncpg.Pool, session: Session
 ) -> None:
-    """A refused write leaves neither an event nor a changed row; a write that is sent again changes nothing."""
+    """A refused write leaves neither an event nor a changed row. A repeated write changes nothing."""
     run = await started(runs)
     with pytest.raises(RunFencedError):
         await runs.think(replace(run, holder="another process"), "mine now")
@@ -155,7 +155,7 @@ async def test_only_the_holder_writes_to_a_run_and_only_until_it_ends(
 async def test_the_event_and_the_runs_row_are_one_transaction(
     runs: RunService, sessions: OpenSessionService, pool: asyncpg.Pool, session: Session
 ) -> None:
-    """What fails after the events were written leaves neither them nor the run; and the other way round."""
+    """A failure after the events were written leaves neither them nor the run, and vice versa."""
     await pool.execute(
         """CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no'; END $$;
            CREATE TRIGGER fail AFTER UPDATE ON runs FOR EACH ROW EXECUTE FUNCTION fail()"""
@@ -175,10 +175,11 @@ async def test_the_event_and_the_runs_row_are_one_transaction(
     assert [each.run_id for each in await runs.list_runs("app", "mei", "s")] == ["run-1"]
 
 
-async def test_an_orphaned_run_is_ended_with_an_error_event_by_whoever_looks(
+async def test_an_orphaned_run_is_ended_with_an_error_event_by_any_reaper(
     runs: RunService, sessions: OpenSessionService, pool: asyncpg.Pool, session: Session
 ) -> None:
-    """Once, by many reapers at once; a partial answer is no message; a woken owner can neither go on nor finish."""
+    """Once, with many reapers. A partial answer is not a message. An owner that wakes up can neither continue nor
+    finish."""
     run = await started(runs)
     await runs.think(run, "it was working")
     assert await runs.reap() == 0
@@ -197,7 +198,7 @@ async def test_an_orphaned_run_is_ended_with_an_error_event_by_whoever_looks(
     assert (await runs.renew([run.id]))[run.id] == (RunStatus.FAILED, False)
 
 
-async def test_an_orphan_that_was_to_be_cancelled_ends_as_cancelled(
+async def test_an_orphan_with_a_requested_cancellation_ends_as_cancelled(
     runs: RunService, sessions: OpenSessionService, pool: asyncpg.Pool, session: Session
 ) -> None:
     await started(runs)
@@ -209,7 +210,7 @@ async def test_an_orphan_that_was_to_be_cancelled_ends_as_cancelled(
     assert await types(sessions) == ["run_started", "cancelled"]
 
 
-async def test_a_reaper_passes_over_what_others_hold_and_does_the_rest_in_batches(
+async def test_a_reaper_skips_locked_runs_and_ends_the_rest_in_batches(
     runs: RunService, sessions: OpenSessionService, pool: asyncpg.Pool, session: Session
 ) -> None:
     for n in range(5):
@@ -224,10 +225,10 @@ async def test_a_reaper_passes_over_what_others_hold_and_does_the_rest_in_batche
     assert await runs.reap() == 0
 
 
-async def test_a_run_ends_once_when_its_owner_and_the_reaper_race(
+async def test_a_run_ends_once_when_owner_and_reaper_race(
     runs: RunService, sessions: OpenSessionService, pool: asyncpg.Pool, session: Session
 ) -> None:
-    """Lock-gated, each of them first once: whoever comes second finds the run ended."""
+    """Gated by a lock, each of them first once. The second finds the run ended."""
     for first in ("owner", "reaper"):
         run = await started(runs, first)
         await orphan(pool)
@@ -237,7 +238,7 @@ async def test_a_run_ends_once_when_its_owner_and_the_reaper_race(
                 if first == "owner":
                     ending = asyncio.create_task(runs.finish(run, "done"))
                     await until_one_waits_for_a_lock(pool)
-                    # The owner holds the session by now, so this reaper passes over it.
+                    # The owner has locked the session by now, so this reaper skips it.
                     assert await runs.reap() == 0
                 else:
                     await gate.execute("SELECT reap_runs()")
@@ -255,7 +256,7 @@ async def test_a_run_ends_once_when_its_owner_and_the_reaper_race(
         assert last == [TERMINAL_EVENT_TYPES[read.status]]
 
 
-async def test_many_ends_at_once_leave_one(
+async def test_many_concurrent_ends_leave_one(
     runs: RunService, sessions: OpenSessionService, pool: asyncpg.Pool, session: Session
 ) -> None:
     for n in range(5):
@@ -271,10 +272,10 @@ async def test_many_ends_at_once_leave_one(
         assert last == [TERMINAL_EVENT_TYPES[status]]
 
 
-async def test_a_wish_to_cancel_reaches_the_owner_and_a_lost_run_too(
+async def test_a_cancellation_or_lost_lease_is_reported_to_the_owner(
     runs: RunService, sessions: OpenSessionService, pool: asyncpg.Pool, session: Session
 ) -> None:
-    """The heartbeat of one process keeps all its runs alive, and hears of their ends."""
+    """The heartbeat of one process renews all its runs, and returns those that have ended."""
     heartbeat = RunHeartbeat(runs, interval_seconds=0.05)
     one, other = await started(runs, "one"), await started(runs, "other")
     async with heartbeat.watch(one) as first, heartbeat.watch(other) as second:
@@ -295,7 +296,7 @@ async def test_a_wish_to_cancel_reaches_the_owner_and_a_lost_run_too(
     assert await types(sessions) == ["run_started", "run_started", "cancelled", "error"]
 
 
-async def test_a_heartbeat_prolongs_only_its_own_live_runs(
+async def test_a_heartbeat_renews_only_its_own_active_runs(
     runs: RunService, pool: asyncpg.Pool, session: Session
 ) -> None:
     run = await started(runs)
@@ -306,13 +307,13 @@ async def test_a_heartbeat_prolongs_only_its_own_live_runs(
     assert await runs.renew([run.id]) == {run.id: (RunStatus.RUNNING, False)}
     assert await pool.fetchval("SELECT lease_until > now() FROM runs")
     async with pool.acquire() as connection, connection.transaction():
-        # Held by a write of its own, which prolongs it: the heartbeat of the others does not wait.
+        # Locked by a write of its own, which renews it. The heartbeat of the other runs does not wait.
         await connection.execute("SELECT FROM runs FOR UPDATE")
         assert run.id in await asyncio.wait_for(runs.renew([run.id]), WAIT_SECONDS)
     assert await runs.renew([]) == {}
 
 
-async def test_a_deleted_session_takes_its_runs_with_it(
+async def test_deleting_a_session_deletes_its_runs(
     runs: RunService, sessions: OpenSessionService, session: Session
 ) -> None:
     run = await started(runs)
@@ -334,7 +335,7 @@ async def test_a_runs_row_keeps_its_newest_200_steps(runs: RunService, session: 
     assert [step["event_id"] for step in run.thinking_steps] == [f"t{n}" for n in range(70, 270)]
 
 
-async def test_a_finish_can_change_the_state_and_carries_a_result(
+async def test_finish_can_change_the_state_and_store_a_result(
     runs: RunService, sessions: OpenSessionService, pool: asyncpg.Pool, session: Session
 ) -> None:
     run = await started(runs)

@@ -1,4 +1,4 @@
-"""Which state key lives where."""
+"""Which scope a state key belongs to."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from pulse.scopes import Scope, merge_state, parse_state_prefix, split_delta
         ("user:", (Scope.USER, "")),
     ],
 )
-def test_prefix_decides_the_scope(key: str, expected: tuple[Scope, str]) -> None:
+def test_the_prefix_decides_the_scope(key: str, expected: tuple[Scope, str]) -> None:
     assert parse_state_prefix(key) == expected
 
 
-def test_split_and_merge_are_inverse_but_for_temp() -> None:
+def test_split_and_merge_are_inverse_except_for_temp() -> None:
     delta = {"a": 1, "user:b": 2, "app:c": 3, "temp:d": 4}
     split = split_delta(delta)
     assert split.temp == {"d": 4}

@@ -1,4 +1,4 @@
-"""Sessions: created, read, listed, deleted, each strictly for its app and user."""
+"""Sessions: created, read, listed, deleted, strictly by app and user."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def test_a_created_session_equals_a_fresh_read(sessions: OpenSessionServic
     assert created.state == state
 
 
-async def test_initial_state_goes_to_its_scopes_and_temp_nowhere(
+async def test_initial_state_goes_to_its_scopes_and_temp_is_dropped(
     sessions: OpenSessionService, conn: asyncpg.Connection
 ) -> None:
     created = await sessions.create_session("app", "mei", {"a": 1, "user:b": 2, "app:c": 3, "temp:d": 4})
@@ -50,7 +50,7 @@ async def test_user_and_app_state_are_shared_and_session_state_is_not(sessions: 
     assert elsewhere.state == {}
 
 
-async def test_another_users_and_another_apps_session_is_not_there(sessions: OpenSessionService) -> None:
+async def test_a_session_of_another_user_or_app_is_not_found(sessions: OpenSessionService) -> None:
     await sessions.create_session("app", "mei", session_id="s")
     assert await sessions.get_session("app", "tom", "s") is None
     assert await sessions.get_session("other", "mei", "s") is None
@@ -72,7 +72,7 @@ async def test_the_same_id_is_free_for_another_user(sessions: OpenSessionService
     assert first.thread_id != second.thread_id
 
 
-async def test_a_taken_id_is_refused_and_exactly_one_of_ten_racers_wins(sessions: OpenSessionService) -> None:
+async def test_an_id_in_use_is_refused_and_one_of_ten_racers_wins(sessions: OpenSessionService) -> None:
     outcomes = await asyncio.gather(
         *(sessions.create_session("app", "mei", {"n": n, "user:n": n}, session_id="s") for n in range(10)),
         return_exceptions=True,
@@ -83,7 +83,7 @@ async def test_a_taken_id_is_refused_and_exactly_one_of_ten_racers_wins(sessions
     assert await sessions.get_session("app", "mei", "s") == winners[0]
 
 
-async def test_ids_are_stripped_and_a_blank_one_is_made(sessions: OpenSessionService) -> None:
+async def test_ids_are_stripped_and_a_blank_one_is_generated(sessions: OpenSessionService) -> None:
     padded = await sessions.create_session("app", "mei", session_id="  s  ")
     assert padded.id == "s"
     assert await sessions.get_session("app", "mei", " s ") == padded
@@ -111,7 +111,7 @@ async def test_names_out_of_bounds_are_refused(
     assert await conn.fetchval("SELECT count(*) FROM threads") == 0
 
 
-async def test_listing_pages_through_every_session_once_newest_first(sessions: OpenSessionService) -> None:
+async def test_listing_reads_every_session_once_newest_first(sessions: OpenSessionService) -> None:
     made = [await sessions.create_session("app", "mei", session_id=f"s{n}") for n in range(7)]
     await sessions.create_session("app", "tom", session_id="not-mine")
     seen, cursor = [], None
@@ -124,12 +124,12 @@ async def test_listing_pages_through_every_session_once_newest_first(sessions: O
 
 
 @pytest.mark.parametrize("arguments", [{"limit": 0}, {"limit": 1001}, {"cursor": "not a cursor"}, {"cursor": ""}])
-async def test_listing_refuses_bad_pages(sessions: OpenSessionService, arguments: dict[str, object]) -> None:
+async def test_listing_refuses_invalid_pages(sessions: OpenSessionService, arguments: dict[str, object]) -> None:
     with pytest.raises(InvalidInputError):
         await sessions.list_sessions("app", "mei", **arguments)  # type: ignore[arg-type]
 
 
-async def test_reading_gives_the_newest_events_or_those_past_a_number(sessions: OpenSessionService) -> None:
+async def test_reading_returns_the_newest_events_or_those_after_a_number(sessions: OpenSessionService) -> None:
     session = await sessions.create_session("app", "mei", session_id="s")
     await sessions.append_events(session, [Event(author="user", content={"text": str(n)}) for n in range(1, 6)])
 
@@ -146,7 +146,7 @@ async def test_reading_gives_the_newest_events_or_those_past_a_number(sessions: 
         await numbers(num_recent_events=-1)
 
 
-async def test_deleting_takes_everything_of_the_session_and_cancels_its_jobs(
+async def test_deleting_removes_everything_of_the_session_and_cancels_its_jobs(
     sessions: OpenSessionService, conn: asyncpg.Connection
 ) -> None:
     session = await sessions.create_session("app", "mei", {"user:kept": 1}, session_id="s")

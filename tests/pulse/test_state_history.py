@@ -1,4 +1,4 @@
-"""State is what its events say: told from them it equals what is stored, from a snapshot or without."""
+"""State restored from events equals the stored state, with and without a snapshot."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ async def read(sessions: OpenSessionService, name: str = "s") -> Session:
 
 
 @pytest.mark.hypothesis
-def test_the_state_told_from_the_events_is_the_stored_state(dsn: str) -> None:
-    """Whatever the deltas: three scopes, nulls, deletions, escapes, sessions, batches; at each point of the past."""
+def test_the_restored_state_is_the_stored_state(dsn: str) -> None:
+    """For any deltas: three scopes, nulls, deletions, escapes, sessions, batches, and at each past version."""
 
     async def tell(pool: asyncpg.Pool, first: dict[str, Any], batches: list[tuple[int, list[dict[str, Any]]]]) -> None:
         app = f"app-{next(numbers)}"
@@ -86,10 +86,10 @@ def test_the_state_told_from_the_events_is_the_stored_state(dsn: str) -> None:
             assert stored is not None
             scopes = split_delta(stored.state)
             for from_snapshot in (True, False):
-                told = await history.restore(app, "mei", name, from_snapshot=from_snapshot)
-                assert told.state == scopes.session == states[-1][1]
-                assert (told.version, told.sequence_num) == (stored.version, states[-1][0])
-                assert repr(sorted(told.state.items())) == repr(sorted(scopes.session.items()))
+                restored = await history.restore(app, "mei", name, from_snapshot=from_snapshot)
+                assert restored.state == scopes.session == states[-1][1]
+                assert (restored.version, restored.sequence_num) == (stored.version, states[-1][0])
+                assert repr(sorted(restored.state.items())) == repr(sorted(scopes.session.items()))
                 for sequence_num, state in states:
                     before = await history.restore(
                         app, "mei", name, sequence_num=sequence_num, from_snapshot=from_snapshot
@@ -119,10 +119,10 @@ def test_the_state_told_from_the_events_is_the_stored_state(dsn: str) -> None:
         runner.run(pool.close())
 
 
-async def test_snapshots_are_taken_every_so_many_events_and_at_the_end_of_a_run(
+async def test_snapshots_are_taken_at_intervals_and_at_the_end_of_a_run(
     sessions: OpenSessionService, pool: asyncpg.Pool, session: Session
 ) -> None:
-    """Only where the state changed since the last one, whole batches counted."""
+    """Only if the state has changed since the last one. A batch counts with all its events."""
     await pool.execute("UPDATE app_policies SET snapshot_events = 5")
     for n in range(12):
         await sessions.append_event(session, change(n=n))
@@ -147,10 +147,11 @@ async def snapshots(pool: asyncpg.Pool) -> list[tuple[int, int]]:
     return [tuple(row) for row in rows]
 
 
-async def test_restoring_starts_from_the_newest_snapshot_and_ends_where_it_is_asked(
+async def test_restoring_starts_from_the_newest_snapshot_before_the_requested_event(
     sessions: OpenSessionService, history: StateHistory, pool: asyncpg.Pool, session: Session
 ) -> None:
-    """A damaged snapshot would show: it is really read. Without snapshots the outcome is the same."""
+    """Restoring from a damaged snapshot shows the damage, so it is really used. Without snapshots the result is the
+    same."""
     await pool.execute("UPDATE app_policies SET snapshot_events = 4")
     for n in range(10):
         await sessions.append_event(session, change(n=n))
@@ -172,10 +173,10 @@ async def test_restoring_starts_from_the_newest_snapshot_and_ends_where_it_is_as
     assert not await history.take_snapshot("app", "mei", "s")
 
 
-async def test_pruning_keeps_the_newest_snapshot_and_every_state_of_the_past(
+async def test_pruning_keeps_the_newest_snapshot_and_every_past_state(
     sessions: OpenSessionService, history: StateHistory, pool: asyncpg.Pool, session: Session
 ) -> None:
-    """In batches, by when each was superseded; nothing that cannot be told without it."""
+    """In batches, by the time at which each was superseded. Every past state can still be restored."""
     await pool.execute("UPDATE app_policies SET snapshot_events = 1")
     for n in range(6):
         await sessions.append_event(session, change(n=n))
@@ -184,14 +185,12 @@ async def test_pruning_keeps_the_newest_snapshot_and_every_state_of_the_past(
     assert [await history.prune(datetime.timedelta(hours=1), limit=3) for _ in range(3)] == [3, 1, 0]
     assert [sequence_num for sequence_num, _ in await snapshots(pool)] == [5, 6]
     for sequence_num in range(1, 7):
-        told = await history.restore("app", "mei", "s", sequence_num=sequence_num)
-        assert told.state["n"] == sequence_num - 1
+        restored = await history.restore("app", "mei", "s", sequence_num=sequence_num)
+        assert restored.state["n"] == sequence_num - 1
 
 
-async def test_one_changed_key_of_a_large_state_is_all_that_crosses_the_wire(
-    pool: asyncpg.Pool, server: EmbeddedServer
-) -> None:
-    """200 kB of state: its append, the read of one key, and what changed since take hundreds of bytes each."""
+async def test_a_changed_key_of_a_large_state_is_sent_alone(pool: asyncpg.Pool, server: EmbeddedServer) -> None:
+    """With 200 kB of state, its append, the read of one key, and its changes take hundreds of bytes each."""
     name = await pool.fetchval("SELECT current_database()")
     async with counting_proxy(server.tcp_dsn) as (proxied, count):
         async with await database.create_pool(f"{proxied}/{name}", max_size=1) as wired:
@@ -201,7 +200,7 @@ async def test_one_changed_key_of_a_large_state_is_all_that_crosses_the_wire(
             await sessions.append_event(session, change(small=0, **{"user:lang": "zh"}))
             await history.changes_since("app", "mei", "s", 1)
             await sessions.get_session("app", "mei", "s", state_keys=["small"])
-            await sessions.close()  # By now every statement is prepared, every notification is sent.
+            await sessions.close()  # By now every statement is prepared, and every notification is sent.
             assert count["bytes"] > 200_000
 
             count["bytes"] = 0
@@ -226,7 +225,7 @@ async def test_one_changed_key_of_a_large_state_is_all_that_crosses_the_wire(
 
 @contextlib.asynccontextmanager
 async def counting_proxy(dsn: str) -> AsyncIterator[tuple[str, dict[str, int]]]:
-    """An address that passes everything on to a server's, and how many bytes went through, both ways."""
+    """The address of a proxy to the server, and a count of the bytes in both directions."""
     parts = urlsplit(dsn)
     count = {"bytes": 0}
 
@@ -246,10 +245,10 @@ async def counting_proxy(dsn: str) -> AsyncIterator[tuple[str, dict[str, int]]]:
         yield dsn.rpartition("/")[0].replace(f":{parts.port}", f":{port}"), count
 
 
-async def test_changes_since_each_version_lead_to_the_state_now(
+async def test_the_changes_since_any_version_lead_to_the_current_state(
     sessions: OpenSessionService, history: StateHistory, session: Session
 ) -> None:
-    """Whatever version a reader has, batches among them."""
+    """Whatever version a reader has, with batches in between."""
     known = [(session.version, session.user_version, session.app_version, dict(session.state))]
     for n in range(6):
         await sessions.append_events(session, [change(n=n), change(**{"user:n": n, "app:n": n, f"k{n % 2}": None})])
@@ -263,7 +262,7 @@ async def test_changes_since_each_version_lead_to_the_state_now(
         await history.changes_since("app", "mei", "s", 7)
 
 
-async def test_a_shared_state_is_incomplete_once_a_session_that_changed_it_is_deleted(
+async def test_shared_state_is_incomplete_after_a_session_that_changed_it_is_deleted(
     sessions: OpenSessionService, history: StateHistory, session: Session
 ) -> None:
     other = await sessions.create_session("app", "mei", {"app:model": "flash"}, session_id="other")
@@ -277,10 +276,10 @@ async def test_a_shared_state_is_incomplete_once_a_session_that_changed_it_is_de
     assert (await read(sessions)).state["user:lang"] == "zh"
 
 
-async def test_the_debugger_shows_state_by_scope_and_the_events_that_made_it(
+async def test_the_debugger_shows_state_by_scope_and_the_events_that_set_it(
     sessions: OpenSessionService, pool: asyncpg.Pool, session: Session
 ) -> None:
-    """The last 20 by default, the newest first, by cursor to the first; unknown sessions are errors."""
+    """By default the last 20, newest first, and by cursor all. An unknown session is an error."""
     debug = StateDebugService(pool)
     for n in range(25):
         await sessions.append_event(session, Event(author="user", content={"text": "between"}))
@@ -315,10 +314,10 @@ async def test_the_debugger_shows_state_by_scope_and_the_events_that_made_it(
             await debug.get_history("app", user, "s")
 
 
-async def test_the_deltas_beside_an_event_are_those_in_its_actions(
+async def test_the_delta_columns_equal_the_deltas_in_the_actions(
     sessions: OpenSessionService, pool: asyncpg.Pool, session: Session
 ) -> None:
-    """The columns that SQL reads, and the opaque body that comes back to the letter, never differ."""
+    """The columns that SQL reads never differ from the opaque body, which is returned unchanged."""
     delta = {"a": "\0", "user:b": -0.0, "app:c": {"d": None}, "temp:x": 1}
     await sessions.append_event(session, change(**delta))
     row = await pool.fetchrow(
@@ -332,8 +331,8 @@ async def test_the_deltas_beside_an_event_are_those_in_its_actions(
     assert (row["version"], row["user_version"], row["app_version"]) == (1, 2, 1)
 
 
-async def test_the_past_of_a_state_is_read_by_its_index(pool: asyncpg.Pool, session: Session) -> None:
-    """However many events changed nothing: neither a page of history nor what changed since reads them."""
+async def test_past_states_are_read_by_their_index(pool: asyncpg.Pool, session: Session) -> None:
+    """However many events changed nothing, neither a page of history nor the changes since a version read them."""
     await pool.execute(
         """INSERT INTO events (thread_id, sequence_num, id, author, event_type, content, occurred_at, version,
                                session_delta)
@@ -365,7 +364,7 @@ async def test_the_past_of_a_state_is_read_by_its_index(pool: asyncpg.Pool, sess
 async def test_an_erased_event_is_gone_from_the_state_and_its_past(
     sessions: OpenSessionService, history: StateHistory, pool: asyncpg.Pool, session: Session
 ) -> None:
-    """Stored, told from a snapshot, told from the events: all without what it set; a reader of changes hears of it."""
+    """What it set is gone from the stored state and from restored states. A reader of changes gets the whole state."""
     await pool.execute("UPDATE app_policies SET snapshot_events = 3")
     for n in range(4):
         await sessions.append_event(session, change(n=n, **{f"only-{n}": n, "user:n": n}))

@@ -1,4 +1,4 @@
-"""State that changes safely: nobody's update is lost, an abandoned one leaves no trace."""
+"""Safe state changes: no update is lost, and an abandoned one leaves no trace."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ async def test_ten_tasks_with_five_increments_each_make_fifty(states: StateManag
     assert await states.get_state("app", "mei", "s", "count") == 50
 
 
-async def test_increments_of_shared_keys_from_many_sessions_are_all_there(
+async def test_concurrent_increments_of_shared_keys_are_all_kept(
     states: StateManager, sessions: OpenSessionService
 ) -> None:
-    """The version of a session says nothing of what another session did to the user's state, and the app's."""
+    """The version of a session does not cover what another session did to the user's state or the app's."""
     await asyncio.gather(*(sessions.create_session("app", "mei", session_id=f"s{n}") for n in range(10)))
 
     def both(state: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -68,10 +68,10 @@ async def test_increments_of_shared_keys_from_many_sessions_are_all_there(
     assert await states.get_state("app", "mei", "s9", "app:count") == 50
 
 
-async def test_a_shared_key_that_another_session_changed_is_refused_only_to_who_asks(
+async def test_a_conflicting_change_of_a_shared_key_is_refused_only_on_request(
     sessions: OpenSessionService,
 ) -> None:
-    """A refused one changes nothing, in either scope; a delta that depends on nothing goes through."""
+    """A refused change has no effect in either scope. A delta that depends on nothing succeeds."""
     one = await sessions.create_session("app", "mei", {"user:lang": "en"}, session_id="one")
     other = await sessions.create_session("app", "mei", session_id="other")
     await sessions.append_event(other, said(**{"user:lang": "zh"}))
@@ -83,15 +83,15 @@ async def test_a_shared_key_that_another_session_changed_is_refused_only_to_who_
     await sessions.append_event(one, said(b=2), guard_shared=True)
     assert one.user_version == 1
     await sessions.append_event(one, said(**{"user:lang": "pt"}))
-    assert one.user_version == 1, "it has not seen what the other session set"
+    assert one.user_version == 1, "the session skipped a change it has not read"
     with pytest.raises(ConcurrencyConflictError):
         await sessions.append_event(one, said(**{"user:lang": "fr"}), guard_shared=True)
 
 
-async def test_an_update_that_always_loses_gives_up_and_changes_nothing(
+async def test_an_update_that_always_conflicts_gives_up_and_changes_nothing(
     states: StateManager, sessions: OpenSessionService, session: Session
 ) -> None:
-    """The rival appends inside the change itself, so that every try is late."""
+    """The rival appends inside the change itself, so every attempt is late."""
     calls = 0
 
     class Rival(OpenSessionService):
@@ -111,7 +111,7 @@ async def test_an_update_that_always_loses_gives_up_and_changes_nothing(
     assert await states.get_state("app", "mei", "s", "count") == 0
 
 
-async def test_reads_merge_the_scopes_and_know_a_default(states: StateManager, session: Session) -> None:
+async def test_reads_merge_the_scopes_and_accept_a_default(states: StateManager, session: Session) -> None:
     await states.set_state("app", "mei", "s", {"app:model": "flash", "nothing": None})
     assert await states.get_all_state("app", "mei", "s") == {
         "count": 0,
@@ -130,7 +130,7 @@ async def test_an_unknown_session_is_an_error(states: StateManager) -> None:
         await states.set_state("app", "mei", "nowhere", {"a": 1})
 
 
-async def test_an_invocation_reads_its_own_pending_changes_and_commits_them_as_one_event(
+async def test_an_invocation_reads_its_pending_changes_and_commits_them_as_one_event(
     states: StateManager, sessions: OpenSessionService, session: Session
 ) -> None:
     async with states.invocation(session, "run-1") as overlay:
@@ -175,10 +175,10 @@ async def test_an_invocation_that_set_nothing_appends_nothing(
     assert (read.version, read.events) == (0, [])
 
 
-async def test_overlays_are_found_by_invocation_and_freed_with_it(
+async def test_overlays_are_found_by_invocation_and_released_with_it(
     states: StateManager, sessions: OpenSessionService, session: Session
 ) -> None:
-    """Two invocations of a session do not see each other; one that ended, however, is gone with its temp: keys."""
+    """Invocations of a session do not see each other. An ended one, however it ended, is gone with its temp: keys."""
     other = await sessions.create_session("app", "mei", session_id="other")
     async with states.invocation(session, "run-1") as first, states.invocation(other, "run-1") as second:
         first["temp:step"] = first["count"] = 7
@@ -203,10 +203,10 @@ async def test_overlays_are_found_by_invocation_and_freed_with_it(
         assert "temp:step" not in again
 
 
-async def test_an_invocation_can_store_what_it_has_set_and_go_on(
+async def test_an_invocation_can_commit_early_and_continue(
     states: StateManager, sessions: OpenSessionService, session: Session
 ) -> None:
-    """What was stored stays, also if the rest is dropped; temp: keys live on; own appends show through."""
+    """What was committed stays, even if the rest is dropped. temp: keys stay, and its own appends are visible."""
 
     async def broken() -> None:
         async with states.invocation(session, "run-1") as overlay:
@@ -227,7 +227,7 @@ async def test_an_invocation_can_store_what_it_has_set_and_go_on(
     assert [event.event_type for event in read.events] == ["state_update", "user_message"]
 
 
-async def test_an_invocation_that_others_overtook_is_refused_and_dropped(
+async def test_an_invocation_behind_other_appends_is_refused_and_dropped(
     states: StateManager, sessions: OpenSessionService, session: Session
 ) -> None:
     async def overtaken() -> None:
@@ -241,10 +241,11 @@ async def test_an_invocation_that_others_overtook_is_refused_and_dropped(
     assert states._overlays == {}
 
 
-async def test_a_state_over_its_limit_is_refused_before_anything_changes(
+async def test_state_over_its_limit_is_refused_before_anything_changes(
     states: StateManager, sessions: OpenSessionService, session: Session, pool: asyncpg.Pool
 ) -> None:
-    """By the app's policy, for each scope, and in creating; the error says what to do. Setting null frees the room."""
+    """By the app's policy, in each scope, also on creation. The error has a hint. Setting a key to null frees
+    space."""
     await pool.execute("UPDATE app_policies SET max_state_bytes = 2000")
     for key in ("big", "user:big", "app:big"):
         with pytest.raises(StateTooLargeError, match="remove keys"):
@@ -273,10 +274,10 @@ def test_an_overlay_is_a_mapping() -> None:
     assert dict(overlay) == {"a": 1, "c": 0}
 
 
-async def test_a_deleted_key_is_there_for_nobody(
+async def test_a_deleted_key_reads_as_missing(
     pool: asyncpg.Pool, sessions: OpenSessionService, states: StateManager, session: Session
 ) -> None:
-    """In each scope, in an invocation and after it: the default is read, and a null stays a null."""
+    """In each scope, within an invocation and after it. The default is returned, while a null stays a null."""
     names = (session.app_name, session.user_id, session.id)
     await states.set_state(*names, {"a": 1, "b": 2, "n": None, "user:u": 1, "app:p": 1})
     fresh = await sessions.get_session(*names)
@@ -315,6 +316,6 @@ async def test_a_deleted_key_is_there_for_nobody(
         Event(author="user", content={"a": DELETED}),
     ],
 )
-async def test_only_whole_keys_are_deleted(sessions: OpenSessionService, session: Session, event: Event) -> None:
+async def test_only_top_level_keys_can_be_deleted(sessions: OpenSessionService, session: Session, event: Event) -> None:
     with pytest.raises(InvalidInputError, match="only a key of the state"):
         await sessions.append_event(session, event)

@@ -1,4 +1,4 @@
-"""The statement gateway: one place translates SQLSTATEs, reports durations, and runs statements by name."""
+"""The statement gateway: it runs statements by name, translates SQLSTATEs and reports durations."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ def statements() -> Statements:
     return Statements("pulse", "sessions.sql")
 
 
-async def test_an_own_sqlstate_becomes_its_class(pool: asyncpg.Pool, statements: Statements) -> None:
-    """The message stays the function's, the cause stays the database's error."""
+async def test_our_sqlstate_becomes_its_error_class(pool: asyncpg.Pool, statements: Statements) -> None:
+    """The message is the function's, the cause is the database's error."""
     with pytest.raises(SessionNotFoundError) as caught:
         await statements.fetch(pool, "finalize_session", "app", "ann", "nowhere")
     assert isinstance(caught.value.__cause__, asyncpg.PostgresError)
 
 
-async def test_a_value_that_postgresql_cannot_hold_is_an_invalid_input(
+async def test_a_value_that_postgresql_cannot_store_is_invalid_input(
     pool: asyncpg.Pool, statements: Statements
 ) -> None:
     """The message does not quote the argument."""
@@ -32,20 +32,20 @@ async def test_a_value_that_postgresql_cannot_hold_is_an_invalid_input(
 
 
 async def test_an_error_without_a_class_is_raised_unchanged(pool: asyncpg.Pool, statements: Statements) -> None:
-    """Such as a table that is missing: the schema's fault, not the caller's."""
+    """Such as a missing table: a fault of the schema, not of the caller."""
     await pool.execute("ALTER TABLE threads RENAME TO elsewhere")
     with pytest.raises(asyncpg.UndefinedTableError):
         await statements.fetchrow(pool, "get_session", "app", "ann", "s", 0, None, None)
 
 
 async def test_a_transaction_is_translated_too(conn: asyncpg.Connection, statements: Statements) -> None:
-    """A statement that is not of the query file runs inside `translating`."""
+    """Statements outside the query file run inside `translating`."""
     with pytest.raises(InvalidInputError), statements.translating():
         await conn.fetchval("SELECT $1::text", "\ud800\0".encode("utf-8", "surrogatepass").decode("utf-8", "replace"))
 
 
 async def test_durations_are_reported_until_the_observer_is_removed(pool: asyncpg.Pool, statements: Statements) -> None:
-    """Of statements that failed too."""
+    """Also for failed statements."""
     reports: list[tuple[str, bool]] = []
     remove = observe_statements(lambda name, seconds, ok: reports.append((name, ok and seconds > 0)))
     with pytest.raises(SessionNotFoundError):

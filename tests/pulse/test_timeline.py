@@ -93,7 +93,7 @@ def test_each_kind_is_shown_with_its_fields(event_type: str, content: Any, item:
     assert (shown.sequence_number, shown.timestamp) == (3, 1700000000123)
 
 
-def test_nothing_else_is_shown_and_blank_thoughts_are_left_out() -> None:
+def test_other_events_and_blank_thoughts_are_left_out() -> None:
     hidden = PERSISTENT_EVENT_TYPES - {"user_message", "thought", "act", "observe", "assistant_message"}
     for event_type in (*hidden, "state_update", "run_started", "cancelled", "message", "anything"):
         assert timeline_item(stored(event_type, {"content": "x"})) is None
@@ -102,7 +102,7 @@ def test_nothing_else_is_shown_and_blank_thoughts_are_left_out() -> None:
 
 
 async def answer(runs: RunService, turn: int, tokens: int = 1000) -> None:
-    """One turn as an agent makes it; the pieces of its answer go to whoever looks, and to nobody's table."""
+    """One turn of an agent. The pieces of its answer are pushed to watchers and stored in no table."""
     asked = run_events.user_message(f"question {turn}", f"q{turn}")
     run = (await runs.start("app", "mei", "s", f"run-{turn}", asked)).run
     await runs.think(run, f"thinking of {turn}")
@@ -112,10 +112,10 @@ async def answer(runs: RunService, turn: int, tokens: int = 1000) -> None:
     await runs.finish(run, "".join(pieces), message_id=f"a{turn}")
 
 
-async def test_an_answer_of_a_thousand_tokens_leaves_six_rows(
+async def test_an_answer_of_a_thousand_tokens_is_six_rows(
     pool: asyncpg.Pool, sessions: OpenSessionService, session: Session
 ) -> None:
-    """And two messages, joined to their events; the answer is stored before the turn is complete."""
+    """And two messages, joined to their events. The answer is stored before the turn is complete."""
     await answer(RunService(pool), 1)
     rows = await pool.fetch("SELECT event_type, sequence_num FROM events ORDER BY sequence_num")
     assert [row["event_type"] for row in rows] == [
@@ -129,10 +129,10 @@ async def test_an_answer_of_a_thousand_tokens_leaves_six_rows(
     assert messages[1]["content"].split() == [f"word{n}" for n in range(1000)]
 
 
-async def test_pieces_of_a_stream_reach_no_table(
+async def test_pieces_of_a_stream_are_stored_in_no_table(
     pool: asyncpg.Pool, sessions: OpenSessionService, session: Session
 ) -> None:
-    """Neither through the library nor by plain SQL, in a batch or alone, nor within a run."""
+    """Neither through the library nor by plain SQL: alone, in a batch or within a run."""
     runs = RunService(pool)
     run = (await runs.start("app", "mei", "s", "run-1")).run
     for kind in sorted(DELTA_EVENT_TYPES):
@@ -146,10 +146,10 @@ async def test_pieces_of_a_stream_reach_no_table(
     assert await pool.fetchval("SELECT count(*) FROM events") == 1
 
 
-async def test_turns_keep_their_order_over_a_reload_and_through_pages(
+async def test_turns_keep_their_order_after_a_reload_and_across_pages(
     pool: asyncpg.Pool, sessions: OpenSessionService, timelines: TimelineService, session: Session
 ) -> None:
-    """Three turns, with other events between them; each page starts where the one before ended."""
+    """Three turns with other events in between. Each page starts where the one before ended."""
     runs = RunService(pool)
     for turn in range(3):
         await answer(runs, turn, tokens=3)
@@ -173,7 +173,7 @@ async def test_turns_keep_their_order_over_a_reload_and_through_pages(
             assert numbers == sorted(set(numbers))
 
 
-async def test_a_timeline_of_nobody_is_an_error(timelines: TimelineService, session: Session) -> None:
+async def test_the_timeline_of_an_unknown_session_is_an_error(timelines: TimelineService, session: Session) -> None:
     empty = await timelines.get_conversation_messages("app", "mei", " s ")
     assert (empty.conversation_id, empty.items, empty.next_cursor) == ("s", [], None)
     for app, user, name in (("app", "tom", "s"), ("other", "mei", "s"), ("app", "mei", "t")):
@@ -184,10 +184,11 @@ async def test_a_timeline_of_nobody_is_an_error(timelines: TimelineService, sess
             await timelines.get_conversation_messages("app", "mei", "s", **wrong)
 
 
-async def test_a_process_killed_in_the_middle_leaves_what_was_finished_and_an_error_at_the_end(
+async def test_a_killed_process_leaves_complete_events_and_a_final_error(
     dsn: str, pool: asyncpg.Pool, sessions: OpenSessionService, timelines: TimelineService, session: Session
 ) -> None:
-    """SIGKILL while it streams its answer, under a lease that its heartbeat prolonged: no part of it is a message."""
+    """SIGKILL while it streams an answer, under a lease that its heartbeat renews. A partial answer is not a
+    message."""
     runs = RunService(pool)
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "tests.support.run_process", dsn, stdout=asyncio.subprocess.PIPE
@@ -211,10 +212,10 @@ async def test_a_process_killed_in_the_middle_leaves_what_was_finished_and_an_er
     assert (run.status, run.error_code) == ("failed", "orphaned")
 
 
-async def test_context_and_history_read_whatever_kind_of_message(
+async def test_context_and_history_read_every_kind_of_message(
     pool: asyncpg.Pool, sessions: OpenSessionService, session: Session
 ) -> None:
-    """user_message, assistant_message and message, however their text is written; thoughts are no messages."""
+    """user_message, assistant_message and message, in any form of their text. Thoughts are not messages."""
     said = {
         "user_message": {"content": "one apple", "message_id": "m1"},
         "assistant_message": {"text": "two pears"},

@@ -1,4 +1,4 @@
-"""Watched keys: what is marked is read, in batches, by one task that no error ends."""
+"""Watched keys: what is marked is read in batches by one task, which survives errors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pulse.notify.watched_keys import WatchedKeys
 
 
 class Reads:
-    """Keeps the batches that were read; fails as often as it is told to."""
+    """Records the batches that were read, and fails as often as requested."""
 
     def __init__(self) -> None:
         self.batches: list[list[str]] = []
@@ -44,7 +44,7 @@ async def watched(reads: Reads) -> AsyncIterator[WatchedKeys[str, str]]:
 
 
 async def test_marked_keys_are_read_in_batches_and_others_are_not(watched: WatchedKeys[str, str], reads: Reads) -> None:
-    """A key that no one watches is never read."""
+    """A key that has no watcher is never read."""
     for key in ("a", "b", "c"):
         watched.add(key, "watcher")
     watched.mark("nobody's")
@@ -56,8 +56,8 @@ async def test_marked_keys_are_read_in_batches_and_others_are_not(watched: Watch
     assert reads.batches == [["a", "b"], ["c"]]
 
 
-async def test_a_read_that_fails_is_counted_and_done_again(watched: WatchedKeys[str, str], reads: Reads) -> None:
-    """Whatever the error was."""
+async def test_a_failed_read_is_counted_and_repeated(watched: WatchedKeys[str, str], reads: Reads) -> None:
+    """Whatever the error."""
     reads.faults = [ConnectionError(), ZeroDivisionError()]
     watched.add("a", "watcher")
     watched.mark("a")
@@ -66,8 +66,8 @@ async def test_a_read_that_fails_is_counted_and_done_again(watched: WatchedKeys[
     assert (watched.failures, watched.is_running) == (2, True)
 
 
-async def test_every_key_is_read_now_and_then(reads: Reads) -> None:
-    """By the poll, without a mark."""
+async def test_every_key_is_read_periodically(reads: Reads) -> None:
+    """The poll reads keys that were not marked."""
     polled: WatchedKeys[str, str] = WatchedKeys("tests", reads, batch_length_max=2, poll_seconds=0.01)
     polled.add("a", "watcher")
     polled.start()

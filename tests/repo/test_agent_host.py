@@ -1,4 +1,4 @@
-"""An agent's own process needs the library and a DSN: no worker's code, and no queue's."""
+"""An agent's process needs only the library and a DSN: no code of the workers or the queue."""
 
 from __future__ import annotations
 
@@ -36,9 +36,7 @@ print(sorted(known & {"workers", "procrastinate", "psycopg", "google", "click", 
 """
 
 
-async def test_a_job_that_an_agent_enqueues_by_itself_is_worked_off(
-    dsn: str, pool: asyncpg.Pool, workers: Workers
-) -> None:
+async def test_a_job_that_an_agent_enqueues_is_completed(dsn: str, pool: asyncpg.Pool, workers: Workers) -> None:
     done = subprocess.run([sys.executable, "-c", AGENT, dsn], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     enqueued, imported = done.stdout.splitlines()

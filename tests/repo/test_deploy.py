@@ -1,4 +1,4 @@
-"""What is deployed is what exists: the same roles in Procfile and compose, commands that the program has."""
+"""Deployment files name what exists: the same roles in the Procfile and in compose, and real commands."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_the_procfile_has_one_process_per_role() -> None:
 
 
 def test_compose_runs_every_role_of_the_procfile(compose: dict[str, Any]) -> None:
-    """Each role is a service with the same command, and waits until the migration is through."""
+    """Each role is a service with the same command, and starts after the migration."""
     for role, command in procfile().items():
         service = compose["services"][role]
         assert ["hippocampus", *service["command"]] == command
@@ -52,7 +52,7 @@ def test_compose_runs_every_role_of_the_procfile(compose: dict[str, Any]) -> Non
 
 
 def test_compose_sets_only_settings_that_exist(compose: dict[str, Any]) -> None:
-    """Every variable that a container gets is one that the program reads."""
+    """Every variable that a container receives is one that the program reads."""
     known = {name for field in Settings.model_fields for name in variables_of(field)}
     known |= {name for provider in registry.PROVIDERS.values() for name in provider.key_variables}
     for role in procfile():
@@ -60,7 +60,7 @@ def test_compose_sets_only_settings_that_exist(compose: dict[str, Any]) -> None:
 
 
 def test_compose_publishes_on_loopback_only(compose: dict[str, Any]) -> None:
-    """Nothing is open to the network without a decision of the operator."""
+    """Opening a port to the network is the operator's decision."""
     for service in compose["services"].values():
         assert all(port.startswith("127.0.0.1:") for port in service.get("ports", []))
 
@@ -73,7 +73,7 @@ def test_every_mounted_file_and_secret_exists(compose: dict[str, Any]) -> None:
     assert set(prometheus["secrets"]) <= set(compose["secrets"])
 
 
-def test_prometheus_asks_the_writer_for_targets(compose: dict[str, Any]) -> None:
+def test_prometheus_discovers_targets_at_the_writer(compose: dict[str, Any]) -> None:
     """Service discovery points at the writer's service and port, and the rule file is the one beside it."""
     config = yaml.safe_load((DEPLOY / "prometheus.yml").read_text())
     (job,) = config["scrape_configs"]
@@ -86,8 +86,8 @@ def test_prometheus_asks_the_writer_for_targets(compose: dict[str, Any]) -> None
     assert all((DEPLOY / name).is_file() for name in config["rule_files"])
 
 
-def test_every_alert_says_what_happened() -> None:
-    """Each rule has a duration, a severity and a sentence; latency and backlog are among them."""
+def test_every_alert_describes_what_happened() -> None:
+    """Each rule has a duration, a severity and a sentence. Latency and backlog are covered."""
     (group,) = yaml.safe_load((DEPLOY / "alerts.yml").read_text())["groups"]
     for rule in group["rules"]:
         assert rule["expr"].count("(") == rule["expr"].count(")")
@@ -104,8 +104,8 @@ def test_every_alert_says_what_happened() -> None:
     } <= names
 
 
-def test_every_alert_names_metrics_that_there_are() -> None:
-    """A rule over a metric that nobody exports would never fire."""
+def test_every_alert_uses_metrics_that_exist() -> None:
+    """A rule on a metric that is not exported would never fire."""
     exported = {
         family.name for registry in (Metrics().registry, WriterMetrics().registry) for family in registry.collect()
     }
@@ -125,10 +125,10 @@ def test_the_image_is_built_from_files_that_exist() -> None:
             assert all((ROOT / name).exists() for name in line.split()[1:-1]), line
 
 
-@pytest.mark.skipif(importlib.util.find_spec("workers.__main__") is None, reason="there is no command line yet")
+@pytest.mark.skipif(importlib.util.find_spec("workers.__main__") is None, reason="the command line is not installed")
 @pytest.mark.parametrize("command", [*(each[1:] for each in procfile().values()), ["migrate"]], ids=" ".join)
 def test_every_command_exists(command: list[str]) -> None:
-    """The program knows each command that is deployed, and explains it."""
+    """The program has each command that is deployed, and help for it."""
     done = subprocess.run(
         [sys.executable, "-m", "workers", *command, "--help"],
         capture_output=True,
@@ -140,8 +140,8 @@ def test_every_command_exists(command: list[str]) -> None:
 
 
 @pytest.mark.system
-def test_the_wheel_carries_the_migrations(tmp_path: Path) -> None:
-    """A wheel built here has the schema, the statement files and the sample, and finds them once installed."""
+def test_the_wheel_contains_the_migrations(tmp_path: Path) -> None:
+    """A wheel built here contains the schema, the statement files and the sample, and finds them once installed."""
     build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path), str(ROOT)]
     done = subprocess.run(build, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -176,7 +176,7 @@ def test_the_wheel_carries_the_migrations(tmp_path: Path) -> None:
     assert names == [*sorted(path.name for path in halves[0]), *sorted(f"functions/{path.name}" for path in halves[1])]
 
 
-def test_ci_runs_what_the_makefile_has() -> None:
+def test_ci_runs_targets_of_the_makefile() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
     called = re.findall(r"^make ([a-z-]+)$", (ROOT / ".ci" / "run").read_text(), re.M)
     assert called == ["check", "test", "test-system"]

@@ -1,4 +1,4 @@
-"""The documentation is true: its code runs and prints what it says, its commands exist, its pages are current."""
+"""The documentation is true: its code prints what it shows, its commands exist, its pages are current."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def blocks(page: str, language: str) -> list[str]:
 
 
 def commands(page: Path) -> Iterator[str]:
-    """Every `hippocampus …` that a page has, in a block or in a sentence."""
+    """Every `hippocampus …` command of a page, in a block or in a sentence."""
     text = page.read_text(encoding="utf-8")
     yield from re.findall(r"^(?: {4}|\$ )?hippocampus ([a-z][^#\n|>]*)", text, re.MULTILINE)
     yield from re.findall(r"`hippocampus ([a-z][^`|>]*)`", text)
@@ -53,18 +53,18 @@ async def test_the_schema_page_is_current(dsn: str) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_link_leads_somewhere(page: Path) -> None:
+def test_every_link_has_a_target(page: Path) -> None:
     for link in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text(encoding="utf-8")):
         assert "://" in link or (page.parent / link).exists(), link
 
 
-def test_the_readme_leads_to_every_page() -> None:
+def test_the_readme_links_to_every_page() -> None:
     linked = set(re.findall(r"\]\(([^)#\s]+)", (ROOT / "README.md").read_text(encoding="utf-8")))
     assert {f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")} <= linked
 
 
 def test_every_page_installs_a_checkout_with_extras_that_exist() -> None:
-    """Never by the bare name: what an index has under it is another project."""
+    """Never the bare name, which is another project on the package index."""
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
     found = 0
     for page in (*PAGES, ROOT / "examples" / "adk_agent" / "README.md"):
@@ -96,7 +96,7 @@ def test_every_command_and_option_exists(page: Path) -> None:
         assert given <= options | {"--help"}, line
 
 
-def test_the_library_quick_start_prints_what_it_says(dsn: str, home: Path, tmp_path: Path) -> None:
+def test_the_library_quick_start_prints_what_it_shows(dsn: str, home: Path, tmp_path: Path) -> None:
     (code,) = blocks("quickstart.md", "python")
     script = tmp_path / "quickstart.py"
     script.write_text(code, encoding="utf-8")
@@ -134,21 +134,21 @@ def in_shell(script: str, api: dict[str, str]) -> str:
     return done.stdout
 
 
-@pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl here")
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 def test_the_http_quick_start_runs(api: dict[str, str]) -> None:
     said = in_shell(blocks("quickstart.md", "sh")[0].replace("curl -s", "curl -sS --fail"), api)
     assert "without sugar" in said.split("}{")[-2]
 
 
-@pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl here")
-def test_the_conditional_requests_of_the_api_page_are_answered_as_it_says(api: dict[str, str]) -> None:
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+def test_the_conditional_requests_of_the_api_page_get_the_shown_responses(api: dict[str, str]) -> None:
     _, script = blocks("http.md", "sh")
     _, first, second, third = in_shell(script.replace("curl -s", "curl -sS"), api).replace("}{", "}\n{").splitlines()
     assert ('"appended":true' in first, '"appended":false' in second) == (True, True)
     assert '"/problems/precondition-failed"' in third
 
 
-def test_the_keys_of_the_api_page_are_made_listed_and_revoked(api: dict[str, str], home: Path) -> None:
+def test_the_keys_of_the_api_page_are_created_listed_and_revoked(api: dict[str, str], home: Path) -> None:
     create, listing, revoke = (line.split()[1:] for line in blocks("http.md", "sh")[0].splitlines())
     made = cli_process.run(home, *create, DATABASE_URL=api["DATABASE_URL"])
     (key_id,) = re.findall(r"hip_([a-z0-9]{12})_", made.stdout)
@@ -156,7 +156,7 @@ def test_the_keys_of_the_api_page_are_made_listed_and_revoked(api: dict[str, str
     assert cli_process.run(home, *revoke[:-1], key_id, DATABASE_URL=api["DATABASE_URL"]).returncode == 0
 
 
-def test_the_client_of_the_api_page_prints_what_it_says(api: dict[str, str], home: Path, tmp_path: Path) -> None:
+def test_the_client_of_the_api_page_prints_what_it_shows(api: dict[str, str], home: Path, tmp_path: Path) -> None:
     (code,) = blocks("http.md", "python")
     script = tmp_path / "client.py"
     script.write_text(code, encoding="utf-8")
@@ -170,8 +170,8 @@ def test_the_client_of_the_api_page_prints_what_it_says(api: dict[str, str], hom
     assert (done.stderr, [done.stdout]) == ("", blocks("http.md", "text"))
 
 
-def test_the_two_machines_run(dsn: str, home: Path) -> None:
-    """Two of each worker on one database, as on two machines; status and doctor see them all."""
+def test_the_two_machine_setup_runs(dsn: str, home: Path) -> None:
+    """Two of each worker on one database, as on two machines. status and doctor list them all."""
     machine, keeper, look = (block.splitlines() for block in blocks("quickstart.md", "sh")[1:])
     migrate, *workers = [line.removeprefix("hippocampus ").split() for line in machine]
     assert cli_process.run(home, *migrate, DATABASE_URL=dsn).returncode == 0
@@ -196,5 +196,5 @@ def test_the_two_machines_run(dsn: str, home: Path) -> None:
 def test_the_commands_of_operations_run(line: str, dsn: str, home: Path) -> None:
     done = cli_process.run(home, *line.removeprefix("hippocampus ").split(), DATABASE_URL=dsn)
     assert "Traceback" not in done.stderr
-    # The suite's server is set to be fast and not safe, which doctor says.
+    # The suite's server is configured to be fast and unsafe, which doctor reports.
     assert done.returncode == (1 if "doctor" in line else 0), done.stderr

@@ -33,7 +33,7 @@ def run(script: str, *arguments: str, said: str = "", **settings: str) -> str:
 
 
 async def test_the_agent_loop_remembers_across_sessions(dsn: str, pool: asyncpg.Pool) -> None:
-    """What was said in one session answers in the next, once the first was consolidated, and for this user alone."""
+    """A later session is answered from an earlier one, once that was consolidated, and only for this user."""
     assert run("agent_loop.py", "ann", said="I am allergic to peanuts.\nI live in Oslo.\n\n", DATABASE_URL=dsn) == (
         "Noted.\nNoted.\n"
     )
@@ -62,10 +62,10 @@ def test_plain_sql_does_the_same_from_psql(dsn: str) -> None:
     assert "0.4136" in said[7]
 
 
-def test_the_decay_of_memories_is_drawn(tmp_path: Path) -> None:
-    """A picture, and the days on which each falls below the threshold."""
+def test_the_decay_of_memories_is_plotted(tmp_path: Path) -> None:
+    """It writes a picture and prints the day on which each memory falls below the threshold."""
     path = tmp_path / "decay.png"
-    told = run("decay.py", str(path))
+    printed = run("decay.py", str(path))
     assert path.read_bytes().startswith(PNG)
-    assert "summary, never used: below 0.05 after 27.7 days" in told
-    assert "anything, never used (classic): below 0.05 after 13.9 days" in told
+    assert "summary, never used: below 0.05 after 27.7 days" in printed
+    assert "anything, never used (classic): below 0.05 after 13.9 days" in printed

@@ -1,4 +1,4 @@
-"""What the import contracts do not cover: who reads the environment, who imports google.genai and google.adk."""
+"""What the import contracts do not cover: who reads the environment and imports google.genai or google.adk."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def imported(tree: ast.AST) -> Iterator[str]:
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_each_module_imports_only_what_its_package_may(source: Path) -> None:
-    """The environment is read in settings.py alone, google.genai by one provider, google.adk and its types in adk."""
+    """Only settings.py reads the environment, one provider imports google.genai, and adk modules import google.adk."""
     tree = ast.parse(source.read_text(encoding="utf-8"))
     name = str(source.relative_to(ROOT))
     if name != "workers/settings.py":
@@ -48,7 +48,7 @@ def test_each_module_imports_only_what_its_package_may(source: Path) -> None:
 
 
 def test_the_lock_names_no_index_and_has_hashes_for_both_architectures() -> None:
-    """The installation chooses the index; each package is pinned to hashes."""
+    """The installation chooses the index, and each package is pinned to hashes."""
     lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
     assert not re.search(r"(https?|file)://|^--| @ ", lock, re.MULTILINE)
     pins = re.split(r"\n(?=[a-z0-9])", lock)
@@ -59,7 +59,7 @@ def test_the_lock_names_no_index_and_has_hashes_for_both_architectures() -> None
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_named_statements_and_stored_statements_are_the_same(package: str) -> None:
-    """No query file lacks a statement that the code names, or keeps one that no code runs."""
+    """No query file lacks a statement that the code names, or has one that no code runs."""
     folder = ROOT / package
     kept = {name for path in folder.rglob("*.sql") for name in re.findall(r"^-- name: (\w+)$", path.read_text(), re.M)}
     source = "\n".join(path.read_text() for path in folder.rglob("*.py"))

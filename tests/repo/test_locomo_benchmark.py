@@ -1,4 +1,4 @@
-"""The benchmark of recall counts what it says it counts."""
+"""The recall benchmark counts correctly."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CONVERSATION = {
 
 @pytest.mark.parametrize("embedded", [True, False])
 async def test_evidence_is_found_by_category(pool: asyncpg.Pool, tmp_path: Path, embedded: bool) -> None:
-    """Captions are searched, several pieces of evidence in one string count each, missing ones count as missed."""
+    """Captions are searched, each piece of evidence in a string counts, and missing evidence counts as missed."""
     path = tmp_path / "talk.json"
     path.write_text(json.dumps([CONVERSATION]))
     table = await evaluate(path, WordEmbedder() if embedded else None, pool=pool)
@@ -48,13 +48,13 @@ async def test_evidence_is_found_by_category(pool: asyncpg.Pool, tmp_path: Path,
     assert table["1-4"].questions == 3
 
 
-def test_the_measures_by_hand() -> None:
-    ranked = [("s", place) for place in range(1, 21)]
+def test_the_measures_match_a_calculation_by_hand() -> None:
+    ranked = [("s", rank) for rank in range(1, 21)]
     assert measure(ranked, frozenset({("s", 2), ("s", 7), ("s", 30), ("t", 1)})) == (0.25, 0.5, 0.5, 0.5)
 
 
 async def test_given_vectors_belong_to_the_file_they_were_made_for(tmp_path: Path) -> None:
-    """Whatever the conversations' file and the vectors' file are called."""
+    """Whatever the names of the two files."""
     path, vectors = tmp_path / "talk.json", tmp_path / "elsewhere.npz"
     path.write_text(json.dumps([CONVERSATION]))
     turns, questions = ("D1:1", "D1:2", "D2:1"), len(CONVERSATION["qa"])
@@ -62,7 +62,7 @@ async def test_given_vectors_belong_to_the_file_they_were_made_for(tmp_path: Pat
         vectors,
         turn_ids=[f"talk-1/{turn}" for turn in turns],
         turns=np.eye(3, 384),
-        question_ids=[f"talk-1/q{place}" for place in range(questions)],
+        question_ids=[f"talk-1/q{number}" for number in range(questions)],
         questions=np.eye(questions, 384),
     )
     embedder = embedder_of("minilm", path, vectors)

@@ -1,4 +1,4 @@
-"""Any runner of Procfiles starts every role, given DATABASE_URL."""
+"""Any Procfile runner starts every role, given DATABASE_URL."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.paths import ROOT
 from tests.support.waiting import WAIT_SECONDS, until
 
 BIN = Path(sys.executable).parent
-# honcho as it is, but with a minute for processes to end before it kills them.
+# Unmodified honcho, except that processes get a minute to end before they are killed.
 HONCHO = """
 import sys
 from honcho import command, manager
@@ -28,7 +28,7 @@ ROLES = {"writer", "fast_replay", "deep_reflection", "retention"}
 
 
 def runs(pid: int) -> bool:
-    """Whether a process is there and not only waits to be reaped by whoever inherited it."""
+    """Whether a process is running, and not a zombie that waits for its parent."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
@@ -36,7 +36,7 @@ def runs(pid: int) -> bool:
 
 
 @pytest.mark.skipif(not (BIN / "hippocampus").exists(), reason="the package is not installed beside this Python")
-async def test_honcho_runs_every_role_and_all_of_them_end(dsn: str, pool: asyncpg.Pool, tmp_path: Path) -> None:
+async def test_honcho_runs_every_role_and_all_of_them_stop(dsn: str, pool: asyncpg.Pool, tmp_path: Path) -> None:
     environment = {
         **os.environ,
         "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
@@ -59,7 +59,7 @@ async def test_honcho_runs_every_role_and_all_of_them_end(dsn: str, pool: asyncp
         honcho.send_signal(signal.SIGTERM)
         await asyncio.to_thread(honcho.wait, WAIT_SECONDS)
         assert [pid for pid in pids if runs(pid)] == []
-        assert await pool.fetchval("SELECT count(*) FROM metrics_targets") == 0, "each role said goodbye"
+        assert await pool.fetchval("SELECT count(*) FROM metrics_targets") == 0, "a role has not deregistered"
     finally:
         if honcho.poll() is None:
             honcho.kill()

@@ -1,4 +1,4 @@
-"""The README is true: its code runs and prints what it says, its commands and links exist."""
+"""The README is true: its code prints what it shows, its commands and links exist."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from workers.cli import main
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
-#: Runs a file whose outermost lines may `await`.
+#: Runs a file whose top level may `await`.
 NOTEBOOK = """
 import ast, asyncio, pathlib, sys
 code = pathlib.Path(sys.argv[1]).read_text()
@@ -26,8 +26,8 @@ def block(language: str) -> str:
     return str(found)
 
 
-def test_the_first_lines_of_code_print_what_the_readme_says(dsn: str, home: Path, tmp_path: Path) -> None:
-    """As a notebook runs them, on a database that was migrated, with no worker."""
+def test_the_first_lines_of_code_print_what_the_readme_shows(dsn: str, home: Path, tmp_path: Path) -> None:
+    """As in a notebook, on a migrated database, without a worker."""
     code = block("python")
     lines = [line for line in code.splitlines() if line]
     assert len(lines) <= 10
@@ -45,7 +45,7 @@ def test_the_first_lines_of_code_print_what_the_readme_says(dsn: str, home: Path
     assert done.stdout == block("text")
 
 
-def test_every_command_stands_in_the_readme_and_exists() -> None:
+def test_every_command_is_in_the_readme_and_exists() -> None:
     table = README.partition("## At the command line")[2].partition("## ")[0]
     named = set(re.findall(r"`(?:hippocampus )?([a-z][a-z-]*)[^`]*`", table))
     assert named == set(main.COMMANDS)
@@ -57,8 +57,8 @@ def test_the_make_targets_of_the_readme_exist() -> None:
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
 
 
-def test_make_hands_on_a_file_of_any_name(tmp_path: Path) -> None:
-    """Blanks, quotes and dollars in it mean nothing to the shell."""
+def test_make_accepts_a_file_with_any_name(tmp_path: Path) -> None:
+    """Blanks, quotes and dollars in it have no meaning to the shell."""
     program = tmp_path / "bin" / "hippocampus"
     program.parent.mkdir()
     program.write_text('#!/bin/sh\nfor each; do echo "<$each>"; done\n')
@@ -70,7 +70,7 @@ def test_make_hands_on_a_file_of_any_name(tmp_path: Path) -> None:
         assert done.stdout == handed
 
 
-def test_the_links_of_the_readme_lead_somewhere() -> None:
+def test_the_links_of_the_readme_have_targets() -> None:
     links = [link for link in re.findall(r"\]\(([^)]+)\)", README) if "://" not in link]
     assert links
     for link in links:
