@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import graphlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -45,6 +46,30 @@ def test_each_module_imports_only_what_its_package_may(source: Path) -> None:
             assert name.startswith("hippocampus/providers/gemini/") or (is_adapter and module == "google.genai.types")
         if module.startswith("google.adk"):
             assert is_adapter
+
+
+def module_of(source: Path) -> str:
+    parts = source.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def test_no_two_modules_import_each_other() -> None:
+    """There is no cycle of imports, those for type checkers included. The public names of a root are lazy."""
+    modules = {module_of(source): source for source in SOURCES}
+    graph = {}
+    for module, source in modules.items():
+        names = imported(ast.parse(source.read_text(encoding="utf-8")))
+        known = {name if name in modules else name.rpartition(".")[0] for name in names}
+        graph[module] = (known & modules.keys()) - {module} if module not in PACKAGES else set()
+    graphlib.TopologicalSorter(graph).prepare()
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_module_imports_a_private_name(source: Path) -> None:
+    """A name with an underscore belongs to its module."""
+    names = list(imported(ast.parse(source.read_text(encoding="utf-8"))))
+    private = [name for name in names if name.startswith(PACKAGES) and name.rpartition(".")[2].startswith("_")]
+    assert [name for name in private if not name.endswith("__main__")] == []
 
 
 def test_the_lock_names_no_index_and_has_hashes_for_both_architectures() -> None:
