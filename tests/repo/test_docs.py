@@ -24,7 +24,10 @@ from workers.cli import main
 from workers.cli.groups import Listing
 from workers.embedded.server import EmbeddedServer
 
-PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md", ROOT / "schema" / "README.md"]
+PAGES = [
+    *sorted((ROOT / "docs").glob("*.md")),
+    *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "schema/README.md")),
+]
 _spec = importlib.util.spec_from_file_location("reference", ROOT / "docs" / "reference.py")
 assert _spec is not None
 assert _spec.loader is not None
