@@ -30,6 +30,7 @@ PACKAGES = (
     f"{ROOT}[all]",
     OLDEST,
     "ag-ui-adk>=0.11,<0.12",
+    "hypothesis>=6.120",
     "pytest>=8.3",
     "pytest-asyncio>=0.26",
     "pytest-timeout>=2.3",
