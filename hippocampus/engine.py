@@ -270,7 +270,7 @@ class Hippocampus:
             return added
 
     async def _newest(self, key: SessionKey, count: int) -> Session:
-        """Return a session with its newest events; create it where there is none."""
+        """Return a session with its newest events; create it if there is none."""
         session = await self.sessions.get_session(*key, num_recent_events=count, state_keys=())
         if session is not None:
             return session

@@ -64,7 +64,7 @@ class InstructionStore:
         return _instruction(row)
 
     async def get(self, app_name: str, key: str, version: int | None = None) -> Instruction | None:
-        """Read the newest version, or the given one; None where there is none."""
+        """Read the newest version, or the given one; None if there is none."""
         _check_key(app_name, key)
         row = await _STATEMENTS.fetchrow(self._pool, "get_instruction", app_name, key, version)
         return None if row is None else _instruction(row)

@@ -87,7 +87,7 @@ def check_count(name: str, value: Any, lowest: int, highest: int) -> int:
 
 
 def check_word(what: str, word: str | None, allowed: Collection[str]) -> None:
-    """Refuse a word that no row can have: its list would be empty, and look like an answer. None is not checked.
+    """Refuse a word that no row can have: its list would be empty, and seem to be an answer. None is not checked.
 
     Raises:
         InvalidInputError: the word is not one of those that are allowed.
@@ -108,7 +108,7 @@ def check_zones(**moments: datetime | None) -> None:
 
 
 async def require_session(pool: Pool, app_name: str | None, user_id: str | None, session_id: str) -> None:
-    """Tell an empty page of a session from a session that does not exist.
+    """Raise an error if a session does not exist: its empty pages do not show that.
 
     Raises:
         SessionNotFoundError: no such session, of this app and user where they are named.

@@ -72,7 +72,7 @@ class Finding:
     Attributes:
         check: what was examined.
         found: the state of it, in words.
-        fix: what to do; '' where nothing is wrong.
+        fix: what to do; '' if nothing is wrong.
     """
 
     check: str

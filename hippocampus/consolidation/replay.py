@@ -138,7 +138,7 @@ class MemoryReplay:
         stage = Stage(first["stage"])
         policy = sorted([*key, style] for key, style in styles.items())
         question = input_hash(fingerprint, stage, turns, policy)
-        slice_ = (replay_id, first["thread_id"], stage, first["from_seq"], first["upto_seq"], first["said"], question)
+        slice_ = (replay_id, first["thread_id"], stage, first["from_seq"], first["upto_seq"], first["digest"], question)
         if turns and await STATEMENTS.fetchval(self._pool, "reuse_answer", *slice_):
             return "reused"
         derived = await derive(self._generator, self._embedder, stage, turns, styles)

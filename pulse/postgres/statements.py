@@ -128,7 +128,7 @@ class Statements:
 
 
 def translate(error: asyncpg.PostgresError, errors: Mapping[str, type[Exception]] = BY_SQLSTATE) -> Exception:
-    """Return the error class of a database error's SQLSTATE, or the error itself where it has none."""
+    """Return the error class of a database error's SQLSTATE, or the error itself if it has none."""
     if isinstance(error, asyncpg.CheckViolationError | asyncpg.StringDataRightTruncationError):
         # Not str(error): its DETAIL quotes the row.
         return InvalidInputError(f"{error.args[0]}; nothing was changed")

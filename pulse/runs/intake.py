@@ -39,7 +39,7 @@ class Intake:
     """A run that a client requested.
 
     Attributes:
-        created: False where the run existed already: it is followed, not executed.
+        created: False if the run existed already: it is followed, not executed.
         given: the agent's input.
         sent_ids: the ids of the messages that the client has.
     """

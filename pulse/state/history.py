@@ -210,7 +210,7 @@ class StateHistory:
         )
 
     async def take_snapshot(self, app_name: str, user_id: str, session_id: str) -> bool:
-        """Take a snapshot besides the automatic ones; False where nothing changed since the last."""
+        """Take a snapshot besides the automatic ones; False if nothing changed since the last."""
         row = await self._fetchrow("take_snapshot", SessionKey(app_name, user_id, session_id.strip()))
         return bool(row["taken"])
 

@@ -65,7 +65,7 @@ class Postmaster:
         return int(done.stdout)
 
     def read_status(self) -> ServerStatus | None:
-        """Read postmaster.pid; None where it names no live server of this data folder.
+        """Read postmaster.pid; None if it names no live server of this data folder.
 
         Raises:
             EmbeddedServerError: the data folder belongs to another user.

@@ -83,7 +83,7 @@ def read(path: Path, *, name: str | None = None, day_first: bool = False) -> Rea
 
 
 def recognise(value: Any) -> tuple[FileFormat, Parse] | None:
-    """Return the format of a record and its parser; None where the format is unknown."""
+    """Return the format of a record and its parser; None if the format is unknown."""
     if isinstance(value, list):
         return _recognise_list(value)
     if not isinstance(value, Mapping):

@@ -30,7 +30,7 @@ class SessionHead:
     """A session whose turns follow; it may be yielded again.
 
     Attributes:
-        user_id: from the file; None where it has none.
+        user_id: from the file; None if it has none.
         state: of the session's own scope, where the file has it.
     """
 

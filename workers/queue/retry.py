@@ -37,7 +37,7 @@ class JobRetry(BaseRetryStrategy):
         self._rng = rng or random.SystemRandom()
 
     def get_retry_decision(self, *, exception: BaseException, job: Job) -> RetryDecision | None:
-        """Return when to attempt the job again; None where it has failed for good."""
+        """Return when to attempt the job again; None if it has failed for good."""
         if isinstance(exception, asyncio.CancelledError | JobAborted):
             # Only a stopping worker asks this: the attempt does not count.
             return RetryDecision()

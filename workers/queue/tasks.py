@@ -56,7 +56,7 @@ def register_tasks(
     app.task(name="embedding_backfill", queue=EMBEDDING_QUEUE, retry=retry)(_upkeep(services.backfill))
     # It calls the same models as a reflection, and runs in the same worker pool.
     app.task(name="redraw_slices", queue=CONSOLIDATION_QUEUES[JobType.DEEP_REFLECTION], retry=retry)(
-        _upkeep(services.redraw)
+        _upkeep(services.rederive)
     )
     for name, cron in {**MAINTENANCE_CRONS, "retention": _checked(retention_cron)}.items():
         _register_periodic(app, retry, name, cron, getattr(services, name))
