@@ -174,7 +174,7 @@ class Hippocampus:
         return MemorySearch(self.pool, self.embedder)
 
     async def add(self, user: str, messages: Messages, *, session: str | None = None) -> AddedMessages:
-        """Append what is new of a conversation to a session, which is created where there is none.
+        """Append what is new of a conversation to a session, which is created if it does not exist.
 
         The same list may be added again, and so may a conversation that grew since: the longest beginning of `messages`
         that the session ends with is known already, and what follows is appended. In one list, each message counts:

@@ -45,7 +45,7 @@ class InstructionStore:
         metadata: Mapping[str, Any] | None = None,
         expected_version: int | None = None,
     ) -> Instruction:
-        """Add a version and return it; where content and metadata are those of the newest, return that one.
+        """Add a version and return it; if content and metadata are those of the newest, return that one.
 
         Args:
             expected_version: the newest version that the caller read, 0 for none; None replaces any version.
@@ -126,7 +126,7 @@ class InstructionStore:
 
         Args:
             decided_by: who approves it, for the record.
-            force: also where the instruction was changed after the proposal was made.
+            force: also if the instruction was changed after the proposal was made.
 
         Raises:
             ProposalNotFoundError: no such undecided proposal of this app; nothing was changed.

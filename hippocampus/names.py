@@ -111,7 +111,7 @@ async def require_session(pool: Pool, app_name: str | None, user_id: str | None,
     """Raise an error if a session does not exist: its empty pages do not show that.
 
     Raises:
-        SessionNotFoundError: no such session, of this app and user where they are named.
+        SessionNotFoundError: no such session, of this app and user if they are named.
     """
     if await _STATEMENTS.fetchval(pool, "session_exists", app_name, user_id, session_id):
         return

@@ -489,7 +489,7 @@ async def _applied(connection: Connection, schema: str) -> dict[str, Record]:
 
 
 def _require_fit(applied: dict[str, Record], ours: Schema, schema: str) -> None:
-    """Raise where the database needs a newer program, or has one of our migrations with another text."""
+    """Raise if the database needs a newer program, or has one of our migrations with another text."""
     contract, name = max(((record.contract, name) for name, record in applied.items()), default=(1, ""))
     if contract > CONTRACT:
         raise SchemaError(

@@ -223,7 +223,7 @@ class _Packing:
                 self._add(item, position)
 
     def window(self, candidates: Mapping[ContextType, Sequence[ContextItem]]) -> ContextWindow:
-        """Return the window: measure the text as a whole, and drop items where the counter is not additive."""
+        """Return the window: measure the text as a whole, and drop items if the counter is not additive."""
         total = self._count(self._text())
         while total > self._max:
             self._drop_one()

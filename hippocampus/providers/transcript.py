@@ -5,8 +5,8 @@
     [13] 2026-03-01 09:30 助手: "You said:\\n under the flower pot."
     END CONVERSATION
 
-The text of a turn is a JSON string, so every line break in it is escaped: no speaker can begin a line, and thereby forge
-another turn or the closing line. A name that could be misread is quoted likewise.
+The text of a turn is a JSON string, so every line break in it is escaped: no speaker can begin a line, and thereby
+forge another turn or the closing line. A name that could be misread is quoted likewise.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Which statements a text repeats, so that a window holds only one of a fact, a summary and a turn that say the same.
 
-A sentence is repeated if another one contains at least `COVERED_MIN` of its terms, as many denials and the same numbers.
-A text is repeated if each of its sentences is. Terms are stems without common words, and pairs of CJK characters. The
-threshold was measured on pairs of statements that mean the same or do not; see docs/context.md.
+A sentence is repeated if another one contains at least `COVERED_MIN` of its terms, as many denials and the same
+numbers. A text is repeated if each of its sentences is. Terms are stems without common words, and pairs of CJK
+characters. The threshold was measured on pairs of statements that mean the same or do not; see docs/context.md.
 """
 
 from __future__ import annotations

@@ -297,7 +297,7 @@ class PostgresSessionService(BaseSessionService):
         return await self._run(lambda pool: _STATEMENTS.fetch(pool, name, *arguments))
 
     async def _run(self, work: Callable[[Pool], Awaitable[Result]]) -> Result:
-        """Run work on a pool, and raise ADK's own errors where it has them."""
+        """Run work on a pool, and raise ADK's own errors for those that ADK has."""
         try:
             return await self._database.run(work)
         except errors.ConcurrencyConflictError as error:

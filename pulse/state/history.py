@@ -93,7 +93,7 @@ class RestoredState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedStates:
-    """The shared scopes, rebuilt from the events; incomplete where a session that changed one was deleted."""
+    """The shared scopes, rebuilt from the events; incomplete if a session that changed one was deleted."""
 
     user_state: Mapping[str, Any]
     user_is_complete: bool

@@ -67,7 +67,7 @@ def _register_consolidation(
 ) -> None:
     @app.task(name=str(job_type), queue=queue, retry=retry, pass_context=True)
     async def consolidate(context: JobContext, job_id: str, tried: int = 0) -> None:
-        claim = JobClaim(context.job, is_last_try=retry.is_last_try(context.job))
+        claim = JobClaim(context.job, is_last_attempt=retry.is_last_attempt(context.job))
         await services.consolidate(UUID(job_id), claim)
         if claim.is_finished:
             manager.note_finished(context.job)

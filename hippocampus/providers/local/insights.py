@@ -72,7 +72,7 @@ _NOT_STATED = re.compile(r"\b(?:if|unless|would|wish)\b|如果|要是|的话", r
 
 
 def of_slice(slice_: ConversationSlice) -> list[ExtractedInsight]:
-    """Return the insights of a slice, the most important first: at most four, no two alike, none if nothing stands out."""
+    """Return the insights of a slice, the most important first: at most four, and no two alike."""
     sentences = [
         sentence for sentence in sentences_of(slice_) if not sentence.is_question and not is_assistant(sentence.turn)
     ]

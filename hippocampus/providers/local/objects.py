@@ -239,7 +239,7 @@ _CHECKS: Mapping[Shape, Callable[[str], str | None]] = {
 
 
 def parts(text: str, *, chinese: bool) -> list[str]:
-    """Return the members of a plain list ('reading, painting and long walks'), or the text itself if it is not a list."""
+    """Return the members of a plain list ('reading, painting and long walks'), or a text that is not a list itself."""
     if chinese:
         return [part for part in re.split("、|以及|和|跟|还有", text) if part]
     if "," in text and not re.search(r", .* and ", text):
