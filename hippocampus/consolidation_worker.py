@@ -1,11 +1,11 @@
 """Consolidation: the entry point of the memory. A slice of conversation goes in, memories and facts come out.
 
-    read      one statement; the connection goes back to the pool before a model is asked
+    read      one statement; the connection goes back to the pool before a model is called
     derive    one generate call, one embedding call; the reply is kept until it is stored, so that a retry reuses it
     store     one transaction: lock the thread, compare the watermark, fence the job, write, end the job
 
 A job may be delivered many times, and several attempts may run at once: the fence and the watermark admit the effects
-of one of them. What is left past a slice is enqueued in the transaction that ends the slice's job.
+of one of them. The transaction that ends a slice's job enqueues a job for the rest.
 """
 
 from __future__ import annotations

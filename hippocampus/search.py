@@ -76,8 +76,8 @@ class SearchFilter:
         sources: any of memory, fact, message.
         messages: which turns are searched.
         memory_types: only memories of these types, so neither facts nor messages.
-        session_id: only what was said in this session, or extracted from it.
-        since, until: the time when it was said, `until` exclusive.
+        session_id: only what belongs to this session, or was extracted from it.
+        since, until: the time of the conversation, `until` exclusive.
         as_of, known_at: facts as they were true then, and as they were recorded by then; None: now.
         metadata: rows whose metadata contain this (JSONB containment); facts have none.
         min_relevance: 0 to 1, see `SearchMemoryResult.relevance_score`.

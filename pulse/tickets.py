@@ -1,4 +1,4 @@
-"""Tickets for clients that cannot send headers: short-lived, for one use. Only their hashes are stored."""
+"""Tickets for clients that cannot send headers: short-lived, valid once. Only their hashes are stored."""
 
 from __future__ import annotations
 

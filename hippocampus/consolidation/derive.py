@@ -41,7 +41,7 @@ _ROLES = frozenset(("user", "model", "agent", "assistant", "tool"))
 async def derive(
     generator: Generator, embedder: Embedder, stage: Stage, turns: Turns, styles: keys.Styles | None = None
 ) -> Effects:
-    """Ask the models what a stage derives from turns. Without turns nothing is asked, and there is nothing to store.
+    """Have the models derive a stage's effects from turns. Without turns no model is called and nothing is derived.
 
     Args:
         styles: the app's policy on which keys hold many values; only the deep stage uses it.

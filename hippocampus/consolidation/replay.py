@@ -4,7 +4,7 @@
     diff     the swap, in a transaction that is rolled back: what would be added, dropped and kept; nothing changes
     swap     the same transaction, committed
 
-No transaction is open while a model is asked, and no question is asked twice: an answer is found again by the hash of
+No transaction is open during a model's call, and no call is made twice: each answer is stored with the hash of
 everything that it depends on. Sessions that were consolidated further meanwhile are detected under their locks.
 """
 

@@ -4,7 +4,8 @@ A statement starts at a line ``-- name: list_sessions`` of a query file and ends
 below the name say what it takes and returns. A query file can be read, counted and explained as a whole.
 
 No other module catches `asyncpg.PostgresError` to turn it into an error class: a statement that runs outside of
-`Statements`, such as a COPY or a whole transaction, runs inside `Statements.translating`.
+`Statements`, such as a COPY or a whole transaction, runs inside `Statements.translating`. The exceptions name the text
+that PostgreSQL refused: a migration (`workers.migrate`), or a line of a file (`hippocampus.transfer.memory_file`).
 """
 
 from __future__ import annotations

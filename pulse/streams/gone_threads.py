@@ -1,4 +1,4 @@
-"""Threads that were deleted or have expired: their followers are called, so that no stream waits for ever.
+"""Threads that were deleted or have expired: their followers are notified, so that no stream waits for ever.
 
 The deletion of a session is announced by NOTIFY, which may be lost; an expiry is not announced. So every watched thread
 is also checked now and then, all of them in one statement.

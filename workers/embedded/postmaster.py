@@ -1,4 +1,4 @@
-"""The server's process: started as pg_ctl starts it, followed by its own status file, ended by signals."""
+"""The server's process: started as pg_ctl starts it, observed through its status file, ended by signals."""
 
 from __future__ import annotations
 

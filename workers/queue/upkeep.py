@@ -1,4 +1,4 @@
-"""The upkeep of the queue and of what expires: what is due, what was missed, what is over."""
+"""The upkeep of the queue and of everything that expires: enqueues what is due or was missed, deletes what is over."""
 
 from __future__ import annotations
 
