@@ -88,7 +88,7 @@ def from_rows(stored: str | None) -> tuple[list[Event], int]:
     rows = json.loads(stored) if stored else []
     if stored and MARK in stored:
         rows = unescape(rows)
-    unnamed = pieces.said_elsewhere(rows)
+    unnamed = pieces.written_elsewhere(rows)
     events = [_from_row(*row) for row in pieces.join(rows)]
     events.sort(key=lambda event: (event.timestamp, event.id))
     if unnamed:

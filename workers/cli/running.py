@@ -35,7 +35,7 @@ class Running:
 
 
 def grace_of(config: Settings) -> float:
-    """Return how many seconds the roles get to stop in good order."""
+    """Return how many seconds the roles get to stop gracefully."""
     return config.shutdown_grace_seconds if "shutdown_grace_seconds" in config.model_fields_set else GRACE_SECONDS
 
 
