@@ -69,7 +69,7 @@ async def test_a_window_holds_system_facts_memories_and_history_in_order(
     assert window.degraded is None
 
 
-async def test_what_was_written_elsewhere_a_moment_ago_is_remembered(
+async def test_what_was_said_elsewhere_a_moment_ago_is_remembered(
     pool: asyncpg.Pool, assembler: ContextAssembler
 ) -> None:
     await say(pool, MEI, "s-1", "The code of the gate is 4711")
