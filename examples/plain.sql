@@ -2,7 +2,7 @@
 --
 --     psql "$DATABASE_URL" -f examples/plain.sql
 --
--- Workers elsewhere take up what is enqueued here. Errors have SQLSTATEs of class HP: see schema/README.md.
+-- The database's workers run what is enqueued here. Errors have SQLSTATEs of class HP: see schema/README.md.
 \set ON_ERROR_STOP on
 
 \echo == A session, with state in two scopes

@@ -1,11 +1,11 @@
 """Consolidation: the entry point of the memory. A slice of conversation goes in, memories and facts come out.
 
-    read      one statement; the connection goes back to the pool before a model is asked
+    read      one statement; the connection goes back to the pool before a model is called
     derive    one generate call, one embedding call; the reply is kept until it is stored, so that a retry reuses it
     store     one transaction: lock the thread, compare the watermark, fence the job, write, end the job
 
 A job may be delivered many times, and several attempts may run at once: the fence and the watermark admit the effects
-of one of them. What is left past a slice is enqueued in the transaction that ends the slice's job.
+of one of them. The transaction that ends a slice's job enqueues a job for the rest.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ class JobClaim(Protocol):
     """One attempt's right to end a job. Both methods run inside the transaction that stores the job's effects.
 
     Attributes:
-        is_last_try: a transport error would fail the job for good, since no attempts are left.
+        is_last_attempt: a transport error would fail the job for good, since no attempts are left.
     """
 
-    is_last_try: bool
+    is_last_attempt: bool
 
     async def fence(self, connection: Connection) -> None:
         """Lock the job's row in the queue.
@@ -119,10 +119,12 @@ class MemoryConsolidationWorker:
         try:
             return slice_, await self._ask(slice_)
         except ProviderError as error:
-            is_last_try = claim.is_last_try
-            if not slice_.is_stuck or isolation.is_to_be_retried(error, is_last_try=is_last_try):
+            is_last_attempt = claim.is_last_attempt
+            if not slice_.is_stuck or isolation.is_to_be_retried(error, is_last_attempt=is_last_attempt):
                 raise
-            return await isolation.derive_beginning(self._ask, self._embedder, slice_, error, is_last_try=is_last_try)
+            return await isolation.derive_beginning(
+                self._ask, self._embedder, slice_, error, is_last_attempt=is_last_attempt
+            )
 
     async def _ask(self, slice_: Slice) -> Effects:
         """Ask the models. No connection is held meanwhile."""

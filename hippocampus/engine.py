@@ -174,7 +174,7 @@ class Hippocampus:
         return MemorySearch(self.pool, self.embedder)
 
     async def add(self, user: str, messages: Messages, *, session: str | None = None) -> AddedMessages:
-        """Append what is new of a conversation to a session, which is created where there is none.
+        """Append what is new of a conversation to a session, which is created if it does not exist.
 
         The same list may be added again, and so may a conversation that grew since: the longest beginning of `messages`
         that the session ends with is known already, and what follows is appended. In one list, each message counts:
@@ -270,7 +270,7 @@ class Hippocampus:
             return added
 
     async def _newest(self, key: SessionKey, count: int) -> Session:
-        """Return a session with its newest events; create it where there is none."""
+        """Return a session with its newest events; create it if there is none."""
         session = await self.sessions.get_session(*key, num_recent_events=count, state_keys=())
         if session is not None:
             return session

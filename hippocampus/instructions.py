@@ -45,7 +45,7 @@ class InstructionStore:
         metadata: Mapping[str, Any] | None = None,
         expected_version: int | None = None,
     ) -> Instruction:
-        """Add a version and return it; where content and metadata are those of the newest, return that one.
+        """Add a version and return it; if content and metadata are those of the newest, return that one.
 
         Args:
             expected_version: the newest version that the caller read, 0 for none; None replaces any version.
@@ -64,7 +64,7 @@ class InstructionStore:
         return _instruction(row)
 
     async def get(self, app_name: str, key: str, version: int | None = None) -> Instruction | None:
-        """Read the newest version, or the given one; None where there is none."""
+        """Read the newest version, or the given one; None if there is none."""
         _check_key(app_name, key)
         row = await _STATEMENTS.fetchrow(self._pool, "get_instruction", app_name, key, version)
         return None if row is None else _instruction(row)
@@ -126,7 +126,7 @@ class InstructionStore:
 
         Args:
             decided_by: who approves it, for the record.
-            force: also where the instruction was changed after the proposal was made.
+            force: also if the instruction was changed after the proposal was made.
 
         Raises:
             ProposalNotFoundError: no such undecided proposal of this app; nothing was changed.

@@ -274,7 +274,7 @@ class OpenMemoryService:
     async def get_job(
         self, job_id: UUID, *, app_name: str | None = None, user_id: str | None = None
     ) -> ConsolidationJob:
-        """Return a job; `JobNotFoundError` where there is none of this app and user."""
+        """Return a job; `JobNotFoundError` if this app and user have none of this id."""
         return await jobs.get(self._pool, job_id, app_name=app_name, user_id=user_id)
 
     async def list_jobs(

@@ -36,7 +36,7 @@ _ROLES: Mapping[str, tuple[str, str]] = MappingProxyType(
         "function": ("tool", "message"),
     }
 )
-#: They instruct the model. No participant said them, so no memory may come from them.
+#: They instruct the model. They are not a participant's words, so no memory may come from them.
 _INSTRUCTIONS = ("system", "developer")
 _TIMES = ("timestamp", "created_at")
 _CALLS = ("tool_calls", "function_call")
@@ -67,8 +67,8 @@ class Message:
 
     def _id(self, sequence_num: int) -> str:
         own = self.event
-        said = json.dumps([sequence_num, own.event_type, own.author, own.timestamp, own.content], sort_keys=True)
-        return f"message-{hashlib.sha256(said.encode()).hexdigest()[:32]}"
+        text = json.dumps([sequence_num, own.event_type, own.author, own.timestamp, own.content], sort_keys=True)
+        return f"message-{hashlib.sha256(text.encode()).hexdigest()[:32]}"
 
 
 def read_messages(messages: Messages) -> list[Message]:

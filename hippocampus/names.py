@@ -1,4 +1,4 @@
-"""Checks of arguments: names, numbers, times and words. Each bound is worded once."""
+"""Checks of arguments: names, numbers, times and words."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from hippocampus.errors import BY_SQLSTATE
-from pulse.errors import InvalidInputError, SessionNotFoundError
+from pulse.errors import InvalidInputError
 from pulse.postgres.json_values import clean_text
 from pulse.postgres.statements import Statements
-from pulse.session_key import SessionKey
+from pulse.session_key import session_not_found
 
 if TYPE_CHECKING:
     from pulse.database import Pool
@@ -87,7 +87,7 @@ def check_count(name: str, value: Any, lowest: int, highest: int) -> int:
 
 
 def check_word(what: str, word: str | None, allowed: Collection[str]) -> None:
-    """Refuse a word that no row can have: its list would be empty, and look like an answer. None is not checked.
+    """Refuse a word that no row can have: its list would be empty, and seem to be an answer. None is not checked.
 
     Raises:
         InvalidInputError: the word is not one of those that are allowed.
@@ -108,13 +108,11 @@ def check_zones(**moments: datetime | None) -> None:
 
 
 async def require_session(pool: Pool, app_name: str | None, user_id: str | None, session_id: str) -> None:
-    """Tell an empty page of a session from a session that does not exist.
+    """Raise an error if a session does not exist: its empty pages do not show that.
 
     Raises:
-        SessionNotFoundError: no such session, of this app and user where they are named.
+        SessionNotFoundError: no such session, of this app and user if they are named.
     """
     if await _STATEMENTS.fetchval(pool, "session_exists", app_name, user_id, session_id):
         return
-    if app_name is not None and user_id is not None:
-        raise SessionKey(app_name, user_id, session_id).not_found()
-    raise SessionNotFoundError(f"there is no session {session_id!r}")
+    raise session_not_found(session_id, app_name=app_name, user_id=user_id)

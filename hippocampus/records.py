@@ -94,7 +94,7 @@ class ExtractedFact:
     """A fact that a provider extracted from a slice; validated, not yet stored."""
 
     fact_type: FactType
-    key: str  # 1 to 255 characters, snake_case English where the provider chooses it
+    key: str  # 1 to 255 characters, snake_case English if the provider chooses it
     value: Any  # a JSON value that is neither null nor empty
     confidence: float  # 0.0 to 1.0
     source_seqs: tuple[int, ...]  # the turns that state it; ascending, within the slice, never empty
@@ -113,7 +113,7 @@ class ExtractedInsight:
 class ExtractedProposal:
     """A change of the app's instructions that a user's feedback requests. It takes effect when it is approved."""
 
-    key: str  # 1 to 255 characters, snake_case English where the provider chooses it
+    key: str  # 1 to 255 characters, snake_case English if the provider chooses it
     content: str  # the instruction, one sentence that an agent can follow; never blank
     source_seqs: tuple[int, ...]  # as in ExtractedFact
 

@@ -72,7 +72,7 @@ class MemoryStats:
     high_value_count: int  # score from 0.7
     medium_value_count: int  # from 0.3
     low_value_count: int  # below
-    avg_retention_score: float  # 0.0 where there are no memories
+    avg_retention_score: float  # 0.0 if there are no memories
     cleaned_count: int = 0
     cleaned_by_app: Mapping[str, int] = dataclasses.field(default_factory=dict)
     batch_count: int = 0

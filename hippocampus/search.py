@@ -76,8 +76,8 @@ class SearchFilter:
         sources: any of memory, fact, message.
         messages: which turns are searched.
         memory_types: only memories of these types, so neither facts nor messages.
-        session_id: only what was said in this session, or extracted from it.
-        since, until: the time when it was said, `until` exclusive.
+        session_id: only what belongs to this session, or was extracted from it.
+        since, until: the time of the conversation, `until` exclusive.
         as_of, known_at: facts as they were true then, and as they were recorded by then; None: now.
         metadata: rows whose metadata contain this (JSONB containment); facts have none.
         min_relevance: 0 to 1, see `SearchMemoryResult.relevance_score`.
@@ -114,9 +114,9 @@ EVERYTHING = SearchFilter()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatchScores:
-    """Why a row matched. Text scores are BM25; similarities are cosines, None where a vector is missing.
+    """Why a row matched. Text scores are BM25; similarities are cosines, None if a vector is missing.
 
-    `text_rank` and `vector_rank` are the row's ranks by each score alone, from 1; None where it has no such score.
+    `text_rank` and `vector_rank` are the row's ranks by each score alone, from 1; None if it has no such score.
     """
 
     bm25: float
@@ -141,7 +141,7 @@ class SearchMemoryResult:
         relevance_score: 0 to 1, the same whatever else matches: the cosine similarity, or the weighted part of the
             query's words that the row holds, whichever is greater.
         score: 0 to 1, by which results are ordered: the weighted parts, normalised among the rows.
-        thread_id, session_id: where it was said; None where that session was deleted.
+        thread_id, session_id: where it was said; None if that session was deleted.
         source_seqs: the turn itself, or the turns that it was extracted from; `from_seq` to `upto_seq` is their range.
     """
 
@@ -167,7 +167,7 @@ class SearchMemoryResponse:
 
     Attributes:
         total_count: how many rows match, of which `memories` are the best; over 5,000 memories, how many were scored.
-        degraded: why text alone was searched although there is an embedder; None where nothing failed.
+        degraded: why text alone was searched although there is an embedder; None if nothing failed.
     """
 
     memories: tuple[SearchMemoryResult, ...]

@@ -134,7 +134,7 @@ class ApiKeyService:
         return await self._one("revoke_api_key", key_id)
 
     async def verify(self, text: str) -> Grant | None:
-        """Return what a key grants; None where it is unknown, revoked or expired. Records its use, to the minute."""
+        """Return what a key grants; None if it is unknown, revoked or expired. Records its use, to the minute."""
         parts = _TEXT.fullmatch(text)
         if parts is None:
             return None

@@ -55,7 +55,7 @@ class StoredArtifact:
 
     Attributes:
         part: the JSON value that was saved with the bytes.
-        data: the bytes; None where there are none, or where they were not requested.
+        data: the bytes; None if there are none, or if they were not requested.
     """
 
     version: int
@@ -85,7 +85,7 @@ class ArtifactStore:
 
         Args:
             part: a JSON value that is returned with the bytes.
-            data: None where the part refers to a file elsewhere.
+            data: None if the part refers to a file elsewhere.
 
         Raises:
             ArtifactTooLargeError: over the app's ``max_artifact_bytes``; nothing was stored.
@@ -103,11 +103,11 @@ class ArtifactStore:
         return version
 
     async def read(self, key: ArtifactKey, version: int = LATEST) -> StoredArtifact | None:
-        """Read one version with its bytes; None where there is none."""
+        """Read one version with its bytes; None if there is none."""
         return await self._one(key, version, with_data=True)
 
     async def describe(self, key: ArtifactKey, version: int = LATEST) -> StoredArtifact | None:
-        """Read one version without its bytes; None where there is none."""
+        """Read one version without its bytes; None if there is none."""
         return await self._one(key, version, with_data=False)
 
     async def versions(self, key: ArtifactKey) -> list[StoredArtifact]:

@@ -81,7 +81,7 @@ class WatchedConnection(asyncpg.Connection):
                     endpoint.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
     async def close(self, *, timeout: float | None = None) -> None:  # noqa: ASYNC109 - asyncpg's own
-        """Close the connection; drop it where the server has not answered within `RELEASE_SECONDS_MAX`."""
+        """Close the connection; drop it if the server has not answered within `RELEASE_SECONDS_MAX`."""
         with contextlib.suppress(TimeoutError) if timeout is None else contextlib.nullcontext():
             await super().close(timeout=bounded_pool.RELEASE_SECONDS_MAX if timeout is None else timeout)
 

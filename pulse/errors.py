@@ -119,8 +119,6 @@ class SchemaError(PulseError):
     """The database's schema is missing, older or newer than this program. The message names the command."""
 
 
-_PROGRAM_LIMIT_EXCEEDED = "54000"
-
 #: The error class of each SQLSTATE that the session engine's SQL functions raise.
 BY_SQLSTATE: Mapping[str, type[PulseError]] = {
     "HP001": SessionNotFoundError,

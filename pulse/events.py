@@ -75,7 +75,7 @@ class Event:
 
     @property
     def text(self) -> str | None:
-        """The text of the message; None where the event is not a message or has no text."""
+        """The text of the message; None if the event is not a message or has no text."""
         return message_text(self.content) if self.event_type in MESSAGE_EVENT_TYPES else None
 
     @property
@@ -92,7 +92,7 @@ class Session:
         state: the merged view of the three stored scopes, with prefixes; ``temp:`` keys only if this process set them.
         events: those that were requested, in sequence.
         version: rises with each append; an append through a stale session is refused.
-        user_version, app_version: of the shared states, as they were read; 0 where there is none.
+        user_version, app_version: of the shared states, as they were read; 0 if there is none.
         last_update_time: when the last event was recorded, in seconds since 1970.
     """
 
@@ -131,7 +131,7 @@ class Appended:
     Attributes:
         last_sequence_num: of the session's newest event.
         new_events: the events that were not stored before.
-        user_version, app_version: of the shared states; None where this append did not change them.
+        user_version, app_version: of the shared states; None if this append did not change them.
     """
 
     thread_id: uuid.UUID
@@ -161,7 +161,7 @@ def role_of(event_type: str, author: str) -> Role:
 
 
 def message_text(content: Any) -> str | None:
-    """Return the text of a message's content, as PostgreSQL can store it, or None where it has none."""
+    """Return the text of a message's content, as PostgreSQL can store it, or None if it has none."""
     text: Any = content
     if isinstance(content, Mapping):
         candidates = (content.get(key) for key in ("text", "content", "message"))

@@ -67,7 +67,7 @@ class Watcher(Protocol):
         """Return how much is known of each open message."""
 
     def receive(self, messages: Sequence[LiveMessage]) -> None:
-        """Take what is new. Called from the event loop; must return at once and must not raise."""
+        """Receive what is new. Called from the event loop; must return at once and must not raise."""
 
 
 class DeltaCarrier(Protocol):

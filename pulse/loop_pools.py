@@ -63,7 +63,7 @@ class LoopPools:
         max_size: int = POOL_SIZE_MAX,
         check: Callable[[Pool], Awaitable[None]] | None = None,
     ) -> None:
-        """`check` raises where a pool that was just opened cannot be used."""
+        """`check` raises if a pool that was just opened cannot be used."""
         self._dsn = dsn
         self._schema = schema
         self._max_size = max_size

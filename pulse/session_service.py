@@ -103,7 +103,7 @@ class OpenSessionService:
         num_recent_events: int | None = None,
         state_keys: Sequence[str] | None = None,
     ) -> Session | None:
-        """Read a session in one snapshot; None where the user has no such session in this app.
+        """Read a session in one snapshot; None if the user has no such session in this app.
 
         Args:
             after_sequence: only events past this number.
@@ -243,7 +243,7 @@ class OpenSessionService:
             expected_version: refuse if the session is at another version.
 
         Returns:
-            The jobs that will do it, by type; empty where everything is consolidated, or the app's policy turns
+            The jobs that will do it, by type; empty if everything is consolidated, or the app's policy turns
             consolidation off.
 
         Raises:

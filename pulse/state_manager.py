@@ -66,7 +66,7 @@ class StateManager:
         *,
         invocation_id: str | None = None,
     ) -> Any:
-        """Return the value of one key, given with its prefix, or the default where it is not set; see `get_all_state`.
+        """Return the value of one key, given with its prefix, or the default if it is not set; see `get_all_state`.
 
         Only this key is read.
         """
@@ -78,7 +78,7 @@ class StateManager:
         return session.state.get(key, default)
 
     async def set_state(self, app_name: str, user_id: str, session_id: str, delta: Mapping[str, Any]) -> Session:
-        """Set keys to values that do not depend on the state; see `update_session_state` where they do.
+        """Set keys to values that do not depend on the state; for those that do, see `update_session_state`.
 
         `DELETED` as a value removes the key; None sets it to null.
         """

@@ -38,7 +38,7 @@ class Thread:
 
     Attributes:
         version: rises with each append.
-        last_sequence: the number of its newest event; 0 where it has none.
+        last_sequence: the number of its newest event; 0 if it has none.
     """
 
     id: uuid.UUID

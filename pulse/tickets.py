@@ -1,4 +1,4 @@
-"""Tickets for clients that cannot send headers: short-lived, for one use. Only their hashes are stored."""
+"""Tickets for clients that cannot send headers: short-lived, valid once. Only their hashes are stored."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class TicketService:
         return IssuedTicket(token=token, expires_at=expires)
 
     async def redeem(self, token: str) -> Ticket | None:
-        """Use a ticket and return what it allows; None where it is unknown, used or expired."""
+        """Use a ticket and return what it allows; None if it is unknown, used or expired."""
         row = await _STATEMENTS.fetchrow(self._pool, "redeem_ticket", _hash(token))
         return None if row is None else Ticket(**row)
 

@@ -37,7 +37,7 @@ class TimelineItem:
     """One item.
 
     Attributes:
-        id: the message's id where the event has one, else ``{event_type}-{sequence_num}``.
+        id: the message's id if the event has one, else ``{event_type}-{sequence_num}``.
         timestamp: when it happened, in milliseconds since 1970.
         fields: the further fields of the item's type, by their names on the wire.
     """

@@ -1,1 +1,1 @@
-"""The processes, and the only rooms that put the others together. Nobody imports this package."""
+"""The processes: the only package that combines the others. No other package imports it."""

@@ -1,4 +1,4 @@
-"""The program `hippocampus`: its command line, or a sentence that says what to install for it."""
+"""The program `hippocampus`: its command line, or a message that says what to install for it."""
 
 from __future__ import annotations
 

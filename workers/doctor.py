@@ -72,7 +72,7 @@ class Finding:
     Attributes:
         check: what was examined.
         found: the state of it, in words.
-        fix: what to do; '' where nothing is wrong.
+        fix: what to do; '' if nothing is wrong.
     """
 
     check: str
@@ -285,5 +285,5 @@ def connections_of(role: str, config: Settings) -> int:
 
 
 def _judged(check: str, found: str, fix: str, otherwise: Verdict = "problem") -> Finding:
-    """Return a finding that is fine where it has no fix."""
+    """Return a finding, which is fine if it has no fix."""
     return Finding(check=check, verdict=otherwise if fix else "ok", found=found, fix=fix)

@@ -18,7 +18,7 @@ from pulse.errors import DatabaseUnreachableError
 ERROR_CHARACTERS_MAX = 4_000
 RAW_REPLY_CHARACTERS_MAX = 1_000_000
 
-# The database was away, stopped, resolved a deadlock or was out of resources: the statements may succeed later.
+# The database was unavailable, stopped, resolved a deadlock or was out of resources: the statements may succeed later.
 DATABASE_FAULTS = (
     OSError,
     DatabaseUnreachableError,

@@ -205,7 +205,7 @@ async def check_schema(connection: Connection, *, schema: str = "public", folder
 
 
 async def version_ahead(dsn: str, *, schema: str = "public", folder: Path | None = None) -> str | None:
-    """Return the version of the newer program that migrated the database; None where it is at this program's schema."""
+    """Return the version of the newer program that migrated the database; None if it is at this program's schema."""
     connection = await database.connect(dsn, schema=schema, prepare=False)
     try:
         applied = await _applied(connection, schema)
@@ -473,7 +473,7 @@ def _release(version: str) -> tuple[int, ...]:
 
 
 async def _applied(connection: Connection, schema: str) -> dict[str, Record]:
-    """Return what is recorded in this schema, by name; empty where nothing is."""
+    """Return what is recorded in this schema, by name; empty if nothing is."""
     quoted: str = await connection.fetchval("SELECT quote_ident($1) || '.hippocampus_migrations'", schema)
     if await connection.fetchval("SELECT to_regclass($1) IS NULL", quoted):
         return {}
@@ -489,7 +489,7 @@ async def _applied(connection: Connection, schema: str) -> dict[str, Record]:
 
 
 def _require_fit(applied: dict[str, Record], ours: Schema, schema: str) -> None:
-    """Raise where the database needs a newer program, or has one of our migrations with another text."""
+    """Raise if the database needs a newer program, or has one of our migrations with another text."""
     contract, name = max(((record.contract, name) for name, record in applied.items()), default=(1, ""))
     if contract > CONTRACT:
         raise SchemaError(
@@ -553,7 +553,7 @@ async def _record_catalogue(connection: Connection, before: Catalogue, after: Ca
 
 
 async def _drift(connection: Connection, schema: str) -> str | None:
-    """Return how the schema differs from what is recorded; None where it does not."""
+    """Return how the schema differs from what is recorded; None if it does not."""
     found = await _catalogue(connection, schema)
     quoted: str = await connection.fetchval("SELECT quote_ident($1) || '.hippocampus_catalogue'", schema)
     rows = await connection.fetch("SELECT kind, name, sha256 FROM " + quoted + " ORDER BY kind, name")

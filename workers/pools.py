@@ -1,4 +1,4 @@
-"""The worker pools: which process works off which queues. One kind of work never waits behind another."""
+"""The worker pools: which processes serve which queues. One kind of work never waits for another."""
 
 from __future__ import annotations
 

@@ -405,7 +405,7 @@ def variables_of(field: str) -> list[str]:
 
 
 def show_secret(secret: SecretStr) -> str:
-    """Return a secret's first five characters, or none where it is too short to be shown in part."""
+    """Return a secret's first five characters, or none if it is too short to be shown in part."""
     text = secret.get_secret_value()
     return "***" if len(text) < 4 * SECRET_PREFIX_CHARACTERS else text[:SECRET_PREFIX_CHARACTERS] + "***"
 

@@ -78,7 +78,7 @@ class _Server(uvicorn.Server):
 
 
 def main_writer(config: settings.Settings, agents: Mapping[str, Agent] | None = None) -> int:
-    """Run a writer until SIGTERM or SIGINT and return its exit code: 0, or 2 where it could not start.
+    """Run a writer until SIGTERM or SIGINT and return its exit code: 0, or 2 if it could not start.
 
     Args:
         agents: those that ``POST /agui/{name}`` runs, by name.

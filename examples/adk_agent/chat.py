@@ -1,6 +1,6 @@
-"""Two conversations with an agent that remembers: it knows in the second what was said in the first.
+"""Two conversations with an agent that remembers: in the second it knows what it learned in the first.
 
-It uses DATABASE_URL, or an embedded PostgreSQL, starts the workers, and stops what it started.
+The program uses DATABASE_URL, or an embedded PostgreSQL; it starts the workers, and stops what it started.
 """
 
 from __future__ import annotations

@@ -146,7 +146,7 @@ WITH asked AS (
     FROM asked
 )
 SELECT cut.thread_id, cut.stage, cut.drawn_seq + 1 AS from_seq, cut.upto_seq,
-       slice_digest(cut.thread_id, cut.drawn_seq + 1, cut.upto_seq) AS said,
+       slice_digest(cut.thread_id, cut.drawn_seq + 1, cut.upto_seq) AS digest,
        f.sequence_num, f.author, f.role, f.content AS text, f.occurred_at
 FROM cut LEFT JOIN fits AS f ON f.within
 ORDER BY f.sequence_num

@@ -41,7 +41,7 @@ _ROLES = frozenset(("user", "model", "agent", "assistant", "tool"))
 async def derive(
     generator: Generator, embedder: Embedder, stage: Stage, turns: Turns, styles: keys.Styles | None = None
 ) -> Effects:
-    """Ask the models what a stage derives from turns. Without turns nothing is asked, and there is nothing to store.
+    """Have the models derive a stage's effects from turns. Without turns no model is called and nothing is derived.
 
     Args:
         styles: the app's policy on which keys hold many values; only the deep stage uses it.
@@ -97,7 +97,7 @@ async def _replay(generator: Generator, embedder: Embedder, turns: Turns) -> Eff
 
 
 async def _reflect(generator: Generator, embedder: Embedder, turns: Turns, styles: keys.Styles | None) -> Effects:
-    """Derive facts, insights and proposals; nothing is embedded where none was found."""
+    """Derive facts, insights and proposals; nothing is embedded if none was found."""
     (reflection,) = await generator.reflect([ConversationSlice(turns=turns)])
     facts = [element for fact in reflection.facts for element in elements.of_fact(fact, styles)]
     fact_texts = [clean_text(f"{fact.key}: {_value_text(fact.value)}") for fact in facts]
@@ -182,7 +182,7 @@ def _message_vectors(turns: Turns, vectors: Sequence[Vector | None]) -> list[Mes
 
 
 def _said_at(turns: Turns, seqs: Sequence[int]) -> datetime:
-    """Return the time of the last of these turns; the slice's end where a provider names only turns outside it."""
+    """Return the time of the last of these turns; the slice's end if a provider names only turns outside it."""
     return next((turn.occurred_at for turn in reversed(turns) if turn.sequence_num in seqs), turns[-1].occurred_at)
 
 

@@ -76,14 +76,14 @@ async def _ask_alone(
 async def check_answers(
     ask: Callable[[Sequence[Item]], Awaitable[Answer | ProviderError]], harmless: Item, refusal: ProviderError
 ) -> None:
-    """Raise the refusal where the model refuses a harmless item too: then the batch is not at fault."""
+    """Raise the refusal if the model refuses a harmless item too: then the batch is not at fault."""
     if isinstance(await ask([harmless]), ProviderError):
         raise refusal from None
 
 
-def is_to_be_retried(error: ProviderError, *, is_last_try: bool) -> bool:
+def is_to_be_retried(error: ProviderError, *, is_last_attempt: bool) -> bool:
     """Return whether an error says nothing about the slice, so that the job should be retried as it is."""
-    return isinstance(error, RateLimitedError) or (isinstance(error, TransientProviderError) and not is_last_try)
+    return isinstance(error, RateLimitedError) or (isinstance(error, TransientProviderError) and not is_last_attempt)
 
 
 async def derive_beginning(
@@ -92,14 +92,14 @@ async def derive_beginning(
     slice_: Slice,
     refusal: ProviderError,
     *,
-    is_last_try: bool,
+    is_last_attempt: bool,
 ) -> tuple[Slice, Effects]:
     """Return as much of a refused slice's beginning as the model accepts, and what it derives from it.
 
     Args:
         derive: asks the models for a slice.
         refusal: the error of the whole slice.
-        is_last_try: the job is not retried after a transport error.
+        is_last_attempt: the job is not retried after a transport error.
 
     Raises:
         RateLimitedError: no call may be made at present.
@@ -111,7 +111,7 @@ async def derive_beginning(
         try:
             return await derive(replace(slice_, turns=tuple(turns)))
         except ProviderError as error:
-            if is_to_be_retried(error, is_last_try=is_last_try):
+            if is_to_be_retried(error, is_last_attempt=is_last_attempt):
                 raise
             return error
 

@@ -1,6 +1,6 @@
 """Re-derivation: slices derived again, from the turns that are left, after something in them was erased.
 
-One statement reads a slice, no connection is held while a model is asked, and one transaction stores the effects. It
+One statement reads a slice, no connection is held during the model's call, and one transaction stores the effects. It
 stores nothing if something else of the session was erased meanwhile; the slice then waits for the next run.
 """
 

@@ -4,7 +4,7 @@
     diff     the swap, in a transaction that is rolled back: what would be added, dropped and kept; nothing changes
     swap     the same transaction, committed
 
-No transaction is open while a model is asked, and no question is asked twice: an answer is found again by the hash of
+No transaction is open during a model's call, and no call is made twice: each answer is stored with the hash of
 everything that it depends on. Sessions that were consolidated further meanwhile are detected under their locks.
 """
 
@@ -138,7 +138,7 @@ class MemoryReplay:
         stage = Stage(first["stage"])
         policy = sorted([*key, style] for key, style in styles.items())
         question = input_hash(fingerprint, stage, turns, policy)
-        slice_ = (replay_id, first["thread_id"], stage, first["from_seq"], first["upto_seq"], first["said"], question)
+        slice_ = (replay_id, first["thread_id"], stage, first["from_seq"], first["upto_seq"], first["digest"], question)
         if turns and await STATEMENTS.fetchval(self._pool, "reuse_answer", *slice_):
             return "reused"
         derived = await derive(self._generator, self._embedder, stage, turns, styles)

@@ -61,7 +61,7 @@ class Slice:
     kept: KeptReply | None = None
 
     def beginning(self, turns: Sequence[Turn]) -> Slice:
-        """Return the slice up to the last of `turns`, its first ones; the slice itself where they are all of them."""
+        """Return the slice up to the last of `turns`, which are its first ones or all of them."""
         if len(turns) == len(self.turns):
             return self
         return replace(self, turns=tuple(turns), upto_seq=turns[-1].sequence_num, is_last=False)

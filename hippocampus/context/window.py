@@ -16,7 +16,7 @@ from functools import cache
 from typing import Any, Literal, TypeAlias
 
 from hippocampus.errors import ContextBudgetError
-from hippocampus.text.repetition import Said
+from hippocampus.text.repetition import WindowStatements
 from hippocampus.text.tokens import TokenCounter, count_tokens
 
 ContextType: TypeAlias = Literal["system", "memory", "history", "fact"]
@@ -91,7 +91,7 @@ class ContextWindow:
         left_out: every candidate that was not taken, section by section, the best or newest first.
         counted_by: ``estimate``, or the model that counted the whole.
         language: of the headers.
-        degraded: why text alone was searched although there is an embedder; None where nothing failed.
+        degraded: why text alone was searched although there is an embedder; None if nothing failed.
     """
 
     items: tuple[ContextItem, ...]
@@ -180,7 +180,7 @@ class _Packing:
         self._taken: dict[ContextType, list[ContextItem]] = {kind: [] for kind in CONTEXT_TYPES}
         self._positions: dict[ContextType, list[int]] = {kind: [] for kind in CONTEXT_TYPES}  # among the candidates
         self._repeats: set[tuple[ContextType, int]] = set()
-        self._said = Said()
+        self._stated = WindowStatements()
 
     def take_system(self, prompt: str | None) -> None:
         if not prompt:
@@ -217,13 +217,13 @@ class _Packing:
         for position, item in enumerate(items):
             if position in self._positions[kind] or self._cost(item) > self._free(kind, within_share=within_share):
                 continue
-            if self._is_said(item, oldest):
+            if self._is_stated(item, oldest):
                 self._repeats.add((kind, position))
             else:
                 self._add(item, position)
 
     def window(self, candidates: Mapping[ContextType, Sequence[ContextItem]]) -> ContextWindow:
-        """Return the window: measure the text as a whole, and drop items where the counter is not additive."""
+        """Return the window: measure the text as a whole, and drop items if the counter is not additive."""
         total = self._count(self._text())
         while total > self._max:
             self._drop_one()
@@ -270,13 +270,13 @@ class _Packing:
         return min(rest, self._shares[kind] - self._used[kind]) if within_share else rest
 
     def _add(self, item: ContextItem, position: int) -> None:
-        self._said.add(item.content)
+        self._stated.add(item.content)
         self._positions[item.context_type].append(position)
         self._used[item.context_type] += self._cost(item)
         self._taken[item.context_type].append(replace(item, token_estimate=self._count(item.content)))
 
     def _cut(self, turn: ContextItem, free: int) -> ContextItem | None:
-        """Return the longest beginning of a turn that fits, marked; None where too little would be left."""
+        """Return the longest beginning of a turn that fits, marked; None if too little would be left."""
         if free < CUT_TOKENS_MIN:
             return None
         low, high = 0, len(turn.content)
@@ -293,11 +293,11 @@ class _Packing:
     def _oldest_turn(self) -> ContextItem | None:
         return self._taken["history"][-1] if self._taken["history"] else None
 
-    def _is_said(self, item: ContextItem, oldest: ContextItem | None) -> bool:
+    def _is_stated(self, item: ContextItem, oldest: ContextItem | None) -> bool:
         """Whether the window says it: the same text, the same statement, or the turns that it was extracted from."""
         if any(item.content == taken.content for kind in CONTEXT_TYPES for taken in self._taken[kind]):
             return True
-        if self._said.repeats(item.content):
+        if self._stated.repeats(item.content):
             return True
         if item.context_type != "memory" or oldest is None:
             return False

@@ -75,7 +75,7 @@ _ALONE: Mapping[str, str] = MappingProxyType(
     }
 )
 
-#: Chinese words of keys, the longest first where one holds another.
+#: Chinese words of keys, each before those that it contains.
 _CHINESE = """
 用户 user
 最喜欢 favorite

@@ -106,7 +106,7 @@ class FactLedger:
         """Undo a merge: what was stated under the key becomes a fact of its own, and the two are never merged again.
 
         Returns:
-            The new fact; None where nothing is left that was stated under the key.
+            The new fact; None if nothing is left that was stated under the key.
 
         Raises:
             FactNotFoundError: no such merge of this app and user, or it is undone already; nothing was changed.

@@ -1,4 +1,4 @@
-"""How a provider makes its calls: through a gate, retried for seconds, each one reported, several at once."""
+"""How a provider makes its calls: through a gate, several at once, retried for some seconds, each one reported."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Caller:
         send: Callable[[], Awaitable[Result]],
         usage_of: Callable[[Result], Usage],
     ) -> Result:
-        """Await `send`, and again after a transport error that asks for no long wait. A rate limit is never waited for.
+        """Await `send`; retry it after a transport error that requests no long wait. A rate limit is never waited for.
 
         Raises:
             ProviderError: the last error of `send`.

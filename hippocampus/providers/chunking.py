@@ -12,12 +12,12 @@ from hippocampus.records import Vector
 #: The limit of a chunk, by estimate; the model reads 2,048 tokens and silently ignores the rest.
 CHUNK_TOKENS_MAX = 1800
 
-#: The best places to split, best first: paragraph, line, sentence, word.
+#: Where to split, best first: after a paragraph, a line, a sentence, a word.
 _BREAKS = tuple(map(re.compile, (r"\n\s*\n", r"\n", r"[。！？；]|[.!?;]\s", r"\s")))
 
 
 def estimate_tokens(text: str) -> float:
-    """Return roughly how many tokens a text has, rather too many: one per 4 ASCII characters or 1 other character."""
+    """Return a high estimate of a text's tokens: one per 4 ASCII characters, one per other character."""
     ascii_characters = len(text.encode("ascii", "ignore"))
     return ascii_characters / 4 + (len(text) - ascii_characters)
 

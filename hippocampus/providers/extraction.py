@@ -1,9 +1,9 @@
 """How a model's reply is checked, and how it becomes records.
 
-Lenient about packaging, strict about meaning. Packaging: a byte-order mark, Markdown fences, a word before or after the
-one JSON object. Meaning: every key that was requested and no other, every value of its type and in its range. A reply
-that cannot be read completely is refused completely, and kept as evidence: a fact that is dropped silently is lost for
-good. `hippocampus.providers.reply_check` holds the checks of single values.
+Lenient about packaging, strict about meaning. Packaging is a byte-order mark, Markdown fences, or a word before or
+after the one JSON object. Meaning is every key that was requested and no other, every value of its type and in its
+range. A reply that cannot be read completely is refused completely, and kept as evidence: a fact that is dropped
+silently is lost for good. `hippocampus.providers.reply_check` holds the checks of single values.
 
 Decisions:
     - Text around the object may hold no bracket or brace: it could be data, and data is not skipped.

@@ -25,7 +25,7 @@ class Generator(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """What its replies depend on besides their input: model, prompts, rules. It changes whenever they would."""
+        """What its replies depend on besides their input: model, prompts, rules. It changes when any of these does."""
 
     async def summarize(self, slices: Sequence[ConversationSlice]) -> list[Summary]:
         """Summarise each slice in at most 200 characters."""

@@ -1,4 +1,4 @@
-"""The providers that can be chosen by name, and what a program has to know of each before it makes one.
+"""The providers that can be chosen by name, and what a program has to know about each before it creates one.
 
 A provider is a folder beside this module and one entry below. A provider of another distribution is an entry point of
 the group ``hippocampus.providers`` that refers to a `Provider`.

@@ -70,7 +70,7 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_unique_keys, parse_constant=_no_c
 
 
 class ReplyCheck:
-    """The problems of one reply, collected so that a repair can be told all at once.
+    """The problems of one reply, collected so that one repair can address all of them.
 
     After a problem, a method returns a substitute so that the remaining checks still run; `finish` then raises.
     """

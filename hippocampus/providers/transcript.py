@@ -5,8 +5,8 @@
     [13] 2026-03-01 09:30 助手: "You said:\\n under the flower pot."
     END CONVERSATION
 
-The text of a turn is a JSON string, so every line break in it is escaped: nothing that a speaker says can
-begin a line, hence neither another turn nor the closing line. A name that could be misread is quoted likewise.
+The text of a turn is a JSON string, so every line break in it is escaped: no speaker can begin a line, and thereby
+forge another turn or the closing line. A name that could be misread is quoted likewise.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _UNSAFE = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 def label(author: str) -> str:
     """Return the speaker as the prompts explain it: a role's label, else the author's own name.
 
-    A name that looks like a role's label, or that is more than a plain name, is given in quotes.
+    A name that resembles a role's label, or that is more than a plain name, is quoted.
     """
     known = _LABELS.get(author.strip().lower())
     if known is not None:

@@ -1,8 +1,8 @@
-"""Which statements a text repeats, so that a window pays once for a fact, a summary and a turn that say the same.
+"""Which statements a text repeats, so that a window holds only one of a fact, a summary and a turn that say the same.
 
-A sentence is repeated where another one holds at least `COVERED_MIN` of its terms, and as many denials and the same
-numbers. A text is repeated where every one of its sentences is. Terms are stems without common words, and pairs of
-CJK characters. The threshold was measured on pairs of statements that mean the same or do not; see docs/context.md.
+A sentence is repeated if another one contains at least `COVERED_MIN` of its terms, as many denials and the same
+numbers. A text is repeated if each of its sentences is. Terms are stems without common words, and pairs of CJK
+characters. The threshold was measured on pairs of statements that mean the same or do not; see docs/context.md.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from hippocampus.text import words
 
 COVERED_MIN = 0.8
 
-#: Fewer terms than this say too little to be compared.
+#: A statement of fewer terms is not compared.
 TERMS_MIN = 2
 
-#: Of a long text, this much is compared.
+#: How much of a long text is compared.
 _CHARACTERS_MAX = 20_000
 
 #: The label that the window puts before a turn or a fact.
 _LABEL = re.compile(r"\[[^\]\n]{0,300}\]:? ")
 _SENTENCE = re.compile(r"[^.!?。！？\n]+(?:[.!?。！？](?=[^\s])[^.!?。！？\n]*)*")
 _DENIALS = frozenset(words.listed("no not never none nobody nothing neither nor cannot without stopped quit"))
-#: Whom a fact or a summary means that names no person.
+#: Words for the person of a fact or a summary that names none.
 _SUBJECT = frozenset(("user", "user's"))
 _CJK_DENIAL = re.compile("[不没沒别無无非]|ない|ません|않|없|안 ")
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """What is compared of a sentence."""
+    """The parts of a sentence that are compared."""
 
     terms: frozenset[str]
     numbers: frozenset[str]
@@ -42,14 +42,14 @@ class Statement:
 
 @lru_cache(maxsize=256)  # a candidate is compared up to three times
 def statements(text: str) -> tuple[Statement, ...]:
-    """Return the sentences of a text that say something."""
+    """Return the sentences of a text that state something."""
     body = _LABEL.sub("", text[:_CHARACTERS_MAX], count=1) if text.startswith("[") else text[:_CHARACTERS_MAX]
     found = [_statement(sentence) for sentence in _SENTENCE.findall(body.replace("_", " "))]
     return tuple(statement for statement in found if statement.terms or statement.numbers)
 
 
-class Said:
-    """What a window says so far."""
+class WindowStatements:
+    """The statements of a window so far."""
 
     def __init__(self) -> None:
         self._statements: list[Statement] = []
@@ -64,8 +64,8 @@ class Said:
 
     def repeats(self, text: str) -> bool:
         """Return whether the window says all of a text already."""
-        said = statements(text)
-        return bool(said) and all(map(self._holds, said))
+        stated = statements(text)
+        return bool(stated) and all(map(self._holds, stated))
 
     def _holds(self, statement: Statement) -> bool:
         size = len(statement.terms)
@@ -94,12 +94,12 @@ def _statement(sentence: str) -> Statement:
 
 @lru_cache(maxsize=65_536)
 def _token_statement(token: str) -> Statement:
-    """What one token says, or one run of CJK characters."""
+    """Return the statement of one token, or of one run of CJK characters."""
     if words.is_cjk(token):
         return Statement(frozenset(words.cjk_terms(token)), frozenset(), len(_CJK_DENIAL.findall(token)))
     if token in _DENIALS or token.endswith(("n't", "n’t")):
         return Statement(frozenset(), frozenset(), 1)
     if token.isdigit():
         return Statement(frozenset(), frozenset((token,)), 0)
-    said = token not in words.STOPWORDS and token not in _SUBJECT
-    return Statement(frozenset((words.stem(token),) if said else ()), frozenset(), 0)
+    counts = token not in words.STOPWORDS and token not in _SUBJECT
+    return Statement(frozenset((words.stem(token),) if counts else ()), frozenset(), 0)

@@ -38,7 +38,7 @@ STOPWORDS = frozenset(
     )
 )
 
-#: Words that carry a conversation along and are in too many turns to tell them apart.
+#: Words of small talk: they are in too many turns to distinguish them.
 CHATTER = frozenset(
     listed(
         """absolutely actually agree always amazing awesome back best better big bit bye congrats cool day
@@ -75,7 +75,7 @@ _IRREGULAR = dict(
 
 
 def fold(text: str) -> str:
-    """One spelling for one word: compatibility forms, case and Latin accents are folded."""
+    """Return the one spelling of a word: compatibility forms, case and Latin accents are folded."""
     text = unicodedata.normalize("NFKC", text).casefold()
     if text.isascii():
         return text
@@ -85,12 +85,12 @@ def fold(text: str) -> str:
 
 
 def is_cjk(token: str) -> bool:
-    """Whether a token begins with a Chinese, Japanese or Korean character."""
+    """Return whether a token begins with a Chinese, Japanese or Korean character."""
     return CJK_CHARACTER.match(token) is not None
 
 
 def tokens(text: str) -> list[str]:
-    """Folded words in order; a run of CJK characters is one token."""
+    """Return the folded words in order; a run of CJK characters is one token."""
     found: list[str] = []
     for token in _TOKEN.findall(fold(text)):
         if is_cjk(token) or CJK_CHARACTER.search(token):
@@ -102,7 +102,7 @@ def tokens(text: str) -> list[str]:
 
 @lru_cache(maxsize=65_536)
 def stem(word: str) -> str:
-    """A light English stem: plural, -ing, -ed, -ly and the commonest irregular forms."""
+    """Return a light English stem: plural, -ing, -ed, -ly and the commonest irregular forms."""
     word = word.removesuffix("'s")
     if word in _IRREGULAR:
         return _IRREGULAR[word]
@@ -130,7 +130,7 @@ def _tidy(base: str, ending: str) -> str:
 
 
 def terms(text: str) -> list[str]:
-    """What a text is about: stems without common words; CJK as pairs of characters (a lone one by itself)."""
+    """Return the terms of a text: stems without common words; CJK as pairs of characters (a lone one by itself)."""
     found: list[str] = []
     for token in tokens(text):
         if is_cjk(token):
@@ -141,7 +141,7 @@ def terms(text: str) -> list[str]:
 
 
 def cjk_terms(run: str) -> list[str]:
-    """Neighbouring pairs of a run of CJK characters, without pairs of particles."""
+    """Return the neighbouring pairs of a run of CJK characters, without pairs of particles."""
     if len(run) == 1:
         return [] if run in _CJK_STOP else [run]
     pairs = (run[i : i + 2] for i in range(len(run) - 1))

@@ -136,7 +136,7 @@ class GivenMemories:
     async def erase(self, app_name: str, user_id: str, memory_id: uuid.UUID) -> bool:
         """Erase a memory, a fact or a turn, whichever has this id; return whether this user had it.
 
-        It is not extracted again from what was said until now. With a turn, what was extracted from it is erased, and
+        It is not extracted again from earlier events. With a turn, what was extracted from it is erased, and
         extracted again from the turns around it; its event stays in the session. An event that was given as part of
         several sessions is erased in all of them.
         """

@@ -66,7 +66,7 @@ def to_engine(event: Event) -> engine.Event:
 
 
 def event_type_of(event: Event, text: str | None) -> str:
-    """Return the engine's type of an event; `text` is its message's, None where it has none."""
+    """Return the engine's type of an event; `text` is its message's, None if it has none."""
     if text is not None:
         return "user_message" if event.author == "user" else "assistant_message"
     if event.get_function_calls():
@@ -88,7 +88,7 @@ def from_rows(stored: str | None) -> tuple[list[Event], int]:
     rows = json.loads(stored) if stored else []
     if stored and MARK in stored:
         rows = unescape(rows)
-    unnamed = pieces.said_elsewhere(rows)
+    unnamed = pieces.written_elsewhere(rows)
     events = [_from_row(*row) for row in pieces.join(rows)]
     events.sort(key=lambda event: (event.timestamp, event.id))
     if unnamed:

@@ -27,7 +27,7 @@ class Marker(NamedTuple):
 
     @classmethod
     def of(cls, session: Session) -> Marker | None:
-        """Return a session's marker; None where it has none, or that of another service."""
+        """Return a session's marker; None if it has none, or that of another service."""
         match = _MARKER.fullmatch(session._storage_update_marker or "")
         return cls(match[1], int(match[2])) if match else None
 

@@ -106,7 +106,7 @@ def join(rows: Sequence[Row]) -> list[list[Any]]:
     ]
 
 
-def said_elsewhere(rows: Sequence[Row]) -> set[str]:
+def written_elsewhere(rows: Sequence[Row]) -> set[str]:
     """Return the ids of the joined events whose content was written without ADK."""
     kept = ((row[0], row[5].get(REST)) for row in rows)
     return {row_id if rest is None else rest[_OF] for row_id, rest in kept if rest is None or _REPEATS in rest}

@@ -128,7 +128,7 @@ def _last_update(row: SessionRow | ListedRow) -> float:
 
 
 def read_state(stored: str | None) -> dict[str, Any]:
-    """Return one scope of state from its JSON text; empty where there is none."""
+    """Return one scope of state from its JSON text; empty if there is none."""
     return decode_body(stored) if stored else {}
 
 

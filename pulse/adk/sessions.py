@@ -29,7 +29,7 @@ from pulse.adk.turns import Turns
 from pulse.adk.usual_events import usual_input
 from pulse.event_rows import EventInput, event_input
 from pulse.loop_pools import access
-from pulse.notify.notifier import Look, Notifier
+from pulse.notify.notifier import Newest, Notifier
 from pulse.postgres.json_values import escape_state
 from pulse.postgres.limits import check_limit
 from pulse.postgres.statements import Statements
@@ -138,7 +138,7 @@ class PostgresSessionService(BaseSessionService):
     async def get_session(
         self, *, app_name: str, user_id: str, session_id: str, config: GetSessionConfig | None = None
     ) -> Session | None:
-        """Read a session in one snapshot; None where this user has no session with this id, or it has expired."""
+        """Read a session in one snapshot; None if this user has no session with this id, or it has expired."""
         key = SessionKey(app_name, user_id, (session_id or "").strip())
         limit = config.num_recent_events if config else None
         after = config.after_timestamp if config else None
@@ -281,8 +281,8 @@ class PostgresSessionService(BaseSessionService):
         assert found is not None  # noqa: S101  # the function returns its row or raises
         row = session_rows.AppendedRow(*found)
         if row.appended:
-            newest = Look(row.sequence_num, event.id, event.invocation_id, event.event_type)
-            self._notifier(pool).look(row.thread_id, newest)
+            newest = Newest(row.sequence_num, event.id, event.invocation_id, event.event_type)
+            self._notifier(pool).announce(row.thread_id, newest)
         return row
 
     def _notifier(self, pool: Pool) -> Notifier:
@@ -297,7 +297,7 @@ class PostgresSessionService(BaseSessionService):
         return await self._run(lambda pool: _STATEMENTS.fetch(pool, name, *arguments))
 
     async def _run(self, work: Callable[[Pool], Awaitable[Result]]) -> Result:
-        """Run work on a pool, and raise ADK's own errors where it has them."""
+        """Run work on a pool, and raise ADK's own errors for those that ADK has."""
         try:
             return await self._database.run(work)
         except errors.ConcurrencyConflictError as error:

@@ -43,7 +43,7 @@ def usual_input(event: Event) -> EventInput | None:
     content, delta = event.content, event.actions.state_delta
     try:
         body = "null" if content is None else content.model_dump_json(exclude_none=True, by_alias=True)
-        rest = event.model_dump_json(exclude=_said_elsewhere(event), exclude_none=True, by_alias=True)
+        rest = event.model_dump_json(exclude=_written_elsewhere(event), exclude_none=True, by_alias=True)
         changes = _DELTA.encode(delta)
         changes.encode()
         text = _text(event)
@@ -96,7 +96,7 @@ def _has_usual_content(event: Event) -> bool:
     )
 
 
-def _said_elsewhere(event: Event) -> set[str]:
+def _written_elsewhere(event: Event) -> set[str]:
     node = getattr(event, "node_info", None)  # since ADK 2.10
     return _COLUMNS if node is None or node.path or node.model_fields_set - {"path"} else _COLUMNS_AND_NODE
 

@@ -1,6 +1,6 @@
 """One listening connection, kept alive: heartbeat, reconnect, and whether it is listening.
 
-A NOTIFY that is sent while no session listens is lost, and a connection that a firewall dropped looks alive for hours.
+A NOTIFY that is sent while no session listens is lost, and a connection that a firewall dropped seems alive for hours.
 So the listening session is checked every few seconds. When it does not answer, or no longer listens on its channels, a
 new connection replaces it, and `on_connect` is called so that its users read what they missed.
 

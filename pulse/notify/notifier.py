@@ -1,9 +1,9 @@
-"""Notifies stream listeners after the commit of what they are to read.
+"""Notifies listeners of committed events.
 
 A NOTIFY inside a transaction makes its commit take a lock that all databases of the server share, and hold it over the
 flush to disk: commits that would have shared one flush queue up. So the notification is sent in a transaction of its
-own, right afterwards: at once after a pause, and under load once for everything that was committed within a few
-milliseconds. If a writer dies in between, its listeners find the events by their poll.
+own, right after the commit; under load, one is sent for everything that was committed within a few milliseconds. If a
+writer dies in between, its listeners find the events by their poll.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _STATEMENTS = Statements("pulse.notify", "notify.sql")
 _log = structlog.get_logger(__name__)
 
 
-class Look(NamedTuple):
+class Newest(NamedTuple):
     """The newest event of a thread, by its ids."""
 
     sequence_num: int | None
@@ -46,16 +46,18 @@ class Notifier:
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._waiting: dict[uuid.UUID, Look] = {}
+        self._waiting: dict[uuid.UUID, Newest] = {}
         self._sending: asyncio.Task[None] | None = None
         self._pause: asyncio.TimerHandle | None = None
 
     def wake(self, outcome: Appended) -> None:
         """Announce the newest event of an append, soon. Returns at once."""
         newest = max(outcome.events, key=lambda event: event.sequence_num or 0)
-        self.look(outcome.thread_id, Look(newest.sequence_num, newest.id, newest.invocation_id, newest.event_type))
+        self.announce(
+            outcome.thread_id, Newest(newest.sequence_num, newest.id, newest.invocation_id, newest.event_type)
+        )
 
-    def look(self, thread_id: uuid.UUID, newest: Look) -> None:
+    def announce(self, thread_id: uuid.UUID, newest: Newest) -> None:
         """Announce the newest event of a thread, soon. Returns at once."""
         self._waiting[thread_id] = newest
         if self._sending is None and self._pause is None:
@@ -96,7 +98,7 @@ class Notifier:
         self._pause = sent.get_loop().call_later(_PAUSE_SECONDS, self._start)
 
 
-def _payload(thread_id: uuid.UUID, newest: Look) -> str:
+def _payload(thread_id: uuid.UUID, newest: Newest) -> str:
     return json.dumps(
         {
             "thread_id": str(thread_id),

@@ -1,4 +1,4 @@
-"""Watchers by key, and the one task that reads the keys that were marked."""
+"""Watchers by key, the one task that reads the keys that were marked, and the base of its users."""
 
 from __future__ import annotations
 
@@ -144,3 +144,27 @@ class WatchedKeys(Generic[Key, Watcher]):
                 )
                 self._mark(batch)
                 await backoff.wait()
+
+
+class WatchService(Generic[Key, Watcher]):
+    """The base of what reads watched keys in the background; a subclass sets `_watched`."""
+
+    _watched: WatchedKeys[Key, Watcher]
+
+    @property
+    def watchers(self) -> int:
+        """The number of watchers."""
+        return self._watched.count
+
+    @property
+    def failures(self) -> int:
+        """The number of reads and watchers that failed."""
+        return self._watched.failures
+
+    async def start(self) -> None:
+        """Read in the background."""
+        self._watched.start()
+
+    async def stop(self) -> None:
+        """Stop reading. Idempotent."""
+        await self._watched.stop()

@@ -53,7 +53,7 @@ class BoundedPool(Pool):
         return _Acquiring(self, timeout)
 
     async def release(self, connection: Any, *, timeout: float | None = None) -> None:  # noqa: ASYNC109 - asyncpg's own
-        """Take a connection back; close it where it is not ready within `RELEASE_SECONDS_MAX`."""
+        """Take a connection back; close it if it is not ready within `RELEASE_SECONDS_MAX`."""
         try:
             await super().release(connection, timeout=RELEASE_SECONDS_MAX if timeout is None else timeout)
         except TimeoutError:
@@ -97,7 +97,7 @@ class BoundedPool(Pool):
             self._waiting -= 1
 
     def set_aside(self, connection: _Proxy) -> bool:
-        """Keep a connection for the next caller; False where it must go back to the pool."""
+        """Keep a connection for the next caller; False if it must go back to the pool."""
         if self._waiting or self._is_ending or not _is_ready(connection):
             return False
         self._aside.append(connection)

@@ -4,7 +4,8 @@ A statement starts at a line ``-- name: list_sessions`` of a query file and ends
 below the name say what it takes and returns. A query file can be read, counted and explained as a whole.
 
 No other module catches `asyncpg.PostgresError` to turn it into an error class: a statement that runs outside of
-`Statements`, such as a COPY or a whole transaction, runs inside `Statements.translating`.
+`Statements`, such as a COPY or a whole transaction, runs inside `Statements.translating`. The exceptions name the text
+that PostgreSQL refused: a migration (`workers.migrate`), or a line of a file (`hippocampus.transfer.memory_file`).
 """
 
 from __future__ import annotations
@@ -128,7 +129,7 @@ class Statements:
 
 
 def translate(error: asyncpg.PostgresError, errors: Mapping[str, type[Exception]] = BY_SQLSTATE) -> Exception:
-    """Return the error class of a database error's SQLSTATE, or the error itself where it has none."""
+    """Return the error class of a database error's SQLSTATE, or the error itself if it has none."""
     if isinstance(error, asyncpg.CheckViolationError | asyncpg.StringDataRightTruncationError):
         # Not str(error): its DETAIL quotes the row.
         return InvalidInputError(f"{error.args[0]}; nothing was changed")

@@ -39,7 +39,7 @@ class Intake:
     """A run that a client requested.
 
     Attributes:
-        created: False where the run existed already: it is followed, not executed.
+        created: False if the run existed already: it is followed, not executed.
         given: the agent's input.
         sent_ids: the ids of the messages that the client has.
     """
@@ -108,7 +108,7 @@ class RunIntake:
         # No session is created for a request that is refused.
         if await _STATEMENTS.fetchval(self._pool, "run_is_taken", app_name, requested.run_id):
             raise RunConflictError(f"run {requested.run_id!r} belongs to another thread: use a new id for a new run")
-        # A client sends back the state that it was shown, including the user's and the app's, which it may not set.
+        # A client sends back the state that it received, including the user's and the app's, which it may not set.
         state = dict(split_delta(requested.state).session) if isinstance(requested.state, dict) else {}
         try:
             return await self._sessions.create_session(app_name, user_id, state, session_id=requested.thread_id)

@@ -40,7 +40,7 @@ class Run:
         thinking_steps: the newest 200 thoughts, ``{"sequence_num", "event_id"}``.
         tool_calls: the newest 200, ``{"tool_call_id", "tool_name", "sequence_num"}``, with ``{"result_sequence_num",
             "is_error"}`` once they have a result.
-        error, error_code: why it failed; the code is ``orphaned`` where its holder was lost.
+        error, error_code: why it failed; the code is ``orphaned`` if its holder was lost.
     """
 
     id: uuid.UUID

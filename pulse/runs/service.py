@@ -284,7 +284,7 @@ def _recorded(event: Event) -> dict[str, Any] | None:
 
 
 def _name_of_call(run: Run, tool_call_id: str) -> str:
-    """Return the tool's name of a call; '' where the run no longer has the call."""
+    """Return the tool's name of a call; '' if the run no longer has the call."""
     return next((call["tool_name"] for call in run.tool_calls if call["tool_call_id"] == tool_call_id), "")
 
 

@@ -93,7 +93,7 @@ class RestoredState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedStates:
-    """The shared scopes, rebuilt from the events; incomplete where a session that changed one was deleted."""
+    """The shared scopes, rebuilt from the events; incomplete if a session that changed one was deleted."""
 
     user_state: Mapping[str, Any]
     user_is_complete: bool
@@ -210,7 +210,7 @@ class StateHistory:
         )
 
     async def take_snapshot(self, app_name: str, user_id: str, session_id: str) -> bool:
-        """Take a snapshot besides the automatic ones; False where nothing changed since the last."""
+        """Take a snapshot besides the automatic ones; False if nothing changed since the last."""
         row = await self._fetchrow("take_snapshot", SessionKey(app_name, user_id, session_id.strip()))
         return bool(row["taken"])
 

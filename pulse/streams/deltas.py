@@ -15,7 +15,7 @@ import asyncpg
 from pulse.database import FAULTS
 from pulse.errors import DatabaseUnreachableError
 from pulse.live_text import Kind, LiveMessage, RunKey, Watcher
-from pulse.notify.watched_keys import WatchedKeys
+from pulse.notify.watched_keys import WatchedKeys, WatchService
 from pulse.pg_notify_listener import PgNotifyListener
 from pulse.postgres.statements import Statements
 
@@ -29,7 +29,7 @@ _RUNS_AT_ONCE = 500
 _STATEMENTS = Statements("pulse.streams", "streams.sql")
 
 
-class PgDeltaCarrier:
+class PgDeltaCarrier(WatchService[RunKey, Watcher]):
     """A `pulse.live_text.DeltaCarrier`. Start it before it is watched; pushing needs no start.
 
     Args:
@@ -38,29 +38,9 @@ class PgDeltaCarrier:
 
     def __init__(self, pool: Pool, listener: PgNotifyListener | None = None) -> None:
         self._pool = pool
-        self._watched: WatchedKeys[RunKey, Watcher] = WatchedKeys(
-            "live_texts", self._deliver, batch_length_max=_RUNS_AT_ONCE
-        )
+        self._watched = WatchedKeys("live_texts", self._deliver, batch_length_max=_RUNS_AT_ONCE)
         if listener is not None:
             listener.add_channel(DELTAS_CHANNEL, self._receive, self._watched.mark_all)
-
-    @property
-    def watchers(self) -> int:
-        """The number of watchers."""
-        return self._watched.count
-
-    @property
-    def failures(self) -> int:
-        """The number of reads and watchers that failed."""
-        return self._watched.failures
-
-    async def start(self) -> None:
-        """Deliver to watchers in the background."""
-        self._watched.start()
-
-    async def stop(self) -> None:
-        """Stop. Idempotent."""
-        await self._watched.stop()
 
     async def push(self, run: RunKey, message_id: str, *, kind: Kind, offset: int, text: str) -> None:
         """Add a piece; see `DeltaCarrier.push`."""

@@ -1,4 +1,4 @@
-"""Threads that were deleted or have expired: their followers are called, so that no stream waits for ever.
+"""Threads that were deleted or have expired: their followers are notified, so that no stream waits for ever.
 
 The deletion of a session is announced by NOTIFY, which may be lost; an expiry is not announced. So every watched thread
 is also checked now and then, all of them in one statement.
@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pulse.notify.watched_keys import WatchedKeys
+from pulse.notify.watched_keys import WatchedKeys, WatchService
 from pulse.pg_notify_listener import PgNotifyListener
 from pulse.postgres.statements import Statements
 
@@ -28,33 +28,15 @@ _THREADS_AT_ONCE = 1000
 _STATEMENTS = Statements("pulse.streams", "streams.sql")
 
 
-class GoneThreads:
+class GoneThreads(WatchService[uuid.UUID, Callable[[], None]]):
     """Watches for threads that are gone. Create it before its listener starts."""
 
     def __init__(self, pool: Pool, listener: PgNotifyListener) -> None:
         self._pool = pool
-        self._watched: WatchedKeys[uuid.UUID, Callable[[], None]] = WatchedKeys(
+        self._watched = WatchedKeys(
             "gone_threads", self._check, batch_length_max=_THREADS_AT_ONCE, poll_seconds=POLL_SECONDS
         )
         listener.add_channel(GONE_CHANNEL, self._receive, self._watched.mark_all)
-
-    @property
-    def watchers(self) -> int:
-        """The number of watchers."""
-        return self._watched.count
-
-    @property
-    def failures(self) -> int:
-        """The number of checks and watchers that failed."""
-        return self._watched.failures
-
-    async def start(self) -> None:
-        """Check in the background."""
-        self._watched.start()
-
-    async def stop(self) -> None:
-        """Stop. Idempotent."""
-        await self._watched.stop()
 
     def watch(self, thread_id: uuid.UUID, on_gone: Callable[[], None]) -> Callable[[], None]:
         """Call `on_gone` once the thread is gone; returns how to stop. The callback must return at once."""

@@ -223,7 +223,7 @@ class RunFollower:
         self._ready.set()
 
     async def take(self, timeout_seconds: float) -> list[Frame]:
-        """Return the next frames; none where none came in time, or where there are no more (`is_over`)."""
+        """Return the next frames; none if none came in time, or if there are no more (`is_over`)."""
         frames = await (self._take_live(timeout_seconds) if self._is_live else self._catch_up())
         for frame in frames:
             self.has_ended = self.has_ended or frame.is_terminal

@@ -47,7 +47,7 @@ class RunReader:
         return [read_event_to_deliver(list(row)) for row in rows]
 
     async def state(self, thread_id: uuid.UUID) -> ThreadState | None:
-        """Read a thread's state; None where the thread was deleted."""
+        """Read a thread's state; None if the thread was deleted."""
         row = await _STATEMENTS.fetchrow(self._pool, "thread_state", thread_id)
         if row is None:
             return None

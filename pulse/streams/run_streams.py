@@ -99,7 +99,7 @@ class RunStreams:
         self.begin_stop()
         await self.gone.stop()
 
-    def tell(self, session_id: str | None, run_id: str | None, frame: Frame) -> None:
+    def send(self, session_id: str | None, run_id: str | None, frame: Frame) -> None:
         """Send a frame without a cursor to the live followers of a run, or of any run of a session."""
         for hub in self._hubs.values():
             for follower in list(hub.followers):

@@ -39,4 +39,4 @@ class StreamTests:
             test: dict[str, Any] = json.loads(payload)
             # Without an id: it has no position in the stream, and no client resumes from it.
             frame = Frame("", RawEvent(event=test, source="hippocampus:test"))
-            self._streams.tell(test.get("thread_id"), test.get("run_id"), frame)
+            self._streams.send(test.get("thread_id"), test.get("run_id"), frame)

@@ -222,7 +222,7 @@ BEGIN
                    CASE WHEN g.app_delta IS NOT NULL THEN v_app_version END,
                    g.happened_at, v_now
             FROM given AS g WHERE g.fresh
-        ), said AS (
+        ), stored_messages AS (
             INSERT INTO messages (thread_id, sequence_num, event_id, app_name, user_id, role, author, content,
                                   token_estimate, occurred_at, created_at)
             SELECT t.id, g.seq, g.id, p_app_name, p_user_id, g.role, g.author, g.message,

@@ -91,22 +91,23 @@ RETURNS TABLE (fact_id uuid, stretch bigint, fact_type varchar, key varchar, val
 LANGUAGE sql STABLE SET search_path FROM CURRENT
 AS $$
     WITH believed AS (
-        SELECT v.*, lag(v.id) OVER said IS NOT NULL AND v.value IS NOT DISTINCT FROM lag(v.value) OVER said AS again
+        SELECT v.*, lag(v.id) OVER stated IS NOT NULL
+                    AND v.value IS NOT DISTINCT FROM lag(v.value) OVER stated AS again
         FROM fact_versions AS v
         WHERE v.app_name = p_app_name AND v.user_id = p_user_id AND (p_fact_id IS NULL OR v.fact_id = p_fact_id)
           AND v.accepted_at <= coalesce(p_known_at, 'infinity')
           AND (v.retracted_at IS NULL OR v.retracted_at > coalesce(p_known_at, 'infinity'))
-        WINDOW said AS (PARTITION BY v.fact_id ORDER BY v.valid_from, v.recorded_at, v.id)
+        WINDOW stated AS (PARTITION BY v.fact_id ORDER BY v.valid_from, v.recorded_at, v.id)
     ), placed AS (
         SELECT b.*, count(*) FILTER (WHERE NOT b.again)
                     OVER (PARTITION BY b.fact_id ORDER BY b.valid_from, b.recorded_at, b.id) AS stretch
         FROM believed AS b
     ), owned AS (
         -- Turns are numbered by thread: only those of one thread make a list.
-        SELECT p.*, first_value(p.thread_id) OVER heard IS NOT DISTINCT FROM p.thread_id AS by_owner,
-               first_value(p.id) OVER heard AS owner_id
+        SELECT p.*, first_value(p.thread_id) OVER recorded IS NOT DISTINCT FROM p.thread_id AS by_owner,
+               first_value(p.id) OVER recorded AS owner_id
         FROM placed AS p
-        WINDOW heard AS (PARTITION BY p.fact_id, p.stretch ORDER BY p.thread_id IS NULL, p.recorded_at, p.id)
+        WINDOW recorded AS (PARTITION BY p.fact_id, p.stretch ORDER BY p.thread_id IS NULL, p.recorded_at, p.id)
     ), cited AS (
         SELECT o.fact_id, o.stretch, array_agg(DISTINCT s ORDER BY s) AS seqs
         FROM owned AS o CROSS JOIN LATERAL unnest(o.source_seqs) AS s
@@ -173,7 +174,7 @@ AS $$
         SELECT f.id FROM facts AS f
         WHERE f.app_name = p_app_name AND f.user_id = p_user_id AND f.fact_type = p_fact_type
           AND f.id = known_fact(p_app_name, p_user_id, p_fact_type, p_key)
-    ), told AS (
+    ), statements AS (
         SELECT s.fact_id, s.value, s.confidence,
                CASE WHEN s.valid_until IS NULL OR s.valid_until > engine_now() THEN 'current'
                     WHEN s.learned_at > s.superseded_at THEN 'out_of_order' ELSE 'superseded' END AS outcome,
@@ -191,7 +192,7 @@ AS $$
     )
     SELECT t.fact_id, t.value, t.confidence, t.outcome, t.valid_from, t.valid_until, t.recorded_at, t.superseded_at,
            t.thread_id, t.source_seqs, t.job_id, t.prompt_hash, t.model, n.thread_id, e.sequence_num, e.id
-    FROM told AS t
+    FROM statements AS t
     LEFT JOIN fact_versions AS n ON n.id = t.superseded_by
     LEFT JOIN events AS e ON e.thread_id = n.thread_id
                          AND e.sequence_num = n.source_seqs[cardinality(n.source_seqs)]

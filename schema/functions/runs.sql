@@ -303,7 +303,7 @@ LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
 DECLARE
     v_status text := CASE WHEN p_run.cancel_requested_at IS NULL THEN 'failed' ELSE 'cancelled' END;
-    v_error  text := CASE v_status WHEN 'failed' THEN 'the process that executed this run was not heard of again' END;
+    v_error  text := CASE v_status WHEN 'failed' THEN 'the process that executed this run was lost' END;
     v_code   text := CASE v_status WHEN 'failed' THEN 'orphaned' END;
     v_stored stored_event[];
 BEGIN

@@ -426,15 +426,15 @@ BEGIN
         FROM held AS f
         WHERE (v_thread IS NULL OR f.thread_id = v_thread)
           AND (p_since IS NULL OR f.valid_from >= p_since) AND (p_until IS NULL OR f.valid_from < p_until)
-    ), said AS (
+    ), matching_turns AS (
         SELECT * FROM search_turns(p_app_name, p_user_id, v_messages, p_messages, v_latest, v_thread, turns.ids, p_since,
                                    p_until, p_metadata, v_any, v_words, p_embedding, p_embedding_model)
     ), numbered AS (
-        -- n numbers the turns of a thread without gaps, whatever stood between them, and leaves four numbers free
+        -- n numbers the turns of a thread without gaps, whatever is between them, and leaves four numbers free
         -- between threads: a turn at most four away is of the same thread.
         SELECT t.*, coalesce(k.place, row_number() OVER (ORDER BY t.thread_id, t.place)
                                       + 4 * dense_rank() OVER (ORDER BY t.thread_id)) AS n
-        FROM said AS t LEFT JOIN unnest(turns.ids, turns.places) AS k (id, place) ON k.id = t.id
+        FROM matching_turns AS t LEFT JOIN unnest(turns.ids, turns.places) AS k (id, place) ON k.id = t.id
     ), in_runs AS (
         SELECT t.*, t.n - row_number() OVER (ORDER BY t.n) AS run FROM numbered AS t
     ), docs AS MATERIALIZED (

@@ -26,7 +26,7 @@ CREATE OR REPLACE TRIGGER mirror_job_status AFTER UPDATE OF status ON procrastin
 CREATE OR REPLACE TRIGGER wake_next_job AFTER UPDATE OF status ON procrastinate_jobs
     FOR EACH ROW WHEN (OLD.status <> NEW.status AND NEW.status <> 'doing') EXECUTE FUNCTION wake_next_job();
 
--- What failed may be erased, as a user's word.
+-- An erasure may still empty the error of a failed run, which may quote the user.
 CREATE OR REPLACE TRIGGER runs_end_once BEFORE UPDATE OF status, completed_at ON runs
     FOR EACH ROW WHEN (OLD.status <> 'running') EXECUTE FUNCTION refuse_run_revival();
 

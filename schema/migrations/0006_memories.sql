@@ -133,7 +133,7 @@ CREATE TABLE embedding_target (
 );
 
 -- A reply that was paid for and is not stored as memories yet: at most one per stage of a thread. A retry of the same
--- slice uses it. It goes with the commit of the slice, or with the thread.
+-- slice uses it. It is deleted when the slice is stored, or with the thread.
 CREATE TABLE model_replies (
     thread_id     uuid NOT NULL REFERENCES threads ON DELETE CASCADE,
     stage         text NOT NULL CHECK (stage IN ('fast', 'deep')),

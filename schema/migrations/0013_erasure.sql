@@ -8,7 +8,7 @@ CREATE TABLE data_catalogue (
     user_rows    text,                  -- $1 app, $2 user
     thread_rows  text,                  -- $1 thread
     event_rows   text,                  -- $1 thread, $2 sequence numbers
-    target_rows  text,                  -- $1 id of a memory or a fact that is erased by itself
+    target_rows  text,                  -- $1 id of a memory or a fact that is erased on its own
     event_change text,                  -- what SET does to event_rows, same arguments; NULL: they are deleted
     cascades     boolean NOT NULL DEFAULT false,  -- deleted with its session, only counted here
     export_kind  text UNIQUE,           -- the kind of its lines in an export; NULL: not exported
@@ -35,8 +35,8 @@ CREATE TABLE erasures (
 CREATE INDEX erasures_unfinished_idx ON erasures (id) WHERE finished_at IS NULL;
 CREATE INDEX erasures_user_idx ON erasures (app_name, user_id);
 
--- Memories and facts that were erased by themselves and must not be extracted again from earlier turns: no text, only
--- where they came from.
+-- Memories and facts that were erased on their own and must not be extracted again from earlier turns: no text, only
+-- their origin.
 CREATE TABLE memory_tombstones (
     id           uuid PRIMARY KEY,      -- of the memory or the fact
     app_name     varchar(255) NOT NULL,

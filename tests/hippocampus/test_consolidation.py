@@ -304,7 +304,7 @@ async def test_a_slice_is_sent_once_although_the_database_was_cut_before_its_com
 class CutClaim:
     """The database goes away between the call and the commit."""
 
-    is_last_try = False
+    is_last_attempt = False
 
     async def fence(self, connection: asyncpg.Connection) -> None:
         await connection.execute("SELECT pg_terminate_backend(pg_backend_pid())")

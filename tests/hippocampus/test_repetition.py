@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hippocampus.context.window import ContextItem, pack
-from hippocampus.text.repetition import Said
+from hippocampus.text.repetition import WindowStatements
 
 RATIOS = {"system": 0.1, "memory": 0.3, "history": 0.4, "fact": 0.2}
 
@@ -59,7 +59,7 @@ def test_the_threshold_drops_no_news_and_most_repetition() -> None:
 
 
 def test_many_sentences_are_said_by_many() -> None:
-    said = Said()
+    said = WindowStatements()
     said.add("[user]: I bought a red kayak. We paddle on Sundays.")
     said.add("The lake is near the old mill")
     assert said.repeats("Bought a red kayak. The lake is near the mill.")
@@ -91,6 +91,6 @@ def test_a_fact_a_summary_and_a_turn_that_say_the_same_are_paid_for_once(budget:
 
 
 def repeats(window: str, candidate: str) -> bool:
-    said = Said()
+    said = WindowStatements()
     said.add(window)
     return said.repeats(candidate)

@@ -27,7 +27,7 @@ from pulse.errors import (
 )
 from pulse.event_rows import event_input
 from pulse.events import Event, EventActions, Session
-from pulse.notify.notifier import Look, Notifier
+from pulse.notify.notifier import Newest, Notifier
 from pulse.session_service import OpenSessionService
 from tests.support.waiting import WAIT_SECONDS
 
@@ -506,16 +506,16 @@ async def test_a_cancelled_close_loses_no_notification(
     await conn.add_listener(*listener)
     notifier, thread = Notifier(pool), uuid.uuid4()
     async with asyncio.timeout(WAIT_SECONDS):
-        notifier.look(thread, Look(1, "before the pause", "", "user_message"))
+        notifier.announce(thread, Newest(1, "before the pause", "", "user_message"))
         while notifier._pause is None:
             await asyncio.sleep(0.01)
-        notifier.look(thread, Look(2, "in the pause", "", "user_message"))
+        notifier.announce(thread, Newest(2, "in the pause", "", "user_message"))
         closing = asyncio.create_task(notifier.close())
         await asyncio.sleep(0)
         closing.cancel()
         with pytest.raises(asyncio.CancelledError):
             await closing
-        notifier.look(thread, Look(3, "afterwards", "", "user_message"))
+        notifier.announce(thread, Newest(3, "afterwards", "", "user_message"))
         await notifier.close()
         assert [await received.get() for _ in range(3)] == ["before the pause", "in the pause", "afterwards"]
     await conn.remove_listener(*listener)

@@ -25,7 +25,7 @@ class RowClaim:
     attempts: int
     task: str
     job_id: UUID | None
-    is_last_try: bool = False
+    is_last_attempt: bool = False
 
     async def fence(self, connection: asyncpg.Connection) -> None:
         held = await connection.fetchval(

@@ -170,7 +170,7 @@ async def test_a_fault_of_transport_is_retried_and_no_refusal(pool: asyncpg.Pool
     assert claim is not None
     with pytest.raises(TransientProviderError):
         await worker.run(_job(claim), claim)
-    claim.is_last_try = True
+    claim.is_last_attempt = True
     job = await worker.run(_job(claim), claim)
     assert job is not None
     assert job.result["skipped"] == [{"sequence_num": 2, "error_code": "503"}]

@@ -1,4 +1,4 @@
-"""The API's documentation: the OpenAPI document, and a page for people that is rendered from it.
+"""The API's documentation: the OpenAPI document, and a page that is rendered from it.
 
 The page loads no scripts, fonts or styles.
 """

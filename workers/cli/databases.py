@@ -1,6 +1,6 @@
 """The database that a command works on: the one that DATABASE_URL names, or the embedded server's.
 
-The embedded server below HIPPOCAMPUS_HOME is started for as long as the command runs, or joined where it runs already.
+The embedded server below HIPPOCAMPUS_HOME is started for as long as the command runs, unless it runs already.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def opened(config: Settings, *, create: bool = False, keep_seconds: float | None
     """Yield the settings with a database in them.
 
     Args:
-        create: create the embedded server's data where there is none.
+        create: create the embedded server's data if there is none.
         keep_seconds: have the embedded server stopped even if this process is killed, so many seconds later.
 
     Raises:

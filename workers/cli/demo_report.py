@@ -55,8 +55,8 @@ class Worked:
 
 
 @dataclass(frozen=True, slots=True)
-class LookAgain:
-    """What a newcomer may look at after the demo."""
+class NextSteps:
+    """What the commands that the demo suggests at its end refer to."""
 
     owner: Owner
     is_only_owner: bool  # then --app and --user may be left out
@@ -79,8 +79,8 @@ def write_intro(page: Page, config: Settings, path: Path, read: ConversationFile
 
 async def write(
     page: Page, config: Settings, pool: Pool, read: ConversationFile, owner: Owner, *, is_sample: bool
-) -> LookAgain:
-    """Write everything that was made for one user, and return what to look at again."""
+) -> NextSteps:
+    """Write everything that was made for one user, and return what to suggest afterwards."""
     service = OpenMemoryService(pool, None)
     known = await service.list_facts(app_name=owner.app, user_id=owner.user, limit=1000)
     users = {session.user_id for session in read.sessions}
@@ -97,7 +97,7 @@ async def write(
     await _write_window(page, config, pool, owner, last, asked)
     await _write_retention(page, pool, owner)
     owners = await rows.owners(pool, None, None, limit=2)
-    return LookAgain(owner, is_only_owner=len(owners) == 1, query=(queries or ("hello",))[0])
+    return NextSteps(owner, is_only_owner=len(owners) == 1, query=(queries or ("hello",))[0])
 
 
 def write_worked(page: Page, worked: Worked) -> None:
@@ -125,13 +125,13 @@ def write_places(page: Page, all_roles: Running) -> None:
     page.note(f"Everything stops now. `{_program()} up` (or `make run`) starts the same roles, and keeps them running.")
 
 
-def write_farewell(page: Page, config: Settings, look: LookAgain) -> None:
+def write_farewell(page: Page, config: Settings, steps: NextSteps) -> None:
     """Write the commands that show the result again."""
     page.title("All data is kept. To look again:")
     if config.dsn is None and "home" in config.model_fields_set:
         page.note(f"export HIPPOCAMPUS_HOME={config.home}", style="")
-    owner = "" if look.is_only_owner else f" --app {look.owner.app} --user {shlex.quote(look.owner.user)}"
-    for words in (f"search {shlex.quote(look.query)}", "facts", "memories --type summary", "sessions"):
+    owner = "" if steps.is_only_owner else f" --app {steps.owner.app} --user {shlex.quote(steps.owner.user)}"
+    for words in (f"search {shlex.quote(steps.query)}", "facts", "memories --type summary", "sessions"):
         page.note(f"{_program()} {words}{owner}", style="")
     page.note(f"{_program()} --help", style="")
 

@@ -63,7 +63,7 @@ class Installation:
     def claim(self) -> int | None:
         """Lock the installation for this process and those that inherit the returned file descriptor.
 
-        Returns None where another process has it.
+        Returns None if another process has it.
         """
         try:
             # The embedded server of root belongs to another user, who must pass through.
@@ -88,7 +88,7 @@ class Installation:
             os.pwrite(descriptor, json.dumps(dataclasses.asdict(state)).encode(), 0)
 
     def read(self) -> State | None:
-        """Return the state of what runs, or None where nothing does."""
+        """Return the state of what runs, or None if nothing does."""
         with self._reading() as state:
             return state
 
@@ -99,7 +99,7 @@ class Installation:
         return state
 
     def stop(self) -> State | None:
-        """Ask what runs to stop, and return its state; None where nothing runs."""
+        """Ask what runs to stop, and return its state; None if nothing runs."""
         while True:
             with self._reading() as state:
                 if state is None:

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and a closed terminal: the first is a request to stop in order, the second to stop at once."""
+"""Ctrl-C, SIGTERM and a closed terminal: the first is a request to stop gracefully, the second to stop at once."""
 
 from __future__ import annotations
 

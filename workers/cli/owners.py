@@ -1,4 +1,4 @@
-"""Which user is meant: options, and the only user there is where none is given."""
+"""Which user is meant: options, and the only user if none is given."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ class Whose:
 
 
 OWNER_OPTIONS = (
-    click.option("--app", help="The app of the user. Required where there is more than one."),
-    click.option("--user", help="The user. Required where there is more than one."),
+    click.option("--app", help="The app of the user. Required if there is more than one."),
+    click.option("--user", help="The user. Required if there is more than one."),
 )
 #: Adds --app and --user to a command, which receives `whose`.
 owner_options = bundled("whose", Whose, *OWNER_OPTIONS)
 
 
 def _listed(owners: list[Owner]) -> str:
-    """List users: `owners` has one more than is shown where there are more."""
+    """List users: `owners` has one more than is shown if there are more."""
     shown = ", ".join(f"--app {each.app} --user {each.user}" for each in owners[:OWNERS_SHOWN_MAX])
     return shown if len(owners) <= OWNERS_SHOWN_MAX else f"{shown} and more (`hippocampus users` lists them)"

@@ -69,7 +69,7 @@ class Pages:
             raise click.BadParameter(str(error), param_hint="--cursor") from None
 
     def page(self, rows: Sequence[Row], following: Any) -> Paged[Row]:
-        """Return the page; `following` is the position of its last row, None where no row follows."""
+        """Return the page; `following` is the position of its last row, None if no row follows."""
         cursor = None if following is None else cursors.write(self._scope, following)
         return Paged(list(rows), cursor, self._cursor is None)
 

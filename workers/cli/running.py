@@ -35,7 +35,7 @@ class Running:
 
 
 def grace_of(config: Settings) -> float:
-    """Return how many seconds the roles get to stop in good order."""
+    """Return how many seconds the roles get to stop gracefully."""
     return config.shutdown_grace_seconds if "shutdown_grace_seconds" in config.model_fields_set else GRACE_SECONDS
 
 
@@ -52,7 +52,7 @@ async def running(
     """Start every role, wait until all can do their work, and stop them at the end.
 
     Args:
-        free_port: take any port for the API where the configured one is in use.
+        free_port: take any port for the API if the configured one is in use.
         log_format: the format of the roles' logs, unless the settings name one.
 
     Raises:
@@ -97,7 +97,7 @@ async def _is_healthy(client: httpx.AsyncClient) -> bool:
 
 
 def _choose_port(host: str, port: int, *, any_free: bool) -> int:
-    """Return the port; where it is in use and `any_free` is true, one that the kernel chooses.
+    """Return the port; if it is in use and `any_free` is true, one that the kernel chooses.
 
     Raises:
         SettingsError: the port is in use. It is checked here, before any role is started.

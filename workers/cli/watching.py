@@ -82,9 +82,9 @@ def _repeat(
     every_seconds: float,
     document_of: Callable[[Found], Any] | None,
 ) -> None:
-    """Show the result of `read` again and again: redrawn in a terminal, block after block in a pipe.
+    """Show the result of `read` again and again: refreshed in a terminal, block after block in a pipe.
 
-    While the database is away, it reports that and keeps trying.
+    While the database is unavailable, it reports that and keeps polling.
     """
     interrupts.raise_on_all()
     screen = output.console()
@@ -126,7 +126,7 @@ def _write_block(
 
 
 def _render(found: Any, write: Callable[[Any, Console], None], screen: Console) -> Text:
-    """Return what would be written, cut to the terminal's height: a redrawn screen does not scroll."""
+    """Return what would be written, cut to the terminal's height: a refreshed screen does not scroll."""
     if isinstance(found, str):
         return Text(found, style="red")
     # A console of its own: capturing `screen` would print what it shows once more.

@@ -71,7 +71,7 @@ def make_private(folder: Path, user: ServerUser) -> None:
 
 
 def make_socket_folder(home: Path, name: str, user: ServerUser) -> Path:
-    """Make and return the folder of the server's socket: below `home`, or below /tmp where that path is too long."""
+    """Make and return the folder of the server's socket: below `home`, or below /tmp if that path is too long."""
     folder = home / name
     if len(os.fsencode(folder / ".s.PGSQL.65535")) >= SOCKET_PATH_BYTES_MAX:
         key = hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]

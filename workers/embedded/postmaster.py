@@ -1,4 +1,4 @@
-"""The server's process: started as pg_ctl starts it, followed by its own status file, ended by signals."""
+"""The server's process: started as pg_ctl starts it, observed through its status file, ended by signals."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Postmaster:
         return int(done.stdout)
 
     def read_status(self) -> ServerStatus | None:
-        """Read postmaster.pid; None where it names no live server of this data folder.
+        """Read postmaster.pid; None if it names no live server of this data folder.
 
         Raises:
             EmbeddedServerError: the data folder belongs to another user.

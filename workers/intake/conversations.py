@@ -1,4 +1,4 @@
-"""A file of conversations, read whole: for a caller that shows it, and refuses it if any of it is wrong."""
+"""A file of conversations, read into memory: for a caller that shows it, and refuses it if any part is wrong."""
 
 from __future__ import annotations
 

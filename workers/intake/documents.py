@@ -257,7 +257,7 @@ class Scanner:
 
 
 def head_value(head: bytes) -> Any:
-    """Return the first line's JSON value, or None where it is not JSON."""
+    """Return the first line's JSON value, or None if it is not JSON."""
     try:
         return json.loads(head.partition(b"\n")[0])
     except (ValueError, RecursionError):

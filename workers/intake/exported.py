@@ -49,7 +49,7 @@ def _path(nodes: Any, current: Any) -> list[Mapping[str, Any]]:
 
 
 def _message(node: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return a node's message in the form of a chat's; None where it was never shown."""
+    """Return a node's message in the form of a chat's; None if it was never shown."""
     message = node.get("message")
     if not isinstance(message, Mapping):
         return None

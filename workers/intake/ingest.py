@@ -1,4 +1,4 @@
-"""Appends the conversations of a file to sessions, in bounded batches. Doing it again changes nothing.
+"""Appends the conversations of a file to sessions, in bounded batches. Repeating it changes nothing.
 
 Sessions are written a few at a time; the turns of each stay in order. A batch that is refused is appended turn by turn,
 so that one bad turn does not exclude the others.
@@ -106,8 +106,8 @@ class Ingest:
             finalize: end each session, so that everything in it is consolidated at once.
 
         Raises:
-            PulseError, and what the driver raises: the database is away. What was appended stays (`done` counts it),
-                and a later run continues from there.
+            PulseError, and what the driver raises: the database is unavailable. What was appended stays (`done` counts
+                it), and a later run continues from there.
         """
         try:
             for item in items:

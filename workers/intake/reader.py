@@ -83,7 +83,7 @@ def read(path: Path, *, name: str | None = None, day_first: bool = False) -> Rea
 
 
 def recognise(value: Any) -> tuple[FileFormat, Parse] | None:
-    """Return the format of a record and its parser; None where the format is unknown."""
+    """Return the format of a record and its parser; None if the format is unknown."""
     if isinstance(value, list):
         return _recognise_list(value)
     if not isinstance(value, Mapping):
@@ -121,7 +121,7 @@ def _transcript(source: Source, head: bytes, naming: Naming) -> Reading:
     text = head.decode("utf-8-sig", errors="replace")
     if text.count("\ufffd") > len(text) // 20:
         raise FileFormatError(f"{source.path} is not valid UTF-8: convert it, as with `iconv -f LATIN1 -t UTF-8`.")
-    if not transcript.looks_like_one(text):
+    if not transcript.is_transcript(text):
         raise FileFormatError(f"{source.path} is not in a known format: a file is {FORMATS_KNOWN}.")
     return Reading("transcript", naming.stem, transcript.items(source, text, naming), source)
 

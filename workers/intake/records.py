@@ -30,8 +30,8 @@ class SessionHead:
     """A session whose turns follow; it may be yielded again.
 
     Attributes:
-        user_id: from the file; None where it has none.
-        state: of the session's own scope, where the file has it.
+        user_id: from the file; None if it has none.
+        state: of the session's own scope, if the file has it.
     """
 
     session_id: str
@@ -57,7 +57,7 @@ class Rejected:
     Attributes:
         line: on which it starts, from 1.
         error: one sentence that says what to fix.
-        record: its value in the file where it is JSON, otherwise its text, truncated.
+        record: its value in the file if it is JSON, otherwise its text, truncated.
     """
 
     line: int

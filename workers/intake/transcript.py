@@ -42,8 +42,8 @@ class _Turn:
     characters: int = 0
 
 
-def looks_like_one(head: str) -> bool:
-    """Whether a file that begins like this is a transcript: more than half of its first lines begin a turn."""
+def is_transcript(head: str) -> bool:
+    """Return whether a file that begins like this is a transcript: half of its first lines begin a turn."""
     lines = [line for line in head.splitlines()[:40] if line.strip()]
     turns = [line for line in lines if _start(line, is_timed=_is_timed(head)) is not None]
     return bool(turns) and 2 * len(turns) >= len(lines)

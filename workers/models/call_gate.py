@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 _log = structlog.get_logger("workers.models.call_gate")
 _STATEMENTS = Statements("workers.models", "call_gate.sql")
 
-#: Failures that lie further apart are no outage.
+#: Failures that lie further apart are not an outage.
 FAILURES_WINDOW_SECONDS = 60.0
-#: The probe is another process's: it will soon be known how it ended.
-PROBE_LOOK_SECONDS = 1.0
-#: Beyond the time limit of a call, until its probe counts as lost.
+#: Another process makes the probe, and will soon report its outcome.
+PROBE_POLL_SECONDS = 1.0
+#: After the time limit of a call, until its probe counts as lost.
 PROBE_MARGIN_SECONDS = 5.0
 #: A 429 that names no time.
 PENALTY_SECONDS = 2.0
@@ -53,7 +53,7 @@ STATEMENT_SECONDS_MAX = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateRule:
-    """What one gate holds its calls to."""
+    """The limits of one gate."""
 
     provider: str
     limit: str  # of a model: all processes share it
@@ -87,7 +87,7 @@ class SharedCallGate:
         self._paused_until = 0.0
 
     def pause_seconds(self) -> float:
-        """Return for how long this process knows that no call will be let through."""
+        """Return for how long this process knows that no call will be admitted."""
         return max(0.0, self._paused_until - time.monotonic())
 
     def admit(self, operation: str) -> AbstractAsyncContextManager[None]:
@@ -140,7 +140,7 @@ class SharedCallGate:
         return admission
 
     async def _wait(self, operation: str, admission: _Admission, seconds: float) -> None:
-        """Wait for the reserved place; a penalty that came meanwhile holds for it too."""
+        """Wait for the reserved slot; a penalty that was reported meanwhile applies to it too."""
         try:
             if seconds > 0:
                 await self._sleep(seconds)
@@ -156,19 +156,19 @@ class SharedCallGate:
 
     def _postpone(self, operation: str, refusal: str, seconds: float) -> CallPostponedError:
         if refusal == "limited":
-            # Whoever comes a little earlier can wait in its slot.
+            # A call that arrives a little before its slot can wait for it.
             self._pause(seconds - self._rule.wait_seconds_max)
             what = f"the limit of {self._rule.limit} is reached"
         else:
-            seconds = min(seconds, PROBE_LOOK_SECONDS) if refusal == "breaker_half_open" else seconds
+            seconds = min(seconds, PROBE_POLL_SECONDS) if refusal == "breaker_half_open" else seconds
             self._pause(seconds)
             what = f"the breaker of {self._rule.breaker} is {refusal.removeprefix('breaker_').replace('_', ' ')}"
         self._metrics.observe_postponed(self._rule.provider, operation, refusal)
         return CallPostponedError(f"no call now: {what}", code=refusal, retry_after_seconds=seconds)
 
     async def _penalise(self, error: RateLimitedError) -> None:
-        wish = error.retry_after_seconds or PENALTY_SECONDS
-        seconds = min(max(wish, DAILY_QUOTA_SECONDS) if error.daily else wish, RETRY_AFTER_SECONDS_MAX)
+        requested = error.retry_after_seconds or PENALTY_SECONDS
+        seconds = min(max(requested, DAILY_QUOTA_SECONDS) if error.daily else requested, RETRY_AFTER_SECONDS_MAX)
         self._pause(seconds - self._rule.wait_seconds_max)
         reason = "the day's quota is used up" if error.daily else "429"
         await self._report("penalise_limit", self._rule.limit, seconds, reason)
@@ -177,7 +177,7 @@ class SharedCallGate:
         """Count a failure.
 
         Raises:
-            CallPostponedError: the provider is taken for down, by this failure or by others.
+            CallPostponedError: the provider is considered down, by this failure or by earlier ones.
         """
         rule = self._rule
         if rule.failures_max == 0:
@@ -208,7 +208,7 @@ class SharedCallGate:
             await self._report("report_success", self._rule.breaker, admission.probe)
 
     async def _release(self, admission: _Admission) -> None:
-        """The call ended without a word of the provider: another may be the probe."""
+        """Give up the probe of a call that ended without a reply of the provider: another call may be the probe."""
         if admission.probe is not None:
             await self._report("release_probe", self._rule.breaker, admission.probe)
 
@@ -241,7 +241,7 @@ def generator_gate(settings: Settings, pool: Pool, metrics: CallMetrics, role: s
 
 def embedder_gate(settings: Settings, pool: Pool, metrics: CallMetrics, role: str) -> SharedCallGate:
     """Return the gate before the calls for vectors that a role's processes make."""
-    # Somebody waits for a search's answer, which can be given by text alone; a job has time.
+    # A user waits for a search, which works by text alone if necessary; a job has time.
     patience = SEARCH_WAIT_SECONDS_MAX if role in ("writer", "cli") else math.inf
     rule = GateRule(
         provider=settings.provider,

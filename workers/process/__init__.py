@@ -1,1 +1,1 @@
-"""What a process needs: signals, logs, supervision, and the end with its parent."""
+"""What a process needs: signals, logs, supervision, and an end when its parent ends."""

@@ -1,4 +1,4 @@
-"""Ends a role with the supervisor that started it."""
+"""Ends a role when the supervisor that started it ends."""
 
 from __future__ import annotations
 

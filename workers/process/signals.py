@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT from a process's first step on: it ends gracefully, however far its start has come.
+"""SIGTERM and SIGINT, handled from a process's first step on: it ends gracefully even while it starts.
 
 Without a handler the signal ends a process at once, and its rows stay in the database.
 """

@@ -80,7 +80,7 @@ def make_connector(settings: Settings) -> PsycopgConnector:
 
 
 class _Pool(AsyncConnectionPool):
-    """A pool that recovers soon after its server was away for long.
+    """A pool that recovers soon after its server was unavailable for long.
 
     psycopg's attempts to connect double their distance, which after half a minute is half a minute. Here they are
     given up after some seconds, and the next request for a connection begins again.

@@ -20,9 +20,9 @@ _STATEMENTS = Statements("workers.queue", "claims.sql", errors={"HP010": JobFenc
 class JobClaim:
     """An attempt's right to its job, which another attempt may have taken meanwhile."""
 
-    def __init__(self, job: jobs.Job, *, is_last_try: bool = False) -> None:
+    def __init__(self, job: jobs.Job, *, is_last_attempt: bool = False) -> None:
         self._attempt = (job.id, job.worker_id, job.attempts)
-        self.is_last_try = is_last_try
+        self.is_last_attempt = is_last_attempt
         self.is_finished = False  # finish() ran; its transaction may still fail
 
     async def fence(self, connection: Session) -> None:

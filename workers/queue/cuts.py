@@ -1,4 +1,4 @@
-"""Cut connections of the queue: what counts as one, and how work goes on after it."""
+"""Cut connections of the queue: what counts as one, and how work continues after it."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ class FencedJobManager(manager.JobManager):
         self._errors[_id(job)] = error
 
     async def fetch_job(self, queues: Iterable[str] | None, worker_id: int) -> Job | None:
-        """Take the next job of these queues for a worker; None where none is ready, or none could be done."""
+        """Take the next job of these queues for a worker; None if none is ready, or none could be done."""
         if self._pause_seconds() > 0:
             # The job stays in the queue; the worker asks again at its next poll.
             return None

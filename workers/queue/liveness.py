@@ -45,7 +45,7 @@ class Orphan(NamedTuple):
 
     Attributes:
         job_id: the queue's.
-        worker_id: None where its row is gone.
+        worker_id: None if its row is gone.
         attempts: made before this one.
     """
 

@@ -1,4 +1,4 @@
-"""procrastinate's worker, made safe: no wake-up is lost, its liveness is guarded, no job is lost at its end."""
+"""procrastinate's worker, made safe: no notification is lost, its liveness is guarded, no job is lost at its end."""
 
 from __future__ import annotations
 

@@ -37,17 +37,17 @@ class JobRetry(BaseRetryStrategy):
         self._rng = rng or random.SystemRandom()
 
     def get_retry_decision(self, *, exception: BaseException, job: Job) -> RetryDecision | None:
-        """Return when to attempt the job again; None where it has failed for good."""
+        """Return when to attempt the job again; None if it has failed for good."""
         if isinstance(exception, asyncio.CancelledError | JobAborted):
             # Only a stopping worker asks this: the attempt does not count.
             return RetryDecision()
         if failures.is_postponed(exception):
             return _after(self._postponed_seconds(exception, job))
-        if not failures.is_transient(exception) or self.is_last_try(job):
+        if not failures.is_transient(exception) or self.is_last_attempt(job):
             return None
         return _after(self._delay_seconds(exception, _attempts_before(job)))
 
-    def is_last_try(self, job: Job) -> bool:
+    def is_last_attempt(self, job: Job) -> bool:
         """Return whether a transient failure of the running attempt fails the job for good."""
         return _attempts_before(job) + 1 >= self._attempts_max
 

@@ -45,7 +45,7 @@ class Services:
     choose_model: Work
     consolidate: Callable[[UUID, JobClaim], Awaitable[object]]
     backfill: Work
-    redraw: Work
+    rederive: Work
     enqueue_idle: Work
     reconcile: Work
     find_vectorless: Work
@@ -90,7 +90,7 @@ def build(settings: Settings, pool: Pool, metrics: Metrics, role: str) -> Servic
     async def backfill() -> None:
         await make_vectors(pool, embedder, metrics)
 
-    async def redraw() -> None:
+    async def rederive() -> None:
         _log.info("slices_extracted_again", count=await rederive_slices(pool, generator, embedder))
 
     async def retention() -> None:
@@ -109,7 +109,7 @@ def build(settings: Settings, pool: Pool, metrics: Metrics, role: str) -> Servic
         choose_model=choose,
         consolidate=consolidate,
         backfill=backfill,
-        redraw=redraw,
+        rederive=rederive,
         enqueue_idle=upkeep.enqueue_idle,
         reconcile=upkeep.reconcile,
         find_vectorless=find_vectorless,

@@ -56,7 +56,7 @@ def register_tasks(
     app.task(name="embedding_backfill", queue=EMBEDDING_QUEUE, retry=retry)(_upkeep(services.backfill))
     # It calls the same models as a reflection, and runs in the same worker pool.
     app.task(name="redraw_slices", queue=CONSOLIDATION_QUEUES[JobType.DEEP_REFLECTION], retry=retry)(
-        _upkeep(services.redraw)
+        _upkeep(services.rederive)
     )
     for name, cron in {**MAINTENANCE_CRONS, "retention": _checked(retention_cron)}.items():
         _register_periodic(app, retry, name, cron, getattr(services, name))
@@ -67,7 +67,7 @@ def _register_consolidation(
 ) -> None:
     @app.task(name=str(job_type), queue=queue, retry=retry, pass_context=True)
     async def consolidate(context: JobContext, job_id: str, tried: int = 0) -> None:
-        claim = JobClaim(context.job, is_last_try=retry.is_last_try(context.job))
+        claim = JobClaim(context.job, is_last_attempt=retry.is_last_attempt(context.job))
         await services.consolidate(UUID(job_id), claim)
         if claim.is_finished:
             manager.note_finished(context.job)

@@ -1,4 +1,4 @@
-"""The upkeep of the queue and of what expires: what is due, what was missed, what is over."""
+"""The upkeep of the queue and of everything that expires: enqueues what is due or was missed, deletes what is over."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Upkeep:
         _report("missed_sessions_enqueued", await _STATEMENTS.fetchval(self._pool, "reconcile_jobs"))
 
     async def find_vectorless(self, model: str) -> None:
-        """Enqueue the backfill where a text waits for its vector of this model, and the slices to extract again."""
+        """Enqueue the backfill if a text waits for its vector of this model, and the slices to extract again."""
         await _STATEMENTS.execute(self._pool, "enqueue_embedding_backfill", model)
         await _STATEMENTS.execute(self._pool, "enqueue_redraws")
 

@@ -1,4 +1,4 @@
-"""Calls of a model, counted alike by every process that makes them."""
+"""Metrics of the calls of models, the same in every process that makes them."""
 
 from __future__ import annotations
 

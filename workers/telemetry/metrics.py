@@ -10,7 +10,7 @@
 | worker_jobs_rescued_total | | jobs of dead workers that this process gave back to the queue |
 | worker_fenced_total | queue | ends that came too late: another attempt owned the job |
 | database_statement_duration_seconds | statement | how long statements took, by the name in their query file |
-| worker_restarts_total | reason | times that this process began to work off its queues again |
+| worker_restarts_total | reason | how often this process began to serve its queues again |
 | model_requests_total | provider, operation, code | calls of the model; timeout, connection, cancelled count as codes |
 | model_request_duration_seconds | provider, operation | how long calls took |
 | model_tokens_total | provider, operation, kind | tokens in (prompt) and out (output) |
@@ -25,7 +25,7 @@
 | queue_oldest_job_age_seconds | queue | how long the oldest job that could run has waited (one process exports it) |
 | embedding_refused_texts | model | texts that stay without a vector of this model (one process exports it) |
 | model_breaker_state | breaker, state | 1 for the state that each breaker is in (one process exports it) |
-| model_limit_blocked_seconds | limit | how long the provider wants no call of a model (one process exports it) |
+| model_limit_blocked_seconds | limit | for how long the provider refuses calls of a model (one process exports it) |
 
 Outcomes: succeeded, failed, retried, postponed (does not count as an attempt), released, aborted, fenced.
 """

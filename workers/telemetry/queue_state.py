@@ -1,4 +1,4 @@
-"""The queue as a whole, and what holds back its calls of models: as gauges, `status` and `doctor` read it."""
+"""The queue as a whole, and what holds back its calls of models: for the gauges, `status` and `doctor`."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ HAS_KEY = bool(os.environ.get("GOOGLE_API_KEY") or os.environ.get("GEMINI_API_KE
 
 
 async def remember(callback_context: CallbackContext) -> None:
-    """Give the session to the memory after each turn: a worker draws from it what is new."""
+    """Pass the session to the memory after each turn: a worker extracts memories from what is new."""
     await callback_context.add_session_to_memory()
 
 

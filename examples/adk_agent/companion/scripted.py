@@ -1,4 +1,4 @@
-"""A model without a key: it repeats what the memory brought, so that one can see what that was."""
+"""A model that needs no key: it repeats what the memory found, and so makes it visible."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from google.genai import types
 
 
 class ScriptedModel(BaseLlm):
-    """Answers a question with the best line that the memory put before it, and takes note of anything else."""
+    """Answers a question with the best line that the memory found, and acknowledges any other message."""
 
     model: str = "scripted"
 
@@ -19,12 +19,12 @@ class ScriptedModel(BaseLlm):
         self, llm_request: LlmRequest, stream: bool = False
     ) -> AsyncGenerator[LlmResponse, None]:
         texts = [part.text for content in llm_request.contents for part in content.parts or [] if part.text]
-        said = [text for text in texts if "<PAST_CONVERSATIONS>" not in text]
+        messages = [text for text in texts if "<PAST_CONVERSATIONS>" not in text]
         recalled = [line for text in texts if "<PAST_CONVERSATIONS>" in text for line in text.splitlines()]
         answer = "I'll remember that."
-        if said[-1].endswith("?"):
-            told = [line.removeprefix("user: ") for line in recalled if line.startswith("user: ")]
-            answer = f"You told me: {told[0]}" if told else "You have not told me yet."
+        if messages[-1].endswith("?"):
+            lines = [line.removeprefix("user: ") for line in recalled if line.startswith("user: ")]
+            answer = f"You told me: {lines[0]}" if lines else "You have not told me yet."
         yield LlmResponse(
             content=types.Content(role="model", parts=[types.Part(text=answer)]),
             usage_metadata=types.GenerateContentResponseUsageMetadata(

@@ -46,7 +46,7 @@ class Answer:
 
 
 def usage_of(response: types.GenerateContentResponse) -> Usage:
-    """Return the tokens of a response; 0 where it does not say."""
+    """Return the tokens of a response; 0 if it names none."""
     counts = response.usage_metadata
     if counts is None:
         return Usage()

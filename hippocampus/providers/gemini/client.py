@@ -35,7 +35,7 @@ class GeminiConnection:
     api_key: str = field(repr=False)
     base_url: str = BASE_URL
     timeout_seconds: float = 60.0  # of one call, from the first byte sent to the last one read
-    attempts: int = 3  # calls for one answer, the first included, when the transport fails
+    attempts: int = 3  # calls for one answer, the first included, if the transport fails
     concurrency: int = 4  # calls at once, of one provider
 
     def __post_init__(self) -> None:

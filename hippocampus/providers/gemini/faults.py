@@ -28,7 +28,7 @@ _ADVICE = {
 }
 _WRONG_KEY = "the key is not valid: set a valid GOOGLE_API_KEY"
 
-#: 501 and 505 say that the server will never do it.
+#: With 501 and 505 the server will never do it.
 _HOPELESS = frozenset({501, 505})
 
 _DURATION = re.compile(r"(\d{1,9}(?:\.\d+)?)s")

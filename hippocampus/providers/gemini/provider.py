@@ -290,7 +290,7 @@ def _checked_vectors(response: types.EmbedContentResponse, expected: int) -> lis
 
 
 def _refuse_vectors(problem: str) -> NoReturn:
-    """The vectors themselves would be unreadable evidence: the problem stands for them."""
+    """Raise an error whose evidence is the problem: the vectors themselves would be unreadable."""
     raise MalformedReplyError(f"Gemini: {problem}", code="malformed", raw_reply=problem)
 
 

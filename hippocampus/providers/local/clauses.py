@@ -1,7 +1,7 @@
 """Clauses of a sentence, and the signs that a sentence states nothing about its speaker.
 
-A fact needs a plain statement in the first person. Questions, conditions, wishes, reports of what others
-say, quoted words, jokes and irony are passed over, whole: a missed fact is said again, a wrong one is
+A fact needs a plain statement in the first person. A sentence that is a question, a condition, a wish, a report of what
+another says, a quotation, a joke or irony is skipped as a whole: a missed fact will be repeated, a wrong one is
 believed.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from hippocampus.providers.local.sentences import Sentence
 
-#: A longer sentence is a paste or a list, and patterns would be slow on it.
+#: A longer sentence is pasted text or a list, and patterns would be slow on it.
 SENTENCE_CHARS_MAX = 600
 
 _SUBJECT = r"(?:I|we|my|our|it|he|she|they|you|that|there|every|on)(?:'(?:m|ve|ll|re|s))?\b"
@@ -49,7 +49,7 @@ _NOT_STATED_EN = re.compile(
     r"|\byeah,? right\b|🙄",
     re.IGNORECASE,
 )
-#: What another says; what stands before it in the sentence is still the speaker's own.
+#: Introduces what another person says; what precedes it in the sentence is still the speaker's own.
 _REPORTED_EN = re.compile(r"\b(?:said|says|saying|told|tells|asked|asks|thinks|believes|claims|heard)\b", re.IGNORECASE)
 _UNREAL_EN = re.compile(r"\b(?:would|could|could've|should've|might|maybe|perhaps|probably)\b|'d\b", re.IGNORECASE)
 _QUOTED = re.compile(r"[\"“”][^\"“”]*[\"“”]|[「『][^」』]*[」』]|‘[^’]*’(?!\w)")
@@ -74,7 +74,7 @@ _REPORTED_ZH = re.compile(
 
 
 def of_sentence(sentence: Sentence) -> Iterator[str]:
-    """The clauses of a sentence that states something about its speaker; nothing where it does not."""
+    """Yield the clauses of a sentence; none if it states nothing about its speaker."""
     if sentence.is_question or len(sentence.text) > SENTENCE_CHARS_MAX:
         return
     text = " ".join(_unquoted(sentence.text).split())
@@ -86,7 +86,7 @@ def of_sentence(sentence: Sentence) -> Iterator[str]:
 
 
 def _unquoted(text: str) -> str:
-    """Quoted speech is another's; a quoted title or name is kept without its marks."""
+    """Remove quoted speech, which is another's; keep a quoted title or name without its quotation marks."""
 
     def keep(match: re.Match[str]) -> str:
         inner = match[0][1:-1]

@@ -1,4 +1,4 @@
-"""Word families: a short hand-written list of words that are often used for one another, English and Chinese.
+"""Word families: a short hand-written list of English and Chinese words that are often used for one another.
 
 One line is one family. It lets 'kids' find 'children' and '狗' find 'dog'; it is not a thesaurus.
 """
@@ -136,12 +136,12 @@ _CHARS_MAX = max(len(word) for word in _BY_WORD if words.is_cjk(word))
 
 
 def of_stem(stem: str) -> tuple[str, ...]:
-    """The families of an English stem; empty for most."""
+    """Return the families of an English stem; most stems have none."""
     return _BY_WORD.get(stem, ())
 
 
 def of_cjk(run: str) -> Iterator[str]:
-    """The families of the words in a run of CJK characters, the longest word at each position."""
+    """Return the families of the words in a run of CJK characters, the longest word at each position."""
     position = 0
     while position < len(run):
         for length in range(min(_CHARS_MAX, len(run) - position), 0, -1):

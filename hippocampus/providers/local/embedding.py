@@ -1,13 +1,13 @@
 """Hashed vectors of words and character n-grams.
 
-A text becomes a bag of features: stems, pairs of neighbouring stems, character n-grams of each word, single
-CJK characters and their pairs, and word families (`concepts`). Each feature is hashed to one
-dimension and one sign; its weight is sublinear in how often it stands in the text. Two texts are near when
-they share words, parts of words or families. Meaning that is in none of these is not seen.
+A text becomes a bag of features: stems, pairs of neighbouring stems, character n-grams of each word, single CJK
+characters and their pairs, and word families (`concepts`). Each feature is hashed to one dimension and one sign; its
+weight is sublinear in its number of occurrences. Two texts are similar if they share words, parts of words or families;
+no other similarity of meaning is detected.
 
-Every text also has one feature of its own. It leaves the order among long texts alone and pulls short ones
-back, which would otherwise come first by sharing one word. Cosines are low for that reason: compare them
-with each other, not with a threshold made for another model.
+Every text also has one feature of its own. It does not change the order of long texts, and lowers the rank of short
+ones, which would otherwise come first by sharing one word. It also makes cosines low: compare them with each other, not
+with a threshold that was chosen for another model.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from hippocampus.text import words
 
 MODEL = registry.PROVIDERS["local"].embedding_model
 
-#: Texts per trip to a thread, so that a large batch never holds the interpreter in one piece.
+#: Texts embedded by one call of a thread, so that a large batch does not hold the interpreter without a break.
 CHUNK_TEXTS = 64
 
 STEM_WEIGHT = 1.0
@@ -44,15 +44,15 @@ _Feature = tuple[int, float]  # dimension, signed weight
 
 
 class LocalEmbedder:
-    """The embedder that needs no model: `hippocampus.providers.protocols.Embedder` by feature hashing.
+    """`hippocampus.providers.protocols.Embedder` by feature hashing, without a model.
 
-    Every text has a unit vector: one without any letter or digit has only its own feature, so that a zero
-    vector never arises. Documents and queries share one space.
+    Every text has a unit vector: a text without a letter or digit still has its own feature, so that no vector is zero.
+    Documents and queries share one space.
     """
 
     @property
     def model(self) -> str:
-        """The version of the hashing; it changes whenever a vector would."""
+        """The version of the hashing; it changes whenever any vector does."""
         return MODEL
 
     async def embed(self, texts: Sequence[str], task: EmbeddingTask) -> list[Vector]:
@@ -64,7 +64,7 @@ class LocalEmbedder:
         return vectors
 
     async def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: the embedder holds nothing open."""
 
 
 def _embed_all(texts: Sequence[str]) -> list[Vector]:
@@ -72,7 +72,7 @@ def _embed_all(texts: Sequence[str]) -> list[Vector]:
 
 
 def vector_of(text: str) -> Vector:
-    """The unit vector of one text."""
+    """Return the unit vector of one text."""
     vector = [0.0] * EMBEDDING_DIMENSIONS
     tokens = words.tokens(text)
     for (name, weight), count in Counter(_features(tokens)).items():
@@ -88,7 +88,7 @@ def vector_of(text: str) -> Vector:
 
 
 def _features(tokens: Sequence[str]) -> Iterator[tuple[str, float]]:
-    """(name, weight) of each feature; a repeated pair is a repeated feature."""
+    """Yield the name and the weight of each feature; a repeated pair is a repeated feature."""
     previous = ""
     for token in tokens:
         if words.is_cjk(token):
@@ -118,7 +118,7 @@ def _cjk_features(run: str) -> Iterator[tuple[str, float]]:
 
 @lru_cache(maxsize=65_536)
 def _hashed(name: str) -> tuple[_Feature, ...]:
-    """Where a feature goes: its own slot and, for a stem, those of its character n-grams."""
+    """Return the slots of a feature: its own and, for a stem, those of its character n-grams."""
     own = _slot(name)
     if not name.startswith("s"):
         return (own,)

@@ -1,9 +1,9 @@
 """Facts by patterns: what people plainly say of themselves, in English and Chinese.
 
-Keys: `topic` where a person has one value ('home'), `topic:object` where they have several
-('preference:hiking'); in a conversation of named people the name stands before ('caroline:home'). A later
-statement about the same thing has the same key. Values: {"subject": who, "text": the fact in the third
-person}; a plan says also when it was said.
+The key is `topic` if a person has one value ('home'), and `topic:object` if they have several ('preference:hiking'); in
+a conversation of named people it begins with the name ('caroline:home'). A later statement about the same thing has the
+same key. The value is {"subject": who, "text": the fact in the third person}; that of a plan also has the time of the
+statement.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from hippocampus.providers.local.sentences import Sentence
 from hippocampus.records import ConversationSlice, ExtractedFact, Turn
 
 KEY_CHARS_MAX = 255
-#: Facts of one slice; a slice that says more is a list, not a conversation.
+#: Facts of one slice; a slice with more of them is a list, not a conversation.
 FACTS_MAX = 100
 
 _DATED_TOPICS = frozenset(("plan", "goal", "event", "activity"))
-#: Topics of which one clause may state several: 'I work for a bank as a clerk'.
+#: Topics that may occur together in one clause: 'I work for a bank as a clerk'.
 _COMPANIONS = frozenset(("employer", "occupation", "children", "pet"))
 _TOPICS_BY_ABOUT = frozenset(("family", "pet", "favorite"))
 #: What changes when the same plan is stated again, and so is not part of its key.
@@ -40,7 +40,7 @@ class _Found:
 
 
 def of_slice(slice_: ConversationSlice) -> list[ExtractedFact]:
-    """The facts of a slice in the order in which they were first said; a restated one stands once."""
+    """Return the facts of a slice in the order in which they were first stated, each once."""
     facts: dict[tuple[str, str], ExtractedFact] = {}
     for turn in slice_.turns:
         if sentences.is_assistant(turn):
@@ -52,7 +52,7 @@ def of_slice(slice_: ConversationSlice) -> list[ExtractedFact]:
 
 
 def states_fact(sentence: Sentence) -> bool:
-    """A pattern finds something in this sentence."""
+    """Return whether a pattern finds something in this sentence."""
     return next(_of_sentence(sentence), None) is not None
 
 
@@ -72,7 +72,7 @@ def _of_sentence(sentence: Sentence) -> Iterator[_Found]:
 
 
 def _mentions(clause: str) -> Iterator[_Found]:
-    """Whom and what a clause takes for granted: 'my wife drove' says that there is a wife."""
+    """Yield the facts that a clause takes for granted: 'my wife drove' implies a wife."""
     for pattern in patterns_en_life.MENTIONS:
         if match := pattern.regex.match(clause):
             yield from _objects(pattern, match, chinese=False)
@@ -139,7 +139,7 @@ def _bounded(key: str) -> str:
 
 
 def _keep(facts: dict[tuple[str, str], ExtractedFact], fact: ExtractedFact) -> None:
-    """A repeated fact gains sources and a little confidence; a changed one replaces what was said before."""
+    """Keep a fact: a repeated one gains sources and a little confidence; a changed one replaces the earlier one."""
     identity = (fact.fact_type, fact.key)
     before = facts.get(identity)
     if before is None or before.value != fact.value:

@@ -3,7 +3,7 @@
     'Please always answer in French.'  ->  answer_language: "Always answer in French."
     '以后请用中文回答。'                ->  answer_language: "以后请用中文回答。"
 
-Only the user's own turns count, and only sentences that say that they are meant to last.
+Only the user's own turns count, and only sentences that are explicitly meant to last.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hippocampus.records import ConversationSlice, ExtractedProposal
 PROPOSALS_MAX = 10
 _CONTENT_CHARACTERS_MAX = 300
 
-#: What the assistant does: without it, 'always' speaks of something else.
+#: What the assistant does. Without such a verb, 'always' does not address the assistant.
 _ACTS = (
     r"(?:answer|reply|respond|write|speak|talk|explain|use|give|keep|call|address|include|add|cite|show|start|end|begin"
     r"|finish|ask|check|confirm|format|translate|summari[sz]e|be|avoid|make|mention|apologi[sz]e|remind|stop)"
@@ -70,7 +70,7 @@ _TOPICS = (
 
 
 def of_slice(slice_: ConversationSlice) -> list[ExtractedProposal]:
-    """The requests of a slice in the order in which they were made; of one key, the last."""
+    """Return the requests of a slice in the order in which they were made; of one key, only the last."""
     found: dict[str, ExtractedProposal] = {}
     for turn in slice_.turns:
         if turn.author != "user":

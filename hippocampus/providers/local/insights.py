@@ -11,7 +11,7 @@ from hippocampus.text import words
 
 INSIGHTS_MAX = 4
 CONTENT_CHARS_MAX = 300
-_SAME_WORDS = 0.6  # Jaccard: two sentences that share so many words say the same
+_SAME_WORDS = 0.6  # the Jaccard index from which two sentences count as the same
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ _NOT_STATED = re.compile(r"\b(?:if|unless|would|wish)\b|如果|要是|的话", r
 
 
 def of_slice(slice_: ConversationSlice) -> list[ExtractedInsight]:
-    """The most important first; at most four, no two alike; empty where nothing stands out."""
+    """Return the insights of a slice, the most important first: at most four, and no two alike."""
     sentences = [
         sentence for sentence in sentences_of(slice_) if not sentence.is_question and not is_assistant(sentence.turn)
     ]

@@ -1,4 +1,4 @@
-"""What a pattern captured, made into an object worth keeping, or refused.
+"""Turns what a pattern captured into an object worth keeping, or refuses it.
 
 A refusal is None: the words after 'I love' are more often an aside ('how it turned out') than a thing.
 """
@@ -84,7 +84,7 @@ _UNCLEAR_EN = re.compile(
     r" the last (?:half |few )?(?:hours?|minutes))\b|\b(?:this|that|there)$",
     re.IGNORECASE,
 )
-#: An event that is told in no other words is not worth a fact: 'saw a movie', 'working on a project'.
+#: An event that is described by these words alone is not worth a fact: 'saw a movie', 'working on a project'.
 _VAGUE = frozenset(
     words.stem(word)
     for word in words.listed(
@@ -109,7 +109,7 @@ _TAIL_ZH = re.compile("(?:了|呢|啊|呀|啦|哦|嘛|的时候.*|因为.*|所�
 
 
 def clean(raw: str, shape: Shape, *, chinese: bool) -> str | None:
-    """The object as it is stored, in the third person; None where it is not worth a fact."""
+    """Return the object as it is stored, in the third person; None if it is not worth a fact."""
     return _clean_zh(raw, shape) if chinese else _clean_en(raw, shape)
 
 
@@ -239,7 +239,7 @@ _CHECKS: Mapping[Shape, Callable[[str], str | None]] = {
 
 
 def parts(text: str, *, chinese: bool) -> list[str]:
-    """The members of a plain list ('reading, painting and long walks'); the text itself where it is not a list."""
+    """Return the members of a plain list ('reading, painting and long walks'), or a text that is not a list itself."""
     if chinese:
         return [part for part in re.split("、|以及|和|跟|还有", text) if part]
     if "," in text and not re.search(r", .* and ", text):
@@ -255,7 +255,7 @@ def parts(text: str, *, chinese: bool) -> list[str]:
 
 
 def with_article(noun: str) -> str:
-    """'dog' as 'a dog'; a plural and a noun with an article stay."""
+    """Return 'dog' as 'a dog'; a plural and a noun with an article stay as they are."""
     if (
         _ARTICLES.match(noun)
         or (noun.endswith("s") and not noun.endswith(("ss", "us")))
@@ -266,7 +266,7 @@ def with_article(noun: str) -> str:
 
 
 def third_person(action: str) -> str:
-    """'run in the park' as 'runs in the park'."""
+    """Return 'run in the park' as 'runs in the park'."""
     verb, _, rest = action.partition(" ")
     if verb in _THIRD_VERBS:
         verb = _THIRD_VERBS[verb]
@@ -280,7 +280,7 @@ def third_person(action: str) -> str:
 
 
 def slug(text: str) -> str:
-    """A key's part: lower case, words joined by underscores, articles dropped, at most 80 characters."""
+    """Return a part of a key: lower case, words joined by underscores, no articles, at most 80 characters."""
     tokens = words.tokens(_DETERMINER_EN.sub("", text))
     return "_".join(token.replace("'", "") for token in tokens)[:80].strip("_") or "other"
 
@@ -302,7 +302,7 @@ _ABOUT_RULE = re.compile(r"\b(meeting|call|email|message|appointment|reminder)s?
 
 
 def rule_slug(text: str) -> str:
-    """A rule's key: what it is about without whether it is so, so that its reversal has the same one."""
+    """Return the key of a rule: its subject without its polarity, so that its reversal has the same key."""
     day = _DAY_EN.search(text)
     name = f"{day[1].lower()}day" if day else ""
     if day_zh := _DAY_ZH.search(text):

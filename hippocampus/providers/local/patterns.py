@@ -1,4 +1,4 @@
-"""What a fact pattern is, and the tables' shared vocabulary."""
+"""Fact patterns, and the vocabulary that the tables share."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ Shape = Literal["thing", "list", "title", "action", "event", "habit", "rule", "p
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """One way of saying one kind of fact.
+    """One way of stating one kind of fact.
 
-    `regex` stands at the start of a clause and may capture `object` and `about`; `text` is the fact in the
-    third person with {object} and {about} ({a_object} adds an article, {does} conjugates a verb);
-    `confidence` is how often such a sentence means it.
+    `regex` matches at the start of a clause and may capture `object` and `about`; `text` is the fact in the third
+    person with {object} and {about} ({a_object} adds an article, {does} conjugates a verb); `confidence` is how often
+    such a sentence means the fact.
     """
 
     topic: str  # the key's first part
@@ -49,7 +49,7 @@ def english(
     *,
     single: bool = False,
 ) -> Pattern:
-    """A pattern over English clauses: `~` stands for any adverbs, `^` for the clause's start."""
+    """Return a pattern for English clauses: `~` stands for any adverbs, `^` for the clause's start."""
     spelled = regex.replace("~", _ADVERBS_EN).replace("[A-Z]", "(?-i:[A-Z])")
     compiled = re.compile(spelled, re.IGNORECASE)
     return Pattern(topic, fact_type, compiled, text, shape, confidence, single)
@@ -71,5 +71,5 @@ def chinese(
     *,
     single: bool = False,
 ) -> Pattern:
-    """A pattern over Chinese clauses: `~` stands for any adverbs."""
+    """Return a pattern for Chinese clauses: `~` stands for any adverbs."""
     return Pattern(topic, fact_type, re.compile(regex.replace("~", _ADVERBS_ZH)), text, shape, confidence, single)

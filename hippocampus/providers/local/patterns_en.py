@@ -1,6 +1,6 @@
 """English fact patterns about who a person is; the first that matches a clause wins.
 
-What a person does, plans and did is in `local_patterns_en_life`.
+What a person does, plans and did is in `hippocampus.providers.local.patterns_en_life`.
 """
 
 from __future__ import annotations

@@ -26,7 +26,6 @@ EVERY = (
     "(?:每天(?:早上|晚上|中午|下午|早晨|睡前)?|每(?:个)?(?:早上|晚上|早|晚|周末|月|年)"
     f"|每{DAY}|每周|每个{DAY}|{DAY}(?:早上|晚上)?都)"
 )
-_FREE = "(?!的|得|了|过|着|吗|呢)"
 
 # Tables, read by row.
 # fmt: off
@@ -149,7 +148,7 @@ RULES = (
 
 PATTERNS = (*IDENTITY, *PLACES, *WORK, *FAMILY, *HEALTH, *RULES, *TASTE, *HABITS, *PLANS)
 
-#: English names of kin, so that both languages speak of the same key.
+#: English names of kin, so that both languages have the same key.
 KIN_ENGLISH = dict(
     zip(
         words.listed(

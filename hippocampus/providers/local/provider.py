@@ -1,8 +1,7 @@
 """The provider without a model: offline, deterministic, nothing to download, no key.
 
-It is honest about what it is: summaries are sentences of the conversation, facts are what known sentence
-patterns say in English and Chinese, and vectors compare words and parts of words. It invents nothing, and
-it misses what is said in other ways.
+Its summaries are sentences of the conversation, its facts are what known patterns find in English and Chinese
+sentences, and its vectors compare words and parts of words. It invents nothing, and misses what is said in other ways.
 """
 
 from __future__ import annotations
@@ -49,15 +48,15 @@ class LocalGenerator:
         return f"local {MODEL} {_origin().prompt_hash}"
 
     async def summarize(self, slices: Sequence[ConversationSlice]) -> list[Summary]:
-        """The most salient sentences of each slice, with their speakers, in at most 200 characters."""
+        """Return the most salient sentences of each slice, with their speakers, in at most 200 characters."""
         return [await asyncio.to_thread(_summarize, slice_) for slice_ in slices]
 
     async def reflect(self, slices: Sequence[ConversationSlice]) -> list[Reflection]:
-        """Facts and instructions by patterns, insights by cue; each is empty where nothing matches."""
+        """Return facts and instructions by patterns, and insights by cue; each is empty if nothing matches."""
         return [await asyncio.to_thread(_reflect, slice_) for slice_ in slices]
 
     async def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: the generator holds nothing open."""
 
 
 def _summarize(slice_: ConversationSlice) -> Summary:
@@ -75,7 +74,7 @@ def _reflect(slice_: ConversationSlice) -> Reflection:
 
 @cache
 def _origin() -> Origin:
-    """The source of the rules stands for the prompt: its hash tells which rules made a memory."""
+    """Return the origin of every memory: the hash of the rules' source, in place of a prompt's."""
     digest = hashlib.sha256()
     for path in (*sorted(Path(__file__).parent.glob("*.py")), Path(words.__file__)):
         digest.update(path.name.encode() + b"\x00" + path.read_bytes() + b"\x00")

@@ -1,4 +1,4 @@
-"""Sentences of a conversation's turns, for the local provider."""
+"""The sentences of a conversation's turns."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from hippocampus.records import ConversationSlice, Turn
 from hippocampus.text import words
 
-#: Characters of a turn that are read: a pasted document is not what a person says of themselves.
+#: Characters of a turn that are read: what follows is a pasted document, not what people say of themselves.
 TURN_CHARS_MAX = 20_000
 
 _BOUNDARY = re.compile(r"(?<=[.!?…])[\"'”’)\]]*\s+|(?<=[。！？；])[”」』）]*|[\r\n]+")
@@ -38,18 +38,18 @@ class Sentence:
 
     @property
     def is_cjk(self) -> bool:
-        """Most letters are CJK characters."""
+        """Whether at least a third of the letters are CJK characters."""
         letters = sum(character.isalpha() for character in self.text)
         return letters > 0 and 3 * len(words.CJK_CHARACTER.findall(self.text)) >= letters
 
 
 def is_assistant(turn: Turn) -> bool:
-    """Whether a machine said the turn: what it says of itself is not a fact about a person."""
+    """Return whether the turn is a machine's: what it says of itself is not a fact about a person."""
     return turn.role != "user" or turn.author.strip().casefold() in _ASSISTANTS
 
 
 def of_turn(turn: Turn) -> list[Sentence]:
-    """The sentences of one turn, in order."""
+    """Return the sentences of one turn, in order."""
     texts = list(_split(turn.text[:TURN_CHARS_MAX]))
     return [
         Sentence(text=text, turn=turn, position=position, is_question=_is_question(text))
@@ -58,7 +58,7 @@ def of_turn(turn: Turn) -> list[Sentence]:
 
 
 def sentences_of(slice_: ConversationSlice) -> list[Sentence]:
-    """The sentences of all turns, in order."""
+    """Return the sentences of all turns, in order."""
     return [sentence for turn in slice_.turns for sentence in of_turn(turn)]
 
 

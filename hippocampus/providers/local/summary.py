@@ -1,4 +1,4 @@
-"""Extractive summaries: the sentences that say most of a slice, each with its speaker."""
+"""Extractive summaries: the sentences that say most about a slice, each with its speaker."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _GREETING = re.compile(
 
 
 def of_slice(slice_: ConversationSlice) -> str:
-    """At most 200 characters, in the conversation's own words; never empty."""
+    """Return a summary of at most 200 characters, in the conversation's own words; never empty."""
     sentences = [s for s in sentences_of(slice_)[:_RANKED_MAX] if _has_words(s.text)]
     if not sentences:
         return _wordless(slice_.turns)
@@ -55,7 +55,7 @@ def of_slice(slice_: ConversationSlice) -> str:
 
 
 def _is_scrap(sentence: Sentence) -> bool:
-    """Too short to say something beside another sentence."""
+    """Return whether a sentence is too short to add something to another one."""
     return len(sentence.text) < (8 if sentence.is_cjk else 25)
 
 
@@ -72,7 +72,7 @@ def _fill(chosen: list[Sentence], sentences: Sequence[Sentence]) -> str:
 
 
 def _ranked(sentences: Sequence[Sentence]) -> list[tuple[float, Sentence]]:
-    """Sentences by salience, the most salient first; ties in the order of speech."""
+    """Return the sentences by salience, the most salient first, equals in their order in the conversation."""
     bags = [set(words.terms(sentence.text)) for sentence in sentences]
     frequency = Counter(term for bag in bags for term in bag)
     scored = [
@@ -84,7 +84,7 @@ def _ranked(sentences: Sequence[Sentence]) -> list[tuple[float, Sentence]]:
 
 
 def _salience(sentence: Sentence, bag: set[str], frequency: Counter[str], total: int) -> float:
-    """Terms that come back in the slice, less where they are everywhere; then signs of a statement."""
+    """Score terms that recur in the slice, lower if they are everywhere, and signs of a statement."""
     if not bag:
         return -1.0
     assistant = is_assistant(sentence.turn)
@@ -101,7 +101,7 @@ def _salience(sentence: Sentence, bag: set[str], frequency: Counter[str], total:
 
 
 def _compose(sentences: Sequence[Sentence]) -> str:
-    """The sentences in the order of speech, each speaker named once in a row."""
+    """Join the sentences in their order in the conversation, each speaker named once in a row."""
     pieces: list[str] = []
     speaker = None
     for sentence in sorted(sentences, key=lambda s: (s.turn.sequence_num, s.position)):
@@ -131,7 +131,7 @@ def _has_words(text: str) -> bool:
 
 
 def _cut(text: str, chars_max: int) -> str:
-    """The text within `chars_max`, cut between words (CJK: between characters), with an ellipsis."""
+    """Cut a text to `chars_max` between words (CJK: between characters), with an ellipsis."""
     if len(text) <= chars_max:
         return text
     end = chars_max - 1
@@ -141,14 +141,14 @@ def _cut(text: str, chars_max: int) -> str:
 
 
 def _cut_anywhere(text: str, end: int) -> str:
-    """For a word longer than the limit: cut it, but not inside one written character."""
+    """Cut a word that is longer than the limit, but not inside one written character."""
     while end > 1 and _one_character(text[end - 1], text[end]):
         end -= 1
     return text[:end]
 
 
 def _joined(left: str, right: str) -> bool:
-    """Cutting between these two characters would cut a word or a written character."""
+    """Return whether a cut between these two characters would cut a word or a written character."""
     if _one_character(left, right):
         return True
     if words.is_cjk(left) or words.is_cjk(right):
@@ -157,7 +157,7 @@ def _joined(left: str, right: str) -> bool:
 
 
 def _one_character(left: str, right: str) -> bool:
-    """The two belong to one written character: a letter and its accent, the parts of a family emoji."""
+    """Return whether the two belong to one written character: a letter and its accent, the parts of a family emoji."""
     return left == "\u200d" or _extends(right)
 
 

@@ -33,7 +33,7 @@ class KeyRing:
         self._cache: OrderedDict[bytes, tuple[Grant, float]] = OrderedDict()
 
     async def grant_of(self, authorization: str) -> Grant | None:
-        """Return what the header Authorization allows; None where it allows nothing.
+        """Return what the header Authorization allows; None if it allows nothing.
 
         Raises:
             asyncpg.PostgresError, OSError: the key could not be looked up.

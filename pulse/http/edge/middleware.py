@@ -135,7 +135,7 @@ class _Exchange:
 
 
 class KeyGuard:
-    """Refuses requests without a valid key; where no operator's key is set, those to a host name other than loopback's.
+    """Refuses requests without a valid key; if no operator's key is set, those to a host name other than loopback's.
 
     The latter keeps a web page from reaching an open API on its visitor's machine, through DNS rebinding or a
     cross-origin request. Whether the key allows the call is checked by the routes: see `pulse.http.edge.roles`.
@@ -190,7 +190,7 @@ def _has_ticket(scope: Scope) -> bool:
 
 
 class BodyLimit:
-    """Refuses a body over the limit: at once where its length is announced, else as soon as it exceeds the limit.
+    """Refuses a body over the limit: at once if its length is announced, else as soon as it exceeds the limit.
 
     All bodies in memory together have a limit too: beyond it, requests are refused as `problems.OVERLOADED`.
     """

@@ -45,7 +45,7 @@ class Page:
         return cursors.write(self._scope, position)
 
     def next_cursor(self, rows: Sequence[Row], position_of: Callable[[Row], Any]) -> str | None:
-        """Return the cursor of the page after these rows; None where they do not fill the page."""
+        """Return the cursor of the page after these rows; None if they do not fill the page."""
         return self.cursor_after(position_of(rows[-1])) if rows and len(rows) == self.limit else None
 
 

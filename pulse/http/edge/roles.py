@@ -57,7 +57,7 @@ def check_role(connection: HTTPConnection, role: Role) -> None:
 
 
 def role_of(route: BaseRoute) -> Role | None:
-    """Return the role that a route requires; None where it requires none."""
+    """Return the role that a route requires; None if it requires none."""
     if not isinstance(route, APIRoute):
         return None
     found = {each.call.role for each in route.dependant.dependencies if isinstance(each.call, _RoleCheck)}

@@ -42,12 +42,12 @@ class Access:
     run_id: str | None = None
 
     def require_session(self, session_id: str) -> None:
-        """Raise ProblemError where the ticket is for another session."""
+        """Raise ProblemError if the ticket is for another session."""
         if self.session_id not in (None, session_id):
             raise problems.ProblemError(problems.WRONG_TICKET)
 
     def require_run(self, run_id: str | None) -> None:
-        """Raise ProblemError where the ticket is for another run."""
+        """Raise ProblemError if the ticket is for another run."""
         if self.run_id not in (None, run_id):
             raise problems.ProblemError(problems.WRONG_TICKET)
 

@@ -37,7 +37,7 @@ export class Api {
     return this.#call("GET", `api/threads/${encodeURIComponent(thread)}/state/history?limit=50${from}`);
   }
 
-  /** The URL at which an EventSource follows a run, after a frame or from the start: with a ticket in place of the key. */
+  /** Return the URL at which an EventSource follows a run, from its start or after a frame; a ticket replaces the key. */
   async streamUrl(thread, run, offset) {
     const query = new URLSearchParams(offset === null ? {} : { offset });
     if (this.#key) {

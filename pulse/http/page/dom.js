@@ -12,13 +12,13 @@ export function make(tag, { text, ...attributes } = {}, ...children) {
   return element;
 }
 
-/** Show or hide an element, with a text where there is one. */
+/** Show an element with a text, or hide it if the text is empty. */
 export function show(element, text) {
   element.hidden = text === "" || text === null;
   if (text) element.textContent = text;
 }
 
-/** A time in local format, with its ISO form as an attribute. */
+/** Make an element for a time in local format, with its ISO form as an attribute. */
 export function moment(value) {
   const at = new Date(value);
   const isToday = at.toDateString() === new Date().toDateString();
@@ -26,7 +26,7 @@ export function moment(value) {
   return make("time", { datetime: at.toISOString(), text: new Intl.DateTimeFormat(undefined, options).format(at) });
 }
 
-/** A JSON value as text: short ones on one line. */
+/** Return a JSON value as text, on one line if it is short. */
 export function json(value) {
   const short = JSON.stringify(value);
   return short === undefined || short.length <= 60 ? String(short) : JSON.stringify(value, null, 2);
@@ -36,7 +36,7 @@ export function events(count) {
   return count === 1 ? "1 event" : `${count} events`;
 }
 
-/** Keep a reader at the end of a box there, also when the box shrinks; a reader further up is not moved. */
+/** Keep a box scrolled to its end while the reader is there, also when it shrinks; a reader further up is not moved. */
 export function atEnd(box) {
   const isNow = () => box.scrollHeight - box.scrollTop - box.clientHeight < 48;
   let is = true;
@@ -51,7 +51,7 @@ export function atEnd(box) {
   };
 }
 
-/** Call a function once no more changes come, and not while its last call runs. */
+/** Call a function once for the changes of some milliseconds, and not while its last call runs. */
 export function settled(call, milliseconds) {
   let timer = null;
   let running = false;

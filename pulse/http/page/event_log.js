@@ -6,13 +6,13 @@ const EVENTS_MAX = 300;
 const TEXT_MAX = 160;
 
 export class EventLog {
-  #keepingPlace;
+  #keepingPosition;
   #list;
   #count;
   #seen = 0;
 
   constructor(box, list, count) {
-    this.#keepingPlace = atEnd(box);
+    this.#keepingPosition = atEnd(box);
     this.#list = list;
     this.#count = count;
     this.clear();
@@ -35,7 +35,7 @@ export class EventLog {
       make("code", { class: "type", text: type }),
       make("code", { class: "rest", text: shown.length > TEXT_MAX ? `${shown.slice(0, TEXT_MAX)}…` : shown }),
     );
-    this.#keepingPlace(() => {
+    this.#keepingPosition(() => {
       this.#list.append(line);
       if (this.#list.childElementCount > EVENTS_MAX) this.#list.firstElementChild.remove();
     });

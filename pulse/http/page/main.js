@@ -7,8 +7,8 @@ import { EventLog } from "./event_log.js";
 import { ThreadList } from "./thread_list.js";
 import { ThreadView } from "./thread_view.js";
 
-const LOOK_MILLISECONDS = 600;
-const UNSEEN_MILLISECONDS = 10_000;
+const POLL_MILLISECONDS = 600;
+const HIDDEN_MILLISECONDS = 10_000;
 const AWAY_MILLISECONDS = 4_000;
 
 const byId = (id) => document.getElementById(id);
@@ -22,7 +22,7 @@ const parts = {
     list: byId("timeline"),
     earlier: byId("earlier"),
     note: byId("timeline-note"),
-    keepingPlace: atEnd(byId("log")),
+    keepingPosition: atEnd(byId("log")),
   },
   state: { scopes: byId("scopes"), history: byId("history"), note: byId("history-note") },
   log: new EventLog(byId("frames-box"), byId("frames"), byId("frame-count")),
@@ -35,29 +35,29 @@ let view = null;
 let wanted = null;
 let timer = null;
 
-async function look() {
+async function poll() {
   clearTimeout(timer);
-  const asked = api;
-  let wait = document.visibilityState === "visible" ? LOOK_MILLISECONDS : UNSEEN_MILLISECONDS;
+  const current = api;
+  let wait = document.visibilityState === "visible" ? POLL_MILLISECONDS : HIDDEN_MILLISECONDS;
   try {
-    const found = (await asked.threads()).threads;
-    if (asked !== api) return;
+    const found = (await current.threads()).threads;
+    if (current !== api) return;
     threads = found;
     show(notice, "");
-    hold();
+    showThreads();
   } catch (error) {
-    if (asked !== api) return;
+    if (current !== api) return;
     wait = report(error) ? AWAY_MILLISECONDS : null;
   }
-  if (wait !== null) timer = setTimeout(look, wait);
+  if (wait !== null) timer = setTimeout(poll, wait);
 }
 
 /** Show the current list. */
-function hold() {
+function showThreads() {
   list.show(threads, threads.length === 100 ? "The 100 most recently changed." : "");
   const thread = threads.find((each) => each.thread_id === wanted);
   if (!thread) return;
-  if (view?.id === wanted) view.look(thread);
+  if (view?.id === wanted) view.update(thread);
   else open(thread);
 }
 
@@ -72,10 +72,10 @@ function choose(thread) {
   wanted = thread;
   list.mark(thread);
   remember();
-  hold();
+  showThreads();
 }
 
-/** Show what went wrong; return whether to retry. */
+/** Show an error; return whether to retry. */
 function report(error) {
   if (error.kind === "key") {
     askForKey();
@@ -128,11 +128,11 @@ form.addEventListener("submit", (event) => {
   stop("Loading …");
   api = new Api(app.value, user.value, key.value);
   remember();
-  look();
+  poll();
 });
 
 document.addEventListener("visibilitychange", () => {
-  if (document.visibilityState === "visible" && api) look();
+  if (document.visibilityState === "visible" && api) poll();
 });
 
 const given = new URLSearchParams(location.search);

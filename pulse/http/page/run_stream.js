@@ -1,5 +1,5 @@
-// Follows one run. A ticket is valid for one connection, so each new connection gets another one, and names the last
-// frame that arrived: no frame is repeated or missed.
+// Follows one run. A ticket is valid for one connection, so each connection gets a new one. It names the last frame that
+// arrived, so no frame is repeated or missed.
 
 const TERMINAL = new Set(["RUN_FINISHED", "RUN_ERROR"]);
 const RETRY_SECONDS = [0.5, 1, 2, 4, 8];
@@ -10,18 +10,18 @@ export class RunStream {
   #source = null;
   #timer = null;
   #offset = null;
-  #tries = 0;
+  #attempts = 0;
   #closed = false;
-  #tell;
+  #callbacks;
 
   /**
-   * @param tell {event(event, id), connected(), cut(words), failed(error)}: failed means that nothing more comes.
+   * @param callbacks {event(event, id), connected(), cut(words), failed(error)}: failed means that nothing more comes.
    */
-  constructor(api, thread, run, tell) {
+  constructor(api, thread, run, callbacks) {
     this.#api = api;
     this.#thread = thread;
     this.run = run;
-    this.#tell = tell;
+    this.#callbacks = callbacks;
     this.#open();
   }
 
@@ -37,7 +37,7 @@ export class RunStream {
       url = await this.#api.streamUrl(this.#thread, this.run, this.#offset);
     } catch (error) {
       if (this.#closed) return;
-      if (error.kind === "away") this.#comeBack();
+      if (error.kind === "away") this.#reconnect();
       else this.#fail(error);
       return;
     }
@@ -45,33 +45,33 @@ export class RunStream {
     const source = new EventSource(url);
     this.#source = source;
     source.onopen = () => {
-      this.#tries = 0;
-      this.#tell.connected();
+      this.#attempts = 0;
+      this.#callbacks.connected();
     };
-    source.onmessage = (message) => this.#hear(message);
+    source.onmessage = (message) => this.#receive(message);
     source.onerror = () => {
       // EventSource would reconnect with the ticket that was used up.
       source.close();
-      if (!this.#closed) this.#comeBack();
+      if (!this.#closed) this.#reconnect();
     };
   }
 
-  #hear(message) {
+  #receive(message) {
     if (message.lastEventId) this.#offset = message.lastEventId;
     const event = JSON.parse(message.data);
     if (TERMINAL.has(event.type)) this.close();
-    this.#tell.event(event, message.lastEventId);
+    this.#callbacks.event(event, message.lastEventId);
   }
 
-  #comeBack() {
-    const seconds = RETRY_SECONDS[Math.min(this.#tries, RETRY_SECONDS.length - 1)];
-    this.#tries += 1;
-    this.#tell.cut(`The stream was interrupted. Retrying in ${seconds} s.`);
+  #reconnect() {
+    const seconds = RETRY_SECONDS[Math.min(this.#attempts, RETRY_SECONDS.length - 1)];
+    this.#attempts += 1;
+    this.#callbacks.cut(`The stream was interrupted. Retrying in ${seconds} s.`);
     this.#timer = setTimeout(() => this.#open(), seconds * 1000 * (0.8 + 0.4 * Math.random()));
   }
 
   #fail(error) {
     this.close();
-    this.#tell.failed(error);
+    this.#callbacks.failed(error);
   }
 }

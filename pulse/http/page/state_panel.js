@@ -38,8 +38,8 @@ export class StatePanel {
   async #read() {
     const [state, history] = await Promise.all([this.#api.state(this.#thread), this.#api.history(this.#thread, null)]);
     if (this.#closed) return;
-    this.#parts.scopes.replaceChildren(...SCOPES.map((scope) => drawScope(state, ...scope)));
-    this.#parts.history.replaceChildren(...history.changes.map(drawChange));
+    this.#parts.scopes.replaceChildren(...SCOPES.map((scope) => renderScope(state, ...scope)));
+    this.#parts.history.replaceChildren(...history.changes.map(renderChange));
     this.#more(history.next_cursor, history.changes.length === 0);
   }
 
@@ -54,7 +54,7 @@ export class StatePanel {
       try {
         const page = await this.#api.history(this.#thread, cursor);
         if (this.#closed) return;
-        this.#parts.history.append(...page.changes.map(drawChange));
+        this.#parts.history.append(...page.changes.map(renderChange));
         this.#more(page.next_cursor, false);
       } catch (error) {
         button.disabled = false;
@@ -65,7 +65,7 @@ export class StatePanel {
   }
 }
 
-function drawScope(state, name, title, version, whose) {
+function renderScope(state, name, title, version, whose) {
   const keys = Object.keys(state[name]).sort();
   const head = make("h3", { text: title }, make("span", { class: "count", text: `${whose} · version ${state[version]}` }));
   if (keys.length === 0) return make("section", { class: "scope" }, head, make("p", { class: "note", text: "Empty." }));
@@ -76,7 +76,7 @@ function drawScope(state, name, title, version, whose) {
   return make("section", { class: "scope", "data-scope": name }, head, make("dl", {}, ...rows));
 }
 
-function drawChange(change) {
+function renderChange(change) {
   const head = make(
     "div",
     { class: "head" },

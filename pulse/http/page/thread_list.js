@@ -1,4 +1,4 @@
-// The threads of a user, the most recently changed first. Each keeps its element, and with it the focus.
+// The threads of a user, the most recently changed first. Each keeps its element, so that the focus is not lost.
 
 import { events, make, moment } from "./dom.js";
 
@@ -39,32 +39,32 @@ export class ThreadList {
     }
     this.#note.hidden = threads.length > 0 && words === "";
     this.#note.textContent = threads.length > 0 ? words : "This user has no threads yet. New ones appear here.";
-    threads.forEach((each, place) => {
-      const { entry } = this.#drawn(each);
+    threads.forEach((each, position) => {
+      const { entry } = this.#render(each);
       // Moved only if its position changed: an element that is moved loses the focus.
-      if (this.#list.children[place] !== entry) this.#move(entry, place);
+      if (this.#list.children[position] !== entry) this.#move(entry, position);
     });
     this.mark(this.#chosen);
   }
 
-  #move(entry, place) {
+  #move(entry, position) {
     const focused = document.activeElement;
-    this.#list.insertBefore(entry, this.#list.children[place] ?? null);
+    this.#list.insertBefore(entry, this.#list.children[position] ?? null);
     if (entry.contains(focused)) focused.focus();
   }
 
-  #drawn(thread) {
+  #render(thread) {
     let found = this.#buttons.get(thread.thread_id);
     if (!found) {
       const button = make("button", { type: "button" });
       button.onclick = () => this.#choose(thread.thread_id);
-      found = { button, entry: make("li", {}, button), looks: "" };
+      found = { button, entry: make("li", {}, button), shown: "" };
       this.#buttons.set(thread.thread_id, found);
     }
     const status = statusOf(thread);
-    const looks = `${thread.version} ${thread.updated_at} ${status}`;
-    if (looks !== found.looks) {
-      found.looks = looks;
+    const shown = `${thread.version} ${thread.updated_at} ${status}`;
+    if (shown !== found.shown) {
+      found.shown = shown;
       found.button.replaceChildren(
         make("span", { class: "name", text: thread.thread_id, dir: "auto" }),
         make("span", { class: `badge ${status}`, text: status === "running" ? "live" : status }),

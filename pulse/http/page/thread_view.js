@@ -27,7 +27,7 @@ export class ThreadView {
     this.#state = new StatePanel(api, this.id, parts.state, failed);
     parts.log.clear();
     parts.status.textContent = "";
-    this.look(thread);
+    this.update(thread);
   }
 
   close() {
@@ -36,8 +36,8 @@ export class ThreadView {
     this.#state.close();
   }
 
-  /** Take this thread's entry in the list of threads. */
-  look(thread) {
+  /** Show what changed in this thread's entry in the list of threads. */
+  update(thread) {
     this.#thread = thread;
     const run = thread.newest_run;
     if (run && run.run_id !== this.#stream?.run) this.#follow(run);
@@ -57,16 +57,16 @@ export class ThreadView {
     this.#say(run.status, wasRunning ? "Run is live" : `Run ${OUTCOMES[run.status]}${run.error ? `: ${run.error}` : ""}`);
     this.#stream = new RunStream(this.#api, this.id, run.run_id, {
       connected: () => wasRunning && this.#say("running", "Run is live"),
-      event: (event, place) => this.#hear(event, place, wasRunning),
+      event: (event, position) => this.#receive(event, position, wasRunning),
       cut: (words) => this.#cut(words),
       failed: (error) => this.#failed(error),
     });
   }
 
-  #hear(event, place, wasRunning) {
-    this.#parts.log.add(event, place);
+  #receive(event, position, wasRunning) {
+    this.#parts.log.add(event, position);
     if (!wasRunning) return;
-    this.#timeline.hear(event, place);
+    this.#timeline.receive(event, position);
     if (event.type.startsWith("STATE_")) this.#state.refresh();
     if (event.type === "RUN_ERROR") this.#say("failed", `Run failed: ${event.message}`);
     if (event.type === "RUN_FINISHED") this.#finish(event.outcome);

@@ -9,8 +9,8 @@ const STORED = new Set([
   "TEXT_MESSAGE_END", "REASONING_MESSAGE_END", "TOOL_CALL_END", "TOOL_CALL_RESULT", "MESSAGES_SNAPSHOT",
   "RUN_STARTED", "RUN_FINISHED", "RUN_ERROR",
 ]);
-// The id of a frame of a stored event, without open texts: it is within the event after that number.
-const STORED_PLACE = /^\d+(\.\d+)?$/;
+// The id of a frame of a stored event, without open texts: the frame is within the event after that number.
+const STORED_POSITION = /^\d+(\.\d+)?$/;
 const NAMES = {
   user_message: "User",
   assistant_message: "Assistant",
@@ -29,7 +29,7 @@ export class Timeline {
   #refresh;
   #closed = false;
 
-  /** @param parts {log, list, earlier, note}: elements; and keepingPlace(change). `failed(error)` is called with what could not be read. */
+  /** @param parts {log, list, earlier, note}: elements; and keepingPosition(change). `failed(error)` is called with what could not be read. */
   constructor(api, thread, lastSequence, parts, failed) {
     this.#api = api;
     this.#thread = thread;
@@ -53,30 +53,30 @@ export class Timeline {
   }
 
   /** Take an event of the stream of a run in progress. */
-  hear(event, place) {
+  receive(event, position) {
     if (STORED.has(event.type)) this.refresh();
-    if (event.type in LIVE_TEXT) this.#begin(event, place);
+    if (event.type in LIVE_TEXT) this.#begin(event, position);
     else if (MORE_TEXT.has(event.type)) this.#say(event);
     else if (event.type.endsWith("_MESSAGE_END")) this.#end(event.messageId);
     else if (event.type === "RUN_FINISHED" || event.type === "RUN_ERROR") for (const id of this.#live.keys()) this.#end(id);
     else if (event.type === "MESSAGES_SNAPSHOT") this.#dropLive(() => true);
   }
 
-  #begin(event, place) {
-    const isShown = STORED_PLACE.test(place) && Number.parseInt(place, 10) < this.#last;
+  #begin(event, position) {
+    const isShown = STORED_POSITION.test(position) && Number.parseInt(position, 10) < this.#last;
     if (isShown || this.#live.has(event.messageId)) return;
     const kind = event.role === "user" ? "user_message" : LIVE_TEXT[event.type];
     const text = make("p", { class: "text", dir: "auto" });
     const element = item(kind, make("span", { class: "now", text: "now" }), text);
     element.classList.add("open");
     this.#live.set(event.messageId, { element, text, ended: false });
-    this.#parts.keepingPlace(() => this.#parts.list.append(element));
+    this.#parts.keepingPosition(() => this.#parts.list.append(element));
     this.#note();
   }
 
   #say(event) {
     const open = this.#live.get(event.messageId);
-    if (open) this.#parts.keepingPlace(() => open.text.append(event.delta));
+    if (open) this.#parts.keepingPosition(() => open.text.append(event.delta));
   }
 
   #end(id) {
@@ -101,16 +101,16 @@ export class Timeline {
       const page = await this.#api.timeline(this.#thread, this.#last, PAGE);
       if (this.#closed) return;
       const firstLive = [...this.#live.values()][0]?.element ?? null;
-      const items = page.timeline.map(draw);
+      const items = page.timeline.map(render);
       const known = new Set(page.timeline.map((each) => each.id));
-      this.#parts.keepingPlace(() => {
+      this.#parts.keepingPosition(() => {
         for (const each of items) this.#parts.list.insertBefore(each, firstLive);
         this.#dropLive((open, id) => known.has(id));
       });
       this.#last = Math.max(this.#last, ...page.timeline.map((each) => each.sequenceNumber));
       more = page.nextCursor !== null;
     }
-    this.#parts.keepingPlace(() => this.#dropLive((open) => ended.has(open)));
+    this.#parts.keepingPosition(() => this.#dropLive((open) => ended.has(open)));
     this.#parts.log.setAttribute("aria-busy", "false");
     this.#note();
   }
@@ -119,7 +119,7 @@ export class Timeline {
     const from = Math.max(0, this.#first - PAGE);
     const page = await this.#api.timeline(this.#thread, from, PAGE);
     if (this.#closed) return;
-    const items = page.timeline.filter((each) => each.sequenceNumber <= this.#first).map(draw);
+    const items = page.timeline.filter((each) => each.sequenceNumber <= this.#first).map(render);
     const { log, list } = this.#parts;
     const below = log.scrollHeight - log.scrollTop;
     log.setAttribute("aria-busy", "true");
@@ -141,19 +141,19 @@ export class Timeline {
   }
 }
 
-function draw(each) {
+function render(each) {
   const when = moment(each.timestamp);
   if (each.type === "tool_call") {
     return item(each.type, when, make("pre", { text: json(each.toolInput), dir: "auto" }), each.toolName);
   }
   if (each.type === "tool_result") {
-    const said = typeof each.toolOutput === "string" ? each.toolOutput : json(each.toolOutput);
-    const drawn = item(each.type, when, make("pre", { text: said, dir: "auto" }), each.toolName);
+    const output = typeof each.toolOutput === "string" ? each.toolOutput : json(each.toolOutput);
+    const element = item(each.type, when, make("pre", { text: output, dir: "auto" }), each.toolName);
     if (each.isError) {
-      drawn.classList.add("error");
-      drawn.firstElementChild.append(make("span", { class: "failed", text: "failed" }));
+      element.classList.add("error");
+      element.firstElementChild.append(make("span", { class: "failed", text: "failed" }));
     }
-    return drawn;
+    return element;
   }
   return item(each.type, when, make("p", { class: "text", dir: "auto", text: each.content }));
 }

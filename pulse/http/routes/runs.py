@@ -50,7 +50,7 @@ OVER: Final[dict[int | str, dict[str, Any]]] = {
 
 
 def cursor_of(offset: str | None, last_event_id: str | None) -> Cursor | None:
-    """Return a client's position in a stream; None where it has received nothing.
+    """Return a client's position in a stream; None if it has received nothing.
 
     Raises:
         InvalidInputError: what it sent is not a cursor.

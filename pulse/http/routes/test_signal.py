@@ -1,4 +1,4 @@
-"""Routes that send a test notification. They exist only where the setting enables them."""
+"""Routes that send a test notification. They exist only if the setting enables them."""
 
 from __future__ import annotations
 

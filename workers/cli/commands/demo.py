@@ -59,17 +59,17 @@ def command(file: Path | None) -> None:
     asked = interrupts.Interrupts()
     try:
         with databases.opened(config, create=True, keep_seconds=running.grace_of(config)) as ready:
-            look = asyncio.run(_demo(page, ready, read, asked, is_sample=file is None))
+            steps = asyncio.run(_demo(page, ready, read, asked, is_sample=file is None))
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
     except RoleFailedError as error:
         raise settings.SettingsError(str(error)) from error
-    demo_report.write_farewell(page, config, look)
+    demo_report.write_farewell(page, config, steps)
 
 
 async def _demo(
     page: Page, config: Settings, read: ConversationFile, asked: interrupts.Interrupts, *, is_sample: bool
-) -> demo_report.LookAgain:
+) -> demo_report.NextSteps:
     with asked.cancelling():
         await databases.migrated(config)
         async with (
@@ -86,10 +86,10 @@ async def _demo(
             worked = await _work(page.screen, pool, read)
             demo_report.write_worked(page, worked)
             owner = Owner(APP, read.sessions[0].user_id)
-            look = await demo_report.write(page, config, pool, read, owner, is_sample=is_sample)
+            steps = await demo_report.write(page, config, pool, read, owner, is_sample=is_sample)
             demo_report.write_places(page, all_roles)
             _raise_failures(worked)
-            return look
+            return steps
 
 
 async def _work(screen: Console, pool: Pool, read: ConversationFile) -> Worked:

@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING
 
 import click
 
-from pulse.errors import SessionNotFoundError
+from pulse.session_key import session_not_found
 from workers.cli import databases
 from workers.cli.options import filter_options
 from workers.transfer.sessions import Exported, export_sessions
@@ -42,7 +42,7 @@ def command(app: str | None, user: str | None, session: str | None, path: Path |
         with _opened(path) as file:
             done = await export_sessions(pool, file.write, app_name=app, user_id=user, session_id=session)
             if session is not None and not done.sessions:
-                raise SessionNotFoundError(f"There is no session {session!r} to export: see `hippocampus sessions`.")
+                raise session_not_found(session, app_name=app, user_id=user, hint="see `hippocampus sessions`")
             return done
 
     done = databases.run(work)

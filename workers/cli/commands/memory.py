@@ -48,8 +48,8 @@ def origin(memory_id: UUID, whose: Whose, as_json: bool) -> None:
         return
     items = []
     for each in found:
-        said = tuple(f"#{event.sequence_num} {event.author}: {_text(event)}" for event in each.events)
-        items.append(_item(each.drawn, *said))
+        sources = tuple(f"#{event.sequence_num} {event.author}: {_text(event)}" for event in each.events)
+        items.append(_item(each.drawn, *sources))
     write_rows(_COLUMNS, items, empty="")
 
 
@@ -171,11 +171,11 @@ def import_(path: Path, app: str | None, user: str | None, as_json: bool) -> Non
         click.echo(f"Erased {imported.forgotten} memories and facts that the file names as forgotten.")
 
 
-def _item(drawn: Derived, *notes: str) -> Item:
-    source = f"{drawn.session_id or 'deleted session'} #{drawn.from_seq} to #{drawn.upto_seq}"
-    row = (drawn.source, drawn.kind, drawn.content, source, drawn.model, " ".join(notes))
-    made = f"{drawn.id}, {source}, by {drawn.model or 'hand'}"
-    return Item(row, drawn.source, " ".join(drawn.content.split()), (made, *notes))
+def _item(derived: Derived, *notes: str) -> Item:
+    source = f"{derived.session_id or 'deleted session'} #{derived.from_seq} to #{derived.upto_seq}"
+    row = (derived.source, derived.kind, derived.content, source, derived.model, " ".join(notes))
+    made = f"{derived.id}, {source}, by {derived.model or 'hand'}"
+    return Item(row, derived.source, " ".join(derived.content.split()), (made, *notes))
 
 
 def _archived_item(each: ArchivedMemory) -> Item:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pulse.errors import SessionNotFoundError
 from pulse.events import Session
+from pulse.session_key import session_not_found
 from pulse.session_service import OpenSessionService
 from workers.cli import databases, output, rows
 from workers.cli.groups import Listing
@@ -135,7 +135,8 @@ def delete(session_id: str, whose: Whose, yes: bool, as_json: bool) -> None:
 async def _find(pool: Pool, owner: Owner, session_id: str, *, events: int) -> Session:
     session = await OpenSessionService(pool).get_session(owner.app, owner.user, session_id, num_recent_events=events)
     if session is None:
-        raise SessionNotFoundError(f"There is no session {session_id!r} for this user: see `hippocampus sessions`.")
+        hint = "see `hippocampus sessions`"
+        raise session_not_found(session_id, app_name=owner.app, user_id=owner.user, hint=hint)
     return session
 
 

@@ -50,7 +50,7 @@ def command(context: click.Context, detach: bool, claimed: int | None) -> None:
     started again.
 
     With --detach it goes on in the background until `hippocampus down`, and logs to up.log below HIPPOCAMPUS_HOME. One
-    installation runs below a home: where it runs already, the same line is printed again.
+    installation runs below a home: if it runs already, the same line is printed again.
     """
     config = settings.load()
     installation = Installation(config.home)
