@@ -19,7 +19,7 @@ from workers import settings
 from workers.models.factory import make_embedder
 
 PAIRS = Path(__file__).with_name("merge_pairs.txt")
-#: The speakers that the pairs name.
+#: The speakers that appear in the pairs.
 SPEAKERS = ("caroline", "melanie", "tom", "ann", "小红", "小明")
 PRECISION_MIN = 0.9
 
@@ -36,10 +36,10 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What merging from a likeness on does to the pairs."""
+    """The effect on the pairs of merging from a given similarity."""
 
     threshold: float
-    precision: float  # 1 where nothing is merged
+    precision: float  # 1 if nothing is merged
     recall: float
 
 
@@ -66,7 +66,7 @@ async def likenesses(embedder: Embedder, pairs: Sequence[Pair]) -> list[float]:
 
 
 def measure(pairs: Sequence[Pair], found: Sequence[float], threshold: float) -> Measured:
-    """Merge what is at least so like."""
+    """Merge pairs with at least this similarity."""
     merged = [pair.is_same for pair, likeness in zip(pairs, found, strict=True) if likeness >= threshold]
     same = sum(pair.is_same for pair in pairs)
     return Measured(threshold, sum(merged) / len(merged) if merged else 1.0, sum(merged) / same)
