@@ -79,7 +79,7 @@ async def commit_to_subscriber(pool: asyncpg.Pool, dsn: str, seconds: float) -> 
 
 
 async def notify_modes(pool: asyncpg.Pool, dsn: str) -> None:
-    """Appends per second with the notification sent inside the transaction by the trigger, and after the commit by us."""
+    """Appends per second with notifications sent in the transaction by the trigger, and after the commit by us."""
     sessions = OpenSessionService(pool)
     listener = PgNotifyListener(dsn, pool)
     await listener.start()

@@ -1,4 +1,4 @@
-"""Two clocks: what was true when, as it was known when, against a plain model of it."""
+"""Bitemporal facts: what was true when, as known when, against a plain model."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DAY = timedelta(days=1)
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 DAYS = 8
 
-#: (value, confidence, when it was said, how long until it was heard after the one before): days.
+#: (value, confidence, when it was said, how long after the previous one it was recorded): in days.
 HEARD = st.lists(
     st.tuples(
         st.sampled_from("abcd"),
@@ -53,15 +53,15 @@ def day(number: int) -> datetime:
 
 @contextmanager
 def at(conn: psycopg.Connection, number: int) -> Iterator[None]:
-    """Let the engine's clock stand at a day."""
+    """Set the engine's clock to a day."""
     with conn.transaction():
         conn.execute("SELECT set_config('hippocampus.fake_time', %s, true)", [day(number).isoformat()])
         yield
 
 
 @pytest.mark.hypothesis
-def test_what_holds_is_what_a_plain_model_says_at_every_pair_of_times(dsn: str) -> None:
-    """Statements in any order, sure and unsure, late and again: every as_of and known_at agrees, also afterwards."""
+def test_every_pair_of_times_agrees_with_the_plain_model(dsn: str) -> None:
+    """Statements in any order, certain and uncertain, late and repeated: every as_of and known_at agrees."""
     with psycopg.connect(dsn, autocommit=True) as conn:
         conn.execute("INSERT INTO engine_settings VALUES ('test_clock', 'true')")
 
@@ -89,7 +89,7 @@ def test_what_holds_is_what_a_plain_model_says_at_every_pair_of_times(dsn: str) 
 
 
 def test_what_was_known_is_never_rewritten(dsn: str) -> None:
-    """A backdated confirmation makes a fact true for longer from now on; what was known before it stays as it was."""
+    """A backdated confirmation extends a fact's validity from now on; what was known before stays unchanged."""
     with psycopg.connect(dsn, autocommit=True) as conn:
         conn.execute("INSERT INTO engine_settings VALUES ('test_clock', 'true')")
         for now, said, confidence in ((5, 5, 0.6), (7, 2, 0.9)):
@@ -107,8 +107,8 @@ def test_what_was_known_is_never_rewritten(dsn: str) -> None:
         assert held(6, 6) == ("Porto", 0.6)
 
 
-def test_an_unsure_statement_that_arrives_late_counts_at_no_time(dsn: str) -> None:
-    """Neither between two sure ones, nor before the first; said often enough, it does from when it was said."""
+def test_an_uncertain_statement_that_arrives_late_is_never_valid(dsn: str) -> None:
+    """Neither between two certain ones, nor before the first; repeated often enough, it holds from when it was said."""
     with psycopg.connect(dsn, autocommit=True) as conn:
         conn.execute("INSERT INTO engine_settings VALUES ('test_clock', 'true')")
 
@@ -133,7 +133,7 @@ def test_an_unsure_statement_that_arrives_late_counts_at_no_time(dsn: str) -> No
         assert [held(n) for n in (1, 2, 3, 5, 7)] == [[], ["Lisbon"], ["Mars"], ["Mars"], ["Faro"]]
 
 
-def test_of_two_statements_of_one_time_the_later_one_holds_from_then(dsn: str) -> None:
+def test_of_two_simultaneous_statements_the_later_one_holds_from_then(dsn: str) -> None:
     """Both are in the ledger once, with the time at which they were made; none is added for the time of recording."""
     with psycopg.connect(dsn, autocommit=True) as conn:
         conn.execute("INSERT INTO engine_settings VALUES ('test_clock', 'true')")

@@ -49,7 +49,7 @@ async def consolidate(pool: asyncpg.Pool, generator: Any, embedder: Any, *sessio
     await work_off(pool, worker)
 
 
-def told(home: str, *insights: str, seq: int = 1) -> tuple[list[ExtractedFact], list[ExtractedInsight]]:
+def reflection(home: str, *insights: str, seq: int = 1) -> tuple[list[ExtractedFact], list[ExtractedInsight]]:
     fact = ExtractedFact(fact_type="profile", key="home_city", value=home, confidence=0.9, source_seqs=(seq,))
     return [fact], [ExtractedInsight(content=text, importance="low", source_seqs=(seq,)) for text in insights]
 
@@ -61,12 +61,12 @@ def contents(report: ReplayReport, change: str, kind: str) -> list[str]:
 async def test_a_diff_changes_nothing_and_the_swap_changes_what_the_diff_said(pool: asyncpg.Pool) -> None:
     """The new prompts read another home and another insight; what comes out the same keeps its row."""
     await say(pool, USER, "s", "I live in Lyon", "It is nice")
-    old = ScriptedGenerator(reflections=[told("Lyon", "Likes walks.", "Is new in town.")])
+    old = ScriptedGenerator(reflections=[reflection("Lyon", "Likes walks.", "Is new in town.")])
     await consolidate(pool, old, ScriptedEmbedder(), "s")
     kept = await pool.fetchval("UPDATE memories SET access_count = 7 WHERE content = 'Likes walks.' RETURNING id")
     before = await everything(pool)
 
-    new = ScriptedGenerator(summary="Better.", reflections=[told("Lyons", "Likes walks.", "Moved lately.")])
+    new = ScriptedGenerator(summary="Better.", reflections=[reflection("Lyons", "Likes walks.", "Moved lately.")])
     replay = MemoryReplay(pool, new, ScriptedEmbedder())
     shown = await replay.replay(APP, USER, "s")
     assert await everything(pool) == before
@@ -279,7 +279,7 @@ async def test_an_insight_that_another_session_supports_outlives_a_replay_of_one
     for session_id in ("a", "b"):
         await say(pool, USER, session_id, "hello")
         await consolidate(
-            pool, ScriptedGenerator(reflections=[told("Lyon", "Likes walks.")]), ScriptedEmbedder(), session_id
+            pool, ScriptedGenerator(reflections=[reflection("Lyon", "Likes walks.")]), ScriptedEmbedder(), session_id
         )
     report = await MemoryReplay(pool, ScriptedGenerator(), ScriptedEmbedder()).replay(APP, USER, "a", apply=True)
     assert contents(report, "kept", "semantic") == ["Likes walks."]
@@ -300,7 +300,7 @@ async def test_a_session_that_is_not_there_is_an_error_and_a_user_without_memori
 async def test_what_was_forgotten_or_pinned_stays_so(pool: asyncpg.Pool) -> None:
     """A forgotten fact does not come back by another spelling, nor a forgotten insight; a pinned one is not dropped."""
     await say(pool, USER, "s", "I live in Lyon")
-    first = told("Lyon", "Likes walks.", "Is new in town.")
+    first = reflection("Lyon", "Likes walks.", "Is new in town.")
     await consolidate(pool, ScriptedGenerator(reflections=[first]), ScriptedEmbedder(), "s")
     forgetting = ErasureService(pool)
     home = await pool.fetchval("SELECT id FROM facts")
@@ -308,7 +308,7 @@ async def test_what_was_forgotten_or_pinned_stays_so(pool: asyncpg.Pool) -> None
     for target in (home, insight):
         await forgetting.erase_memory(APP, USER, target)
     await pool.execute("UPDATE memories SET pinned = true WHERE content = 'Is new in town.'")
-    facts, insights = told("Lyon", "Likes walks.")
+    facts, insights = reflection("Lyon", "Likes walks.")
     again = ([replace(facts[0], key="city_of_home")], insights)
     report = await MemoryReplay(pool, ScriptedGenerator(reflections=[again]), ScriptedEmbedder()).replay(
         APP, USER, apply=True
