@@ -185,7 +185,9 @@ async def test_many_new_events_are_covered_exactly_once_and_a_second_run_writes_
         )
         assert [seq for row in seqs for seq in row["source_seqs"]] == list(range(1, 121))
     # Once by each of the two passes.
-    assert sorted(turn.sequence_num for part in generator.slices for turn in part.turns) == sorted([*range(1, 121)] * 2)
+    assert sorted(turn.sequence_num for slice_ in generator.slices for turn in slice_.turns) == sorted(
+        [*range(1, 121)] * 2
+    )
     before = await counts(pool)
     assert (before["fast"], before["deep"], before["vectors"]) == (120, 120, 120)
 
@@ -357,7 +359,7 @@ async def test_a_backlog_fills_its_slices_to_the_token_target(pool: asyncpg.Pool
     worker = MemoryConsolidationWorker(pool, generator, LocalEmbedder(), slice_tokens=510)
     await worker.consolidate(thread_id, JobType.FAST_REPLAY, wait=False)
     await work_off(pool, worker)
-    turns = [len(part.turns) for part in generator.slices]
+    turns = [len(slice_.turns) for slice_ in generator.slices]
     assert sum(turns) == 60
     tokens = await pool.fetchval("SELECT max(token_estimate) FROM messages")
     assert all(count >= 510 // tokens - 1 for count in turns[:-1]), turns

@@ -67,16 +67,16 @@ def test_every_pair_of_times_agrees_with_the_plain_model(dsn: str) -> None:
 
         @examples(60)
         @hypothesis.given(HEARD)
-        def agrees(heard: list[tuple[str, float, int, int]]) -> None:
+        def agrees(statements: list[tuple[str, float, int, int]]) -> None:
             user, model, now = f"u{next(_users)}", BitemporalFact(), 0
-            for seq, (value, confidence, said, pause) in enumerate(heard, 1):
+            for seq, (value, confidence, said, pause) in enumerate(statements, 1):
                 now += pause
                 with at(conn, now):
                     conn.execute(
                         RECORD,
                         {"user": user, "value": value, "confidence": confidence, "said": day(said), "seq": seq},
                     )
-                model.hear(value, confidence, said, now)
+                model.record(value, confidence, said, now)
             days = range(max(DAYS, now) + 2)
             rows = conn.execute(HELD, {"user": user, "days": [day(n) for n in days]}).fetchall()
             held = {(row[0], row[1]): (row[2], row[3]) for row in rows}
@@ -112,7 +112,7 @@ def test_an_uncertain_statement_that_arrives_late_is_never_valid(dsn: str) -> No
     with psycopg.connect(dsn, autocommit=True) as conn:
         conn.execute("INSERT INTO engine_settings VALUES ('test_clock', 'true')")
 
-        def hear(value: str, confidence: float, said: int, now: int) -> str:
+        def record(value: str, confidence: float, said: int, now: int) -> str:
             with at(conn, now):
                 values = {"user": "u", "value": value, "confidence": confidence, "said": day(said), "seq": now}
                 row = conn.execute(RECORD, values).fetchone()
@@ -123,13 +123,13 @@ def test_an_uncertain_statement_that_arrives_late_is_never_valid(dsn: str) -> No
             query = "SELECT value #>> '{}' FROM facts_as_of('app', 'u', %s, 'infinity')"
             return [row[0] for row in conn.execute(query, [day(as_of)]).fetchall()]
 
-        assert hear("Lisbon", 0.9, 2, 10) == "created"
-        assert hear("Faro", 0.9, 6, 11) == "updated"
-        assert hear("Mars", 0.5, 3, 12) == "candidate"
-        assert hear("Mars", 0.5, 1, 13) == "candidate"
+        assert record("Lisbon", 0.9, 2, 10) == "created"
+        assert record("Faro", 0.9, 6, 11) == "updated"
+        assert record("Mars", 0.5, 3, 12) == "candidate"
+        assert record("Mars", 0.5, 1, 13) == "candidate"
         assert [held(n) for n in (1, 3, 7)] == [[], ["Lisbon"], ["Faro"]]
-        assert hear("Mars", 0.5, 4, 14) == "candidate"
-        assert hear("Mars", 0.5, 5, 15) == "promoted"
+        assert record("Mars", 0.5, 4, 14) == "candidate"
+        assert record("Mars", 0.5, 5, 15) == "promoted"
         assert [held(n) for n in (1, 2, 3, 5, 7)] == [[], ["Lisbon"], ["Mars"], ["Mars"], ["Faro"]]
 
 

@@ -1,4 +1,4 @@
-"""The page at ``/`` in a real browser, against a real writer whose agents run while it looks."""
+"""The page at ``/`` in a real browser, against a real writer with running agents."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def client_of(writer: WriterProcess, **headers: str) -> httpx.AsyncClient:
 
 
 async def begin(client: httpx.AsyncClient, thread: str, run: str, agent: str, text: str = "hi") -> None:
-    """Start a run and go away; it goes on."""
+    """Start a run and disconnect; the run continues."""
     async with client.stream("POST", f"/agui/{agent}", json=asked(thread, run, text)) as response:
         assert response.status_code == 200
         async for _ in response.aiter_raw():
@@ -61,9 +61,9 @@ async def look(page: Page, writer: WriterProcess, thread: str | None = None) -> 
     await page.goto(f"{writer.url}/?{urlencode(WHO if thread is None else {**WHO, 'thread': thread})}")
 
 
-async def test_page_shows_threads_a_run_as_it_comes_and_the_state(writer: WriterProcess, tmp_path: Path) -> None:
-    """Threads are listed, a live run's text grows, its end is told, the state and its history follow; what users said
-    stays text; nothing is asked of another host, and the console stays empty."""
+async def test_page_shows_threads_a_live_run_and_the_state(writer: WriterProcess, tmp_path: Path) -> None:
+    """Threads are listed, a live run's text grows, its end is shown, the state and its history follow; users' messages
+    stay plain text; no other host is contacted, and the console stays empty."""
     async with client_of(writer) as client, opened() as watched:
         page = watched.page
         await run_agent(client, asked(EVIL, "evil-1", EVIL))
@@ -107,8 +107,8 @@ async def test_page_shows_threads_a_run_as_it_comes_and_the_state(writer: Writer
         assert watched.complaints == []
 
 
-async def test_text_grows_piece_by_piece_and_ends_as_it_is_stored(writer: WriterProcess) -> None:
-    """While an agent speaks its words are added, in order and once; what stands there at the end is what is stored."""
+async def test_text_grows_piece_by_piece_and_ends_as_stored(writer: WriterProcess) -> None:
+    """While an agent speaks, its words are appended, in order and once; the final text is the stored one."""
     async with client_of(writer) as client, opened() as watched:
         page = watched.page
         await client.post(SHOPS, json={"session_id": "grows"})
@@ -137,8 +137,8 @@ async def test_text_grows_piece_by_piece_and_ends_as_it_is_stored(writer: Writer
         assert watched.complaints == []
 
 
-async def test_key_is_asked_for_told_apart_and_kept_in_memory(locked: WriterProcess) -> None:
-    """Where the API wants a key the page asks for one, says when it is wrong, follows runs with tickets, and keeps the
+async def test_key_is_requested_checked_and_kept_in_memory(locked: WriterProcess) -> None:
+    """If the API requires a key, the page requests one, reports a wrong one, follows runs with tickets, and stores the
     key neither in its address nor in the browser."""
     with locked:
         async with client_of(locked, Authorization=f"Bearer {KEY}") as client, opened() as watched:
@@ -166,8 +166,8 @@ async def test_key_is_asked_for_told_apart_and_kept_in_memory(locked: WriterProc
             await client.post("/api/runs/secret-1/cancel")
 
 
-async def test_server_that_goes_away_is_said_and_comes_back(agents_dsn: str, tmp_path: Path) -> None:
-    """The page says that the server does not answer, and goes on by itself once it does."""
+async def test_lost_server_is_reported_and_reconnected(agents_dsn: str, tmp_path: Path) -> None:
+    """The page reports that the server does not respond, and continues by itself once it does."""
     writer = WriterProcess(agents_dsn, tmp_path / "log", module="tests.support.page_agents")
     async with opened() as watched:
         page = watched.page
@@ -186,7 +186,8 @@ async def test_server_that_goes_away_is_said_and_comes_back(agents_dsn: str, tmp
 
 
 async def test_keyboard_alone_is_enough(writer: WriterProcess) -> None:
-    """Without a mouse: the form, the list, the conversation and the stream are reached in order, and focus shows."""
+    """Without a mouse: the form, the list, the conversation and the stream are reached in order,
+    and focus is visible."""
     async with client_of(writer) as client, opened() as watched:
         page, press = watched.page, watched.page.keyboard.press
         await run_agent(client, asked("keys", "keys-1"), "echo")
@@ -224,8 +225,8 @@ async def test_keyboard_alone_is_enough(writer: WriterProcess) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_looks(writer: WriterProcess, node_folder: Path, tmp_path: Path, scheme: Any) -> None:
-    """Light and dark, wide and narrow: nothing overflows, and axe finds nothing against it, contrast included."""
+async def test_layout_and_accessibility(writer: WriterProcess, node_folder: Path, tmp_path: Path, scheme: Any) -> None:
+    """Light and dark, wide and narrow: nothing overflows, and axe reports no violation, contrast included."""
     thread = f"looks-{scheme}"
     async with client_of(writer) as client, opened(WIDE, color_scheme=scheme) as watched:
         page = watched.page
@@ -249,7 +250,7 @@ async def test_looks(writer: WriterProcess, node_folder: Path, tmp_path: Path, s
 
 
 async def test_long_conversation_is_shown_from_its_end(writer: WriterProcess) -> None:
-    """Of a long conversation the newest part is shown, and earlier parts when they are asked for, each message once."""
+    """Of a long conversation the newest part is shown, and earlier parts on request, each message once."""
     async with client_of(writer) as client, opened() as watched:
         page = watched.page
         await client.post(SHOPS, json={"session_id": "long"})

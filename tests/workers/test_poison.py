@@ -46,9 +46,9 @@ class Refusing(ScriptedGenerator):
         self.slices.extend(slices)
         if self.down is not None:
             raise self.down
-        if self.faulty is not None and any([turn.text for turn in part.turns] == [self.faulty] for part in slices):
+        if self.faulty is not None and any([turn.text for turn in slice_.turns] == [self.faulty] for slice_ in slices):
             raise TransientProviderError("the line broke", code="503")
-        if any(POISON in turn.text for part in slices for turn in part.turns):
+        if any(POISON in turn.text for slice_ in slices for turn in slice_.turns):
             raise PermanentProviderError("no", code="400")
 
 
