@@ -93,15 +93,15 @@ async def set_scene(folder: Path, seed: int) -> AsyncIterator[Scene]:
         await migrate(server.dsn)
         async with _gemini(seed, folder) as gemini_url:
             slots, port = _slots(server.dsn, gemini_url, folder)
-            keepers = [asyncio.create_task(slot.keep(), name=slot.name) for slot in slots]
+            supervisors = [asyncio.create_task(slot.keep(), name=slot.name) for slot in slots]
             try:
                 yield Scene(server, server.dsn, slots, f"http://127.0.0.1:{port}", gemini_url)
                 await asyncio.gather(*(slot.end() for slot in slots))
-                await asyncio.wait_for(asyncio.gather(*keepers), DEATH_SECONDS_MAX)
+                await asyncio.wait_for(asyncio.gather(*supervisors), DEATH_SECONDS_MAX)
             finally:
                 for slot in slots:
                     slot.kill()
-                await asyncio.gather(*keepers, return_exceptions=True)
+                await asyncio.gather(*supervisors, return_exceptions=True)
 
 
 def _slots(dsn: str, gemini_url: str, folder: Path) -> tuple[tuple[roles.Slot, ...], int]:

@@ -215,10 +215,10 @@ def complaint(capsys: pytest.CaptureFixture[str], line: list[str], code: int) ->
     shown = [word[:60] for word in line]
     assert "Traceback" not in err, shown
     if code:
-        told = [each for each in err.splitlines() if each.startswith("hippocampus: ")]
+        errors = [each for each in err.splitlines() if each.startswith("hippocampus: ")]
         # In addition, an import names the invalid lines.
-        others = [each for each in err.splitlines() if each not in told and not each.startswith("  line ")]
-        assert (len(told), others) == (1, []), (shown, err)
+        others = [each for each in err.splitlines() if each not in errors and not each.startswith("  line ")]
+        assert (len(errors), others) == (1, []), (shown, err)
         assert len(err) < 3000, shown
     return err
 
@@ -280,7 +280,7 @@ def test_an_unusable_database_is_reported_by_every_command(
             dsn_of(server, newer): "9999_later.sql",
         }
         before = fingerprint(dsn_of(server, newer))
-        for dsn, mend in wrong.items():
+        for dsn, fix in wrong.items():
             monkeypatch.setenv("DATABASE_URL", dsn)
             for words in LEAVES:
                 if words in WITHOUT_A_DATABASE or (words in MIGRATING and dsn == dsn_of(server, empty)):
@@ -289,12 +289,12 @@ def test_an_unusable_database_is_reported_by_every_command(
                 line += ["--every-app"] if words == ("keys", "create") else []
                 code = main.run(line)
                 said = complaint(capsys, line, code)
-                assert (code, mend in said) == (2, True), (line, said)
+                assert (code, fix in said) == (2, True), (line, said)
         assert fingerprint(dsn_of(server, newer)) == before
         # The rest is handled for all commands in one place.
-        for dsn, mend in ((dsn_of(server, "no-such-one"), "does not exist"), ("nonsense", "DATABASE_URL is wrong")):
+        for dsn, fix in ((dsn_of(server, "no-such-one"), "does not exist"), ("nonsense", "DATABASE_URL is wrong")):
             monkeypatch.setenv("DATABASE_URL", dsn)
-            assert (main.run(("status",)), mend in complaint(capsys, ["status"], 2)) == (2, True)
+            assert (main.run(("status",)), fix in complaint(capsys, ["status"], 2)) == (2, True)
         monkeypatch.setenv("DATABASE_URL", dsn_of(server, newer))
         assert main.run(("doctor",)) == 1
 

@@ -22,7 +22,7 @@ from workers.cli import progress
 from workers.cli.commands import demo
 from workers.intake import conversations, samples
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks for processes in /proc")
+pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="searches /proc for processes")
 
 
 @pytest.fixture(scope="module")

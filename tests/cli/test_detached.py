@@ -20,7 +20,7 @@ from tests.support.cli_process import Running
 from workers.cli.installation import Installation, State
 
 SECONDS_MAX = 60.0
-pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
+pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="searches /proc for processes")
 
 
 @pytest.fixture(autouse=True)

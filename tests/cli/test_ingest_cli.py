@@ -110,5 +110,5 @@ async def test_a_database_outage_is_reported_with_what_was_ingested(
     assert "The database went away" in text
     assert "run the same command again, it goes on from there" in text
     assert "Traceback" not in text
-    told = int(text.split(") after ")[1].split()[0])
-    assert 0 < told <= await pool.fetchval("SELECT count(*) FROM events") < 60_000
+    reported = int(text.split(") after ")[1].split()[0])
+    assert 0 < reported <= await pool.fetchval("SELECT count(*) FROM events") < 60_000

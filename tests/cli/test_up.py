@@ -25,7 +25,7 @@ from tests.support.paths import ROOT
 from tests.support.waiting import WAIT_SECONDS, until_sync
 
 ROLES = {"writer", "fast_replay", "deep_reflection", "retention"}
-pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
+pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="searches /proc for processes")
 
 
 @pytest.fixture

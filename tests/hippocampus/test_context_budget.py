@@ -109,21 +109,21 @@ def test_ten_thousand_random_windows_in_three_scripts_keep_their_budget() -> Non
         "今天我们去了海边，吃了很多海鲜。",
         "ذهبنا إلى السوق صباح اليوم، ثم عدنا ",
     ]
-    draw = Random(20)
+    rng = Random(20)
 
     def text() -> str:
-        piece = draw.choice(alphabets) if draw.random() < 0.8 else "".join(draw.sample(alphabets, 2))
-        return f"{draw.randrange(1000)} " + (piece * 4)[: draw.randrange(1, 90)]
+        piece = rng.choice(alphabets) if rng.random() < 0.8 else "".join(rng.sample(alphabets, 2))
+        return f"{rng.randrange(1000)} " + (piece * 4)[: rng.randrange(1, 90)]
 
     for _ in range(10_000):
-        turns = [text() for _ in range(draw.randrange(6))]
+        turns = [text() for _ in range(rng.randrange(6))]
         candidates: dict[ContextType, list[ContextItem]] = {
-            "memory": [ContextItem(context_type="memory", content=text()) for _ in range(draw.randrange(5))],
-            "fact": [ContextItem(context_type="fact", content=text()) for _ in range(draw.randrange(5))],
+            "memory": [ContextItem(context_type="memory", content=text()) for _ in range(rng.randrange(5))],
+            "fact": [ContextItem(context_type="fact", content=text()) for _ in range(rng.randrange(5))],
             "history": items("history", turns),
         }
-        budget = draw.randrange(1, 250)
-        window = pack(candidates, max_tokens=budget, ratios=RATIOS, language=draw.choice(["en", "zh"]))
+        budget = rng.randrange(1, 250)
+        window = pack(candidates, max_tokens=budget, ratios=RATIOS, language=rng.choice(["en", "zh"]))
         assert count_tokens(format_items(window.items, window.language)) == window.total_tokens <= budget
         assert len(window.items) + len(window.left_out) == sum(map(len, candidates.values()))
         kept = [item for item in window.items if item.context_type == "history"]

@@ -422,8 +422,8 @@ async def test_retention_is_scored_by_the_apps_policy(search: MemorySearch, conn
 
 async def test_facts_are_searched_as_they_were_true_and_known(search: MemorySearch, conn: asyncpg.Connection) -> None:
     """as_of is valid time, known_at is recorded time; an old version is found by its own words."""
-    moved, heard = days_ago(10), days_ago(9)
-    fact_id = await add_fact(conn, MEI, "city", "Porto", valid_from=moved, recorded_at=heard)
+    moved, recorded = days_ago(10), days_ago(9)
+    fact_id = await add_fact(conn, MEI, "city", "Porto", valid_from=moved, recorded_at=recorded)
     await conn.execute(
         """INSERT INTO fact_versions (fact_id, user_id, app_name, fact_type, key, normal_key, value, content,
                                       confidence, valid_from, recorded_at, accepted_at, source_seqs)

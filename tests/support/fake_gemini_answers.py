@@ -37,7 +37,7 @@ def generate(body: dict[str, Any]) -> dict[str, Any]:
     schema = config.get("responseJsonSchema") or config.get("responseSchema") or {}
     if "summary" in schema.get("properties", {}):
         return {"summary": summarise(turns)}
-    return {"facts": facts(turns), "insights": insights(turns), "instructions": wishes(turns)}
+    return {"facts": facts(turns), "insights": insights(turns), "instructions": proposals(turns)}
 
 
 def first_text(body: dict[str, Any]) -> str:
@@ -84,7 +84,7 @@ def insights(turns: list[tuple[int, str, str]]) -> list[dict[str, Any]]:
     ]
 
 
-def wishes(turns: list[tuple[int, str, str]]) -> list[dict[str, Any]]:
+def proposals(turns: list[tuple[int, str, str]]) -> list[dict[str, Any]]:
     asked = [
         (seq, re.search(r"please (always [^.!]+)|(以后请[^。！]+)", text, re.IGNORECASE)) for seq, _, text in turns
     ]

@@ -73,7 +73,7 @@ def _await_ready(client: httpx.Client, process: subprocess.Popen[str]) -> None:
 
 
 def say(api: httpx.Client, session_id: str, text: str) -> str:
-    told = api.post(
+    response = api.post(
         "/run",
         json={
             "appName": "companion",
@@ -82,8 +82,8 @@ def say(api: httpx.Client, session_id: str, text: str) -> str:
             "newMessage": {"role": "user", "parts": [{"text": text}]},
         },
     )
-    assert told.status_code == httpx.codes.OK, told.text
-    events: list[dict[str, Any]] = told.json()
+    assert response.status_code == httpx.codes.OK, response.text
+    events: list[dict[str, Any]] = response.json()
     return "".join(part.get("text", "") for event in events for part in event.get("content", {}).get("parts", []))
 
 
@@ -99,7 +99,7 @@ async def test_an_agent_remembers_across_sessions_and_keeps_its_files(api: httpx
     refused = api.post(SESSIONS, json={"options": {"ttl": "soon"}})
     assert (refused.status_code, "ttl is a duration" in refused.text) == (httpx.codes.BAD_REQUEST, True)
     assert say(api, "first", "I love plum jam.") == "I'll remember that."
-    assert say(api, "second", "Which jam do I love?") == "You told me: I love plum jam."
+    assert say(api, "second", "Which jam do I love?") == "You response me: I love plum jam."
     assert len(api.get(f"{SESSIONS}/second").json()["events"]) == 2
 
     picture = {"filename": "a.png", "artifact": {"inlineData": {"mimeType": "image/png", "data": "AAH/"}}}

@@ -48,9 +48,9 @@ def run_contract(python: Path | str, *arguments: str) -> str:
     return done.stdout
 
 
-def passed(told: str) -> int:
+def passed(output: str) -> int:
     """The number of passed cases."""
-    [count] = re.findall(r"(\d+) passed", told)
+    [count] = re.findall(r"(\d+) passed", output)
     return int(count)
 
 
@@ -58,8 +58,8 @@ def passed(told: str) -> int:
 @pytest.mark.timeout(600)
 def test_the_whole_contract_holds_on_postgresql_16() -> None:
     """Every case of sessions, memory and files, on ADK's services and on ours, as on PostgreSQL 18."""
-    told = run_contract(sys.executable, "--postgres-major=16", *CONTRACT)
-    assert passed(told) > 300
+    output = run_contract(sys.executable, "--postgres-major=16", *CONTRACT)
+    assert passed(output) > 300
 
 
 @pytest.mark.system
@@ -73,6 +73,6 @@ def test_our_services_keep_the_contract_of_the_oldest_adk(tmp_path: Path) -> Non
     shown = subprocess.run([python, "-c", version], check=True, capture_output=True, text=True).stdout
     assert shown.startswith("2.9.")
     # ADK's libraries emit warnings of their own.
-    told = run_contract(python, "-W", "default", "-k", OURS, *CONTRACT)
-    assert passed(told) > 150
+    output = run_contract(python, "-W", "default", "-k", OURS, *CONTRACT)
+    assert passed(output) > 150
     assert passed(run_contract(python, "-W", "default", *BESIDE)) > 40

@@ -57,7 +57,7 @@ async def is_fitting(page: Page) -> bool:
     return bool(await page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"))
 
 
-async def look(page: Page, writer: WriterProcess, thread: str | None = None) -> None:
+async def open_page(page: Page, writer: WriterProcess, thread: str | None = None) -> None:
     await page.goto(f"{writer.url}/?{urlencode(WHO if thread is None else {**WHO, 'thread': thread})}")
 
 
@@ -71,7 +71,7 @@ async def test_page_shows_threads_a_live_run_and_the_state(writer: WriterProcess
         state = {"evil": EVIL, "user:name": EVIL, "app:banner": {"text": EVIL}}
         event = {"author": EVIL, "content": {"text": EVIL}, "actions": {"state_delta": state}}
         await client.post(f"{SHOPS}/quiet%20one/events", json={"events": [event]})
-        await look(page, writer)
+        await open_page(page, writer)
         await expect(page.locator("#threads button")).to_have_count(2)
         await page.get_by_role("button", name=EVIL).click()
         timeline = page.locator("#timeline")
@@ -112,7 +112,7 @@ async def test_text_grows_piece_by_piece_and_ends_as_stored(writer: WriterProces
     async with client_of(writer) as client, opened() as watched:
         page = watched.page
         await client.post(SHOPS, json={"session_id": "grows"})
-        await look(page, writer, "grows")
+        await open_page(page, writer, "grows")
         await expect(page.locator("#thread-title")).to_have_text("grows")
         await page.evaluate(
             """() => {
@@ -144,7 +144,7 @@ async def test_key_is_requested_checked_and_kept_in_memory(locked: WriterProcess
         async with client_of(locked, Authorization=f"Bearer {KEY}") as client, opened() as watched:
             page = watched.page
             await begin(client, "secret", "secret-1", "wait")
-            await look(page, locked, "secret")
+            await open_page(page, locked, "secret")
             key = page.get_by_label("Key", exact=True)
             await expect(key).to_be_focused()
             await expect(page.locator("#notice")).to_have_text("This server requires a key.")
@@ -174,7 +174,7 @@ async def test_lost_server_is_reported_and_reconnected(agents_dsn: str, tmp_path
         with writer:
             async with client_of(writer) as client:
                 await begin(client, "away", "away-1", "wait")
-                await look(page, writer, "away")
+                await open_page(page, writer, "away")
                 await expect(page.locator("#timeline .open .text")).to_have_text("still here ")
         await expect(page.locator("#notice")).to_contain_text("The server does not respond.")
         with writer:
@@ -233,7 +233,7 @@ async def test_layout_and_accessibility(writer: WriterProcess, node_folder: Path
         await run_agent(client, asked(thread, f"{thread}-1", "Where is my parcel? " + "x" * 300))
         await run_agent(client, asked(f"{thread} failed", f"{thread}-f"), "fail")
         await begin(client, thread, f"{thread}-2", "wait", "And now?")
-        await look(page, writer, thread)
+        await open_page(page, writer, thread)
         await expect(page.locator("#timeline .open .text")).to_have_text("still here ")
         await page.locator("#stream summary").click()
         await expect(page.locator("#history > li")).to_have_count(3)
@@ -256,7 +256,7 @@ async def test_long_conversation_is_shown_from_its_end(writer: WriterProcess) ->
         await client.post(SHOPS, json={"session_id": "long"})
         events = [{"author": "user", "content": {"text": f"message {number}"}} for number in range(250)]
         await client.post(f"{SHOPS}/long/events", json={"events": events})
-        await look(page, writer, "long")
+        await open_page(page, writer, "long")
         items = page.locator("#timeline .text")
         await expect(items.last).to_have_text("message 249")
         await expect(items).to_have_count(100)

@@ -198,17 +198,17 @@ async def test_a_rolled_back_enqueue_leaves_nothing(pool: asyncpg.Pool) -> None:
 
 async def test_releasing_a_lock_notifies_of_its_next_job(pool: asyncpg.Pool, dsn: str) -> None:
     """Also if a job is given back; not if it waits for its retry, nor for a job whose lock is held."""
-    told: list[str] = []
+    payloads: list[str] = []
     listener = await database.connect(dsn)
-    await listener.add_listener("procrastinate_queue_v1#q", lambda *call: told.append(call[-1]))
+    await listener.add_listener("procrastinate_queue_v1#q", lambda *call: payloads.append(call[-1]))
 
     async def defer(lock: str) -> None:
         await pool.execute("INSERT INTO procrastinate_jobs (queue_name, task_name, lock) VALUES ('q', 't', $1)", lock)
 
     async def notified_ids() -> list[int]:
         await listener.execute("SELECT 1")
-        found = [int(text.rpartition(":")[2].strip(" }")) for text in told]
-        told.clear()
+        found = [int(text.rpartition(":")[2].strip(" }")) for text in payloads]
+        payloads.clear()
         return found
 
     await defer("x")
@@ -362,11 +362,11 @@ async def test_every_enqueued_job_has_a_task_and_a_pool(pool: asyncpg.Pool, dsn:
     enqueued = {(row["queue_name"], row["task_name"]) for row in rows}
     assert len(enqueued) == len(JobType) + 2
     enqueued |= {(each.task.queue, each.task.name) for each in app.periodic_registry.periodic_tasks.values()}
-    heard = {queue for each in POOLS.values() for queue in each.queues}
+    served = {queue for each in POOLS.values() for queue in each.queues}
     for queue, task in enqueued:
         assert task in app.tasks
         assert app.tasks[task].queue == queue
-        assert queue in heard
+        assert queue in served
     assert sum(each.is_scheduler for each in POOLS.values()) == 1
     rows = await pool.fetch("SELECT proname FROM pg_proc WHERE prosrc LIKE '%procrastinate_defer_jobs_v1%'")
     ours = {row["proname"] for row in rows if not row["proname"].startswith("procrastinate_")}

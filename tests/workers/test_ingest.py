@@ -225,11 +225,11 @@ async def test_a_refused_turn_blocks_no_other(pool: asyncpg.Pool) -> None:
     items += [
         Turn(session_id="x" * 600, event=Event(author="user", content={"text": "lost"}), line=n) for n in (10, 11)
     ]
-    told: list[Rejected] = []
-    one = Ingest(service, app_name="app", user_id="ann", file_format="test", on_rejected=told.append)
+    rejects: list[Rejected] = []
+    one = Ingest(service, app_name="app", user_id="ann", file_format="test", on_rejected=rejects.append)
     done = await one.run(items)
     assert (done.sessions, done.events_new, done.rejected) == (1, 3, 4)
-    assert sorted(each.line for each in told) == [3, 5, 9]
+    assert sorted(each.line for each in rejects) == [3, 5, 9]
     session = await service.get_session("app", "ann", "s")
     assert session is not None
     assert [event.text for event in session.events] == ["one", "three", "five"]

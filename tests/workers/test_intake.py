@@ -191,9 +191,11 @@ def test_bad_lines_of_a_transcript_are_reported_and_the_rest_is_read(tmp_path: P
     text = b"stray\n[2024-05-08 12:56] Ann: Hi.\n[99.99.2024 12:00] Ben: When?\n[2024-05-08 12:58] Ben:\n"
     path = write(tmp_path, text + b"[2024-05-08 12:59] Cy: \xff\n[2024-05-08 13:00] Ann: Bye.\n", "chat.txt")
     assert [turn[2] for turn in said(path)] == ["Hi.", "Bye."]
-    told = rejected(path)
-    assert [line for line, _ in told] == [1, 3, 5, 4]
-    for (_, error), part in zip(told, ("has no speaker", "is not a time", "not valid UTF-8", "is empty"), strict=True):
+    rejects = rejected(path)
+    assert [line for line, _ in rejects] == [1, 3, 5, 4]
+    for (_, error), part in zip(
+        rejects, ("has no speaker", "is not a time", "not valid UTF-8", "is empty"), strict=True
+    ):
         assert part in error
     assert [turn[3] for turn in said(path)] == [MAY_8 - 40, MAY_8 + 200]
 
@@ -251,8 +253,8 @@ def test_bad_lines_are_reported_with_their_numbers_and_the_rest_is_read(tmp_path
     ])  # fmt: skip
     path = write(tmp_path, content, "talk.jsonl")
     assert [turn[2] for turn in said(path)] == ["Hi", "Hi"]
-    told = rejected(path)
-    assert [line for line, _ in told] == [2, 4, 5, 6, 7, 8, 9]
+    rejects = rejected(path)
+    assert [line for line, _ in rejects] == [2, 4, 5, 6, 7, 8, 9]
     expected = (
         "not valid JSON",
         "not valid UTF-8",
@@ -262,7 +264,7 @@ def test_bad_lines_are_reported_with_their_numbers_and_the_rest_is_read(tmp_path
         "not valid JSON",
         "is not a time",
     )
-    for (_, error), part in zip(told, expected, strict=True):
+    for (_, error), part in zip(rejects, expected, strict=True):
         assert part in error
 
 

@@ -59,7 +59,7 @@ async def test_each_process_takes_a_free_port_and_is_found_until_it_ends(
 
 async def test_the_queue_gauges_come_from_exactly_one_process(tables: asyncpg.Pool, workers: Workers) -> None:
     """Of two retention processes one exports depth and age; when it is killed, the other does."""
-    keepers = [await workers.start("retention"), await workers.start("retention")]
+    processes = [await workers.start("retention"), await workers.start("retention")]
     await harness.enqueue(tables, await harness.make_thread(tables, "a"))
     await harness.enqueue(tables, await harness.make_thread(tables, "b"), "deep_reflection")
     depth = ("queue_jobs", "fast_replay", "todo")
@@ -75,8 +75,8 @@ async def test_the_queue_gauges_come_from_exactly_one_process(tables: asyncpg.Po
     rows = await tables.fetch("SELECT pid, port FROM metrics_targets WHERE role = 'retention'")
     ports = {row["pid"]: row["port"] for row in rows}
     shown = {pid: depth in await scrape(f"127.0.0.1:{port}") for pid, port in ports.items()}
-    [exporter] = [keeper for keeper in keepers if shown[keeper.pid]]
-    [other] = [keeper for keeper in keepers if not shown[keeper.pid]]
+    [exporter] = [process for process in processes if shown[process.pid]]
+    [other] = [process for process in processes if not shown[process.pid]]
     exporter.send(signal.SIGKILL)
 
     async def other_exports() -> bool:

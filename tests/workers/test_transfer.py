@@ -159,9 +159,9 @@ async def assert_shared(service: OpenSessionService, history: StateHistory, app:
     session = await service.get_session(app, user, "s0", num_recent_events=0)
     assert session is not None
     scopes = split_delta(session.state)
-    told = await history.rebuild_shared(app, user)
-    assert (told.user_state, told.app_state) == (scopes.user, scopes.app)
-    assert (told.user_is_complete, told.app_is_complete) == (True, True)
+    rebuilt = await history.rebuild_shared(app, user)
+    assert (rebuilt.user_state, rebuilt.app_state) == (scopes.user, scopes.app)
+    assert (rebuilt.user_is_complete, rebuilt.app_is_complete) == (True, True)
 
 
 async def test_framework_fields_of_a_session_are_transferred(

@@ -216,8 +216,8 @@ async def test_health_and_writes_report_a_broken_database(dsn: str, log: Path, c
         source = await conn.fetchval("SELECT pg_get_functiondef('delete_session(text,text,text)'::regprocedure)")
         await conn.execute("DROP FUNCTION delete_session(text,text,text)")
         broken = await _health(writer, 503)
-        told = {"status": "failing", "database": "reachable", "schema": "mismatch", "listener_running": True}
-        assert broken == told
+        expected = {"status": "failing", "database": "reachable", "schema": "mismatch", "listener_running": True}
+        assert broken == expected
         refused = httpx.delete(f"{writer.url}{PATH}/s", timeout=WAIT_SECONDS)
         assert (refused.status_code, problem(refused)["type"]) == (503, "/problems/schema-mismatch")
         assert refused.headers["retry-after"]

@@ -163,15 +163,15 @@ const scenarios = {
     warnings = [];
   },
 
-  async "cancel, seen by whoever follows"() {
+  async "cancel, seen by every follower"() {
     const [threadId, runId] = [randomUUID(), randomUUID()];
     const agents = ["post", "get", "ws"].map((transport) => agentOver(transport, "wait", threadId));
     say(agents[0], "wait");
     const following = [];
     for (const agent of agents) {
       // Each has received something before the next one connects, and all before the run is cancelled.
-      await new Promise((heard) => {
-        const onEvent = (event) => event.type === "TEXT_MESSAGE_CONTENT" && heard();
+      await new Promise((received) => {
+        const onEvent = (event) => event.type === "TEXT_MESSAGE_CONTENT" && received();
         following.push(once(agent, runId, { onEvent }));
       });
     }
@@ -184,7 +184,7 @@ const scenarios = {
     for (const agent of agents) assert.deepEqual(said(agent), ["still here "]);
   },
 
-  async "interrupt, and the answer to it, seen by whoever follows"() {
+  async "interrupt, and the answer to it, seen by every follower"() {
     const [threadId, asking, answering] = [randomUUID(), randomUUID(), randomUUID()];
     const agent = agentOver("post", "ask", threadId);
     const followers = () => ["get", "ws"].map((transport) => agentOver(transport, "ask", threadId));
