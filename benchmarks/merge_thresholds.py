@@ -44,9 +44,9 @@ class Measured:
 
 
 def read_pairs(path: Path = PAIRS) -> list[Pair]:
-    """Read the pairs that are left to likeness.
+    """Read the pairs that similarity decides.
 
-    Not those whose keys have one normal form, which are merged without, nor those that a contrast keeps apart.
+    Pairs whose keys have one normal form are always merged, and pairs with a contrast never: both are left out.
     """
     pairs, kind = [], ""
     for line in path.read_text(encoding="utf-8").splitlines():
@@ -58,7 +58,7 @@ def read_pairs(path: Path = PAIRS) -> list[Pair]:
     return [pair for pair in pairs if pair.kind != "fact" or not _is_decided(pair)]
 
 
-async def likenesses(embedder: Embedder, pairs: Sequence[Pair]) -> list[float]:
+async def similarities(embedder: Embedder, pairs: Sequence[Pair]) -> list[float]:
     """The cosine of each pair."""
     vectors = await embedder.embed([text for pair in pairs for text in (pair.left, pair.right)], "document")
     couples = zip(vectors[::2], vectors[1::2], strict=True)
@@ -84,7 +84,7 @@ async def run() -> None:
     try:
         for kind in ("fact", "insight"):
             pairs = [pair for pair in read_pairs() if pair.kind == kind]
-            found = await likenesses(embedder, pairs)
+            found = await similarities(embedder, pairs)
             print(
                 f"{embedder.model}, {kind}: {len(pairs)} pairs, {sum(pair.is_same for pair in pairs)} of them the same"
             )

@@ -100,7 +100,7 @@ async def test_the_stored_thresholds_of_the_local_vectors_match_the_measurement(
     """Over written pairs, half of them adversarial: nine of ten merges are right at the stored threshold."""
     assert len(bench.PAIRS.read_text(encoding="utf-8").split("\n")) > 160
     pairs = [pair for pair in bench.read_pairs() if pair.kind == kind]
-    found = await bench.likenesses(LocalEmbedder(), pairs)
+    found = await bench.similarities(LocalEmbedder(), pairs)
     stored = await conn.fetchval(
         "SELECT threshold FROM merge_thresholds WHERE embedding_model = $1 AND kind = $2", LocalEmbedder().model, kind
     )

@@ -82,10 +82,9 @@ async def test_a_daily_quota_stops_every_process_for_long(
     assert [await error_code(pool, job) for job in (first, second)] == ["429", "limited"]
     assert fake.stats()["calls"] == {"generateContent": 1}
     rows = await pool.fetch(
-        "SELECT status, attempts - (args ->> 'tried')::int AS tries, scheduled_at - now() AS due"
-        " FROM procrastinate_jobs"
+        "SELECT status, attempts - (args ->> 'tried')::int AS used, scheduled_at - now() AS due FROM procrastinate_jobs"
     )
-    assert {(row["status"], row["tries"]) for row in rows} == {("todo", 0)}
+    assert {(row["status"], row["used"]) for row in rows} == {("todo", 0)}
     assert min(row["due"] for row in rows) > datetime.timedelta(minutes=59)
 
 
