@@ -99,7 +99,7 @@ async def test_an_agent_remembers_across_sessions_and_keeps_its_files(api: httpx
     refused = api.post(SESSIONS, json={"options": {"ttl": "soon"}})
     assert (refused.status_code, "ttl is a duration" in refused.text) == (httpx.codes.BAD_REQUEST, True)
     assert say(api, "first", "I love plum jam.") == "I'll remember that."
-    assert say(api, "second", "Which jam do I love?") == "You response me: I love plum jam."
+    assert say(api, "second", "Which jam do I love?") == "You told me: I love plum jam."
     assert len(api.get(f"{SESSIONS}/second").json()["events"]) == 2
 
     picture = {"filename": "a.png", "artifact": {"inlineData": {"mimeType": "image/png", "data": "AAH/"}}}
