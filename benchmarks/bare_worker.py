@@ -1,4 +1,4 @@
-"""procrastinate alone, with its defaults and a task that does nothing: the queue's upper limit."""
+"""procrastinate alone, with its defaults and an empty task: the queue's upper limit."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class InstantGenerator:
 
 
 class DirectClaim:
-    """Ends the job where no queue stands between: only the memory's own work is timed."""
+    """Ends the job without a queue, so that only the memory's own work is timed."""
 
     def __init__(self, job_id: UUID) -> None:
         self._job_id = job_id

@@ -45,7 +45,7 @@ def conversation(events: int) -> list[Event]:
 
 
 async def work_off(pool: asyncpg.Pool, worker: MemoryConsolidationWorker) -> None:
-    """Run what waits, follow-ups too."""
+    """Run the waiting jobs, including follow-up jobs."""
     while True:
         waiting: list[UUID] = [
             job["id"]
@@ -54,7 +54,7 @@ async def work_off(pool: asyncpg.Pool, worker: MemoryConsolidationWorker) -> Non
         if not waiting:
             return
         for job in waiting:
-            # As the queue does when it hands a job out: what is left past its slice is another job.
+            # As the queue does when it hands out a job: events beyond its slice become another job.
             await pool.execute("UPDATE consolidation_jobs SET status = 'running', attempts = 1 WHERE id = $1", job)
             await worker.run(job, DirectClaim(job))
 

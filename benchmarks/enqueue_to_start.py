@@ -43,7 +43,7 @@ async def main() -> None:
             wanted = "must p99 100 ms, aim 30 ms" if share > 0.5 else ""
             row(f"LISTEN/NOTIFY round trip, p{share * 100:.0f}", f"{base:.2f} ms")
             row(f"enqueue to job start, idle pool, p{share * 100:.0f}", f"{own:.2f} ms", f"{own / base:.1f}x", wanted)
-        # In turns, so that a slow minute of the machine hits both.
+        # Alternating, so that a slow minute of the machine affects both.
         rounds = [
             (await bare_throughput(pool, dsn, THROUGHPUT_JOBS), await throughput(pool, dsn, THROUGHPUT_JOBS))
             for _ in range(3)
@@ -54,7 +54,7 @@ async def main() -> None:
 
 
 async def notify_round_trips(pool: asyncpg.Pool, dsn: str, count: int) -> list[float]:
-    """From the start of a transaction that writes a row and notifies, to a listener that hears of it."""
+    """From the start of a transaction that writes a row and notifies, until a listener receives the notification."""
     received = asyncio.Event()
     listener = await database.connect(dsn)
     await listener.add_listener("bench", lambda *_: received.set())
@@ -73,7 +73,7 @@ async def notify_round_trips(pool: asyncpg.Pool, dsn: str, count: int) -> list[f
 
 
 async def pick_ups(pool: asyncpg.Pool, count: int) -> list[float]:
-    """From just before the enqueue's transaction to the first statement of the job, by the server's clock."""
+    """From just before the enqueue's transaction to the job's first statement, on the server's clock."""
     threads = await make_threads(pool, count, "pick-up")
     begun = {}
     for thread in threads:
@@ -106,7 +106,7 @@ async def bare_throughput(pool: asyncpg.Pool, dsn: str, count: int) -> float:
 
 
 async def rate(pool: asyncpg.Pool, queue: str, count: int) -> float:
-    """Jobs a second of a queue's last `count` jobs, from the first start to the last end."""
+    """Jobs per second of a queue's last `count` jobs, from the first start to the last end."""
     seconds = await pool.fetchval(
         "SELECT extract(epoch FROM max(at) - min(at))::float FROM procrastinate_events WHERE type <> 'deferred'"
         " AND job_id IN (SELECT id FROM procrastinate_jobs WHERE queue_name = $1 ORDER BY id DESC LIMIT $2)",

@@ -31,7 +31,7 @@ def write(path: Path, turns_per_session: int) -> None:
 
 
 def ingest(path: Path, dsn: str) -> tuple[float, float]:
-    """Seconds, and MB of memory at most."""
+    """Seconds, and the peak memory in MB."""
     began = time.perf_counter()
     process = subprocess.Popen(
         [sys.executable, "-m", "workers", "ingest", str(path)],

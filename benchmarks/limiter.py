@@ -43,7 +43,7 @@ async def main() -> None:
         await pool.execute("INSERT INTO bench_limit VALUES ('m', 0)")
         row("median commit of this disk", f"{await commit_latency_ms(pool):.2f} ms")
         rates: dict[str, list[float]] = {what: [] for what in STATEMENTS}
-        # In turns, so that a slow minute of the machine hits all.
+        # Alternating, so that a slow minute of the machine affects all.
         for _ in range(ROUNDS):
             for what, (statement, arguments) in STATEMENTS.items():
                 rates[what].append(await per_second(pool, statement, *arguments))
@@ -54,7 +54,7 @@ async def main() -> None:
 
 
 async def per_second(pool: asyncpg.Pool, statement: str, *arguments: object) -> float:
-    """Run a statement by all callers for a while; how often a second it ran."""
+    """Run a statement from all callers for a while; return how often per second it ran."""
     deadline = time.perf_counter() + SECONDS
     done = 0
 

@@ -45,7 +45,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Recall:
-    """Means over one category: the part of the evidence within each depth, and 1 / rank of the first piece."""
+    """Means over one category: the fraction of the evidence within each depth, and 1 / rank of the first piece."""
 
     questions: int
     at: tuple[float, ...]  # in the order of DEPTHS
@@ -93,7 +93,7 @@ def questions(rows: Sequence[dict[str, Any]]) -> list[Question]:
 
 
 def measure(ranked: Sequence[tuple[str, int]], evidence: frozenset[tuple[str, int]]) -> tuple[float, ...]:
-    """The part of the evidence within each depth, then 1 / rank of the first piece (0 where there is none)."""
+    """The fraction of the evidence within each depth, then 1 / rank of the first piece (0 if there is none)."""
     ranks = [rank for rank, turn in enumerate(ranked, 1) if turn in evidence]
     return (*(sum(rank <= depth for rank in ranks) / len(evidence) for depth in DEPTHS), 1 / ranks[0] if ranks else 0.0)
 
@@ -150,12 +150,12 @@ def turn_text(turn: dict[str, Any]) -> str:
 
 
 def said_at(text: str) -> datetime:
-    """The moment of a session, such as "1:56 pm on 8 May, 2023"."""
+    """The time of a session, such as "1:56 pm on 8 May, 2023"."""
     return datetime.strptime(text.strip(), "%I:%M %p on %d %B, %Y").replace(tzinfo=UTC)
 
 
 class GivenVectors:
-    """An embedder over vectors that were computed elsewhere, padded with zeros: cosines stay as they are."""
+    """An embedder over precomputed vectors, padded with zeros, which keeps the cosines."""
 
     model = "given"
 
@@ -188,7 +188,7 @@ class GivenVectors:
 
 
 def embedder_of(provider: str, path: Path, vectors: Path | None) -> Embedder | None:
-    """The embedder that a provider's name means."""
+    """The embedder that a provider's name stands for."""
     if provider == "minilm":
         return GivenVectors(path, vectors or path.with_name(path.stem + "_minilm.npz"))
     if provider == "local":

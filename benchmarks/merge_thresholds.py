@@ -19,7 +19,7 @@ from workers import settings
 from workers.models.factory import make_embedder
 
 PAIRS = Path(__file__).with_name("merge_pairs.txt")
-#: The speakers that the pairs name.
+#: The speakers that appear in the pairs.
 SPEAKERS = ("caroline", "melanie", "tom", "ann", "小红", "小明")
 PRECISION_MIN = 0.9
 
@@ -36,17 +36,17 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What merging from a likeness on does to the pairs."""
+    """The effect on the pairs of merging from a given similarity."""
 
     threshold: float
-    precision: float  # 1 where nothing is merged
+    precision: float  # 1 if nothing is merged
     recall: float
 
 
 def read_pairs(path: Path = PAIRS) -> list[Pair]:
-    """Read the pairs that are left to likeness.
+    """Read the pairs that similarity decides.
 
-    Not those whose keys have one normal form, which are merged without, nor those that a contrast keeps apart.
+    Pairs whose keys have one normal form are always merged, and pairs with a contrast never: both are left out.
     """
     pairs, kind = [], ""
     for line in path.read_text(encoding="utf-8").splitlines():
@@ -58,7 +58,7 @@ def read_pairs(path: Path = PAIRS) -> list[Pair]:
     return [pair for pair in pairs if pair.kind != "fact" or not _is_decided(pair)]
 
 
-async def likenesses(embedder: Embedder, pairs: Sequence[Pair]) -> list[float]:
+async def similarities(embedder: Embedder, pairs: Sequence[Pair]) -> list[float]:
     """The cosine of each pair."""
     vectors = await embedder.embed([text for pair in pairs for text in (pair.left, pair.right)], "document")
     couples = zip(vectors[::2], vectors[1::2], strict=True)
@@ -66,7 +66,7 @@ async def likenesses(embedder: Embedder, pairs: Sequence[Pair]) -> list[float]:
 
 
 def measure(pairs: Sequence[Pair], found: Sequence[float], threshold: float) -> Measured:
-    """Merge what is at least so like."""
+    """Merge pairs with at least this similarity."""
     merged = [pair.is_same for pair, likeness in zip(pairs, found, strict=True) if likeness >= threshold]
     same = sum(pair.is_same for pair in pairs)
     return Measured(threshold, sum(merged) / len(merged) if merged else 1.0, sum(merged) / same)
@@ -84,7 +84,7 @@ async def run() -> None:
     try:
         for kind in ("fact", "insight"):
             pairs = [pair for pair in read_pairs() if pair.kind == kind]
-            found = await likenesses(embedder, pairs)
+            found = await similarities(embedder, pairs)
             print(
                 f"{embedder.model}, {kind}: {len(pairs)} pairs, {sum(pair.is_same for pair in pairs)} of them the same"
             )

@@ -23,13 +23,13 @@ READY_SECONDS_MAX = 60.0
 
 
 class Gemini:
-    """A fake of Gemini as a process; every call takes the same time."""
+    """A fake Gemini in a separate process; every call takes the same time."""
 
     def __init__(self, url: str) -> None:
         self.url = url
 
     def calls(self, operation: str) -> int:
-        """How many calls of an operation there were."""
+        """The number of calls of an operation."""
         with urllib.request.urlopen(f"{self.url}/__stats") as answer:
             stats: dict[str, Any] = json.load(answer)
         return int(stats["calls"].get(operation, 0))
@@ -49,7 +49,7 @@ def gemini(latency_seconds: float) -> Iterator[Gemini]:
 
 
 class Worker:
-    """A fast_replay process of the product's own."""
+    """A fast_replay worker of the product."""
 
     def __init__(self, dsn: str, url: str, *, concurrency: int) -> None:
         self._log: IO[str] = tempfile.TemporaryFile("w+")  # noqa: SIM115 - lives as long as the process
@@ -69,7 +69,7 @@ class Worker:
         return self._process.pid
 
     async def worker_id(self) -> int:
-        """Wait until it has taken up its queue; return the id under which it did."""
+        """Wait until the worker has registered; return its id."""
         async with asyncio.timeout(READY_SECONDS_MAX):
             while True:
                 self._log.seek(0)
@@ -79,11 +79,11 @@ class Worker:
                 await asyncio.sleep(0.02)
 
     def kill(self) -> None:
-        """End it as a crash would."""
+        """Kill the process, as in a crash."""
         self._process.kill()
 
     def stop(self) -> None:
-        """End it in good order."""
+        """Stop the process gracefully."""
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
         self._process.wait()
@@ -92,7 +92,7 @@ class Worker:
 
 @contextlib.asynccontextmanager
 async def workers(count: int, dsn: str, url: str, *, concurrency: int) -> AsyncIterator[list[Worker]]:
-    """Run some workers; the list may be changed, and all that is in it at the end is stopped."""
+    """Run workers. The list may be changed; all workers in it at the end are stopped."""
     running = [Worker(dsn, url, concurrency=concurrency) for _ in range(count)]
     try:
         for worker in running:
@@ -103,7 +103,7 @@ async def workers(count: int, dsn: str, url: str, *, concurrency: int) -> AsyncI
 
 
 async def talk(pool: asyncpg.Pool, sessions: int, prefix: str, turns: int = 5) -> list[UUID]:
-    """Sessions of some turns each, which by themselves enqueue nothing yet; return their threads."""
+    """Create sessions of some turns each, without enqueueing jobs; return their threads."""
     for number in range(sessions):
         await pool.execute("SELECT create_session('bench', 'user', $1)", f"{prefix}-{number}")
         for turn in range(turns):
@@ -121,13 +121,13 @@ async def talk(pool: asyncpg.Pool, sessions: int, prefix: str, turns: int = 5) -
 
 
 async def enqueue(pool: asyncpg.Pool, threads: list[UUID]) -> None:
-    """Ask for the consolidation of all of them in one transaction."""
+    """Enqueue the consolidation of all threads in one transaction."""
     await pool.execute(
         "SELECT count(*) FROM unnest($1::uuid[]) AS t, LATERAL enqueue_consolidation(t, 'fast_replay')", threads
     )
 
 
 async def drained(pool: asyncpg.Pool) -> None:
-    """Wait until no job waits or runs."""
+    """Wait until no job is waiting or running."""
     while await pool.fetchval("SELECT EXISTS (SELECT FROM procrastinate_jobs WHERE status IN ('todo', 'doing'))"):
         await asyncio.sleep(0.02)

@@ -43,7 +43,7 @@ async def main() -> None:
 
 
 async def kill_one(pool: asyncpg.Pool, running: list[Worker], number: int) -> tuple[float, int]:
-    """Kill a worker once all jobs run; return how long its jobs waited in seconds, and how many they were."""
+    """Kill a worker once all jobs run; return how many seconds its jobs waited, and their number."""
     await enqueue(pool, await talk(pool, SLOTS, f"kill{number}"))
     while await pool.fetchval("SELECT count(*) FROM procrastinate_jobs WHERE status = 'doing'") < SLOTS:
         await asyncio.sleep(0.01)

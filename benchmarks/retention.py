@@ -96,7 +96,7 @@ async def measure_cleanup(pool: asyncpg.Pool, rows: int, per_second: int, batch_
 
 
 async def measure_decay(pool: asyncpg.Pool, rows: int) -> None:
-    """Let `rows` memories grow old, and read their scores."""
+    """Let `rows` memories age, and read their scores."""
     await pool.execute("TRUNCATE memories, memories_archive")
     await pool.execute("DROP INDEX memories_search_idx")
     await pool.execute("INSERT INTO engine_settings VALUES ('test_clock', 'true')")

@@ -39,7 +39,7 @@ async def main() -> None:
 
 
 async def scale(pool: asyncpg.Pool, dsn: str, model: Gemini) -> None:
-    """Jobs a second by 1 to 4 workers."""
+    """Jobs per second with 1 to 4 workers."""
     best = SLOTS / (MODEL_SECONDS * CALLS_PER_JOB)
     alone = 0.0
     for count in range(1, WORKERS_MAX + 1):
@@ -55,7 +55,7 @@ async def scale(pool: asyncpg.Pool, dsn: str, model: Gemini) -> None:
 
 
 async def events_per_call(pool: asyncpg.Pool, model: Gemini, every: int) -> float:
-    """Append for a while at a steady rate; return how many events one call for text covered."""
+    """Append at a steady rate for a while; return how many events one generation call covered."""
     await pool.execute("UPDATE app_policies SET fast_events = $1", every)
     for number in range(SESSIONS):
         await pool.execute("SELECT create_session('bench', 'user', $1)", f"every{every}-{number}")

@@ -111,7 +111,7 @@ async def load(pool: database.Pool, corpus: Corpus, *, scopes: int, rows: int, q
 
 
 async def timed(calls: list[Callable[[], Awaitable[object]]]) -> list[float]:
-    """Milliseconds of each call, one after another, after a tenth to warm up."""
+    """Milliseconds per call, run one after another; a tenth of the calls warms up first."""
     for call in calls[: max(len(calls) // 10, 1)]:
         await call()
     took = []
@@ -164,7 +164,7 @@ async def measure(pool: database.Pool, name: str, queries: list[Query]) -> None:
 
 
 async def measure_index(pool: database.Pool, name: str, queries: list[Query]) -> None:
-    """The index alone: one query after another."""
+    """The index alone, one query after another."""
     took = await timed([lambda q=query: nearest(pool, q) for query in queries])
     hits = sum([len(set(await nearest(pool, q)) & set(await exact(pool, q))) for q in queries[:50]])
     recall = hits / 10 / min(len(queries), 50)
@@ -174,7 +174,7 @@ async def measure_index(pool: database.Pool, name: str, queries: list[Query]) ->
 
 
 async def rate(pool: database.Pool, queries: list[Query]) -> float:
-    """Queries a second of the index by two clients, each with a connection."""
+    """Queries per second of the index with two clients, each on its own connection."""
 
     async def ask(own: list[Query]) -> None:
         for query in own:
@@ -220,7 +220,7 @@ async def measure_time_slices(pool: database.Pool, name: str, queries: list[Quer
 
 
 async def measure_visibility(pool: database.Pool) -> None:
-    """From the commit of a memory to the answer of the search that finds it, which is the next statement."""
+    """From the commit of a memory until the next search finds it."""
     search = MemorySearch(pool)
     took = []
     for number in range(200):

@@ -1,4 +1,4 @@
-"""The database of a benchmark: embedded, durable (fsync on), migrated, thrown away afterwards."""
+"""The database of a benchmark: embedded, durable (fsync on), migrated, and deleted afterwards."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def fresh_server(**settings: str) -> AsyncIterator[EmbeddedServer]:
 
 @asynccontextmanager
 async def fresh_pool(size: int) -> AsyncIterator[tuple[asyncpg.Pool, EmbeddedServer]]:
-    """Open a pool of `size` connections on a fresh server, by TCP as peers do."""
+    """Open a pool of `size` connections on a fresh server, over TCP like the peers."""
     async with (
         fresh_server() as server,
         await database.create_pool(server.tcp_dsn, min_size=size, max_size=size) as pool,
@@ -53,7 +53,7 @@ async def commit_latency_ms(pool: asyncpg.Pool, rounds: int = 200) -> float:
 
 
 async def seconds(work: Callable[[], Awaitable[object]]) -> float:
-    """Return how long one call of `work` takes."""
+    """Return the duration of one call of `work`."""
     start = time.perf_counter()
     await work()
     return time.perf_counter() - start

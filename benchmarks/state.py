@@ -33,7 +33,7 @@ def event_with(n: int, delta: Mapping[str, Any]) -> Event:
 
 
 async def appends(pool: asyncpg.Pool, kilobytes: int, *, changes: bool = True) -> tuple[float, int]:
-    """Median milliseconds and mean WAL bytes of an append to a session with such a state, without snapshots."""
+    """Median milliseconds and mean WAL bytes of an append to a session with a state of this size, without snapshots."""
     await pool.execute("UPDATE app_policies SET snapshot_events = $1, max_state_bytes = 16000000", NEVER)
     service = OpenSessionService(pool)
     session = await service.create_session("bench", secrets.token_hex(8), state_of(kilobytes))
@@ -49,7 +49,7 @@ async def appends(pool: asyncpg.Pool, kilobytes: int, *, changes: bool = True) -
 
 
 async def snapshot_cost(pool: asyncpg.Pool, kilobytes: int) -> None:
-    """A snapshot's own time, and its share of an append at one in a hundred."""
+    """The duration of a snapshot, and its share of an append at one snapshot per hundred appends."""
     service, history = OpenSessionService(pool), StateHistory(pool)
     session = await service.create_session("bench", secrets.token_hex(8), state_of(kilobytes))
     samples = []
@@ -67,7 +67,7 @@ async def snapshot_cost(pool: asyncpg.Pool, kilobytes: int) -> None:
 
 
 async def restoring(pool: asyncpg.Pool) -> None:
-    """The state after 2,000 deltas, with the default snapshots and without any."""
+    """Restore the state after 2,000 deltas, with the default snapshots and without any."""
     await pool.execute("UPDATE app_policies SET snapshot_events = 100")
     service, history = OpenSessionService(pool), StateHistory(pool)
     session = await service.create_session("bench", secrets.token_hex(8), state_of(20))

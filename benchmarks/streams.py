@@ -32,7 +32,7 @@ PER_SECOND = 100
 
 
 async def paced(total: int, work: object) -> None:
-    """Call `work(n)` PER_SECOND times a second, not one after the other."""
+    """Call `work(n)` PER_SECOND times a second, without waiting for the previous call."""
     began = time.monotonic()
     tasks = []
     for n in range(total):
@@ -42,7 +42,7 @@ async def paced(total: int, work: object) -> None:
 
 
 async def commit_to_subscriber(pool: asyncpg.Pool, dsn: str, seconds: float) -> None:
-    """100 events a second over 20 sessions: how long after its commit a subscriber has each, and how many are lost."""
+    """100 events per second over 20 sessions: the delay from commit to subscriber, and the number of lost events."""
     sessions = OpenSessionService(pool)
     listener = PgNotifyListener(dsn, pool)
     await listener.start()
@@ -68,7 +68,7 @@ async def commit_to_subscriber(pool: asyncpg.Pool, dsn: str, seconds: float) -> 
         if len(seen) == total:
             break
         await asyncio.sleep(0.01)
-    # A subscriber may have it before the writer's own answer is read: that is no time at all.
+    # A subscriber may receive it before the writer reads its own response: that counts as zero.
     latencies = [max(0.0, seen[each] - at) * 1000 for each, at in committed.items() if each in seen]
     lost = total - len(seen)
     row(f"commit to subscriber at 100 msg/s for {seconds:.0f} s, p50", f"{percentile(latencies, 0.5):.1f} ms")
@@ -79,7 +79,7 @@ async def commit_to_subscriber(pool: asyncpg.Pool, dsn: str, seconds: float) -> 
 
 
 async def notify_modes(pool: asyncpg.Pool, dsn: str) -> None:
-    """Appends per second with the notification inside the transaction, by the trigger, and after the commit, by us."""
+    """Appends per second with notifications sent in the transaction by the trigger, and after the commit by us."""
     sessions = OpenSessionService(pool)
     listener = PgNotifyListener(dsn, pool)
     await listener.start()
@@ -119,7 +119,7 @@ async def rate(append: object, names: Sequence[str]) -> float:
 
 @contextlib.asynccontextmanager
 async def writer(dsn: str) -> AsyncIterator[tuple[str, int]]:
-    """A session writer in a process of its own; its address and its process id."""
+    """A session writer in a separate process; yields its address and its process id."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])
@@ -141,7 +141,7 @@ async def writer(dsn: str) -> AsyncIterator[tuple[str, int]]:
 
 
 class Stream:
-    """One SSE connection, as bare as it can be: its cost is not what is measured."""
+    """A minimal SSE connection, whose own cost is negligible."""
 
     def __init__(self, reader: asyncio.StreamReader, writing: asyncio.StreamWriter) -> None:
         self.reader, self.writing = reader, writing
@@ -164,7 +164,7 @@ class Stream:
 
 
 async def append_to_frame(pool: asyncpg.Pool, address: str, seconds: float) -> None:
-    """100 events a second in one run: from before the append, in one process, to the frame, read in this one."""
+    """100 events per second in one run: from before the append, in one process, to the frame, read in this one."""
     sessions, runs = OpenSessionService(pool), RunService(pool)
     await sessions.create_session("bench", "u", session_id="frames")
     run = (await runs.start("bench", "u", "frames", "run-frames")).run
@@ -197,7 +197,8 @@ async def append_to_frame(pool: asyncpg.Pool, address: str, seconds: float) -> N
 
 
 async def idle_and_fan_out(pool: asyncpg.Pool, address: str, pid: int, count: int) -> None:
-    """So many idle connections to one run: their memory, their cost, one event to all of them."""
+    """Open this many idle connections to one run; measure their memory, their CPU time, and one event sent to all of
+    them."""
     sessions, runs = OpenSessionService(pool), RunService(pool)
     await sessions.create_session("bench", "u", session_id="idle")
     run = (await runs.start("bench", "u", "idle", "run-idle")).run

@@ -1,18 +1,18 @@
-"""The whole product under fire: real processes, real faults, and a count of what was lost or doubled.
+"""A chaos test of the whole product: real processes, real faults, and a count of what was lost or duplicated.
 
     python -m tests.chaos --seconds 60 --seed 7 [--kills-min 12] [--report FILE]
 
-Every role of the Procfile runs as processes of its own on an embedded PostgreSQL that writes to the disk, and asks a
-fake Gemini that fails a fifth of its calls. Writers append to fifty sessions, by library and by HTTP, and keep a ledger
-of what they were answered. Meanwhile processes are killed, stopped and told to end, connections are cut and the
-database is restarted, as a schedule says that the seed alone decides. SQL then counts what is not as the ledger says.
+Every role of the Procfile runs in separate processes on a durable embedded PostgreSQL, and calls a fake Gemini that
+fails a fifth of its calls. Writers append to fifty sessions, over the library and over HTTP, and record every response
+in a ledger. Meanwhile processes are killed, stopped and terminated, connections are cut and the database is restarted,
+on a schedule that the seed alone decides. SQL then counts every deviation from the ledger.
 
-    scene      the database, the fake Gemini and the roles, made and taken away
-    roles      one process of a role, started again whenever it ends
-    writers    what is appended, and the ledger
-    faults     the schedule, and doing it
-    recovery   how long after kill -9 a job is with somebody else
-    verdict    the statements that count
-    drill      a run from its beginning to its end
-    report     what is printed
+    scene      the environment: the database, the fake Gemini and the roles
+    roles      one process of a role, restarted whenever it ends
+    writers    the writers and their ledger
+    faults     the schedule, and the injector
+    recovery   how long after kill -9 another worker has a job
+    verdict    the rules, as SQL statements
+    drill      a run from beginning to end
+    report     the printed report
 """

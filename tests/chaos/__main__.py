@@ -1,4 +1,4 @@
-"""The command line: see the package. Exit code 0 where nothing is wrong, 1 where something is."""
+"""The command line of the drill. Exit code 0 if no rule is violated, otherwise 1."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.chaos import drill, faults, report, scene
 
-#: Starting, draining, the last look and ending, together.
+#: Starting, draining, the final check and shutdown together.
 AROUND_SECONDS_MAX = 420.0
 
 
@@ -40,7 +40,7 @@ def main() -> int:
 async def _bounded(folder: Path, options: argparse.Namespace) -> drill.Outcome:
     task = asyncio.current_task()
     assert task is not None
-    # Told to end, it takes everything away, as after Ctrl-C.
+    # SIGTERM cleans everything up, as Ctrl-C does.
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     async with asyncio.timeout(options.seconds + AROUND_SECONDS_MAX):
         return await drill.run(folder, seed=options.seed, seconds=options.seconds, kills_min=options.kills_min)
@@ -48,12 +48,12 @@ async def _bounded(folder: Path, options: argparse.Namespace) -> drill.Outcome:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=60.0, help="how long faults strike")
-    parser.add_argument("--seed", type=int, default=None, help="decides every fault; without it one is drawn")
-    parser.add_argument("--kills-min", type=int, default=0, help="how many kill -9 at least")
-    parser.add_argument("--report", type=Path, help="a file for the report")
-    parser.add_argument("--schedule", action="store_true", help="print the faults of this seed, and do nothing")
-    parser.add_argument("--keep-logs", action="store_true", help="keep the processes' logs also where all is well")
+    parser.add_argument("--seconds", type=float, default=60.0, help="how long to inject faults")
+    parser.add_argument("--seed", type=int, default=None, help="decides every fault; random by default")
+    parser.add_argument("--kills-min", type=int, default=0, help="minimum number of kill -9")
+    parser.add_argument("--report", type=Path, help="write the report to this file")
+    parser.add_argument("--schedule", action="store_true", help="print the faults of this seed and exit")
+    parser.add_argument("--keep-logs", action="store_true", help="keep the processes' logs even if nothing is wrong")
     options = parser.parse_args()
     if options.seed is None:
         options.seed = random.SystemRandom().randrange(10**6)

@@ -1,4 +1,4 @@
-"""A run: sessions are opened, faults strike while writers write, everything is drained, the count is taken."""
+"""One run: open sessions, inject faults while writers append, drain everything, check the rules."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from tests.chaos.verdict import QUERIES, Findings, Judge, Observer
 if TYPE_CHECKING:
     from pulse.database import Pool
 
-#: The idle timers are looked at twice a minute, and a backlog takes its time.
+#: The idle timers are polled twice a minute, and a backlog takes time.
 DRAIN_SECONDS_MAX = 180.0
 POLL_SECONDS = 0.3
-#: After the last fault nothing stands between a writer and its answer.
+#: After the last fault nothing delays a writer's response.
 ANSWERED_SECONDS_MAX = 60.0
 
 
 @dataclass(slots=True, kw_only=True)
 class Outcome:
-    """What a run saw."""
+    """The results of a run."""
 
     seed: int
     seconds: float
@@ -51,7 +51,7 @@ class Outcome:
 
 
 async def run(folder: Path, *, seed: int, seconds: float, kills_min: int) -> Outcome:
-    """Do a whole run, and return what it saw. What is wrong is among its findings."""
+    """Do a whole run and return its results, including all violations."""
     async with scene.set_scene(folder, seed) as stage, await database.create_pool(stage.dsn, max_size=12) as pool:
         await pool.execute(QUERIES["set_policy"], scene.POLICY)
         await writers.open_sessions(pool)
@@ -74,9 +74,9 @@ async def run(folder: Path, *, seed: int, seconds: float, kills_min: int) -> Out
                 await injector.run(faults.schedule(seed, seconds, kills_min))
             await recoveries.settle()
             await _drain(stage, pool, observer, outcome)
-        # What the roles do at their end is judged as well.
+        # The exit codes of the roles are judged as well.
         await asyncio.gather(*(slot.end() for slot in stage.slots))
-        await judge.last_look()
+        await judge.final_check()
         _judge_ends(judge.findings, stage.slots)
         outcome.totals = dict((await observer.ask("totals"))[0])
         outcome.gemini = httpx.get(f"{stage.gemini_url}/__stats").json()
@@ -85,7 +85,7 @@ async def run(folder: Path, *, seed: int, seconds: float, kills_min: int) -> Out
 
 @contextlib.asynccontextmanager
 async def _going_on(loop: Callable[[asyncio.Event], Awaitable[None]]) -> AsyncIterator[None]:
-    """Run a loop that ends when it is told to, for as long as the block lasts. What breaks one breaks the other."""
+    """Run a loop until the block is left. An error in one cancels the other."""
     stop = asyncio.Event()
     async with asyncio.TaskGroup() as group:
         group.create_task(loop(stop))
@@ -97,7 +97,7 @@ async def _going_on(loop: Callable[[asyncio.Event], Awaitable[None]]) -> AsyncIt
 
 @contextlib.asynccontextmanager
 async def _writing(stage: scene.Scene, pool: Pool, outcome: Outcome) -> AsyncIterator[None]:
-    """Two writers by library and two by HTTP; each has its last answer when the block is left."""
+    """Run two writers over the library and two over HTTP; each has its last response when the block is left."""
     service = OpenSessionService(pool)
     async with httpx.AsyncClient(base_url=stage.api_url, timeout=writers.ANSWER_SECONDS_MAX) as client:
         library, http = writers.by_library(service, outcome.ledger), writers.by_http(client, outcome.ledger)
@@ -122,9 +122,9 @@ async def _writing(stage: scene.Scene, pool: Pool, outcome: Outcome) -> AsyncIte
 
 
 async def _drain(stage: scene.Scene, pool: Pool, observer: Observer, outcome: Outcome) -> None:
-    """Half of the sessions are finalised, the others are left to their idle timers; wait until all is consolidated.
+    """Finalise half of the sessions, leave the others to their idle timers, and wait until all are consolidated.
 
-    A job that failed for good is run again as a person would, and counted.
+    Jobs that failed permanently are run again, as an operator would, and counted.
     """
     began = time.monotonic()
     outcome.findings.note("roles_not_back", await stage.late(), "after the last fault")
@@ -147,10 +147,10 @@ async def _is_drained(observer: Observer) -> bool:
 
 async def _retry_by_hand(pool: Pool, observer: Observer, outcome: Outcome) -> None:
     for row in await observer.ask("failed_jobs"):
-        with contextlib.suppress(JobNotFailedError):  # Somebody else did.
+        with contextlib.suppress(JobNotFailedError):  # Another process did.
             await jobs.retry(pool, row["id"])
             outcome.retried_by_hand[row["error_code"] or "none"] += 1
-    # A person need not wait for the timer that looks for it every five minutes.
+    # An operator need not wait for the timer, which fires every five minutes.
     if await observer.ask("texts_without_vector") and not await observer.value("is_backfill_alive"):
         await observer.ask("ask_backfill")
         outcome.backfills_by_hand += 1
@@ -161,6 +161,6 @@ def _judge_ends(findings: Findings, slots: tuple[Slot, ...]) -> None:
     findings.note("roles_ended_unasked", ended, "by the processes")
     untidy = [(slot.name, code) for slot in slots for code in slot.ends.untidy]
     findings.note("roles_ended_untidily", untidy, "by the processes")
-    # 2 is a refusal in words: the database was away just then.
+    # 2 is a refusal at start, for example because the database was down.
     crashed = [(slot.name, code) for slot in slots for code in slot.ends.refused if code != 2]
     findings.note("starts_crashed", crashed, "by the processes")

@@ -1,4 +1,4 @@
-"""Which fault strikes when and where, by the seed alone, and the doing of it."""
+"""Schedules faults from a seed alone, and injects them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.chaos.verdict import Observer
 
 STOP_SECONDS = (0.5, 6.0)
 KILLS_PER_SECOND = 1 / 5
-#: Everything begins and ends in peace, but the processes may be starting still.
+#: No fault in the first second; the processes may still be starting.
 FIRST_SECONDS = 1.0
 
 
@@ -29,7 +29,7 @@ class Kind(StrEnum):
     RESTART = "immediate restart of PostgreSQL"
 
 
-#: How many of each for every second. kill -9 has its own.
+#: The rate of each kind per second. kill -9 has its own.
 PER_SECOND = {Kind.STOP: 1 / 12, Kind.TERM: 1 / 15, Kind.CUT: 1 / 2, Kind.RESTART: 1 / 40}
 
 
@@ -38,9 +38,9 @@ class Fault:
     """One fault.
 
     Attributes:
-        at_seconds: since the beginning.
-        target: falls on a slot, or on a connection, by its remainder.
-        lasts_seconds: of a stop.
+        at_seconds: since the start of the run.
+        target: selects a slot or a connection by its remainder.
+        lasts_seconds: the duration of a stop.
     """
 
     at_seconds: float
@@ -50,7 +50,7 @@ class Fault:
 
 
 def schedule(seed: int, seconds: float, kills_min: int) -> list[Fault]:
-    """The faults of a run, in order. The same for the same arguments."""
+    """The faults of a run, in order; a function of the arguments alone."""
     rng = random.Random(f"chaos {seed}")
     counts = {kind: max(1, round(seconds * rate)) for kind, rate in PER_SECOND.items()}
     counts[Kind.KILL] = max(kills_min, round(seconds * KILLS_PER_SECOND), 1)
@@ -62,7 +62,7 @@ def schedule(seed: int, seconds: float, kills_min: int) -> list[Fault]:
 
 
 class Injector:
-    """Does the faults of a schedule."""
+    """Injects the faults of a schedule."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Injector:
         self._wakers: set[asyncio.Task[None]] = set()
 
     async def run(self, faults: Sequence[Fault]) -> None:
-        """Do each fault at its time, or as soon after it as the one before is done; then wake whatever is stopped."""
+        """Inject each fault at its time, or as soon as the previous one is done; then resume all stopped processes."""
         began = time.monotonic()
         try:
             for fault in faults:
@@ -102,7 +102,7 @@ class Injector:
         self.done[fault.kind] += 1
 
     async def _choose(self, target: int) -> Slot:
-        """The slot that the number falls on, or the next one that has a process just now."""
+        """The slot for this number, or the next one whose process is running."""
         while True:
             for step in range(len(self._slots)):
                 slot = self._slots[(target + step) % len(self._slots)]

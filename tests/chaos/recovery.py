@@ -1,4 +1,4 @@
-"""How long the jobs of a killed worker wait for somebody else."""
+"""How long the jobs of a killed worker wait for another one."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Recovery:
     """One kill of a worker with jobs.
 
     Attributes:
-        jobs: how many it ran.
-        given_back_seconds: until none of them was its own any more; None: not within a minute.
-        taken_up_seconds: until each of them was started by another, or over.
-        is_disturbed: no other process of the role was at work, or the next fault struck the role meanwhile.
-        story: what happened to the jobs, where they waited for long.
+        jobs: the number of jobs it ran.
+        given_back_seconds: until it owned none of them; None: not within a minute.
+        taken_up_seconds: until another worker had started each of them, or they had ended.
+        is_disturbed: no other process of the role was ready, or another fault hit the role meanwhile.
+        story: what happened to jobs that waited for long.
     """
 
     jobs: int
@@ -38,7 +38,7 @@ class Recovery:
 
 
 class Recoveries:
-    """Kills workers and watches what becomes of their jobs."""
+    """Kills workers and watches what happens to their jobs."""
 
     def __init__(self, observer: Observer, slots: Sequence[Slot]) -> None:
         self.seen: list[Recovery] = []
@@ -48,7 +48,7 @@ class Recoveries:
         self._disturbances: collections.Counter[str] = collections.Counter()
 
     def disturb(self, *roles: str) -> None:
-        """A fault strikes these roles: what is being measured of them has another cause as well."""
+        """A fault hits these roles: running measurements of them are no longer undisturbed."""
         self._disturbances.update(roles)
 
     async def kill(self, slot: Slot) -> None:
@@ -65,7 +65,7 @@ class Recoveries:
             watch.add_done_callback(self._watches.discard)
 
     async def settle(self) -> None:
-        """Wait for the watches that are under way."""
+        """Wait for the running watches."""
         await asyncio.gather(*self._watches)
 
     async def _watch(self, role: str, worker: int, since: datetime.datetime, *, is_disturbed: bool) -> None:

@@ -1,4 +1,4 @@
-"""What is told of a run, as text."""
+"""The report of a run, as text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.chaos.drill import Outcome
 
 
 def render(outcome: Outcome) -> str:
-    """The report: first whether all is well, then what was done, then every rule with its count."""
+    """Render the report: the verdict, then the faults and the work, then every rule with its count."""
     broken = outcome.findings.total
     verdict = "nothing lost, nothing twice" if not broken else f"{broken} violations"
     return "\n".join(
@@ -29,33 +29,33 @@ def render(outcome: Outcome) -> str:
 
 
 def _faults(outcome: Outcome) -> Iterator[str]:
-    yield "Faults done"
+    yield "Faults injected"
     for kind, count in sorted(outcome.injector.done.items()):
         yield f"  {kind:<36} {count:>7}"
     gemini = outcome.gemini
-    yield f"  {'calls of the model, failed of all':<36} {sum(gemini['faults'].values()):>7} of {_sum(gemini['calls'])}"
+    yield f"  {'model calls, failed of all':<36} {sum(gemini['faults'].values()):>7} of {_sum(gemini['calls'])}"
     for kind, count in sorted(gemini["faults"].items()):
         yield f"    {kind:<34} {count:>7}"
     down = outcome.injector.database_down_seconds
-    yield f"  {'database away, longest':<36} {max(down, default=0.0):>7.1f} s"
+    yield f"  {'longest database outage':<36} {max(down, default=0.0):>7.1f} s"
 
 
 def _work(outcome: Outcome) -> Iterator[str]:
     ledger, totals = outcome.ledger, outcome.totals
     yield "Work done"
     yield f"  {'events answered':<36} {len(ledger.numbers):>7}"
-    yield f"  {'appends sent again':<36} {ledger.retries:>7}"
-    yield f"  {'longest until an append was answered':<36} {ledger.longest_wait_seconds:>7.1f} s"
+    yield f"  {'appends retried':<36} {ledger.retries:>7}"
+    yield f"  {'longest wait for an append':<36} {ledger.longest_wait_seconds:>7.1f} s"
     for name, count in totals.items():
         yield f"  {name.replace('_', ' ') + ' stored':<36} {count:>7}"
     for code, count in sorted(outcome.retried_by_hand.items()):
         yield f"  {'failed for good, retried: ' + code:<36} {count:>7}"
-    yield f"  {'backfills asked for by hand':<36} {outcome.backfills_by_hand:>7}"
+    yield f"  {'backfills enqueued by hand':<36} {outcome.backfills_by_hand:>7}"
     yield f"  {'drained within':<36} {outcome.drain_seconds:>7.1f} s"
     ends = [slot.ends for slot in outcome.slots]
     yield f"  {'processes started':<36} {sum(each.starts for each in ends):>7}"
     refused = sorted(code for each in ends for code in each.refused)
-    yield f"  {'of them ended before they were ready':<36} {len(refused):>7}  exit codes {sorted(set(refused))}"
+    yield f"  {'of them exited before ready':<36} {len(refused):>7}  exit codes {sorted(set(refused))}"
     yield f"  {'largest process':<36} {max(each.peak_kilobytes for each in ends) / 1024:>7.0f} MB"
 
 
@@ -69,7 +69,7 @@ def _recoveries(outcome: Outcome) -> Iterator[str]:
         ("taken up again", [each.taken_up_seconds for each in seen], [each.taken_up_seconds for each in clean]),
     ):
         yield f"  {name:<36} {_spread(all_)}"
-        yield f"  {'  with a peer at work, no next fault':<36} {_spread(undisturbed)}"
+        yield f"  {'  with a running peer, no next fault':<36} {_spread(undisturbed)}"
     for each in seen:
         if each.story:
             waited = "over a minute" if each.taken_up_seconds is None else f"{each.taken_up_seconds:.2f} s"
@@ -79,9 +79,9 @@ def _recoveries(outcome: Outcome) -> Iterator[str]:
 
 def _rules(outcome: Outcome) -> Iterator[str]:
     findings = outcome.findings
-    yield "Violations, looks"
-    for rule, looks in sorted(findings.looks.items()):
-        yield f"  {rule:<36} {findings.broken[rule]:>7}  {looks:>6}"
+    yield "Violations, checks"
+    for rule, checks in sorted(findings.checks.items()):
+        yield f"  {rule:<36} {findings.broken[rule]:>7}  {checks:>6}"
         for example in findings.examples.get(rule, ()):
             yield f"      {example}"
 

@@ -25,13 +25,13 @@ READY = ('"worker_registered"', '"writer_started"')
 
 
 def commands() -> dict[str, tuple[str, ...]]:
-    """The words after ``hippocampus`` of each role in the Procfile."""
+    """The arguments after ``hippocampus`` of each role in the Procfile."""
     lines = (line.partition(":") for line in (ROOT / "Procfile").read_text().splitlines() if line.strip())
     return {name: tuple(command.split()[1:]) for name, _, command in lines}
 
 
 def die_with_parent() -> None:
-    """Have the kernel kill this process with the one that started it: a stopped process hears nothing else."""
+    """Have the kernel kill this process when its parent dies: a stopped process receives no other signal."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
 
 
@@ -40,16 +40,16 @@ class Ends:
     """How the processes of one slot ended."""
 
     killed: int = 0
-    terminated: int = 0  # in good order, after SIGTERM
-    refused: list[int] = field(default_factory=list)  # exit codes of those that never were ready, unasked
-    by_itself: list[int] = field(default_factory=list)  # exit codes of those that were ready, unasked
+    terminated: int = 0  # gracefully, after SIGTERM
+    refused: list[int] = field(default_factory=list)  # unrequested exit codes before the process was ready
+    by_itself: list[int] = field(default_factory=list)  # unrequested exit codes after the process was ready
     untidy: list[int] = field(default_factory=list)  # exit codes after SIGTERM other than 0
     starts: int = 0
     peak_kilobytes: int = 0
 
 
 class Slot:
-    """One place in which a process of a role runs, one after the other."""
+    """One slot, which runs processes of a role one after the other."""
 
     def __init__(
         self, name: str, role: str, words: tuple[str, ...], environment: Mapping[str, str], folder: Path
@@ -80,23 +80,23 @@ class Slot:
 
     @property
     def is_at_work(self) -> bool:
-        """Ready, not stopped, and not told to end: who drains takes up no job."""
+        """Ready, not stopped, and not terminating: a draining process takes no job."""
         return self.is_ready and not self._is_stopped and not self._asked[signal.SIGTERM]
 
     @property
     def worker_id(self) -> int | None:
-        """The id under which the process that runs now took up its queues last."""
+        """The id of the current process's worker."""
         lines = [line for line in self._said().splitlines() if '"worker_registered"' in line]
         return None if not lines else int(json.loads(lines[-1])["worker_id"])
 
     async def keep(self) -> None:
-        """Run a process, and another one when it ends, until `end`."""
+        """Keep a process running, starting it again whenever it ends, until `end`."""
         while not self._is_over:
             await self._run()
             await asyncio.sleep(RESTART_SECONDS)
 
     def send(self, number: signal.Signals) -> bool:
-        """Send a signal to the process; false where none runs just now."""
+        """Send a signal to the process; return False if none is running."""
         if not self.is_alive:
             return False
         assert self._process is not None
@@ -107,7 +107,7 @@ class Slot:
         return True
 
     async def end(self) -> None:
-        """End the process in good order, or by force where it takes too long; no other is started."""
+        """Stop the process gracefully, or kill it if that takes too long; start no other."""
         self._is_over = True
         self.send(signal.SIGCONT)
         self.send(signal.SIGTERM)
@@ -118,7 +118,7 @@ class Slot:
             self.ends.untidy.append(-signal.SIGKILL)
 
     def kill(self) -> None:
-        """Leave nothing, whatever happened."""
+        """Kill the process, whatever happened."""
         self._is_over = True
         self.send(signal.SIGKILL)
 

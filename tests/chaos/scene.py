@@ -1,4 +1,4 @@
-"""What a run needs: a PostgreSQL that writes to the disk, a Gemini that fails, the roles. Nothing is left of it."""
+"""The environment of a run: a durable PostgreSQL, a failing Gemini, the roles. All of it is removed afterwards."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PROCESSES = {"writer": 1, "fast_replay": 2, "deep_reflection": 2, "retention": 2
 READY_SECONDS_MAX = 60.0
 DEATH_SECONDS_MAX = 10.0
 
-#: Everything that takes long in life takes seconds here, so that it happens often.
+#: Everything that takes long in production takes seconds here, so that it happens often.
 SETTINGS = {
     "GOOGLE_API_KEY": "AIza-not-a-key-0123456789abcdefghij",
     "HIPPOCAMPUS_GENERATE_TIMEOUT_SECONDS": "2",
@@ -38,7 +38,7 @@ SETTINGS = {
     "HIPPOCAMPUS_SLICE_TOKENS": "200",
     "HIPPOCAMPUS_GENERATE_CALLS_PER_SECOND": "50",
     "HIPPOCAMPUS_EMBED_CALLS_PER_SECOND": "50",
-    # One process can do the work of both: what is measured is how soon a job goes on, not how long it queues.
+    # One process could do the work of both: the recovery time of a job is measured, not its queueing time.
     "HIPPOCAMPUS_FAST_REPLAY_CONCURRENCY": "8",
     "HIPPOCAMPUS_DEEP_REFLECTION_CONCURRENCY": "8",
     "HIPPOCAMPUS_DATABASE_POOL_SIZE": "12",
@@ -48,7 +48,7 @@ POLICY = {"fast_events": 5, "fast_idle_seconds": 5, "deep_tokens": 120, "deep_id
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """A stage that is set."""
+    """A running environment."""
 
     server: EmbeddedServer
     dsn: str
@@ -60,10 +60,10 @@ class Scene:
         """Stop PostgreSQL as a crash would, and start it again."""
         await asyncio.to_thread(_restart, self.server)
         if self.server.dsn != self.dsn:
-            raise RuntimeError("another program took the database's port while it was restarted: run again")
+            raise RuntimeError("another program took the database's port during its restart; run again")
 
     async def late(self) -> list[str]:
-        """Wait until a process of each slot is at work; return the slots of which that can't be said in time."""
+        """Wait until a process of each slot is ready; return the slots that are not ready in time."""
         deadline = time.monotonic() + READY_SECONDS_MAX
         while late := [slot.name for slot in self.slots if not slot.is_ready]:
             if time.monotonic() > deadline:
@@ -74,7 +74,7 @@ class Scene:
 
 @contextlib.contextmanager
 def folder_of_a_run(keep_logs: list[str]) -> Iterator[Path]:
-    """A short folder that the server's user can enter; taken away, unless something was put into `keep_logs`."""
+    """A short folder that the server's user can enter; deleted, unless files were written to `keep_logs`."""
     folder = Path(tempfile.mkdtemp(prefix="hippo-chaos-", dir="/tmp"))
     folder.chmod(0o711)
     try:
@@ -87,21 +87,21 @@ def folder_of_a_run(keep_logs: list[str]) -> Iterator[Path]:
 
 @contextlib.asynccontextmanager
 async def set_scene(folder: Path, seed: int) -> AsyncIterator[Scene]:
-    """Start everything; end it in good order, or by force where that fails."""
+    """Start everything; stop it gracefully, or kill it if that fails."""
     home = folder / "home"
     with EmbeddedServer(home) as server, keeper.kept(home, grace_seconds=0.1):
         await migrate(server.dsn)
         async with _gemini(seed, folder) as gemini_url:
             slots, port = _slots(server.dsn, gemini_url, folder)
-            keepers = [asyncio.create_task(slot.keep(), name=slot.name) for slot in slots]
+            supervisors = [asyncio.create_task(slot.keep(), name=slot.name) for slot in slots]
             try:
                 yield Scene(server, server.dsn, slots, f"http://127.0.0.1:{port}", gemini_url)
                 await asyncio.gather(*(slot.end() for slot in slots))
-                await asyncio.wait_for(asyncio.gather(*keepers), DEATH_SECONDS_MAX)
+                await asyncio.wait_for(asyncio.gather(*supervisors), DEATH_SECONDS_MAX)
             finally:
                 for slot in slots:
                     slot.kill()
-                await asyncio.gather(*keepers, return_exceptions=True)
+                await asyncio.gather(*supervisors, return_exceptions=True)
 
 
 def _slots(dsn: str, gemini_url: str, folder: Path) -> tuple[tuple[roles.Slot, ...], int]:
@@ -116,7 +116,7 @@ def _slots(dsn: str, gemini_url: str, folder: Path) -> tuple[tuple[roles.Slot, .
     }
     commands = roles.commands()
     if commands.keys() != PROCESSES.keys():
-        raise RuntimeError(f"the Procfile has the roles {', '.join(commands)}: say how many of each run here")
+        raise RuntimeError(f"the Procfile has the roles {', '.join(commands)}; set the number of processes of each")
     return tuple(
         roles.Slot(f"{role}-{number}", role, words, environment, folder)
         for role, words in commands.items()
@@ -154,7 +154,7 @@ def _restart(server: EmbeddedServer) -> None:
         if time.monotonic() > deadline:
             raise TimeoutError(f"PostgreSQL did not stop within {DEATH_SECONDS_MAX:g} s of SIGQUIT")
         time.sleep(0.01)
-    server.stop()  # Its keeper holds it too: this only lets go of what died.
+    server.stop()  # The keeper holds the server too: this only releases the dead one.
     server.start()
 
 

@@ -1,4 +1,4 @@
-"""The count after a run under fire: silent where all is well, loud about each thing that is lost or there twice."""
+"""The chaos verdict: silent when all is well, and reports everything that is lost or duplicated."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.waiting import until
 
 IDS = ("la-1", "la-2", "la-3", "la-4")
 
-#: What makes a consolidated session of the four events: two slices by fast_replay, two by deep_reflection.
+#: Consolidates a session of the four events: two slices by fast_replay, two by deep_reflection.
 CONSOLIDATED = """
     INSERT INTO memories (thread_id, user_id, app_name, memory_type, content, embedding, embedding_model, from_seq,
                           upto_seq, source_seqs)
@@ -44,7 +44,7 @@ CONSOLIDATED = """
     UPDATE procrastinate_jobs SET status = 'succeeded'
 """
 
-#: What goes wrong, and the rule that must say so.
+#: Each kind of damage, and the rule that must report it.
 DAMAGE = {
     "a summary is lost": (
         "DELETE FROM memories WHERE memory_type = 'summary' AND from_seq = 1",
@@ -82,7 +82,7 @@ DAMAGE = {
 
 @pytest.fixture
 async def ledger(pool: asyncpg.Pool) -> writers.Ledger:
-    """A session of four events that is consolidated, and the ledger of its writer."""
+    """A consolidated session of four events, and its writer's ledger."""
     service = OpenSessionService(pool)
     await service.create_session(writers.APP, "user", session_id="s00")
     events = [Event(id=key, author="user", content={"text": writers.text(key)}) for key in IDS]
@@ -95,44 +95,44 @@ async def ledger(pool: asyncpg.Pool) -> writers.Ledger:
     return ledger
 
 
-async def test_nothing_is_found_where_all_is_well(pool: asyncpg.Pool, ledger: writers.Ledger) -> None:
+async def test_a_clean_run_has_no_findings(pool: asyncpg.Pool, ledger: writers.Ledger) -> None:
     judge = Judge(Observer(pool), ledger)
-    await judge.last_look()
+    await judge.final_check()
     assert judge.findings.total == 0, judge.findings.examples
-    assert set(ALWAYS) | set(AT_THE_END) | {"events_renumbered", "events_unknown"} <= judge.findings.looks.keys()
+    assert set(ALWAYS) | set(AT_THE_END) | {"events_renumbered", "events_unknown"} <= judge.findings.checks.keys()
 
 
 @pytest.mark.parametrize("what", DAMAGE)
-async def test_each_damage_is_found(pool: asyncpg.Pool, ledger: writers.Ledger, what: str) -> None:
+async def test_each_kind_of_damage_is_found(pool: asyncpg.Pool, ledger: writers.Ledger, what: str) -> None:
     statement, rule = DAMAGE[what]
     await pool.execute(statement)
     judge = Judge(Observer(pool), ledger)
-    await judge.last_look()
+    await judge.final_check()
     assert judge.findings.broken[rule] > 0
     assert judge.findings.examples[rule]
 
 
-async def test_a_lost_a_renumbered_and_an_unknown_event_are_found(pool: asyncpg.Pool, ledger: writers.Ledger) -> None:
-    """By the ledger alone: the database cannot know what it was never told, or has forgotten."""
+async def test_lost_renumbered_and_unknown_events_are_found(pool: asyncpg.Pool, ledger: writers.Ledger) -> None:
+    """Only the ledger can show this: the database does not know what it never stored."""
     ledger.numbers.pop(("s00", "la-4"))
     ledger.numbers["s00", "la-9"] = 5
     ledger.note("s00", ["la-1"], [2])
     judge = Judge(Observer(pool), ledger)
-    await judge.last_look()
+    await judge.final_check()
     broken = judge.findings.broken
     assert (broken["events_renumbered"], broken["events_unknown"], broken["ids_answered_twice"]) == (1, 1, 1)
     assert "la-9" in judge.findings.examples["events_renumbered"][0]
 
 
-async def test_a_watermark_that_moves_back_is_found(pool: asyncpg.Pool, ledger: writers.Ledger) -> None:
+async def test_a_watermark_that_moved_back_is_found(pool: asyncpg.Pool, ledger: writers.Ledger) -> None:
     judge = Judge(Observer(pool), ledger)
-    await judge.look("first")
+    await judge.check("first")
     await pool.execute("UPDATE threads SET fast_upto_seq = 2")
-    await judge.look("then")
+    await judge.check("then")
     assert judge.findings.broken["watermarks_moved_back"] == 1
 
 
-async def test_a_job_that_runs_for_too_long_is_found(pool: asyncpg.Pool, ledger: writers.Ledger) -> None:
+async def test_a_stuck_job_is_found(pool: asyncpg.Pool, ledger: writers.Ledger) -> None:
     await jobs.enqueue(pool, await pool.fetchval("SELECT id FROM threads"), "deep_reflection")
     await pool.execute("UPDATE procrastinate_jobs SET status = 'doing' WHERE status = 'todo'")
     assert len(await pool.fetch(QUERIES["jobs_stuck"], 0.0)) == 1
@@ -140,7 +140,7 @@ async def test_a_job_that_runs_for_too_long_is_found(pool: asyncpg.Pool, ledger:
 
 
 def test_the_seed_alone_decides_the_faults() -> None:
-    """The same seed, the same schedule; ten minutes hold at least a hundred kills, and every kind."""
+    """The same seed gives the same schedule; ten minutes hold at least a hundred kills, and every kind of fault."""
     long = faults.schedule(7, 600, 100)
     assert long == faults.schedule(7, 600, 100) != faults.schedule(8, 600, 100)
     assert sum(fault.kind is faults.Kind.KILL for fault in long) >= 100
@@ -150,10 +150,10 @@ def test_the_seed_alone_decides_the_faults() -> None:
 
 
 @pytest.mark.parametrize(("signals", "code", "untidy"), [(1, 0, []), (1, 143, [143]), (2, 143, []), (2, 1, [1])])
-async def test_only_a_second_signal_ends_a_process_without_order(
+async def test_an_ungraceful_exit_is_accepted_only_after_a_second_signal(
     tmp_path: Path, signals: int, code: int, untidy: list[int]
 ) -> None:
-    """143 is what two are answered with; after one, and any other code, it is a finding."""
+    """After two signals 143 is expected; after one signal, and for any other code, it is a finding."""
     slot = roles.Slot("slot", "role", (), {}, tmp_path)
     program = f"import signal, time\nsignal.signal(15, lambda *_: None)\nprint('{roles.READY[0]}', flush=True)\n"
     slot._command = [sys.executable, "-c", program + f"time.sleep(0.3 * {signals})\nraise SystemExit({code})"]
@@ -172,8 +172,8 @@ def test_every_role_of_the_procfile_takes_part() -> None:
     assert all(count >= 2 for role, count in scene.PROCESSES.items() if role != "writer")
 
 
-async def test_an_append_is_sent_again_with_the_same_ids_until_it_is_answered() -> None:
-    """Two answers are lost; the third is written down once, and no second batch was begun before."""
+async def test_an_append_is_retried_with_the_same_ids_until_answered() -> None:
+    """Two responses are lost; the third is recorded once, and no second batch starts before."""
     sent: list[list[tuple[str, str]]] = []
     stop = asyncio.Event()
 

@@ -1,4 +1,4 @@
-"""Counts what must not be, by the statements of verdict.sql, while it runs and after it."""
+"""Checks the rules of verdict.sql, during a run and after it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pulse.database import Pool
 
 QUERIES = load_queries("tests.chaos", "verdict.sql")
-#: True at every moment; the rest of the first part takes arguments.
+#: Hold at every moment; the other rules of the first part take arguments.
 ALWAYS = (
     "numbers_with_gaps",
     "slices_broken",
@@ -29,15 +29,15 @@ ALWAYS = (
     "jobs_lost",
 )
 AT_THE_END = ("threads_behind", "jobs_unfinished", "texts_without_vector")
-#: Longer than every fault: a stopped process, three calls that hang, a heartbeat that is too old.
+#: Longer than every fault: a stopped process, three hanging calls, a stale heartbeat.
 STUCK_SECONDS = 60.0
-LOOK_SECONDS = 3.0
+CHECK_SECONDS = 3.0
 EXAMPLES_KEPT = 5
 ASK_SECONDS_MAX = 60.0
 
 
 class Observer:
-    """Asks the database, again and again where it is away: its connections are cut like everybody's."""
+    """Queries the database, and retries while it is down: its connections are cut like all others."""
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
@@ -59,19 +59,19 @@ class Observer:
 
 @dataclass(slots=True)
 class Findings:
-    """How often each rule was looked at, and what broke it."""
+    """The number of checks of each rule, and its violations."""
 
-    looks: collections.Counter[str] = field(default_factory=collections.Counter)
+    checks: collections.Counter[str] = field(default_factory=collections.Counter)
     broken: collections.Counter[str] = field(default_factory=collections.Counter)
     examples: dict[str, list[str]] = field(default_factory=dict)
 
     def note(self, rule: str, wrong: list[Any], when: str) -> None:
-        self.looks[rule] += 1
-        # What stays wrong is wrong once.
+        self.checks[rule] += 1
+        # A lasting violation counts once.
         self.broken[rule] = max(self.broken[rule], len(wrong))
         if wrong:
-            told = self.examples.setdefault(rule, [])
-            told.extend(f"{when}: {_shown(each)}" for each in wrong[: EXAMPLES_KEPT - len(told)])
+            kept = self.examples.setdefault(rule, [])
+            kept.extend(f"{when}: {_shown(each)}" for each in wrong[: EXAMPLES_KEPT - len(kept)])
 
     @property
     def total(self) -> int:
@@ -79,7 +79,7 @@ class Findings:
 
 
 class Judge:
-    """Looks at the database by the ledger."""
+    """Checks the database against the ledger."""
 
     def __init__(self, observer: Observer, ledger: writers.Ledger) -> None:
         self.findings = Findings()
@@ -88,24 +88,24 @@ class Judge:
         self._watermarks: dict[str, tuple[int, ...]] = {}
 
     async def watch(self, stop: asyncio.Event) -> None:
-        """Look until told to stop."""
+        """Check until stopped."""
         began = time.monotonic()
         while not stop.is_set():
-            await self.look(f"at {time.monotonic() - began:.0f} s")
-            await asyncio.sleep(LOOK_SECONDS)
+            await self.check(f"at {time.monotonic() - began:.0f} s")
+            await asyncio.sleep(CHECK_SECONDS)
 
-    async def look(self, when: str) -> None:
-        """Count what may not be at any moment."""
+    async def check(self, when: str) -> None:
+        """Check the rules that hold at every moment."""
         for rule in ALWAYS:
             await self._count(rule, when)
         await self._count("jobs_stuck", when, STUCK_SECONDS)
         sessions, ids, numbers = self._ledger.columns()
         await self._count("events_renumbered", when, sessions, ids, numbers, [writers.text(key) for key in ids])
-        await self._look_back(when)
+        await self._compare_watermarks(when)
 
-    async def last_look(self) -> None:
-        """Count what may not be any more."""
-        await self.look("at the end")
+    async def final_check(self) -> None:
+        """Check all rules, including those that hold only once everything is drained."""
+        await self.check("at the end")
         for rule in AT_THE_END:
             await self._count(rule, "at the end")
         sessions, ids, _ = self._ledger.columns()
@@ -113,7 +113,7 @@ class Judge:
         self.findings.note("ids_answered_twice", self._ledger.changed, "by the writers")
         self.findings.note("answers_unexplained", self._ledger.refused, "by the writers")
 
-    async def _look_back(self, when: str) -> None:
+    async def _compare_watermarks(self, when: str) -> None:
         rows = await self._observer.ask("watermarks")
         now = {row["session_id"]: tuple(row)[1:] for row in rows}
         wrong = [

@@ -1,8 +1,8 @@
--- What must not be. Each statement returns one row for each thing that is wrong; nothing is wrong where none does.
--- One statement sees one snapshot, so those of the first part hold at every moment, whatever goes on.
+-- The rules. Each statement returns one row per violation.
+-- A statement sees one snapshot, so the rules of the first part hold at every moment, whatever is running.
 
 -- name: events_renumbered
--- sessions, event ids, numbers as answered, texts as sent
+-- sessions, event ids, numbers as reported, texts as sent
 SELECT l.session_id, l.event_id, l.sequence_num AS answered, e.sequence_num AS stored
 FROM unnest($1::text[], $2::text[], $3::bigint[], $4::text[]) AS l (session_id, event_id, sequence_num, said)
 JOIN threads AS t ON t.session_id = l.session_id
@@ -19,7 +19,7 @@ HAVING count(DISTINCT e.sequence_num) <> t.last_seq OR count(e.id) <> t.last_seq
     OR coalesce(max(e.sequence_num), 0) <> t.last_seq
 
 -- name: slices_broken
--- Summaries, raw slices and statements of facts each tile their session from its first event on.
+-- Summaries, raw slices and fact versions each tile their session from its first event on.
 WITH slices AS (
     SELECT thread_id, memory_type AS kind, from_seq, upto_seq FROM memories WHERE memory_type IN ('summary', 'episodic')
     UNION ALL
@@ -33,7 +33,7 @@ FROM ordered AS o LEFT JOIN threads AS t ON t.id = o.thread_id
 WHERE o.from_seq IS DISTINCT FROM o.before + 1 OR o.upto_seq IS NULL
 
 -- name: watermarks_jumped
--- A watermark stands at the end of the last slice that is stored, and never past the last event.
+-- A watermark is at the end of the last stored slice, and never past the last event.
 WITH reached AS (
     SELECT thread_id, memory_type AS kind, max(upto_seq) AS upto_seq FROM memories
     WHERE memory_type IN ('summary', 'episodic') GROUP BY thread_id, memory_type
@@ -49,7 +49,7 @@ LEFT JOIN reached AS r ON r.thread_id = t.id AND r.kind = k.kind
 WHERE k.watermark <> coalesce(r.upto_seq, 0) OR k.watermark > t.last_seq
 
 -- name: insights_not_once
--- Each consolidated event says one thing that is worth an insight.
+-- Each consolidated event is the source of one insight.
 SELECT t.session_id, e.sequence_num, count(m.id) AS insights
 FROM threads AS t
 JOIN events AS e ON e.thread_id = t.id AND e.sequence_num <= t.deep_upto_seq
@@ -64,7 +64,7 @@ GROUP BY t.id
 HAVING count(m.id) <> t.deep_upto_seq
 
 -- name: facts_not_once
--- Each consolidated event names one word, which stands in one statement of a fact.
+-- Each consolidated event names one word, which appears in one version of a fact.
 WITH stated AS (
     SELECT f.thread_id, w.word, count(*) AS times
     FROM fact_versions AS f
@@ -87,22 +87,22 @@ WHERE c.status IS DISTINCT FROM CASE q.status::text
     WHEN 'failed' THEN 'failed' WHEN 'cancelled' THEN 'cancelled' WHEN 'aborted' THEN 'cancelled' END
 
 -- name: jobs_lost
--- Nobody cancels anything here.
+-- The drill cancels no job.
 SELECT q.id, q.task_name, q.status::text AS status
 FROM procrastinate_jobs AS q WHERE q.status IN ('cancelled', 'aborted', 'aborting') OR q.abort_requested
 
 -- name: jobs_stuck
--- seconds: running for longer, which no fault of these lasts
+-- seconds: running for longer than any fault lasts
 SELECT q.id, q.task_name, q.worker_id, q.attempts
 FROM procrastinate_jobs AS q
 WHERE q.status = 'doing'
   AND (SELECT max(e.at) FROM procrastinate_events AS e WHERE e.job_id = q.id AND e.type = 'started')
       < clock_timestamp() - make_interval(secs => $1)
 
--- What must not be when all is done.
+-- Rules that hold once everything is drained.
 
 -- name: events_unknown
--- sessions, event ids as answered: what is stored and nobody was answered for
+-- sessions, event ids as reported: events that are stored but were never reported
 SELECT t.session_id, e.id
 FROM events AS e JOIN threads AS t ON t.id = e.thread_id
 WHERE NOT EXISTS (SELECT FROM unnest($1::text[], $2::text[]) AS l (session_id, event_id)
@@ -124,28 +124,28 @@ UNION ALL
 SELECT 'message', m.id FROM messages AS m JOIN threads AS t ON t.id = m.thread_id
 WHERE m.embedding IS NULL AND m.sequence_num <= t.fast_upto_seq
 
--- What is asked meanwhile.
+-- Queries during a run.
 
 -- name: watermarks
 SELECT session_id, fast_upto_seq, deep_upto_seq, last_seq FROM threads
 
 -- name: attempts_of
--- worker: what it runs
+-- worker: the jobs it runs
 SELECT q.id, q.attempts FROM procrastinate_jobs AS q WHERE q.status = 'doing' AND q.worker_id = $1
 
 -- name: still_held
--- worker, queue's jobs: those that are still its own
+-- worker, the queue's jobs: those that it still owns
 SELECT q.id FROM procrastinate_jobs AS q WHERE q.status = 'doing' AND q.worker_id = $1 AND q.id = ANY ($2::bigint[])
 
 -- name: taken_up
--- queue's jobs, since: those that somebody started again, or that ended, since then
+-- the queue's jobs, since: those that were started again, or ended, since then
 SELECT q.id FROM procrastinate_jobs AS q
 WHERE q.id = ANY ($1::bigint[])
   AND (q.status NOT IN ('todo', 'doing')
        OR EXISTS (SELECT FROM procrastinate_events AS e WHERE e.job_id = q.id AND e.type = 'started' AND e.at > $2))
 
 -- name: story_of
--- queue's jobs, since: what happened to them from a second before on
+-- the queue's jobs, since: their events from a second before on
 SELECT e.job_id, e.type::text AS type, extract(epoch FROM e.at - $2)::float AS seconds
 FROM procrastinate_events AS e WHERE e.job_id = ANY ($1::bigint[]) AND e.at > $2::timestamptz - interval '1 second'
 ORDER BY e.at, e.id
@@ -163,7 +163,7 @@ SELECT count(*) > 0 FROM procrastinate_jobs WHERE task_name = 'embedding_backfil
 SELECT enqueue_embedding_backfill()
 
 -- name: cut_connection
--- a number: the backend that it falls on, of all clients of this database but this one
+-- a number: selects a backend among all other clients of this database
 WITH clients AS (
     SELECT pid, row_number() OVER (ORDER BY backend_start, pid) - 1 AS place, count(*) OVER () AS clients
     FROM pg_stat_activity

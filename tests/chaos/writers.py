@@ -1,4 +1,4 @@
-"""Writers that append until told to stop, by library and by HTTP, and a ledger of what they were answered."""
+"""Writers that append until stopped, over the library and over HTTP, and a ledger of the responses."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ PAUSE_SECONDS_MAX = 0.5
 RETRY_SECONDS = 0.1
 ANSWER_SECONDS_MAX = 10.0
 
-#: Appends events (id, text) to a session, and returns the numbers that they were given.
+#: Appends events (id, text) to a session, and returns their numbers.
 Append = Callable[[str, list[tuple[str, str]]], Awaitable[list[int]]]
 
 
 class UnansweredError(Exception):
-    """No answer, or one that says to try again: the same ids are sent again."""
+    """No response, or one that asks for a retry: the same ids are sent again."""
 
 
 def session(number: int) -> str:
@@ -38,23 +38,23 @@ def session(number: int) -> str:
 
 
 def user(session_id: str) -> str:
-    """A user of its own for each session: then each fact is one session's."""
+    """A separate user for each session, so that each fact belongs to one session."""
     return f"user-of-{session_id}"
 
 
 def text(event_id: str) -> str:
-    """What the fake Gemini draws one word of a fact and one insight from."""
+    """A text from which the fake Gemini extracts one word of a fact and one insight."""
     return f"I like plum-{event_id}, and decided so."
 
 
 @dataclass(slots=True)
 class Ledger:
-    """What writers were answered: (session, event id) -> number."""
+    """The writers' responses: (session, event id) -> number."""
 
     numbers: dict[tuple[str, str], int] = field(default_factory=dict)
     retries: int = 0
     changed: list[str] = field(default_factory=list)  # one id, two numbers
-    refused: list[str] = field(default_factory=list)  # answers that no fault explains
+    refused: list[str] = field(default_factory=list)  # responses that no fault explains
     longest_wait_seconds: float = 0.0
 
     def note(self, session_id: str, event_ids: list[str], numbers: list[int]) -> None:
@@ -68,7 +68,7 @@ class Ledger:
 
 
 class Writer:
-    """Appends small batches to random sessions; each batch again and again until it is answered."""
+    """Appends small batches to random sessions, retrying each batch until it is answered."""
 
     def __init__(self, name: str, seed: int, append: Append, ledger: Ledger) -> None:
         self.name = name
@@ -93,7 +93,7 @@ class Writer:
             except UnansweredError:
                 self._ledger.retries += 1
                 await asyncio.sleep(RETRY_SECONDS)
-        # One in twenty asks once more, as if the answer had been lost: it must be the same.
+        # One batch in twenty is sent again, as if the response had been lost: the result must be the same.
         if self._random.random() < 0.05:
             try:
                 self._ledger.note(session_id, ids, await self._append(session_id, events))
@@ -108,7 +108,7 @@ class Writer:
 
 
 def by_library(service: OpenSessionService, ledger: Ledger) -> Append:
-    """Appends with the session service, in this process."""
+    """Append with the session service, in this process."""
 
     async def append(session_id: str, events: list[tuple[str, str]]) -> list[int]:
         records = [Event(id=key, author="user", content={"text": said}) for key, said in events]
@@ -126,7 +126,7 @@ def by_library(service: OpenSessionService, ledger: Ledger) -> Append:
 
 
 def by_http(client: httpx.AsyncClient, ledger: Ledger) -> Append:
-    """Appends with the writer's API."""
+    """Append over the writer's API."""
 
     async def append(session_id: str, events: list[tuple[str, str]]) -> list[int]:
         body = {"events": [{"id": key, "author": "user", "content": {"text": said}} for key, said in events]}
@@ -137,7 +137,7 @@ def by_http(client: httpx.AsyncClient, ledger: Ledger) -> Append:
             raise UnansweredError from error
         if response.is_success:
             return [event["sequence_num"] for event in response.json()["events"]]
-        # 503 says that the database is away; anything else has no fault behind it that this client did not see.
+        # 503 means that the database is down; no other status has a fault behind it that this client did not see.
         if response.status_code != 503:
             ledger.refused.append(f"HTTP {response.status_code}: {response.text[:300]}")
         raise UnansweredError

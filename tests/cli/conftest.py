@@ -1,4 +1,4 @@
-"""The command line in this process, on a database where one conversation was ingested and consolidated."""
+"""The command line in this process, on a database with one ingested and consolidated conversation."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ TALK = {
 
 @pytest.fixture(autouse=True)
 def _own_logging() -> Iterator[None]:
-    """A command sets up the process's log; the next test gets its own."""
+    """A command configures the process's logging; the next test gets its own."""
     root = logging.getLogger()
     before = (root.handlers, root.level)
     yield
@@ -48,7 +48,7 @@ def _own_logging() -> Iterator[None]:
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run a command in this process: its exit code, its output, its errors."""
+    """Run a command in this process; return its exit code, its output, its errors."""
 
     def call(*arguments: str) -> tuple[int, str, str]:
         code = main.run(arguments)
@@ -69,11 +69,11 @@ def talk(tmp_path: Path) -> str:
 def talked(
     server: EmbeddedServer, admin: psycopg.Connection, template: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[str]:
-    """A database where one conversation was ingested and consolidated, to be cloned."""
+    """A database with one ingested and consolidated conversation, to be cloned."""
     path = tmp_path_factory.mktemp("talk") / "ada.json"
     path.write_text(json.dumps(TALK), encoding="utf-8")
     with cloned(admin, template) as name:
-        # Back as it was before the first test: fixtures of other modules start programs with this environment.
+        # Restored to its value before the first test: fixtures of other modules start programs with this environment.
         with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()):
             patch.setenv("DATABASE_URL", dsn_of(server, name))
             assert main.run(("ingest", str(path), "--finalize")) == 0
@@ -85,7 +85,7 @@ def talked(
 def dsn(
     request: pytest.FixtureRequest, server: EmbeddedServer, admin: psycopg.Connection, template: str
 ) -> Iterator[str]:
-    """A migrated database of this test's own; with `cli`, the one where something was said."""
+    """A migrated database of this test's own; with `cli`, the one that has a conversation."""
     source = request.getfixturevalue("talked") if "cli" in request.fixturenames else template
     with cloned(admin, source) as name:
         yield dsn_of(server, name)
@@ -93,7 +93,7 @@ def dsn(
 
 @pytest.fixture
 def cli(run: Run, dsn: str, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """The command line on a database where one conversation was ingested and consolidated."""
+    """The command line on a database with one ingested and consolidated conversation."""
     monkeypatch.setenv("DATABASE_URL", dsn)
     return run
 

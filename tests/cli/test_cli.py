@@ -1,4 +1,4 @@
-"""The command line: what people, pipes and programs get; which exit code; errors in one sentence."""
+"""The command line: its output for people, pipes and programs, its exit codes, and its one-sentence errors."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ def test_every_command_has_help_with_an_example(words: tuple[str, ...]) -> None:
     assert f"hippocampus {' '.join(words)}" in " ".join(shown.output.split())
     roles_and_bars = ("demo", "up", "down", "writer", "worker", "export", "completion")
     groups = (("retention",), ("sessions",), ("forget",), ("memory",), ("instructions",), ("keys",))
-    # An export is JSON lines by itself.
+    # An export is plain JSON lines.
     if words[0] not in roles_and_bars and words not in groups and words != ("memory", "export"):
         assert "--json" in shown.output
 
 
-def test_ingest_says_the_format_and_that_nobody_works(
+def test_ingest_reports_the_format_and_missing_workers(
     run: Run, dsn: str, talk: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DATABASE_URL", dsn)
@@ -65,7 +65,7 @@ def test_ingest_says_the_format_and_that_nobody_works(
     assert (shown["sessions"], shown["events_new"], shown["events_known"], shown["rejected"]) == (2, 0, 5, 0)
 
 
-def test_facts_name_the_turns_that_say_so(cli: Run) -> None:
+def test_facts_name_their_source_turns(cli: Run) -> None:
     code, out, _ = cli("facts")
     assert code == 0
     header, *rows = [line.split("\t") for line in out.splitlines()]
@@ -76,8 +76,8 @@ def test_facts_name_the_turns_that_say_so(cli: Run) -> None:
     assert {fact["fact_type"] for fact in facts} == {"preference"}
 
 
-def test_facts_of_another_time_candidates_and_merges(cli: Run, dsn: str) -> None:
-    """What is asked of the past, what is listed beside the facts, and what is decided there."""
+def test_past_facts_candidates_and_merges(cli: Run, dsn: str) -> None:
+    """Queries of the past, the lists beside the facts, and decisions on them."""
     assert "Oslo" not in cli("facts", "--as-of", "2001-01-01")[1]
     assert "Oslo" in cli("facts", "--as-of", "2101-01-01T00:00:00Z", "--known-at", "2101-01-01")[1]
     code, _, err = cli("facts", "--as-of", "yesterday")
@@ -120,8 +120,8 @@ def test_instructions_are_put_rolled_back_and_proposals_decided_on(cli: Run, dsn
     assert [each["key"] for each in json.loads(cli("instructions", "list", *app, "--json")[1])] == ["a", "tone"]
 
 
-def test_a_replay_shows_what_would_change_and_then_changes_it(cli: Run, dsn: str) -> None:
-    """A fact that the rules do not draw goes; the rest is kept; without --apply nothing happens."""
+def test_a_replay_shows_its_changes_and_then_applies_them(cli: Run, dsn: str) -> None:
+    """A fact that the rules do not extract is dropped, the rest is kept; without --apply nothing changes."""
     session = "ada-session-1"
     asyncio.run(
         execute(
@@ -155,7 +155,7 @@ def test_a_facts_history_shows_what_was_true_before(cli: Run) -> None:
     assert (code, err) == (1, "hippocampus: There is no fact with the key 'no_such_key': see `hippocampus facts`.\n")
 
 
-def test_search_says_why(cli: Run) -> None:
+def test_search_explains_its_results(cli: Run) -> None:
     code, out, _ = cli("search", "who is allergic to peanuts", "--limit", "2")
     assert code == 0
     header, first, *_ = [line.split("\t") for line in out.splitlines()]
@@ -221,8 +221,8 @@ def test_jobs_are_listed_shown_failed_and_run_again(cli: Run, dsn: str) -> None:
     assert cli("jobs", "show", "not-an-id")[0] == 2
 
 
-def test_many_jobs_are_run_again_or_cancelled_by_what_they_have_in_common(cli: Run, dsn: str) -> None:
-    """By app, user, session, kind and error code; what does not fit stays as it is."""
+def test_many_jobs_are_run_again_or_cancelled_by_filters(cli: Run, dsn: str) -> None:
+    """By app, user, session, type and error code; other jobs are unchanged."""
     asyncio.run(execute(dsn, "UPDATE procrastinate_jobs SET status = 'failed'"))
     asyncio.run(
         execute(
@@ -245,10 +245,8 @@ def test_many_jobs_are_run_again_or_cancelled_by_what_they_have_in_common(cli: R
         assert cli("jobs", *wrong)[0] == 2
 
 
-def test_a_search_that_nobody_may_embed_is_answered_by_text(
-    cli: Run, dsn: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The command keeps to the limit that all processes share: under a penalty it does not call, and says so."""
+def test_a_search_that_may_not_embed_is_answered_by_text(cli: Run, dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command obeys the limit that all processes share: during a penalty it makes no call, and says so."""
     monkeypatch.setenv("GOOGLE_API_KEY", "AIza-not-a-key-0123456789")
     monkeypatch.setenv("HIPPOCAMPUS_PROVIDER_BASE_URL", "http://127.0.0.1:9")
     asyncio.run(execute(dsn, "SELECT penalise_limit('gemini-embedding-001', 600, '429')"))
@@ -260,7 +258,7 @@ def test_a_search_that_nobody_may_embed_is_answered_by_text(
     assert not asyncio.run(fetch(dsn, "SELECT count(*) FROM call_breakers"))
 
 
-def test_retention_says_what_would_go_before_it_goes(cli: Run) -> None:
+def test_retention_previews_what_it_archives(cli: Run) -> None:
     dry = json.loads(cli("retention", "dry-run", "--threshold", "0.6", "--min-age-days", "0", "--json")[1])
     assert dry["stats"]["cleaned_count"] == len(dry["would_archive"]) == 2
     assert {each["memory_type"] for each in dry["would_archive"]} == {"episodic"}
@@ -276,7 +274,7 @@ def test_retention_says_what_would_go_before_it_goes(cli: Run) -> None:
     assert "threshold" in err
 
 
-def test_status_names_what_does_not_run(cli: Run) -> None:
+def test_status_names_missing_processes(cli: Run) -> None:
     code, out, _ = cli("status")
     assert code == 0
     assert "2 sessions, 5 events" in out
@@ -284,7 +282,7 @@ def test_status_names_what_does_not_run(cli: Run) -> None:
     assert json.loads(cli("status", "--json")[1])["totals"]["events"] == 5
 
 
-def test_status_tells_that_the_model_is_not_called(cli: Run, dsn: str) -> None:
+def test_status_reports_that_the_model_is_not_called(cli: Run, dsn: str) -> None:
     asyncio.run(execute(dsn, "SELECT report_failure('fast_replay/m', NULL, '503', 1, 60, 600)"))
     asyncio.run(execute(dsn, "SELECT penalise_limit('m', 600, '429')"))
     asyncio.run(
@@ -299,7 +297,7 @@ def test_status_tells_that_the_model_is_not_called(cli: Run, dsn: str) -> None:
     assert 500 < shown["limits"][0]["blocked_seconds"] <= 600
 
 
-def test_migrate_says_what_it_applied_and_then_nothing(
+def test_migrate_reports_what_it_applied_and_then_nothing(
     run: Run, empty_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DATABASE_URL", empty_dsn)
@@ -325,7 +323,7 @@ def test_several_users_are_listed_and_one_can_be_chosen(cli: Run, talk: str) -> 
     assert "There is no user that fits --user eve" in cli("facts", "--user", "eve")[2]
 
 
-async def test_a_user_is_found_behind_a_crowd_of_later_ones(cli: Run, dsn: str) -> None:
+async def test_a_user_is_found_behind_many_later_ones(cli: Run, dsn: str) -> None:
     await execute(dsn, "SELECT create_session('crowd', 'u' || n, 's', '{}') FROM generate_series(1, 130) AS n")
     assert (await asyncio.to_thread(cli, "facts", "--user", "ada"))[0] == 0
     assert (await asyncio.to_thread(cli, "facts", "--app", "default"))[0] == 0
@@ -335,13 +333,13 @@ async def test_a_user_is_found_behind_a_crowd_of_later_ones(cli: Run, dsn: str) 
         assert said.endswith("and more (`hippocampus users` lists them).\n")
 
 
-def test_the_version_is_told_installed_or_not(run: Run) -> None:
+def test_the_version_is_reported_installed_or_not(run: Run) -> None:
     code, out, _ = run("--version")
     assert code == 0
     assert out.startswith("hippocampus ")
 
 
-def test_wrong_words_get_a_suggestion(run: Run, monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
+def test_misspelt_words_get_a_suggestion(run: Run, monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
     code, _, err = run("serach", "x")
     assert code == 2
     assert "did you mean search?" in err
@@ -365,7 +363,7 @@ def test_wrong_words_get_a_suggestion(run: Run, monkeypatch: pytest.MonkeyPatch,
 def test_without_its_extra_the_program_says_what_to_install(
     package: str, command: str, home: Path, tmp_path: Path
 ) -> None:
-    """One sentence, no traceback; also where another package brought click, and a command lacks the rest."""
+    """One sentence, no traceback; also if another package installed click, and a command lacks the rest."""
     (tmp_path / f"{package}.py").write_text(f"raise ModuleNotFoundError('no', name='{package}')")
     done = cli_process.run(home, command, PYTHONPATH=f"{tmp_path}:{ROOT}")
     assert done.returncode == 2
@@ -374,14 +372,14 @@ def test_without_its_extra_the_program_says_what_to_install(
 
 
 @pytest.mark.parametrize("noun", ["memory", "retention", "forget"])
-def test_a_noun_that_lists_nothing_shows_its_help_line_by_line(noun: str, run: Run) -> None:
+def test_a_noun_without_a_list_shows_its_help(noun: str, run: Run) -> None:
     code, out, err = run(noun)
     assert (code, out) == (2, "")
     assert err.startswith(f"Usage: hippocampus {noun} [OPTIONS] COMMAND")
     assert err.count("\n") > 10
 
 
-def test_a_closed_pipe_is_no_error(cli: Run, dsn: str, home: Path) -> None:
+def test_a_closed_pipe_is_not_an_error(cli: Run, dsn: str, home: Path) -> None:
     done = subprocess.run(
         ["/bin/sh", "-c", '"$@" | head -n 1', "sh", *cli_process.command("facts")],
         env=cli_process.environment(home, DATABASE_URL=dsn),
@@ -393,7 +391,7 @@ def test_a_closed_pipe_is_no_error(cli: Run, dsn: str, home: Path) -> None:
     assert done.stdout.startswith("type\t")
 
 
-def test_the_databases_name_holds_no_password(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
+def test_the_displayed_database_name_has_no_password(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
     monkeypatch.setenv("HIPPOCAMPUS_HOME", str(home))
     assert name_of(settings.load()) == f"embedded PostgreSQL below {home}"
     monkeypatch.setenv("DATABASE_URL", "postgresql://me:hush@db:5433/app?sslmode=require")

@@ -1,6 +1,6 @@
-"""Bad input to every command: which exit code, one sentence of error, nothing changed.
+"""Bad input to every command: the exit code, one sentence of error, nothing changed.
 
-The cases are made of the parameters that each command declares, so that a new command has them from its first day.
+The cases are generated from the declared parameters of each command, so that a new command is covered at once.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ pytestmark = pytest.mark.usefixtures("_own_logging")
 
 LONG = "x" * 10_000
 NUL = "a\0b"
-#: What Python makes of an argument that is no UTF-8.
+#: What Python makes of an argument that is not valid UTF-8.
 NOT_UTF8 = "caf\udce9"
-#: They run until they are ended, or end others: only what is refused before they begin is tested here.
+#: They run until stopped, or stop others: only refusals before they start are tested here.
 ROLES = {("demo",), ("up",), ("down",), ("writer",), ("worker",)}
-#: They ask no database, or say themselves what is wrong with it.
+#: They need no database, or report its problems themselves.
 WITHOUT_A_DATABASE = ROLES | {("completion",), ("doctor",)}
-#: They bring an empty database to this program's schema.
+#: They migrate an empty database to this program's schema.
 MIGRATING = {("ingest",), ("import",), ("import-adk",), ("migrate",)}
-#: What names something that there is not, and is no id that is made here.
+#: Arguments that name something missing, other than the ids made here.
 UNKNOWN: dict[Words, Words] = {
     ("import-adk",): ("sqlite+aiosqlite:////nowhere/at/all.db",),
     ("memories", "list"): ("--session", "nowhere"),
@@ -77,7 +77,7 @@ UNKNOWN: dict[Words, Words] = {
 
 @dataclass
 class Scene:
-    """A database with one user's session, and files that are wrong in every way."""
+    """A database with one user's session, and files that are malformed in every way."""
 
     dsn: str
     folder: Path
@@ -126,7 +126,7 @@ def scene(
 
 @pytest.fixture
 def here(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
-    """The scene, which must hold afterwards what it held before."""
+    """The scene, whose contents must not change."""
     monkeypatch.setenv("DATABASE_URL", scene.dsn)
     monkeypatch.chdir(scene.folder)
     yield scene
@@ -135,7 +135,7 @@ def here(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
 
 
 def value_of(param: click.Parameter, scene: Scene) -> str:
-    """A value that the parameter takes, of something that there is not."""
+    """A valid value for the parameter that names something missing."""
     match param.type:
         case click.Path():
             return str(scene.good_file)
@@ -149,7 +149,7 @@ def value_of(param: click.Parameter, scene: Scene) -> str:
 
 
 def wrong_values(param: click.Parameter, scene: Scene) -> list[str]:
-    """Values that the parameter must refuse."""
+    """Values that the parameter must reject."""
     match param.type:
         case click.Path(exists=True):
             return [str(path) for path in scene.bad_files]
@@ -169,7 +169,7 @@ def wrong_values(param: click.Parameter, scene: Scene) -> list[str]:
 
 
 def spelled(words: Words, values: dict[str, list[str]], command: click.Command) -> list[str]:
-    """The command line that gives these values to these parameters."""
+    """The command line that passes these values to these parameters."""
     line = list(words)
     for param in command.params:
         for value in values.get(str(param.name), ()):
@@ -185,7 +185,7 @@ def takes_an_id(words: Words) -> bool:
 
 
 def unknown(words: Words, scene: Scene) -> list[str]:
-    """The command line that asks for something that there is not."""
+    """The command line that names something missing."""
     command = LEAVES[words]
     return [*words, *UNKNOWN[words]] if words in UNKNOWN else spelled(words, base_of(command, scene), command)
 
@@ -195,7 +195,7 @@ def base_of(command: click.Command, scene: Scene) -> dict[str, list[str]]:
 
 
 def fingerprint(dsn: str) -> dict[str, object]:
-    """What every table holds."""
+    """The contents of every table."""
 
     async def read() -> dict[str, object]:
         connection = await asyncpg.connect(dsn)
@@ -210,15 +210,15 @@ def fingerprint(dsn: str) -> dict[str, object]:
 
 
 def complaint(capsys: pytest.CaptureFixture[str], line: list[str], code: int) -> str:
-    """What was said on standard error: one sentence, where the command failed."""
+    """Return the output on standard error, which is one sentence if the command failed."""
     err = capsys.readouterr().err
     shown = [word[:60] for word in line]
     assert "Traceback" not in err, shown
     if code:
-        told = [each for each in err.splitlines() if each.startswith("hippocampus: ")]
-        # Beside it, an import names the lines that are wrong.
-        others = [each for each in err.splitlines() if each not in told and not each.startswith("  line ")]
-        assert (len(told), others) == (1, []), (shown, err)
+        errors = [each for each in err.splitlines() if each.startswith("hippocampus: ")]
+        # In addition, an import names the invalid lines.
+        others = [each for each in err.splitlines() if each not in errors and not each.startswith("  line ")]
+        assert (len(errors), others) == (1, []), (shown, err)
         assert len(err) < 3000, shown
     return err
 
@@ -227,7 +227,8 @@ def complaint(capsys: pytest.CaptureFixture[str], line: list[str], code: int) ->
 def test_bad_values_are_refused_and_change_nothing(
     words: Words, here: Scene, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Each parameter in turn: malformed ids, negative and huge numbers, NUL, no UTF-8, 10,000 characters, bad files."""
+    """Each parameter in turn: malformed ids, negative and huge numbers, NUL, invalid UTF-8, 10,000 characters, bad
+    files."""
     command = LEAVES[words]
     lines = [[*words, "--no-such-option"]]
     for param in command.params:
@@ -247,7 +248,7 @@ def test_bad_values_are_refused_and_change_nothing(
 
 
 @pytest.mark.parametrize("words", [each for each in LEAVES if each in UNKNOWN or takes_an_id(each)], ids=" ".join)
-def test_what_there_is_not_is_said_and_changes_nothing(
+def test_missing_objects_are_reported_and_change_nothing(
     words: Words, here: Scene, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Unknown ids, sessions, users and keys: exit code 1, one sentence."""
@@ -256,7 +257,7 @@ def test_what_there_is_not_is_said_and_changes_nothing(
     assert (code, bool(complaint(capsys, line, code))) == (1, True), line
 
 
-def test_a_database_that_cannot_be_used_is_said_by_every_command(
+def test_an_unusable_database_is_reported_by_every_command(
     here: Scene,
     server: EmbeddedServer,
     admin: psycopg.Connection,
@@ -264,7 +265,7 @@ def test_a_database_that_cannot_be_used_is_said_by_every_command(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """No server, a wrong password, no such database, no schema, a newer schema: exit code 2 and the mend."""
+    """No server, a wrong password, no such database, no schema, a newer schema: exit code 2 and the fix."""
     password = (server.home / f"password-{18 if (server.home / 'password-18').exists() else 16}").read_text()
     with cloned(admin, "template1") as empty, cloned(admin, template) as newer:
         with psycopg.connect(dsn_of(server, newer), autocommit=True) as connection:
@@ -279,7 +280,7 @@ def test_a_database_that_cannot_be_used_is_said_by_every_command(
             dsn_of(server, newer): "9999_later.sql",
         }
         before = fingerprint(dsn_of(server, newer))
-        for dsn, mend in wrong.items():
+        for dsn, fix in wrong.items():
             monkeypatch.setenv("DATABASE_URL", dsn)
             for words in LEAVES:
                 if words in WITHOUT_A_DATABASE or (words in MIGRATING and dsn == dsn_of(server, empty)):
@@ -288,17 +289,17 @@ def test_a_database_that_cannot_be_used_is_said_by_every_command(
                 line += ["--every-app"] if words == ("keys", "create") else []
                 code = main.run(line)
                 said = complaint(capsys, line, code)
-                assert (code, mend in said) == (2, True), (line, said)
+                assert (code, fix in said) == (2, True), (line, said)
         assert fingerprint(dsn_of(server, newer)) == before
-        # The rest is met by all commands at one place.
-        for dsn, mend in ((dsn_of(server, "no-such-one"), "does not exist"), ("nonsense", "DATABASE_URL is wrong")):
+        # The rest is handled for all commands in one place.
+        for dsn, fix in ((dsn_of(server, "no-such-one"), "does not exist"), ("nonsense", "DATABASE_URL is wrong")):
             monkeypatch.setenv("DATABASE_URL", dsn)
-            assert (main.run(("status",)), mend in complaint(capsys, ["status"], 2)) == (2, True)
+            assert (main.run(("status",)), fix in complaint(capsys, ["status"], 2)) == (2, True)
         monkeypatch.setenv("DATABASE_URL", dsn_of(server, newer))
         assert main.run(("doctor",)) == 1
 
 
-def test_a_user_without_rights_is_told_where_the_grant_stands(
+def test_a_user_without_rights_is_pointed_to_the_grant(
     here: Scene, admin: psycopg.Connection, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     admin.execute("CREATE ROLE poor LOGIN PASSWORD 'poor'")
@@ -314,7 +315,7 @@ def test_a_user_without_rights_is_told_where_the_grant_stands(
         admin.execute("DROP ROLE poor")
 
 
-def test_a_server_that_goes_away_in_the_middle_is_said(here: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_server_that_disconnects_in_the_middle_is_reported(here: Scene, capsys: pytest.CaptureFixture[str]) -> None:
     """Exit code 1, one sentence."""
     waiting = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
     with psycopg.connect(here.dsn) as holder, psycopg.connect(here.dsn, autocommit=True) as other:

@@ -1,4 +1,4 @@
-"""The command line that forgets, traces, pins, restores, explains, exports and imports."""
+"""The commands that erase, trace, pin, restore, explain, export and import."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_policies_are_compared_and_the_archive_restored(cli: Run) -> None:
     assert cli("memory", "restore", str(uuid4()))[0] == 1
 
 
-def test_a_memory_goes_out_and_in(cli: Run, tmp_path: Path) -> None:
+def test_a_memory_is_exported_and_imported(cli: Run, tmp_path: Path) -> None:
     path = tmp_path / "ada.jsonl"
     code, out, err = cli("memory", "export", "-o", str(path))
     assert (code, out) == (0, "")
@@ -86,14 +86,14 @@ def test_a_memory_goes_out_and_in(cli: Run, tmp_path: Path) -> None:
     assert "line " in err
 
 
-def test_forgetting_shows_asks_and_proves(cli: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A dry run changes nothing; without a yes nothing goes; afterwards nothing is found."""
+def test_forgetting_previews_asks_and_verifies(cli: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dry run changes nothing; without a confirmation nothing is erased; afterwards nothing is found."""
     memories = json.loads(cli("memories", "--json")[1])
     app, user = memories[0]["app_name"], memories[0]["user_id"]
     shown = json.loads(cli("forget", "user", "--dry-run", "--json")[1])
     assert {each["table_name"]: each["rows"] for each in shown}["memories"] == len(memories)
     monkeypatch.setattr(sys, "stdin", io.StringIO())
-    assert cli("forget", "user")[0] == 130  # nobody is there to say yes
+    assert cli("forget", "user")[0] == 130  # there is no terminal to confirm
     assert len(json.loads(cli("memories", "--json")[1])) == len(memories)
 
     code, out, _ = cli("forget", "memory", memories[0]["id"], "--yes")
@@ -110,8 +110,8 @@ def test_forgetting_shows_asks_and_proves(cli: Run, monkeypatch: pytest.MonkeyPa
     assert cli("forget", "resume")[1] == "Finished 0 requests.\n"
 
 
-async def test_a_killed_erasure_is_finished_by_anybody(dsn: str, pool: asyncpg.Pool) -> None:
-    """SIGKILL in the middle: whole sessions are gone, whole sessions are left, and `resume` forgets the rest."""
+async def test_a_killed_erasure_is_finished_by_another_process(dsn: str, pool: asyncpg.Pool) -> None:
+    """SIGKILL in the middle: whole sessions are gone, whole sessions are left, and `resume` erases the rest."""
     for number in range(12):
         await say(pool, "ana", f"s{number:02}", SECRET, SECRET)
     async with pool.acquire() as connection:
@@ -127,7 +127,7 @@ async def test_a_killed_erasure_is_finished_by_anybody(dsn: str, pool: asyncpg.P
             await until(lambda: _is_waiting(pool))
             process.kill()
             process.wait()
-        # The server may still finish the one step that it was at.
+        # The server may still finish the step that was running.
         assert await pool.fetchval("SELECT count(*) FROM threads") in (6, 7)
         torn = "SELECT count(*) FROM threads AS t WHERE (SELECT count(*) FROM events WHERE thread_id = t.id) <> 2"
         assert await pool.fetchval(torn) == 0

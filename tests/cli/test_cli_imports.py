@@ -1,4 +1,4 @@
-"""What the command line imports before it knows which command is meant."""
+"""The imports of the command line before it knows which command to run."""
 
 from __future__ import annotations
 

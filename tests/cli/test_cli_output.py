@@ -1,4 +1,4 @@
-"""How the command line looks: tables, wrapped text, ages, colours; and what a shell completes."""
+"""The appearance of the command line: tables, wrapped text, ages, colours, and shell completion."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_lines_break_at_blanks_and_between_chinese_characters(text: str, cells: 
     assert list(page.wrap(text, cells)) == lines
 
 
-def test_a_hit_is_shown_where_it_matched() -> None:
+def test_a_hit_is_shown_around_its_match() -> None:
     text = "first line\nthe second says tea\nthe third"
     assert page.passage(text, ("tea",), 100) == "… the second says tea the third"
     assert page.passage(text, ("none",), 12) == "first line…"
@@ -82,15 +82,15 @@ def test_in_a_terminal_no_line_is_wider_than_it(terminal: Run, words: tuple[str,
     assert max(cell_len(line.rstrip()) for line in lines) <= 60
 
 
-def test_in_a_terminal_a_jobs_id_is_whole(terminal: Run) -> None:
-    """It is there to be copied."""
+def test_in_a_terminal_a_jobs_id_is_complete(terminal: Run) -> None:
+    """So that it can be copied."""
     shown = terminal("jobs")[1]
     for job in json.loads(terminal("jobs", "--json")[1]):
         assert job["id"] in shown
 
 
-def test_a_shell_completes_what_somebody_begins(tmp_path: Path) -> None:
-    """What the printed script asks of the program when somebody presses Tab."""
+def test_a_shell_completes_a_started_word(tmp_path: Path) -> None:
+    """The requests of the printed script to the program when the user presses Tab."""
     script = cli_process.run(tmp_path, "completion", "bash")
     assert "_HIPPOCAMPUS_COMPLETE=bash_complete" in script.stdout
     asked = {"_HIPPOCAMPUS_COMPLETE": "bash_complete", "COMP_WORDS": "hippocampus jo", "COMP_CWORD": "1"}

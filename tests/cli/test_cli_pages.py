@@ -1,4 +1,4 @@
-"""The command line's lists in pages, its nouns one by one, and what is watched in a terminal and in a pipe."""
+"""The command line's lists in pages, its nouns one by one, and watching in a terminal and in a pipe."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.waiting import WAIT_SECONDS
 
 
 def test_each_page_names_the_command_of_the_next(cli: Run, dsn: str) -> None:
-    """Followed to the end, the pages of every list are the list, in its order, nothing twice."""
+    """Followed to the end, the pages of every list are the list, in its order, without duplicates."""
     for number in range(2):
         cli("instructions", "put", f"k{number}", "x", "--app", "default")
         cli("instructions", "put", "k0", f"y{number}", "--app", "default")
@@ -46,15 +46,15 @@ def assert_paged(run_: Run, *words: str) -> None:
     size = max(len(whole) // 2, 1)
     parts = pages(run_, *words, "--limit", str(size))
     assert len(whole) >= (1 if words == ("users",) else 2), words
-    # The last full page may name an empty one.
+    # The last full page may be followed by an empty one.
     assert all(len(page) == size for page in parts[:-1]), words
-    # How strong a memory is changes from page to page.
+    # The strength of a memory changes from page to page.
     moving = ("retention_score", "scored_at")
     listed = [{name: row[name] for name in row if name not in moving} for page in parts for row in page]
     assert listed == [{name: row[name] for name in row if name not in moving} for row in whole], words
 
 
-def test_a_cursor_is_good_for_its_own_list_alone(cli: Run) -> None:
+def test_a_cursor_is_valid_for_its_own_list_only(cli: Run) -> None:
     cursor = cli("facts", "--limit", "1")[2].split()[-1]
     assert cli("facts", "--cursor", cursor)[0] == 0
     for words in (("memories",), ("facts", "--type", "profile"), ("facts", "--app", "default", "--user", "bob")):
@@ -66,7 +66,7 @@ def test_a_cursor_is_good_for_its_own_list_alone(cli: Run) -> None:
     assert (code, out) == (0, "")
 
 
-def test_every_noun_shows_one(cli: Run) -> None:
+def test_every_noun_shows_a_single_object(cli: Run) -> None:
     memory = json.loads(cli("memories", "--type", "summary", "--json")[1])[0]
     shown = cli("memories", "show", memory["id"])[1]
     assert memory["content"].split("\n")[0] in shown
@@ -122,7 +122,7 @@ def test_a_session_is_finalized_enqueued_and_deleted(cli: Run, dsn: str) -> None
     assert cli("memories")[1]
 
 
-def test_runs_are_listed_shown_and_asked_to_end(cli: Run, dsn: str) -> None:
+def test_runs_are_listed_shown_and_requested_to_stop(cli: Run, dsn: str) -> None:
     asyncio.run(start_run(dsn))
     assert "run-1\trunning" in cli("runs", "list", "ada-session-1")[1]
     assert json.loads(cli("runs", "show", "run-1", "--json")[1])["cancel_requested_at"] is None
@@ -138,7 +138,7 @@ async def start_run(address: str) -> None:
 
 
 def test_status_is_one_screen_with_lag_spend_and_failures(cli: Run, dsn: str) -> None:
-    """What waits to be consolidated, what it cost, what failed and with which codes."""
+    """The backlog of consolidation, its cost, and the failures with their codes."""
     out = cli("status")[1]
     assert "lag       none: everything is consolidated" in out
     assert "failed    no job" in out
@@ -171,7 +171,7 @@ def in_terminal(home: Path, *words: str, **settings: str) -> Iterator[tuple[subp
 
 
 def read_until(terminal: int, enough: str, times: int) -> str:
-    """Read a terminal until something was written so many times."""
+    """Read a terminal until a text was written this many times."""
     said = ""
     deadline = time.monotonic() + cli_process.COMMAND_SECONDS
     while said.count(enough) < times:
@@ -181,13 +181,13 @@ def read_until(terminal: int, enough: str, times: int) -> str:
 
 
 def test_a_terminal_is_redrawn_and_a_pipe_gets_block_after_block(cli: Run, dsn: str, home: Path) -> None:
-    """Ctrl-C is the regular end of both, with exit code 0; NO_COLOR and pipes have no colour."""
+    """Ctrl-C ends both normally, with exit code 0; NO_COLOR and pipes have no colour."""
     with in_terminal(home, "status", "--watch", "--every", "0.1", DATABASE_URL=dsn, NO_COLOR="1") as (process, screen):
         said = read_until(screen, "missing", 3)
         process.send_signal(signal.SIGINT)
         said += read_until(screen, "\x1b[?1049l", 1)
         assert process.wait(timeout=WAIT_SECONDS) == 0
-    assert said.count("\x1b[?1049h") == 1  # on a screen of its own, so that nothing scrolls
+    assert said.count("\x1b[?1049h") == 1  # on the alternate screen, so that nothing scrolls
     assert "\x1b[H" in said
     assert not re.search(r"\x1b\[[0-9;]*3[0-7]m", said)
     assert "Traceback" not in said

@@ -1,4 +1,4 @@
-"""`hippocampus demo`: the whole path with real processes, and nothing left running after it."""
+"""`hippocampus demo`: the whole path with real processes, and no process left running after it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from workers.cli import progress
 from workers.cli.commands import demo
 from workers.intake import conversations, samples
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks for processes in /proc")
+pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="searches /proc for processes")
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def demo_home(home_root: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def first(demo_home: Path) -> Iterator[subprocess.CompletedProcess[str]]:
-    """The first run of all, as a newcomer makes it."""
+    """The first run, as a new user makes it."""
     done = cli_process.run(demo_home, "demo")
     yield done
     assert cli_process.processes_of(demo_home) == []
@@ -65,10 +65,10 @@ def test_it_leaves_no_process_behind(first: subprocess.CompletedProcess[str], de
     assert cli_process.processes_of(demo_home) == []
 
 
-def test_what_it_made_can_be_looked_at_again(
+def test_its_results_can_be_inspected_later(
     first: subprocess.CompletedProcess[str], demo_home: Path, tmp_path: Path
 ) -> None:
-    """The server is started for each look and stopped after it, from whatever folder."""
+    """The server is started for each command and stopped after it, from any folder."""
     assert f"export HIPPOCAMPUS_HOME={demo_home}" in first.stdout
     facts = cli_process.run(demo_home, "facts", "--json", cwd=tmp_path)
     assert facts.returncode == 0, facts.stderr
@@ -78,7 +78,7 @@ def test_what_it_made_can_be_looked_at_again(
     assert cli_process.processes_of(demo_home) == []
 
 
-def test_a_second_run_doubles_nothing_and_shows_the_same(
+def test_a_second_run_duplicates_nothing_and_shows_the_same(
     first: subprocess.CompletedProcess[str], demo_home: Path
 ) -> None:
     again = cli_process.run(demo_home, "demo")
@@ -121,7 +121,7 @@ def test_a_role_that_cannot_start_ends_the_demo_with_its_reason(demo_home: Path)
 
 
 async def test_a_demo_that_waits_for_a_model_says_why(pool: asyncpg.Pool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At once, and again when it gives up: a wrong network or proxy is otherwise minutes of silence."""
+    """Immediately, and again when it gives up: a wrong network or proxy otherwise means minutes of silence."""
     monkeypatch.setattr(demo, "STALL_SECONDS", 0.3)
     monkeypatch.setattr(demo, "APP", "app")
     since = await pool.fetchval("SELECT engine_now()")
@@ -138,8 +138,8 @@ async def test_a_demo_that_waits_for_a_model_says_why(pool: asyncpg.Pool, monkey
     assert screen.file.getvalue() == f"A job will be retried. {away}\n"  # type: ignore[attr-defined]
 
 
-def test_a_server_that_is_too_far_away_is_named(home: Path) -> None:
-    """With DATABASE_URL no embedded server is started, and its password is not printed."""
+def test_an_unreachable_server_is_named(home: Path) -> None:
+    """With DATABASE_URL no embedded server is started, and the password is not printed."""
     done = cli_process.run(home, "demo", DATABASE_URL="postgresql://me:hush@127.0.0.1:1/none")
     assert done.returncode == 2
     assert "127.0.0.1:1/none can't be used" in done.stderr
@@ -147,8 +147,8 @@ def test_a_server_that_is_too_far_away_is_named(home: Path) -> None:
     assert not home.exists()
 
 
-def test_the_processes_are_found_by_what_they_hold(home: Path) -> None:
-    """The look for leftovers is not blind."""
+def test_leftover_processes_are_found(home: Path) -> None:
+    """The search for leftover processes works."""
     with subprocess.Popen(["sleep", "30"], env={**os.environ, "HIPPOCAMPUS_HOME": str(home)}) as left:
         until_sync(lambda: cli_process.processes_of(home) != [])
         left.kill()

@@ -21,12 +21,12 @@ from tests.support.waiting import until_sync
 from workers.cli.installation import Installation, State
 
 SECONDS_MAX = 60.0
-pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
+pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="searches /proc for processes")
 
 
 @pytest.fixture(autouse=True)
 def _stopped(home: Path) -> Iterator[None]:
-    """Nothing outlives a test that failed."""
+    """Nothing outlives a failed test."""
     yield
     if Installation(home).read() is not None:
         cli_process.run(home, "down")
@@ -54,12 +54,12 @@ def running(home: Path) -> State:
 
 
 def evaluated(export: str) -> str:
-    """What a shell has in DATABASE_URL after `eval`."""
+    """The value of DATABASE_URL in a shell after `eval`."""
     shell = ["/bin/sh", "-c", 'eval "$1" && printf %s "$DATABASE_URL"', "sh", export]
     return subprocess.run(shell, capture_output=True, text=True, check=True).stdout
 
 
-def test_a_shell_evaluates_what_it_prints_and_down_ends_all_of_it(home: Path) -> None:
+def test_a_shell_evaluates_its_output_and_down_stops_everything(home: Path) -> None:
     """With an embedded server, twice in one shell: the second time DATABASE_URL still has the first one's address."""
     done = up(home)
     assert done.returncode == 0, done.stderr
@@ -94,14 +94,14 @@ def test_a_shell_evaluates_what_it_prints_and_down_ends_all_of_it(home: Path) ->
 
 
 def test_it_outlives_its_terminal(home: Path, dsn: str) -> None:
-    """It has a session of its own and no standard input."""
+    """It has its own session and no standard input."""
     export = up(home, DATABASE_URL=dsn).stdout
     assert export == f"export DATABASE_URL={shlex.quote(dsn)}\n"
     pid = running(home).pid
     assert pid is not None
     assert os.getsid(pid) == pid
     assert Path(f"/proc/{pid}/fd/0").readlink() == Path(os.devnull)
-    # Another database is not what runs.
+    # An installation on another database is not the running one.
     done = up(home, DATABASE_URL=f"{dsn}&application_name=other")
     assert (done.returncode, done.stdout) == (1, "")
     assert "another database" in done.stderr
@@ -124,14 +124,14 @@ def test_after_a_kill_nothing_runs_and_it_can_be_started_again(home: Path, dsn: 
 
 
 def test_a_stale_state_never_names_a_process_to_stop(home: Path) -> None:
-    """The process id that a killed installation left is this test's own by now."""
+    """The process id that a killed installation left now belongs to this test."""
     home.mkdir()
     (home / "up.json").write_text(json.dumps({"pid": os.getpid(), "database_url": "postgresql://localhost/x"}))
     assert Installation(home).read() is None
     assert cli_process.run(home, "down").stdout == f"Nothing runs below {home}.\n"
 
 
-def test_two_at_once_start_one_installation(home: Path, dsn: str) -> None:
+def test_two_concurrent_starts_start_one_installation(home: Path, dsn: str) -> None:
     first, second = starting(home, dsn), starting(home, dsn)
     said = [each.communicate(timeout=SECONDS_MAX) for each in (first, second)]
     assert [first.returncode, second.returncode] == [0, 0], said
@@ -140,7 +140,7 @@ def test_two_at_once_start_one_installation(home: Path, dsn: str) -> None:
     assert sum("up --claimed" in line for line in cli_process.processes_of(home)) == 1
 
 
-def test_down_ends_a_start(home: Path, dsn: str) -> None:
+def test_down_stops_a_start(home: Path, dsn: str) -> None:
     with starting(home, dsn) as process:
         until_sync(lambda: (state := Installation(home).read()) is not None and state.pid is not None)
         assert running(home).database_url is None
@@ -160,7 +160,7 @@ def test_an_interrupted_start_leaves_nothing_running(home: Path, dsn: str) -> No
     assert cli_process.processes_of(home) == []
 
 
-def test_a_role_that_cannot_start_is_an_error_that_leaves_nothing_running(home: Path, dsn: str) -> None:
+def test_a_failing_role_is_an_error_that_leaves_nothing_running(home: Path, dsn: str) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

@@ -1,4 +1,4 @@
-"""`hippocampus doctor` finds what is wrong with an installation, one fault at a time, and names the fix."""
+"""`hippocampus doctor` finds the faults of an installation, one at a time, and names the fix."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Diagnose = Callable[..., tuple[int, dict[str, dict[str, str]]]]
 
 @pytest.fixture
 def diagnose(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Diagnose:
-    """Run the command; its exit code, and its findings by check."""
+    """Run the command; return its exit code, and its findings by check."""
 
     def call(dsn: str, **more: str) -> tuple[int, dict[str, dict[str, str]]]:
         monkeypatch.setenv("DATABASE_URL", dsn)
@@ -52,7 +52,7 @@ def test_a_fresh_installation_lacks_only_its_roles(diagnose: Diagnose, dsn: str)
     assert expected <= set(found)
 
 
-def test_a_server_that_is_away_is_one_problem(diagnose: Diagnose) -> None:
+def test_an_unreachable_server_is_one_problem(diagnose: Diagnose) -> None:
     code, found = diagnose("postgresql://nobody@127.0.0.1:1/none")
     assert code == 1
     verdict, fix = fault(found, "connection")
@@ -77,7 +77,7 @@ def test_a_setting_of_this_database_is_found(diagnose: Diagnose, dsn: str, owner
     assert "primary" in fault(found, "default_transaction_read_only")[1]
 
 
-def test_a_user_without_rights_is_told_the_grant(diagnose: Diagnose, dsn: str, owner: psycopg.Connection) -> None:
+def test_a_user_without_rights_gets_the_grant(diagnose: Diagnose, dsn: str, owner: psycopg.Connection) -> None:
     """Of the tables that it may not read or write, the first are named."""
     owner.execute("DROP ROLE IF EXISTS reader_only")
     owner.execute("CREATE ROLE reader_only LOGIN PASSWORD 'reader'")
@@ -96,8 +96,10 @@ def test_a_user_without_rights_is_told_the_grant(diagnose: Diagnose, dsn: str, o
     assert "app_states" not in found["permissions"]["found"]
 
 
-def test_pools_that_ask_for_more_than_the_server_has(diagnose: Diagnose, dsn: str, owner: psycopg.Connection) -> None:
-    """One of each role is counted before any runs, the live ones afterwards; the fix is in numbers."""
+def test_pools_that_exceed_the_servers_connections_are_found(
+    diagnose: Diagnose, dsn: str, owner: psycopg.Connection
+) -> None:
+    """One of each role is counted before any runs, the live ones afterwards; the fix has numbers."""
     _, found = diagnose(dsn, HIPPOCAMPUS_DATABASE_POOL_SIZE="60")
     verdict, fix = fault(found, "pools")
     assert verdict == "problem"
@@ -114,7 +116,7 @@ def test_pools_that_ask_for_more_than_the_server_has(diagnose: Diagnose, dsn: st
     )  # fmt: skip
 
 
-def test_what_waits_failed_or_forgot_itself_is_a_warning(
+def test_a_backlog_failed_jobs_and_an_idle_transaction_are_warnings(
     diagnose: Diagnose, dsn: str, owner: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     owner.execute("SELECT create_session('app', 'ann', 's')")
@@ -127,7 +129,7 @@ def test_what_waits_failed_or_forgot_itself_is_a_warning(
         forgotten.execute("SELECT 1")
         monkeypatch.setattr(doctor, "TRANSACTION_SECONDS_MAX", 0.0)
         code, found = diagnose(dsn)
-    assert code == 1  # of the suite's server's own settings
+    assert code == 1  # because of the settings of the suite's server
     assert found["failed jobs"]["found"] == "1"
     assert "hippocampus jobs --failed" in fault(found, "failed jobs")[1]
     assert found["queues"]["found"].startswith("the oldest job has waited for 36")
@@ -136,7 +138,7 @@ def test_what_waits_failed_or_forgot_itself_is_a_warning(
 
 
 def test_every_connection_of_a_process_is_counted() -> None:
-    """A worker has the queue's own driver besides, its lock, its listening and a look; a writer its listener."""
+    """A worker also has the queue's own driver, its lock, its listener and a poll; a writer its listener."""
     config = settings.Settings(database_pool_size=7, queue_pool_size=3)
     assert doctor.connections_of("writer", config) == 8
     assert doctor.connections_of("fast_replay", config) == 13

@@ -1,4 +1,4 @@
-"""`hippocampus ingest` as a program: files and folders, what is rejected, what is interrupted, what it would do."""
+"""`hippocampus ingest` as a program: files and folders, rejects, interruptions, dry runs."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def chats(path: Path, count: int, *, turns: int) -> Path:
     return path
 
 
-async def test_rejects_are_told_and_kept_and_the_rest_goes_in(
+async def test_rejects_are_reported_and_kept_and_the_rest_is_ingested(
     dsn: str, pool: asyncpg.Pool, tmp_path: Path, home: Path
 ) -> None:
-    """Two good files and two bad ones in a folder: exit code 1, and each record that did not go in with its reason."""
+    """Two good and two bad files in a folder: exit code 1, and each rejected record with its reason."""
     folder = tmp_path / "in"
     folder.mkdir()
     (folder / "a.jsonl").write_text(json.dumps(GOOD) + '\n{"role": "user"\n' + json.dumps(GOOD) + "\n")
@@ -59,7 +59,7 @@ async def test_rejects_are_told_and_kept_and_the_rest_goes_in(
 
 
 def test_a_dry_run_touches_no_database(tmp_path: Path, home: Path) -> None:
-    """It says what would go in, and needs none."""
+    """It reports what would be ingested, and needs no database."""
     path = chats(tmp_path / "chats.jsonl", 30, turns=2)
     done = cli_process.run(home, "ingest", str(path), "--dry-run", DATABASE_URL="postgresql://nobody@127.0.0.1:1/none")
     assert done.returncode == 0, done.stderr
@@ -68,7 +68,7 @@ def test_a_dry_run_touches_no_database(tmp_path: Path, home: Path) -> None:
 
 
 async def test_a_killed_run_is_completed_by_the_next(dsn: str, pool: asyncpg.Pool, tmp_path: Path, home: Path) -> None:
-    """kill -9 in the middle: nothing twice, nothing missing, the order as in the file."""
+    """kill -9 in the middle: nothing duplicated, nothing missing, the order as in the file."""
     path = tmp_path / "long.jsonl"
     rows = [{"role": "user", "content": f"turn {place}", "session_id": f"s{place % 7}"} for place in range(20_000)]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -92,7 +92,7 @@ async def test_a_killed_run_is_completed_by_the_next(dsn: str, pool: asyncpg.Poo
     assert {row["session_id"]: row["texts"] for row in rows_stored} == expected
 
 
-async def test_a_database_that_goes_away_is_told_with_what_went_in(
+async def test_a_database_outage_is_reported_with_what_was_ingested(
     dsn: str, pool: asyncpg.Pool, tmp_path: Path, home: Path
 ) -> None:
     path = tmp_path / "long.jsonl"
@@ -110,5 +110,5 @@ async def test_a_database_that_goes_away_is_told_with_what_went_in(
     assert "The database went away" in text
     assert "run the same command again, it goes on from there" in text
     assert "Traceback" not in text
-    told = int(text.split(") after ")[1].split()[0])
-    assert 0 < told <= await pool.fetchval("SELECT count(*) FROM events") < 60_000
+    reported = int(text.split(") after ")[1].split()[0])
+    assert 0 < reported <= await pool.fetchval("SELECT count(*) FROM events") < 60_000

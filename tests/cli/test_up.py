@@ -1,4 +1,4 @@
-"""`hippocampus up`: every role, supervised, and gone within seconds of a Ctrl-C."""
+"""`hippocampus up`: every role, supervised, and stopped within seconds of a Ctrl-C."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.paths import ROOT
 from tests.support.waiting import WAIT_SECONDS, until_sync
 
 ROLES = {"writer", "fast_replay", "deep_reflection", "retention"}
-pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
+pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="searches /proc for processes")
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def up(dsn: str, home: Path) -> Iterator[Running]:
 
 
 def ready(up: Running) -> str:
-    """Wait until everything runs; the API's address."""
+    """Wait until everything runs; return the API's address."""
     up.read_until("Everything runs")
     address = up.read_until("API").split()[-1]
     up.read_until("database")
@@ -43,7 +43,7 @@ def ready(up: Running) -> str:
 
 
 @pytest.mark.timing
-def test_every_role_runs_and_ctrl_c_ends_all_within_five_seconds(up: Running) -> None:
+def test_every_role_runs_and_ctrl_c_stops_all_within_five_seconds(up: Running) -> None:
     address = ready(up)
     assert httpx.get(f"{address}/health", timeout=WAIT_SECONDS).json()["status"] == "ok"
     children = up.children()
@@ -57,8 +57,8 @@ def test_every_role_runs_and_ctrl_c_ends_all_within_five_seconds(up: Running) ->
     assert not any(cli_process.is_alive(pid) for pid in children.values())
 
 
-def test_a_role_that_is_killed_is_started_again(up: Running) -> None:
-    """The others go on as they are."""
+def test_a_killed_role_is_restarted(up: Running) -> None:
+    """The others keep running."""
     ready(up)
     before = up.children()
     os.kill(before["fast_replay"], signal.SIGKILL)
@@ -93,7 +93,7 @@ def test_a_port_in_use_is_an_error_that_says_what_to_do(dsn: str, home: Path) ->
 
 
 @pytest.mark.parametrize("role", [("writer",), ("worker", "retention")])
-def test_a_role_alone_without_a_database_refuses_and_says_how(home: Path, role: tuple[str, ...]) -> None:
+def test_a_single_role_without_a_database_is_refused_with_a_hint(home: Path, role: tuple[str, ...]) -> None:
     done = cli_process.run(home, *role, HIPPOCAMPUS_API_PORT="0")
     assert done.returncode == 2
     assert "DATABASE_URL" in done.stderr
@@ -103,7 +103,7 @@ def test_a_role_alone_without_a_database_refuses_and_says_how(home: Path, role: 
 
 
 def test_a_role_of_the_procfile_ends_with_its_runner(dsn: str, home: Path) -> None:
-    """Started without a supervisor, a role does not look at its standard input."""
+    """Started without a supervisor, a role does not read its standard input."""
     with subprocess.Popen(
         cli_process.command("worker", "retention"),
         env=cli_process.environment(home, DATABASE_URL=dsn),
@@ -118,7 +118,7 @@ def test_a_role_of_the_procfile_ends_with_its_runner(dsn: str, home: Path) -> No
 
 
 def test_a_terminal_is_shown_the_address_of_the_embedded_database(home: Path) -> None:
-    """With it psql and programs of one's own reach the database for as long as it runs; a pipe is not told."""
+    """psql and other programs can use it while the server runs; it is not printed to a pipe."""
     reader, writer = pty.openpty()
     shown = ""
     with subprocess.Popen(

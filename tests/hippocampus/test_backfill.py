@@ -1,4 +1,4 @@
-"""Backfill: each text that lacks a vector gets one, once, and nothing else is touched."""
+"""Backfill: each text without a vector gets one, once, and nothing else is touched."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ SELECT (SELECT count(*) FROM memories WHERE embedding IS NULL) AS memories,
 
 
 async def talk_without_vectors(pool: asyncpg.Pool, said: int = 3) -> None:
-    """A consolidated conversation whose embedding failed; then one more turn, and a blank one within."""
+    """A consolidated conversation whose embedding failed, then one more turn, and a blank one between."""
     await pool.execute("UPDATE app_policies SET consolidate = false")
     sessions = OpenSessionService(pool)
     session = await sessions.create_session("app", "mei")
     texts = [*(f"My name is Mei and I like tea {n}." for n in range(said)), "blank"]
     await sessions.append("app", "mei", session.id, [Event(author="user", content={"text": text}) for text in texts])
-    # Whoever appends by plain SQL may append this.
+    # Plain SQL may append this.
     await pool.execute("UPDATE messages SET content = E' \n' WHERE content = 'blank'")
     broken = ScriptedEmbedder(failure=TransientProviderError("down"))
     worker = MemoryConsolidationWorker(pool, LocalGenerator(), broken)
@@ -53,8 +53,8 @@ async def vectorless(pool: asyncpg.Pool) -> tuple[int, int, int]:
     return row["memories"], row["facts"], row["messages"]
 
 
-async def test_everything_that_may_have_a_vector_gets_one_and_then_nothing_is_left(pool: asyncpg.Pool) -> None:
-    """Unconsolidated and blank messages keep none: the first are for fast_replay, the second say nothing."""
+async def test_everything_eligible_gets_a_vector_and_nothing_is_left(pool: asyncpg.Pool) -> None:
+    """Unconsolidated and blank messages get none: the former are left to fast_replay, the latter have no content."""
     await talk_without_vectors(pool)
     memories, facts, messages = await vectorless(pool)
     assert memories >= 2
@@ -70,7 +70,7 @@ async def test_everything_that_may_have_a_vector_gets_one_and_then_nothing_is_le
     assert len(embedder.batches) == 1
 
 
-async def test_each_vector_is_that_of_its_own_text(pool: asyncpg.Pool) -> None:
+async def test_each_vector_belongs_to_its_own_text(pool: asyncpg.Pool) -> None:
     await talk_without_vectors(pool)
     await backfill_embeddings(pool, ScriptedEmbedder())
     rows = await pool.fetch(
@@ -82,7 +82,7 @@ async def test_each_vector_is_that_of_its_own_text(pool: asyncpg.Pool) -> None:
         assert row["embedding"].to_list() == pytest.approx(expected, abs=1e-6)
 
 
-async def test_batches_are_bounded_and_come_to_an_end(pool: asyncpg.Pool) -> None:
+async def test_batches_are_bounded_and_terminate(pool: asyncpg.Pool) -> None:
     await talk_without_vectors(pool, said=20)
     embedder = ScriptedEmbedder()
     total = sum(await vectorless(pool)) - 2
@@ -96,8 +96,8 @@ async def test_batches_are_bounded_and_come_to_an_end(pool: asyncpg.Pool) -> Non
     assert len(texts) == total
 
 
-async def test_what_changed_during_the_call_is_left_alone_and_no_connection_is_held(dsn: str) -> None:
-    """A pool of one connection serves the rival; its text and its vector stand."""
+async def test_rows_changed_during_the_call_are_left_alone_and_no_connection_is_held(dsn: str) -> None:
+    """A pool of one connection serves the concurrent writer; its text and its vector are kept."""
     async with await database.create_pool(dsn, min_size=1, max_size=1) as pool:
         await talk_without_vectors(pool)
         gate = Gate()
@@ -117,7 +117,7 @@ async def test_what_changed_during_the_call_is_left_alone_and_no_connection_is_h
         assert await pool.fetchval("SELECT embedding_model FROM memories WHERE id = $1", given) == "other"
 
 
-async def test_a_failed_or_misfit_embedding_is_an_error_and_writes_nothing(pool: asyncpg.Pool) -> None:
+async def test_a_failed_or_mismatched_embedding_is_an_error_and_writes_nothing(pool: asyncpg.Pool) -> None:
     await talk_without_vectors(pool)
     before = await vectorless(pool)
     with pytest.raises(TransientProviderError):
@@ -129,14 +129,14 @@ async def test_a_failed_or_misfit_embedding_is_an_error_and_writes_nothing(pool:
     assert await vectorless(pool) == before
 
 
-async def test_two_runs_at_once_agree(pool: asyncpg.Pool) -> None:
+async def test_two_concurrent_runs_agree(pool: asyncpg.Pool) -> None:
     await talk_without_vectors(pool)
     await asyncio.gather(*(backfill_embeddings(pool, ScriptedEmbedder()) for _ in range(2)))
     assert await vectorless(pool) == (0, 0, 2)
 
 
-async def test_a_row_that_somebody_holds_is_not_waited_for(pool: asyncpg.Pool, conn: asyncpg.Connection) -> None:
-    """A job that holds a fact and wants a memory can't meet a backfill that waits for that fact."""
+async def test_a_locked_row_is_not_waited_for(pool: asyncpg.Pool, conn: asyncpg.Connection) -> None:
+    """A job that holds a fact and needs a memory does not deadlock with a backfill that needs that fact."""
     await talk_without_vectors(pool)
     async with conn.transaction():
         await conn.execute("SELECT FROM facts FOR UPDATE")
@@ -152,7 +152,7 @@ BACKFILLS = "SELECT count(*) FROM procrastinate_jobs WHERE task_name = 'embeddin
 
 
 class Picky(ScriptedEmbedder):
-    """Refuses every batch that holds a word."""
+    """Refuses every batch that contains a given word."""
 
     word = "tea 1"
 
@@ -163,14 +163,14 @@ class Picky(ScriptedEmbedder):
         return await super().embed(texts, task)
 
 
-async def test_a_refused_text_keeps_no_other_without_a_vector_and_is_asked_for_once(pool: asyncpg.Pool) -> None:
-    """The others get theirs in one run; the refused ones are noted, and tried again once they say another thing."""
+async def test_a_refused_text_blocks_no_other_and_is_sent_once(pool: asyncpg.Pool) -> None:
+    """The others get theirs in one run; refused texts are recorded, and retried once they change."""
     await talk_without_vectors(pool, said=8)
     total = sum(await vectorless(pool)) - 2
     embedder = Picky()
     done = await backfill_embeddings(pool, embedder)
     refused = await pool.fetch("SELECT source, id, model, error_code FROM embedding_refusals")
-    # The turn, and what was drawn from it: the whole slice, its summary, the fact.
+    # The turn, and everything extracted from it: the raw slice, its summary, the fact.
     assert 1 <= len(refused) == done.refused <= 4
     assert {(row["model"], row["error_code"]) for row in refused} == {(embedder.model, "400")}
     assert done.given == total - done.refused
@@ -181,20 +181,20 @@ async def test_a_refused_text_keeps_no_other_without_a_vector_and_is_asked_for_o
     await pool.execute("UPDATE memories SET content = 'harmless' WHERE embedding IS NULL AND memory_type = 'episodic'")
     assert await backfill_embeddings(pool, embedder) == Backfilled(given=1)
     assert await pool.fetchval("SELECT count(*) FROM embedding_refusals") == done.refused - 1
-    # Another model may think otherwise.
+    # Another model may accept it.
     assert (await backfill_embeddings(pool, ScriptedEmbedder(model="other"))).given >= done.refused - 1
 
 
 class Stumbling(ScriptedEmbedder):
-    """Gives each text a bad answer, once."""
+    """Rejects each text once."""
 
     async def embed(self, texts: Sequence[str], task: EmbeddingTask) -> list[Vector]:
         vectors = await super().embed(texts, task)
         return vectors if self.batches.count(list(texts)) > 1 else [[0.0] * len(vectors[0])] * len(vectors)
 
 
-async def test_one_bad_answer_is_no_refusal(pool: asyncpg.Pool) -> None:
-    """A text that stands alone from the start, too, is asked for again before it passes for refused."""
+async def test_one_bad_response_is_not_a_refusal(pool: asyncpg.Pool) -> None:
+    """Even a text in a batch of its own is retried before it counts as refused."""
     await talk_without_vectors(pool)
     embedder = Stumbling()
     await embedder.embed([HARMLESS], "document")
@@ -204,7 +204,7 @@ async def test_one_bad_answer_is_no_refusal(pool: asyncpg.Pool) -> None:
     assert sum(await vectorless(pool)) == total - 1
 
 
-async def test_a_key_that_is_refused_refuses_no_text(pool: asyncpg.Pool) -> None:
+async def test_a_rejected_api_key_refuses_no_text(pool: asyncpg.Pool) -> None:
     await talk_without_vectors(pool)
     before = await vectorless(pool)
     embedder = ScriptedEmbedder(failure=PermanentProviderError("the key is not valid", code="400"))
@@ -216,7 +216,7 @@ async def test_a_key_that_is_refused_refuses_no_text(pool: asyncpg.Pool) -> None
 
 
 async def test_vectors_move_to_another_model_and_not_back(pool: asyncpg.Pool) -> None:
-    """In batches, after what has none, each once; a process that was started before the change leaves them alone."""
+    """In batches, after texts without a vector, each once; a process started before the change leaves them alone."""
     await talk_without_vectors(pool, said=20)
     old, new = ScriptedEmbedder(model="old"), ScriptedEmbedder(model="new")
     await choose_model(pool, "old")
@@ -246,8 +246,8 @@ async def test_vectors_move_to_another_model_and_not_back(pool: asyncpg.Pool) ->
     assert await backfill_embeddings(pool, old) == Backfilled()
 
 
-async def test_looking_for_vectors_reads_no_table(pool: asyncpg.Pool) -> None:
-    """Where all have a vector of the present model, ten thousand memories cost no more than ten."""
+async def test_checking_for_missing_vectors_scans_no_table(pool: asyncpg.Pool) -> None:
+    """If every text has a vector of the current model, ten thousand memories cost no more than ten."""
     await pool.execute(
         """INSERT INTO memories (app_name, user_id, content, embedding, embedding_model)
            SELECT 'app', 'mei', n::text, array_fill(1, ARRAY[1536])::vector, 'new'
@@ -262,7 +262,7 @@ async def test_looking_for_vectors_reads_no_table(pool: asyncpg.Pool) -> None:
 
 
 async def scans(pool: asyncpg.Pool, table: str) -> asyncpg.Record:
-    """How often a table was read whole, and rows of it by an index."""
+    """The number of sequential scans, and of rows fetched through an index."""
     async with pool.acquire() as connection:
         await connection.execute("SELECT pg_stat_force_next_flush()")
         row = await connection.fetchrow(

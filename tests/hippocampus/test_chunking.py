@@ -1,4 +1,4 @@
-"""Long texts in chunks that a model reads to their end."""
+"""Long texts are split into chunks that a model reads completely."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hippocampus.providers import chunking
 
 @given(st.text(max_size=300), st.integers(1, 40))
 def test_chunks_join_to_the_text(text: str, limit: int) -> None:
-    """Nothing is lost, nothing is doubled, and no chunk is over the limit."""
+    """Nothing is lost, nothing is duplicated, and no chunk exceeds the limit."""
     chunks = chunking.split(text, limit)
     assert "".join(chunks) == text
     assert all(chunking.estimate_tokens(chunk) <= limit for chunk in chunks)
@@ -21,36 +21,36 @@ def test_chunks_join_to_the_text(text: str, limit: int) -> None:
 
 
 def test_a_short_text_is_one_chunk() -> None:
-    """The usual case is not touched."""
+    """The usual case is unchanged."""
     assert chunking.split("short") == ["short"]
     assert chunking.split("") == [""]
 
 
-def test_cuts_fall_between_sentences() -> None:
-    """A chunk ends with a sentence where one ends in its second half."""
+def test_chunks_end_between_sentences() -> None:
+    """A chunk ends at the end of a sentence if one ends in its second half."""
     chunks = chunking.split("The river rose again. " * 40, 50)
     assert all(chunk.strip().endswith("again.") for chunk in chunks)
     assert all(chunk.endswith("。") for chunk in chunking.split("河水又涨了。" * 40, 50))
 
 
-def test_tokens_are_estimated_high() -> None:
-    """Four ASCII characters are a token, and so is any other character."""
+def test_token_estimates_are_high() -> None:
+    """Four ASCII characters count as one token, and so does any other character."""
     assert chunking.estimate_tokens("abcd你好") == 3
 
 
-def test_the_average_follows_the_length() -> None:
-    """A long chunk weighs more than a short one, and the result is a unit vector."""
+def test_the_average_is_weighted_by_length() -> None:
+    """A long chunk has more weight than a short one, and the result is a unit vector."""
     vector = chunking.average([[1.0, 0.0], [0.0, 1.0]], [3.0, 1.0])
     assert vector == pytest.approx([3 / math.sqrt(10), 1 / math.sqrt(10)])
 
 
 @pytest.mark.parametrize("vector", [[0.0, 0.0], [math.inf, 1.0], [math.nan, 1.0]])
-def test_no_direction_is_an_error(vector: list[float]) -> None:
-    """A vector that nothing could be compared with is not stored."""
+def test_a_vector_without_a_direction_is_an_error(vector: list[float]) -> None:
+    """A vector that cannot be compared is not stored."""
     with pytest.raises(ValueError, match="no direction"):
         chunking.normalise(vector)
 
 
-def test_a_megabyte_is_cut_in_moments() -> None:
-    """The largest event that may be stored is cut in linear time."""
+def test_a_megabyte_is_split_quickly() -> None:
+    """The largest event that may be stored is split in linear time."""
     assert len(chunking.split("word " * 200_000)) > 130

@@ -1,4 +1,4 @@
-"""Consolidation: every message is drawn on once, by one call of each model, and all effects of a job come together."""
+"""Consolidation: each message is processed once, with one call of each model, and a job's effects are atomic."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def said(author: str, text: str, at: datetime | None = None) -> Event:
 
 
 async def talk(pool: asyncpg.Pool, *events: Event, user: str = USER, session_id: str | None = None) -> UUID:
-    """A session with these events and no job but what the test asks for."""
+    """A session with these events, and no job except those the test enqueues."""
     await pool.execute("UPDATE app_policies SET consolidate = false")
     sessions = OpenSessionService(pool)
     session = await sessions.create_session(APP, user, session_id=session_id)
@@ -88,8 +88,8 @@ def local(pool: asyncpg.Pool) -> MemoryConsolidationWorker:
     return MemoryConsolidationWorker(pool, LocalGenerator(), LocalEmbedder())
 
 
-async def test_fast_replay_keeps_the_slice_whole_beside_its_summary(pool: asyncpg.Pool) -> None:
-    """The episodic memory is the complete text; both rows say where they come from."""
+async def test_fast_replay_stores_the_raw_slice_beside_its_summary(pool: asyncpg.Pool) -> None:
+    """The episodic memory is the complete text; both rows carry their provenance."""
     noon = datetime(2026, 3, 1, 12, tzinfo=UTC)
     thread_id = await talk(pool, said("user", "Where is\nthe key?", noon), said("model", "钥匙在花盆下面。", noon))
     worker = MemoryConsolidationWorker(pool, ScriptedGenerator(summary="x" * 150), LocalEmbedder())
@@ -170,7 +170,7 @@ async def test_deep_reflection_stores_facts_and_insights_by_importance(pool: asy
 async def test_many_new_events_are_covered_exactly_once_and_a_second_run_writes_nothing(
     pool: asyncpg.Pool,
 ) -> None:
-    """Slices tile the thread, in order, by jobs that follow each other; there is nothing to do twice."""
+    """The slices of successive jobs tile the thread, in order; no work is repeated."""
     thread_id = await talk(pool, *(said("user", f"number {n} " + "word " * 40) for n in range(120)))
     generator = ScriptedGenerator()
     worker = MemoryConsolidationWorker(pool, generator, LocalEmbedder(), slice_tokens=1000)
@@ -185,7 +185,9 @@ async def test_many_new_events_are_covered_exactly_once_and_a_second_run_writes_
         )
         assert [seq for row in seqs for seq in row["source_seqs"]] == list(range(1, 121))
     # Once by each of the two passes.
-    assert sorted(turn.sequence_num for part in generator.slices for turn in part.turns) == sorted([*range(1, 121)] * 2)
+    assert sorted(turn.sequence_num for slice_ in generator.slices for turn in slice_.turns) == sorted(
+        [*range(1, 121)] * 2
+    )
     before = await counts(pool)
     assert (before["fast"], before["deep"], before["vectors"]) == (120, 120, 120)
 
@@ -195,8 +197,8 @@ async def test_many_new_events_are_covered_exactly_once_and_a_second_run_writes_
     assert await counts(pool) == before
 
 
-async def test_a_full_consolidation_goes_on_until_both_watermarks_are_there(pool: asyncpg.Pool) -> None:
-    """What deep_reflection did before does not end a job that fast replay has not finished."""
+async def test_a_full_consolidation_continues_until_both_watermarks_are_reached(pool: asyncpg.Pool) -> None:
+    """Earlier work of deep_reflection does not end a job whose fast_replay is not finished."""
     thread_id = await talk(pool, *(said("user", "word " * 100) for _ in range(3)))
     deep = MemoryConsolidationWorker(pool, ScriptedGenerator(), LocalEmbedder())
     await deep.consolidate(thread_id, JobType.DEEP_REFLECTION, wait=False)
@@ -228,14 +230,14 @@ async def test_a_slice_is_bounded_in_turns_and_holds_at_least_one_message(
     ]
 
 
-async def test_events_that_say_nothing_only_move_the_watermark(pool: asyncpg.Pool) -> None:
-    """No model is asked where nothing was said."""
+async def test_events_without_text_only_move_the_watermark(pool: asyncpg.Pool) -> None:
+    """No model is called if nothing was said."""
 
     def silent() -> Event:
         return Event(author="agent", event_type="state_update", actions=EventActions(state_delta={"a": 1}))
 
     thread_id = await talk(pool, silent(), said("user", "blank"), silent())
-    # Whoever appends by plain SQL may append this.
+    # Plain SQL may append this.
     await pool.execute("UPDATE messages SET content = E' \n'")
     generator, embedder = ScriptedGenerator(), ScriptedEmbedder()
     worker = MemoryConsolidationWorker(pool, generator, embedder)
@@ -271,10 +273,10 @@ async def test_a_job_makes_one_generate_call_and_one_embedding_call(pool: asyncp
     assert (await counts(pool))["vectors"] == 60
 
 
-async def test_a_slice_is_sent_once_although_the_database_was_cut_before_its_commit(
+async def test_a_slice_is_sent_once_although_the_connection_was_cut_before_the_commit(
     pool: asyncpg.Pool, gemini: FakeGemini
 ) -> None:
-    """The reply that was paid for waits for the retry, its tokens are booked once, and nothing of it stays behind."""
+    """The paid reply is kept for the retry, its tokens are counted once, and nothing of it remains afterwards."""
     thread_id = await talk(pool, *(said("user", f"My name is Mei{n} and I live in Lisbon.") for n in range(6)))
     connection = GeminiConnection(api_key="k", base_url=gemini.base_url, timeout_seconds=WAIT_SECONDS)
     generator = GeminiGenerator(connection)
@@ -302,7 +304,7 @@ async def test_a_slice_is_sent_once_although_the_database_was_cut_before_its_com
 
 
 class CutClaim:
-    """The database goes away between the call and the commit."""
+    """The database disconnects between the call and the commit."""
 
     is_last_attempt = False
 
@@ -313,8 +315,8 @@ class CutClaim:
         raise AssertionError("nothing can be finished")
 
 
-async def test_another_slice_does_not_take_a_kept_reply(pool: asyncpg.Pool, gemini: FakeGemini) -> None:
-    """What was said since makes it another input."""
+async def test_another_slice_does_not_use_a_kept_reply(pool: asyncpg.Pool, gemini: FakeGemini) -> None:
+    """New messages make it a different input."""
     thread_id = await talk(pool, said("user", "I live in Lisbon."), session_id="s")
     connection = GeminiConnection(api_key="k", base_url=gemini.base_url, timeout_seconds=WAIT_SECONDS)
     generator = GeminiGenerator(connection)
@@ -330,8 +332,8 @@ async def test_another_slice_does_not_take_a_kept_reply(pool: asyncpg.Pool, gemi
         await generator.close()
 
 
-async def test_a_reply_to_what_was_erased_is_not_kept(pool: asyncpg.Pool, gemini: FakeGemini) -> None:
-    """Nothing of it stays, whether it came before the erasure or after."""
+async def test_a_reply_to_an_erased_event_is_not_kept(pool: asyncpg.Pool, gemini: FakeGemini) -> None:
+    """Nothing of it remains, whether it arrived before the erasure or after."""
     thread_id = await talk(pool, said("user", "My name is Mei."), said("user", "I live in Lisbon."), session_id="s")
     connection = GeminiConnection(api_key="k", base_url=gemini.base_url, timeout_seconds=WAIT_SECONDS)
     generator = GeminiGenerator(connection)
@@ -351,20 +353,20 @@ async def test_a_reply_to_what_was_erased_is_not_kept(pool: asyncpg.Pool, gemini
 
 
 async def test_a_backlog_fills_its_slices_to_the_token_target(pool: asyncpg.Pool) -> None:
-    """A call reads as much as it may: no slice but the last has room for two more turns."""
+    """A call reads as much as allowed: only the last slice has room for two more turns."""
     thread_id = await talk(pool, *(said("user", f"{n} " + "and so on " * 20) for n in range(60)))
     generator = ScriptedGenerator()
     worker = MemoryConsolidationWorker(pool, generator, LocalEmbedder(), slice_tokens=510)
     await worker.consolidate(thread_id, JobType.FAST_REPLAY, wait=False)
     await work_off(pool, worker)
-    turns = [len(part.turns) for part in generator.slices]
+    turns = [len(slice_.turns) for slice_ in generator.slices]
     assert sum(turns) == 60
     tokens = await pool.fetchval("SELECT max(token_estimate) FROM messages")
     assert all(count >= 510 // tokens - 1 for count in turns[:-1]), turns
     assert await pool.fetchval("SELECT generate_calls FROM memory_costs") == len(turns)
 
 
-async def test_no_connection_is_held_while_a_model_thinks(dsn: str) -> None:
+async def test_no_connection_is_held_during_a_model_call(dsn: str) -> None:
     """A pool of one connection serves others during both calls of both stages."""
     async with await database.create_pool(dsn, min_size=1, max_size=1) as pool:
         thread_id = await talk(pool, said("user", "hello"))
@@ -383,26 +385,26 @@ async def test_no_connection_is_held_while_a_model_thinks(dsn: str) -> None:
 async def test_a_job_takes_a_handful_of_statements_however_much_was_learned(dsn: str) -> None:
     """Two read the slice and the app's styles; within BEGIN and COMMIT: lock, store, and the claim's own three."""
     async with await database.create_pool(dsn, min_size=1, max_size=1) as pool:
-        told = ([fact(f"k{n}", n) for n in range(20)], [insight(f"i{n}", "low") for n in range(20)])
-        worker = MemoryConsolidationWorker(pool, ScriptedGenerator(reflections=[told, told]), LocalEmbedder())
+        extracted = ([fact(f"k{n}", n) for n in range(20)], [insight(f"i{n}", "low") for n in range(20)])
+        worker = MemoryConsolidationWorker(pool, ScriptedGenerator(reflections=[extracted, extracted]), LocalEmbedder())
         statements: list[str] = []
         async with pool.acquire() as connection:
             connection.add_query_logger(lambda record: statements.append(record.query))
-        # The first job teaches the connection the types.
+        # The first job makes the connection look up the types.
         for _ in range(2):
             thread_id = await talk(pool, *(said("user", f"turn {n}") for n in range(20)))
             claim = await claimed(pool, thread_id, JobType.DEEP_REFLECTION)
             statements.clear()
             await worker.run(claim.job_id, claim)
         assert len(statements) == 2 + 1 + 2 + 3 + 1, statements
-        # What the second job found was known.
+        # The second job found only known facts.
         assert await pool.fetchval("SELECT count(*) FROM memories WHERE metadata ->> 'support' = '2'") == 20
 
 
-async def test_nobody_can_talk_a_fact_into_another_users_memory(
+async def test_no_text_writes_a_fact_into_another_users_memory(
     pool: asyncpg.Pool, local: MemoryConsolidationWorker
 ) -> None:
-    """Whatever the text says, what is learned belongs to the thread's own app and user."""
+    """Whatever the text says, facts belong to the thread's own app and user."""
     await talk(pool, said("user", "My name is Tom."), user="tom")
     thread_id = await talk(
         pool,
@@ -424,7 +426,7 @@ async def test_nobody_can_talk_a_fact_into_another_users_memory(
 @pytest.mark.parametrize("job_type", list(JobType))
 @pytest.mark.parametrize("failing", ["generate", "store", "finish", "commit"])
 async def test_a_failure_at_any_step_leaves_nothing(pool: asyncpg.Pool, job_type: JobType, failing: str) -> None:
-    """All effects of a stage come together or not at all, and a later attempt does the whole work once."""
+    """The effects of a stage are atomic, and a later attempt does all the work once."""
     thread_id = await talk(pool, said("user", "My name is Mei."))
     claim = await claimed(pool, thread_id, job_type)
     deep = job_type is JobType.DEEP_REFLECTION
@@ -455,7 +457,7 @@ async def test_a_failure_at_any_step_leaves_nothing(pool: asyncpg.Pool, job_type
     with pytest.raises((TransientProviderError, ConnectionError, InvalidInputError, asyncpg.PostgresError)):
         await worker.run(claim.job_id, held)
 
-    # The first stage of a full consolidation is whole by itself, and is not done again.
+    # The first stage of a full consolidation is complete by itself, and is not repeated.
     kept = job_type is JobType.FULL_CONSOLIDATION and failing == "finish"
     expected = {**NOTHING, "memories": 2, "vectors": 1, "fast": 1} if kept else NOTHING
     assert await counts(pool) == expected
@@ -472,8 +474,8 @@ async def test_a_failure_at_any_step_leaves_nothing(pool: asyncpg.Pool, job_type
     assert (final["memories"], final["facts"]) == (0 if deep else 2, 0 if job_type is JobType.FAST_REPLAY else 1)
 
 
-async def test_a_moved_watermark_lets_nothing_through(pool: asyncpg.Pool) -> None:
-    """Two jobs of different types read the same slice; only the first to end writes."""
+async def test_a_moved_watermark_fences_out_the_later_job(pool: asyncpg.Pool) -> None:
+    """Two jobs of different types read the same slice; only the first to finish writes."""
     thread_id = await talk(pool, said("user", "hello"))
     slow = await claimed(pool, thread_id, JobType.FAST_REPLAY)
     gate = Gate()
@@ -495,8 +497,8 @@ async def test_a_moved_watermark_lets_nothing_through(pool: asyncpg.Pool) -> Non
     assert await counts(pool) == before
 
 
-async def test_an_attempt_that_was_given_up_writes_nothing(pool: asyncpg.Pool) -> None:
-    """A worker that wakes up after its job went to another one is fenced out."""
+async def test_an_abandoned_attempt_writes_nothing(pool: asyncpg.Pool) -> None:
+    """A worker that resumes after its job went to another one is fenced out."""
     thread_id = await talk(pool, said("user", "hello"))
     first = await claimed(pool, thread_id, JobType.FAST_REPLAY)
     gate = Gate()
@@ -542,8 +544,10 @@ async def test_a_session_deleted_before_the_start_ends_its_job_quietly(
     assert await pool.fetchval("SELECT status::text FROM procrastinate_jobs") == "succeeded"
 
 
-async def test_fast_and_deep_run_at_once_on_one_thread(pool: asyncpg.Pool, local: MemoryConsolidationWorker) -> None:
-    """Each has its own watermark; neither waits for, nor undoes, the other."""
+async def test_fast_and_deep_run_concurrently_on_one_thread(
+    pool: asyncpg.Pool, local: MemoryConsolidationWorker
+) -> None:
+    """Each has its own watermark; neither waits for the other or undoes its work."""
     thread_id = await talk(pool, *(said("user", f"My name is Mei. I like tea number {n}.") for n in range(200)))
     await asyncio.gather(
         *(local.consolidate(thread_id, kind, wait=False) for kind in (JobType.FAST_REPLAY, JobType.DEEP_REFLECTION))
@@ -558,8 +562,8 @@ async def test_fast_and_deep_run_at_once_on_one_thread(pool: asyncpg.Pool, local
     assert await pool.fetchval("SELECT count(*) FROM consolidation_jobs WHERE status <> 'completed'") == 0
 
 
-async def test_append_consolidate_delete_and_clean_up_never_wait_in_a_circle(pool: asyncpg.Pool) -> None:
-    """One user's sessions are written, worked off, deleted and cleaned up at once; the server sees no deadlock."""
+async def test_append_consolidate_delete_and_clean_up_never_deadlock(pool: asyncpg.Pool) -> None:
+    """One user's sessions are written, consolidated, deleted and cleaned up at once; the server sees no deadlock."""
     sessions = OpenSessionService(pool)
     await pool.execute("UPDATE app_policies SET fast_events = 3, deep_tokens = 20, cleanup_threshold = 1")
     worker = MemoryConsolidationWorker(pool, LocalGenerator(), LocalEmbedder())
@@ -604,7 +608,7 @@ async def test_append_consolidate_delete_and_clean_up_never_wait_in_a_circle(poo
     assert await pool.fetchval("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()") == 0
 
 
-async def test_what_is_said_during_the_call_waits_for_the_next_job(pool: asyncpg.Pool) -> None:
+async def test_messages_that_arrive_during_the_call_wait_for_the_next_job(pool: asyncpg.Pool) -> None:
     thread_id = await talk(pool, said("user", "first"), session_id="s")
     claim = await claimed(pool, thread_id, JobType.FAST_REPLAY)
     gate = Gate()
@@ -622,7 +626,7 @@ async def test_what_is_said_during_the_call_waits_for_the_next_job(pool: asyncpg
     assert [row["content"] for row in contents] == ["用户: first", "用户: second"]
 
 
-async def test_a_failed_embedding_loses_no_text_and_asks_for_the_backfill_once(pool: asyncpg.Pool) -> None:
+async def test_a_failed_embedding_loses_no_text_and_enqueues_the_backfill_once(pool: asyncpg.Pool) -> None:
     thread_id = await talk(pool, said("user", "hello"), said("user", "again"))
     generator = ScriptedGenerator(reflections=[([fact("city", "Lisbon")], [insight("a", "high")])])
     broken = ScriptedEmbedder(failure=TransientProviderError("down", code="503"))
@@ -636,7 +640,7 @@ async def test_a_failed_embedding_loses_no_text_and_asks_for_the_backfill_once(p
     assert [tuple(row) for row in waiting] == [("embedding", "embedding_backfill")]
 
 
-async def test_jobs_that_end_together_ask_for_one_backfill(pool: asyncpg.Pool, conn: asyncpg.Connection) -> None:
+async def test_jobs_that_end_together_enqueue_one_backfill(pool: asyncpg.Pool, conn: asyncpg.Connection) -> None:
     async with conn.transaction():
         await conn.execute("SELECT enqueue_embedding_backfill()")
         asking = asyncio.create_task(pool.execute("SELECT enqueue_embedding_backfill()"))
@@ -654,8 +658,8 @@ async def test_vectors_of_a_wrong_size_are_an_error_that_names_both_sizes(pool: 
     assert await counts(pool) == NOTHING
 
 
-async def test_text_that_postgresql_refuses_is_stored_without_what_it_refuses(pool: asyncpg.Pool) -> None:
-    """Neither what was said nor what a model answers can break a job by its characters."""
+async def test_text_that_postgresql_rejects_is_stored_without_the_offending_characters(pool: asyncpg.Pool) -> None:
+    """No characters in a message or in a model's reply can break a job."""
     thread_id = await talk(pool, said("user", "nul \0 and \ud800 surrogate"))
     generator = ScriptedGenerator(
         summary="sum \0 \udfff",
@@ -679,7 +683,7 @@ async def test_an_unknown_type_or_thread_enqueues_nothing(pool: asyncpg.Pool, lo
     assert await pool.fetchval("SELECT count(*) FROM procrastinate_jobs") == 0
 
 
-async def test_consolidate_waits_for_workers_through_all_follow_ups(pool: asyncpg.Pool) -> None:
+async def test_consolidate_waits_for_workers_through_all_follow_up_jobs(pool: asyncpg.Pool) -> None:
     thread_id = await talk(pool, *(said("user", "word " * 100) for _ in range(5)))
     worker = MemoryConsolidationWorker(pool, ScriptedGenerator(), LocalEmbedder(), slice_tokens=150)
 
@@ -696,7 +700,7 @@ async def test_consolidate_waits_for_workers_through_all_follow_ups(pool: asyncp
     assert (final["fast"], final["deep"]) == (5, 5)
 
 
-async def test_without_a_worker_waiting_ends_with_what_to_do_and_the_job_stays(
+async def test_waiting_without_a_worker_ends_with_a_hint_and_the_job_stays(
     pool: asyncpg.Pool, local: MemoryConsolidationWorker
 ) -> None:
     thread_id = await talk(pool, said("user", "hello"))
@@ -706,7 +710,7 @@ async def test_without_a_worker_waiting_ends_with_what_to_do_and_the_job_stays(
     assert len(await work_off(pool, local)) == 1
 
 
-async def test_a_session_deleted_while_somebody_waits_ends_the_wait(pool: asyncpg.Pool) -> None:
+async def test_deleting_the_session_ends_the_wait(pool: asyncpg.Pool) -> None:
     thread_id = await talk(pool, said("user", "hello"), session_id="s")
     waiting = asyncio.create_task(consolidate_thread(pool, thread_id, timeout_seconds=WAIT_SECONDS))
     while not await pool.fetchval("SELECT count(*) FROM consolidation_jobs"):
@@ -716,7 +720,7 @@ async def test_a_session_deleted_while_somebody_waits_ends_the_wait(pool: asyncp
 
 
 async def test_an_embedder_that_loses_a_text_is_a_failed_embedding(pool: asyncpg.Pool) -> None:
-    """A vector is never given to the wrong text: a reply of the wrong length counts as none."""
+    """A vector is never stored with the wrong text: a reply of the wrong length is discarded."""
     thread_id = await talk(pool, said("user", "hello"))
 
     class Forgetful(ScriptedEmbedder):
@@ -731,7 +735,7 @@ async def test_an_embedder_that_loses_a_text_is_a_failed_embedding(pool: asyncpg
 
 @pytest.mark.parametrize("value", [0.0, float("nan")])
 async def test_a_vector_that_cannot_be_compared_is_a_failed_embedding(pool: asyncpg.Pool, value: float) -> None:
-    """One stored vector of zeros would make every score of its user's searches no number."""
+    """One stored zero vector would turn every search score of its user into NaN."""
     thread_id = await talk(pool, said("user", "hello"))
 
     class Broken(ScriptedEmbedder):
@@ -745,7 +749,7 @@ async def test_a_vector_that_cannot_be_compared_is_a_failed_embedding(pool: asyn
     assert await pool.fetchval("SELECT count(*) FROM memories WHERE embedding IS NOT NULL") == 0
 
 
-async def test_a_malformed_reply_fails_the_job_and_keeps_the_slice_for_the_next_try(pool: asyncpg.Pool) -> None:
+async def test_a_malformed_reply_fails_the_job_and_keeps_the_slice_for_the_next_attempt(pool: asyncpg.Pool) -> None:
     thread_id = await talk(pool, said("user", "hello"))
 
     async def refuse() -> None:

@@ -1,4 +1,4 @@
-"""A context window: what is chosen for it, how often the database is asked, what counts as used."""
+"""The context window: its selection, its number of database queries, and which accesses it records."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def assembler(pool: asyncpg.Pool) -> ContextAssembler:
 
 @pytest.fixture
 async def known(pool: asyncpg.Pool, conn: asyncpg.Connection) -> None:
-    """A user with two sessions, the first of them consolidated."""
+    """A user with two sessions, of which the first is consolidated."""
     await say(pool, MEI, "s-1", "I moved to Lisbon", "My cat is called Miso")
     await consolidate_fast(conn, "s-1")
     await say(pool, MEI, "s-2", "Good morning", "What does my cat like to eat?")
@@ -69,9 +69,7 @@ async def test_a_window_holds_system_facts_memories_and_history_in_order(
     assert window.degraded is None
 
 
-async def test_what_was_said_elsewhere_a_moment_ago_is_remembered(
-    pool: asyncpg.Pool, assembler: ContextAssembler
-) -> None:
+async def test_recent_messages_of_another_session_are_included(pool: asyncpg.Pool, assembler: ContextAssembler) -> None:
     await say(pool, MEI, "s-1", "The code of the gate is 4711")
     await say(pool, MEI, "s-2", "What is the code of the gate?")
     window = await assembler.assemble(
@@ -80,7 +78,7 @@ async def test_what_was_said_elsewhere_a_moment_ago_is_remembered(
     assert [item.content for item in window.items if item.context_type == "memory"] == ["The code of the gate is 4711"]
 
 
-async def test_the_newest_event_is_always_there(pool: asyncpg.Pool, assembler: ContextAssembler) -> None:
+async def test_the_newest_event_is_always_included(pool: asyncpg.Pool, assembler: ContextAssembler) -> None:
     for start in range(0, 60, 20):
         await say(pool, MEI, "s", *[f"turn {n} " + "and so on " * 20 for n in range(start, start + 20)])
     await say(pool, MEI, "s", "MARKER")
@@ -98,7 +96,7 @@ async def test_another_user_and_another_app_see_nothing(known: None, assembler: 
 
 
 @pytest.mark.parametrize("blank", ["", " ", "\u3000", "\0\n"])
-async def test_a_blank_query_gives_what_is_known_without_a_search(
+async def test_a_blank_query_returns_what_is_known_without_a_search(
     known: None, assembler: ContextAssembler, blank: str
 ) -> None:
     window = await assembler.assemble(app_name=APP, user_id=MEI, session_id="s-2", query=blank)
@@ -109,12 +107,12 @@ async def test_a_blank_query_gives_what_is_known_without_a_search(
     ]
 
 
-async def test_a_fact_that_is_over_is_not_in_the_window(conn: asyncpg.Connection, assembler: ContextAssembler) -> None:
+async def test_an_expired_fact_is_not_in_the_window(conn: asyncpg.Connection, assembler: ContextAssembler) -> None:
     await add_fact(conn, MEI, "city", "Porto", valid_from=days_ago(9), valid_until=days_ago(1))
     assert (await assembler.assemble(app_name=APP, user_id=MEI, session_id=None, query="city Porto")).items == ()
 
 
-async def test_access_is_recorded_once_for_what_was_put_in(
+async def test_access_is_recorded_once_for_each_included_memory(
     conn: asyncpg.Connection, assembler: ContextAssembler
 ) -> None:
     kept = await add_memory(conn, MEI, "the cat likes sardines", memory_type="summary")
@@ -136,7 +134,7 @@ async def test_a_query_that_cannot_be_embedded_still_gives_a_window(
     assert reasons == ["RateLimitedError"]
 
 
-async def test_budgets_of_calls_at_once_do_not_mix(pool: asyncpg.Pool, assembler: ContextAssembler) -> None:
+async def test_budgets_of_concurrent_calls_are_independent(pool: asyncpg.Pool, assembler: ContextAssembler) -> None:
     await say(pool, MEI, "s", *["some words " * 20] * 40)
     budgets = [50, 400, 8000] * 4
     windows = await asyncio.gather(
@@ -150,11 +148,11 @@ async def test_two_round_trips_at_most(known: None, pool: asyncpg.Pool) -> None:
     statements: list[str] = []
     async with pool.acquire() as connection:
         assembler = ContextAssembler(_OneConnection(connection), WordEmbedder())  # type: ignore[arg-type]
-        # The driver looks types up once.
+        # The driver looks up types once.
         await assembler.assemble(app_name=APP, user_id=MEI, session_id="s-2", query="cat")
         connection.add_query_logger(lambda query: statements.append(query.query))
         await assembler.assemble(app_name=APP, user_id=MEI, session_id="s-2", query="cat")
-    await asyncio.sleep(0)  # the driver logs a query in the loop's next turn
+    await asyncio.sleep(0)  # The driver logs a query in the next iteration of the loop.
     assert len(statements) == 2
 
 
@@ -182,7 +180,7 @@ async def test_bad_input_is_refused(known: None, pool: asyncpg.Pool, assembler: 
 
 
 @pytest.mark.parametrize("budget", [0, 20, 60, 250, 1000])
-async def test_the_window_of_plain_sql_keeps_its_budget(
+async def test_the_sql_window_keeps_its_budget(
     known: None, pool: asyncpg.Pool, conn: asyncpg.Connection, budget: int
 ) -> None:
     await say(pool, MEI, "s-2", *["and more words " * 8] * 30, "MARKER")
@@ -195,13 +193,13 @@ async def test_the_window_of_plain_sql_keeps_its_budget(
         assert "Mei's cat Miso likes sardines" in {row["content"] for row in rows}
 
 
-async def test_the_window_of_plain_sql_refuses_shares_over_one(conn: asyncpg.Connection) -> None:
+async def test_the_sql_window_rejects_shares_over_one(conn: asyncpg.Connection) -> None:
     with pytest.raises(asyncpg.PostgresError) as caught:
         await conn.fetch("SELECT * FROM get_context_window('u', 'a', 'cat', NULL, 100, 0.6, 0.6)")
     assert caught.value.sqlstate == "HP007"
 
 
-async def test_the_window_of_plain_sql_keeps_the_beginning_of_a_newest_turn_over_its_share(
+async def test_the_sql_window_keeps_the_beginning_of_a_newest_turn_over_its_share(
     known: None, pool: asyncpg.Pool, conn: asyncpg.Connection
 ) -> None:
     await say(pool, MEI, "s-2", "older", "NEWEST " + "and much more " * 400)
@@ -213,8 +211,8 @@ async def test_the_window_of_plain_sql_keeps_the_beginning_of_a_newest_turn_over
     assert sum(row["token_estimate"] for row in rows) <= 200
 
 
-async def test_the_window_of_plain_sql_passes_unspent_shares_on(pool: asyncpg.Pool, conn: asyncpg.Connection) -> None:
-    """With nothing learned yet, the history has the whole budget; a text is not there twice."""
+async def test_the_sql_window_reassigns_unspent_shares(pool: asyncpg.Pool, conn: asyncpg.Connection) -> None:
+    """With nothing learned yet, the history gets the whole budget; no text appears twice."""
     await say(pool, MEI, "s", *[f"turn {n} and some more words" for n in range(60)])
     rows = await conn.fetch("SELECT * FROM get_context_window($1, $2, '', NULL, 150)", MEI, APP)
     assert sum(row["token_estimate"] for row in rows) > 130
@@ -223,7 +221,7 @@ async def test_the_window_of_plain_sql_passes_unspent_shares_on(pool: asyncpg.Po
 
 
 class _Strict:
-    """A model that counts every character."""
+    """A model that counts every character as a token."""
 
     model = "strict-1"
 
@@ -238,7 +236,7 @@ class _Strict:
         return len(text)
 
 
-async def test_a_window_that_the_model_counts_over_the_budget_is_packed_smaller(pool: asyncpg.Pool) -> None:
+async def test_a_window_over_the_budget_by_the_models_count_is_packed_smaller(pool: asyncpg.Pool) -> None:
     await say(pool, MEI, "s", *["some words " * 5] * 40)
     strict = _Strict()
     assembler = ContextAssembler(pool, max_tokens=300, window_counter=strict, language="en")
@@ -249,8 +247,8 @@ async def test_a_window_that_the_model_counts_over_the_budget_is_packed_smaller(
     assert (await silent.assemble(app_name=APP, user_id=MEI, session_id="s", query="")).counted_by == "estimate"
 
 
-async def test_what_an_app_tells_its_agents_stands_in_the_system_part(pool: asyncpg.Pool) -> None:
-    """After the prompt, in the order of the keys: the newest versions, and only what is approved and meant for it."""
+async def test_instructions_of_an_app_are_in_the_system_section(pool: asyncpg.Pool) -> None:
+    """After the prompt, ordered by key: the newest versions, and only approved ones for this use."""
     store = InstructionStore(pool)
     await store.put(APP, "tone", "Shout.")
     await store.put(APP, "tone", "Be kind.")

@@ -31,12 +31,12 @@ TEXTS = st.builds(lambda piece, times, tail: piece * times + tail, SCRIPTS, st.i
 
 
 def words(text: str) -> int:
-    """A counter by words, which is not additive over joined pieces."""
+    """Count words, which is not additive over joined pieces."""
     return len(text.split())
 
 
 def clumsy(text: str) -> int:
-    """A counter that charges more for a whole than for its pieces."""
+    """Charge more for a whole than for its pieces."""
     return estimate_tokens(text) + (len(text) // 50) ** 2 // 8
 
 
@@ -67,8 +67,8 @@ def packed(memories: list[str], facts: list[str], turns: list[str], budget: int,
     counter=st.sampled_from([count_tokens, estimate_tokens, len, words, clumsy]),
     shares=st.tuples(st.integers(0, 4), st.integers(0, 4), st.integers(0, 4), st.integers(0, 4)),
 )
-def test_no_window_is_over_its_budget(memories, facts, turns, system, budget, language, counter, shares) -> None:
-    """Headers, bullets and blank lines included, for any counter; and the account adds up to no less than the text."""
+def test_no_window_exceeds_its_budget(memories, facts, turns, system, budget, language, counter, shares) -> None:
+    """Including headers, bullets and blank lines, for any counter; the account adds up to no less than the text."""
     total = max(sum(shares), 1)
     ratios = dict(zip(("system", "memory", "history", "fact"), (share / total for share in shares), strict=True))
     candidates = {"memory": items("memory", memories), "fact": items("fact", facts), "history": items("history", turns)}
@@ -102,28 +102,28 @@ def test_no_window_is_over_its_budget(memories, facts, turns, system, budget, la
 
 
 def test_ten_thousand_random_windows_in_three_scripts_keep_their_budget() -> None:
-    """Latin, Chinese and Arabic, by themselves and mixed: the written text is never over the budget, nothing is lost
-    unaccounted for, and the history is the newest turns."""
+    """Latin, Chinese and Arabic, alone and mixed: the text never exceeds the budget, every candidate is accounted for,
+    and the history is the newest turns."""
     alphabets = [
         "the quick brown fox jumps over it. ",
         "今天我们去了海边，吃了很多海鲜。",
         "ذهبنا إلى السوق صباح اليوم، ثم عدنا ",
     ]
-    draw = Random(20)
+    rng = Random(20)
 
     def text() -> str:
-        piece = draw.choice(alphabets) if draw.random() < 0.8 else "".join(draw.sample(alphabets, 2))
-        return f"{draw.randrange(1000)} " + (piece * 4)[: draw.randrange(1, 90)]
+        piece = rng.choice(alphabets) if rng.random() < 0.8 else "".join(rng.sample(alphabets, 2))
+        return f"{rng.randrange(1000)} " + (piece * 4)[: rng.randrange(1, 90)]
 
     for _ in range(10_000):
-        turns = [text() for _ in range(draw.randrange(6))]
+        turns = [text() for _ in range(rng.randrange(6))]
         candidates: dict[ContextType, list[ContextItem]] = {
-            "memory": [ContextItem(context_type="memory", content=text()) for _ in range(draw.randrange(5))],
-            "fact": [ContextItem(context_type="fact", content=text()) for _ in range(draw.randrange(5))],
+            "memory": [ContextItem(context_type="memory", content=text()) for _ in range(rng.randrange(5))],
+            "fact": [ContextItem(context_type="fact", content=text()) for _ in range(rng.randrange(5))],
             "history": items("history", turns),
         }
-        budget = draw.randrange(1, 250)
-        window = pack(candidates, max_tokens=budget, ratios=RATIOS, language=draw.choice(["en", "zh"]))
+        budget = rng.randrange(1, 250)
+        window = pack(candidates, max_tokens=budget, ratios=RATIOS, language=rng.choice(["en", "zh"]))
         assert count_tokens(format_items(window.items, window.language)) == window.total_tokens <= budget
         assert len(window.items) + len(window.left_out) == sum(map(len, candidates.values()))
         kept = [item for item in window.items if item.context_type == "history"]
@@ -133,7 +133,7 @@ def test_ten_thousand_random_windows_in_three_scripts_keep_their_budget() -> Non
         )
 
 
-def test_what_is_left_out_says_why() -> None:
+def test_omitted_items_carry_a_reason() -> None:
     window = packed(["Mei plays the cello", "big " * 900, "m " * 60], ["plays: the cello"], ["older " * 60] * 2, 100)
     assert [(left.item.context_type, left.reason) for left in window.left_out] == [
         ("fact", "repeats"), ("memory", "too_big"), ("memory", "no_room"), ("history", "no_room")
@@ -148,7 +148,7 @@ def test_the_newest_turn_stays_when_older_ones_do_not_fit() -> None:
     assert window.account[-1].left_out > 0
 
 
-def test_the_newest_turn_is_cut_and_says_so_when_it_is_over_the_whole_budget() -> None:
+def test_a_newest_turn_over_the_whole_budget_is_cut_and_marked() -> None:
     window = packed(["a memory"], [], ["word " * 1000, "older"], 100)
     (turn,) = [item for item in window.items if item.context_type == "history"]
     assert turn.metadata["truncated"] is True
@@ -157,8 +157,8 @@ def test_the_newest_turn_is_cut_and_says_so_when_it_is_over_the_whole_budget() -
 
 
 @pytest.mark.parametrize("budget", [30, 60, 100])
-def test_what_was_just_said_has_its_place_before_anything_remembered(budget: int) -> None:
-    """A newest turn over the history's share is cut to it; memories and facts never push it out altogether."""
+def test_the_newest_turn_comes_before_memories_and_facts(budget: int) -> None:
+    """A newest turn over the history's share is cut to it; memories and facts never displace it entirely."""
     memories, facts = [f"m{n}" for n in range(40)], [f"f{n}" for n in range(40)]
     system = "rule " * (budget // 4) if budget > 50 else None
     window = packed(memories, facts, ["word " * 100], budget, system_prompt=system)
@@ -174,8 +174,8 @@ def test_an_item_that_is_too_big_is_skipped_and_the_next_is_taken() -> None:
 
 
 @pytest.mark.parametrize("kind", ["memory", "fact", "history"])
-def test_what_others_leave_unspent_flows_to_whoever_needs_it(kind: ContextType) -> None:
-    """One kind of candidates alone fills the window far beyond its share."""
+def test_unspent_shares_go_to_sections_that_need_them(kind: ContextType) -> None:
+    """Candidates of a single kind fill the window far beyond their share."""
     texts = [f"{place} {'text ' * 10}" for place in range(100)]
     by_kind = {"memory": [], "fact": [], "history": [], kind: texts}
     window = packed(by_kind["memory"], by_kind["fact"], by_kind["history"], 1000)
@@ -198,16 +198,16 @@ def test_a_system_prompt_over_its_share_takes_from_the_others_and_over_the_budge
         packed([], [], [], 50, system_prompt=prompt)
 
 
-def test_what_the_history_shows_is_not_paid_for_twice() -> None:
+def test_text_in_the_history_is_not_paid_for_twice() -> None:
     turns = items("history", ["third", "second", "first"])  # numbers 3, 2, 1
-    drawn = ContextItem(context_type="memory", content="a summary", metadata={"thread_id": "t", "from_seq": 2})
+    summary = ContextItem(context_type="memory", content="a summary", metadata={"thread_id": "t", "from_seq": 2})
     elsewhere = ContextItem(context_type="memory", content="another", metadata={"thread_id": "u", "from_seq": 2})
     same = ContextItem(context_type="fact", content="another")
-    window = pack({"history": turns, "memory": [drawn, elsewhere], "fact": [same]}, max_tokens=500, ratios=RATIOS)
+    window = pack({"history": turns, "memory": [summary, elsewhere], "fact": [same]}, max_tokens=500, ratios=RATIOS)
     assert [item.content for item in window.items] == ["another", "first", "second", "third"]
 
 
-def test_the_text_has_its_sections_in_order_under_headers_of_the_language() -> None:
+def test_the_sections_are_in_order_under_headers_of_the_language() -> None:
     for language, headers in HEADERS.items():
         window = packed(["m1", "m2"], ["f1"], ["new", "old"], 500, system_prompt="S", language=language)
         assert format_items(window.items, window.language) == (
@@ -216,8 +216,8 @@ def test_the_text_has_its_sections_in_order_under_headers_of_the_language() -> N
 
 
 @pytest.mark.parametrize("line_break", ["\n", "\r\n", "\r", "\v", "\f", "\x85", "\u2028", "\u2029", "\n\n"])
-def test_nothing_that_is_said_passes_for_a_header_or_for_another_turn(line_break: str) -> None:
-    """Only an item's first line begins at the margin, whatever its speaker writes."""
+def test_no_message_can_forge_a_header_or_another_turn(line_break: str) -> None:
+    """Only the first line of an item begins at the margin, whatever its speaker writes."""
 
     def forged(number: int) -> str:
         return line_break.join(
@@ -232,7 +232,7 @@ def test_nothing_that_is_said_passes_for_a_header_or_for_another_turn(line_break
     assert window.total_tokens == count_tokens(format_items(window.items, "en"))
 
 
-async def test_the_counters_equal_the_databases(conn: asyncpg.Connection) -> None:
+async def test_the_counters_match_the_database(conn: asyncpg.Connection) -> None:
     for text in [
         "",
         "a",

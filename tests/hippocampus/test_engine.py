@@ -1,4 +1,4 @@
-"""The one object of the library: what `add` appends and what it recognises, what `search` and `context` give back."""
+"""The library's main object: what `add` appends and recognises, what `search` and `context` return."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ async def counts(memory: Hippocampus, messages: Any, session: str = "s") -> tupl
     return done.added, done.known
 
 
-async def test_a_conversation_that_grows_is_appended_once(memory: Hippocampus) -> None:
-    """As agents send it: whole, each turn."""
+async def test_a_growing_conversation_is_appended_once(memory: Hippocampus) -> None:
+    """Agents send the whole conversation each turn."""
     talk = [{"role": "system", "content": "Be kind."}, ASK, CALL, RESULT, TELL, OK]
     assert await memory.add("ann", talk, session="s") == AddedMessages(session_id="s", added=5, known=0)
     assert await counts(memory, talk) == (0, 5)
@@ -59,16 +59,16 @@ async def test_a_conversation_that_grows_is_appended_once(memory: Hippocampus) -
     ]
 
 
-async def test_turns_one_by_one_keep_what_is_said_again(memory: Hippocampus) -> None:
+async def test_single_turns_keep_repeated_messages(memory: Hippocampus) -> None:
     for reply in ("first", "second"):
         assert await counts(memory, OK) == (1, 0)
         assert await counts(memory, [OK, {"role": "assistant", "content": reply}]) == (1, 1)
     assert [text for _, _, text in await said(memory, "s")] == ["ok", "first", "ok", "second"]
-    # A window of the newest turns, as agents cut their history.
+    # A window of the newest turns, as agents truncate their history.
     assert await counts(memory, [OK, {"role": "assistant", "content": "second"}, BYE]) == (1, 2)
 
 
-async def test_a_text_is_a_message_of_the_user_and_begins_a_session(memory: Hippocampus) -> None:
+async def test_a_string_is_a_user_message_and_begins_a_session(memory: Hippocampus) -> None:
     one = await memory.add("ann", "I'm allergic to peanuts.")
     two = await memory.add("ann", "I'm allergic to peanuts.")
     assert (one.added, two.added) == (1, 1)
@@ -76,7 +76,7 @@ async def test_a_text_is_a_message_of_the_user_and_begins_a_session(memory: Hipp
     assert await said(memory, one.session_id) == [("user", "user_message", "I'm allergic to peanuts.")]
 
 
-async def test_own_ids_hold_wherever_the_message_stands(memory: Hippocampus) -> None:
+async def test_explicit_ids_are_recognised_at_any_position(memory: Hippocampus) -> None:
     first, second = {**ASK, "id": "m1"}, {**TELL, "id": "m2"}
     assert await counts(memory, [first]) == (1, 0)
     assert await counts(memory, [second]) == (1, 0)
@@ -110,7 +110,7 @@ async def test_names_times_and_parts_are_kept(memory: Hippocampus) -> None:
     assert await counts(memory, {**picture, "created_at": noon.timestamp() + 1}) == (1, 0)
 
 
-async def test_a_reply_of_a_client_library_is_a_message(memory: Hippocampus) -> None:
+async def test_a_client_librarys_reply_is_a_message(memory: Hippocampus) -> None:
     class Reply:
         def model_dump(self, *, exclude_none: bool) -> dict[str, Any]:
             assert exclude_none
@@ -140,26 +140,26 @@ async def test_a_reply_of_a_client_library_is_a_message(memory: Hippocampus) -> 
         ([{**OK, "more": object()}], r"messages\[0\].*is not a JSON value"),
     ],
 )
-async def test_what_is_wrong_writes_nothing(memory: Hippocampus, pool: asyncpg.Pool, messages: Any, error: str) -> None:
+async def test_invalid_input_writes_nothing(memory: Hippocampus, pool: asyncpg.Pool, messages: Any, error: str) -> None:
     with pytest.raises(InvalidInputError, match=error):
         await memory.add("ann", messages, session="s")
     assert await pool.fetchval("SELECT count(*) FROM threads") == 0
 
 
-async def test_the_same_list_added_at_once_is_stored_once(dsn: str, memory: Hippocampus) -> None:
+async def test_the_same_list_added_concurrently_is_stored_once(dsn: str, memory: Hippocampus) -> None:
     talk = [ASK, TELL, OK, OK]
     async with Hippocampus(dsn, app="shop") as other:
         done = await asyncio.gather(*(each.add("ann", talk, session="s") for each in (memory, other) * 5))
     assert sum(each.added for each in done) == 4
     assert len(await said(memory, "s")) == 4
-    # What grew differently at once is kept, and nothing of it twice.
+    # Lists that grew differently at the same time are kept, without duplicates.
     mine, theirs = [*talk, TELL], [*talk, BYE]
     await asyncio.gather(memory.add("ann", mine, session="s"), memory.add("ann", theirs, session="t"))
     await asyncio.gather(*(memory.add("ann", f"note {number}", session="n") for number in range(20)))
     assert sorted(text for _, _, text in await said(memory, "n")) == sorted(f"note {number}" for number in range(20))
 
 
-async def test_another_process_recognises_what_was_added(dsn: str, memory: Hippocampus) -> None:
+async def test_another_process_recognises_added_messages(dsn: str, memory: Hippocampus) -> None:
     talk = [ASK, CALL, RESULT, TELL, OK, OK]
     script = (
         "import asyncio, sys\n"
@@ -182,25 +182,25 @@ async def test_an_erased_message_is_not_added_again(memory: Hippocampus) -> None
     assert [text for _, _, text in await said(memory, "s")] == [None, "Two bottles.", "ok"]
 
 
-async def test_what_others_appended_is_recognised_by_what_it_says(memory: Hippocampus) -> None:
+async def test_messages_of_other_writers_are_recognised_by_their_content(memory: Hippocampus) -> None:
     session = await memory.sessions.create_session("shop", "ann", session_id="s")
     await memory.sessions.append_event(session, Event(author="user", content={"text": "ok"}))
     assert await counts(memory, [OK, BYE]) == (1, 1)
 
 
-async def test_more_than_a_batch_goes_in_and_is_recognised(memory: Hippocampus) -> None:
+async def test_more_than_one_batch_is_added_and_recognised(memory: Hippocampus) -> None:
     talk = [{"role": "user", "content": f"line {number}"} for number in range(1200)] + [OK] * 1100
     assert await counts(memory, talk) == (2300, 0)
     assert await counts(memory, [*talk, BYE]) == (1, 2300)
 
 
-async def test_a_name_of_the_memorys_own_threads_is_refused(memory: Hippocampus, pool: asyncpg.Pool) -> None:
+async def test_a_reserved_thread_name_is_refused(memory: Hippocampus, pool: asyncpg.Pool) -> None:
     name = await pool.fetchval("SELECT memory_thread('shop', 'ann', 'elsewhere')")
     with pytest.raises(SessionExistsError):
         await memory.add("ann", "hello", session=name)
 
 
-async def test_what_was_added_is_found_and_packed_at_once(memory: Hippocampus) -> None:
+async def test_added_messages_are_searchable_and_packed_immediately(memory: Hippocampus) -> None:
     await memory.add("ann", "I'm allergic to peanuts.", session="monday")
     await memory.add("ben", "I'm allergic to cats.", session="monday")
     [found] = await memory.search("ann", "what is she allergic to?", session="monday", limit=3)
@@ -212,7 +212,7 @@ async def test_what_was_added_is_found_and_packed_at_once(memory: Hippocampus) -
     assert (await chinese.context("ann", "", session="monday")).text.startswith("## 对话历史")
 
 
-async def test_it_holds_every_service_and_opens_what_a_url_names(dsn: str, pool: asyncpg.Pool) -> None:
+async def test_it_holds_every_service_and_opens_a_url(dsn: str, pool: asyncpg.Pool) -> None:
     closed = Hippocampus(dsn, app="shop")
     with pytest.raises(PulseError, match="not connected"):
         await closed.add("ann", "hello")
@@ -228,7 +228,7 @@ async def test_it_holds_every_service_and_opens_what_a_url_names(dsn: str, pool:
     await memory.close()
     await memory.close()
     assert opened.is_closing()
-    # Entered again, it opens again; a pool that was given stays open.
+    # Entering it again opens it again; a pool passed by the caller stays open.
     async with memory:
         await memory.add("ann", "hello again", session="s")
     async with Hippocampus(pool, app="shop"):

@@ -1,4 +1,4 @@
-"""A model's reply becomes records whole, or is refused whole with the reply as evidence."""
+"""A model's reply is parsed completely, or rejected completely with the reply as evidence."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ GOOD = json.dumps({"facts": [FACT], "insights": [INSIGHT]})
 
 
 def facts_reply(**changes: Any) -> str:
-    """A reply whose second fact is changed; the first one is good, and must not be taken alone."""
+    """A reply whose second fact is changed; the first one is valid, and must not be taken alone."""
     return json.dumps({"facts": [{**FACT, "key": "good"}, {**FACT, **changes}], "insights": []})
 
 
@@ -68,7 +68,7 @@ PACKAGED = {
 }
 
 MALFORMED = {
-    # packaging that cannot be told from data
+    # Wrapping that cannot be distinguished from data.
     "empty": "",
     "blank": " \n",
     "prose": "There is nothing worth keeping.",
@@ -100,7 +100,7 @@ MALFORMED = {
     "insights null": json.dumps({"facts": [FACT], "insights": None}),
     "facts as an object": json.dumps({"facts": {"home_city": FACT}, "insights": []}),
     "unknown list": json.dumps({"facts": [], "insights": [], "preferences": [FACT]}),
-    # wrong facts
+    # invalid facts
     "fact as text": json.dumps({"facts": ["lives in Lyon"], "insights": []}),
     "fact null": json.dumps({"facts": [FACT, None], "insights": []}),
     **{f"fact without {name}": json.dumps({"facts": [without(FACT, name)], "insights": []}) for name in FACT},
@@ -136,7 +136,7 @@ MALFORMED = {
     "source a list": facts_reply(source_turns=[[3]]),
     "two values of one key": json.dumps({"facts": [FACT, {**FACT, "value": "Nice"}], "insights": []}),
     "one and true of one key": json.dumps({"facts": [{**FACT, "value": 1}, {**FACT, "value": True}], "insights": []}),
-    # wrong insights
+    # invalid insights
     "insight as text": json.dumps({"facts": [FACT], "insights": ["She plans ahead."]}),
     **{
         f"insight without {name}": json.dumps({"facts": [FACT], "insights": [without(INSIGHT, name)]})
@@ -152,8 +152,8 @@ MALFORMED = {
 
 class TestReflection:
     @pytest.mark.parametrize("reply", PACKAGED.values(), ids=PACKAGED)
-    def test_packaging_means_nothing(self, reply: str) -> None:
-        """One good object is read, whatever harmless things stand around it."""
+    def test_wrapping_is_ignored(self, reply: str) -> None:
+        """One valid object is read, whatever harmless text surrounds it."""
         facts, insights, _ = extraction.parse_reflection(reply, CONVERSATION)
         assert facts == (
             ExtractedFact(fact_type="profile", key="home_city", value="Lyon", confidence=0.9, source_seqs=(3,)),
@@ -168,12 +168,12 @@ class TestReflection:
         assert caught.value.raw_reply == reply
         assert caught.value.code == "malformed"
 
-    def test_nothing_found_is_an_answer(self) -> None:
-        """Empty lists, given as such, are an empty reflection and no error."""
+    def test_an_empty_reflection_is_valid(self) -> None:
+        """Explicit empty lists are an empty reflection, not an error."""
         assert extraction.parse_reflection('{"facts": [], "insights": []}', CONVERSATION) == ((), (), ())
 
     def test_the_message_names_each_problem_and_no_content(self) -> None:
-        """A repair is told of all problems at once; a log line shows nothing that was said."""
+        """A repair receives all problems at once; a log line contains none of the conversation."""
         reply = facts_reply(type="secret", confidence="secret", value=["secret", "\x00"])
         with pytest.raises(MalformedReplyError) as caught:
             extraction.parse_reflection(reply, CONVERSATION)
@@ -182,40 +182,40 @@ class TestReflection:
         assert "secret" not in message
 
     def test_the_message_is_bounded(self) -> None:
-        """A reply with a thousand broken facts has a message of a few lines."""
+        """A reply with a thousand invalid facts yields a message of a few lines."""
         with pytest.raises(MalformedReplyError, match="and 980 more") as caught:
             extraction.parse_reflection(json.dumps({"facts": [None] * 1000, "insights": []}), CONVERSATION)
         assert len(str(caught.value)) < 2000
 
     @pytest.mark.parametrize(("given_value", "kept"), [(1, 1.0), (0, 0.0), (1.004, 1.0), (-0.004, 0.0), (0.25, 0.25)])
     def test_confidence_is_a_float_in_range(self, given_value: float, kept: float) -> None:
-        """Whole numbers count, and what overshoots by rounding is clamped."""
+        """Integers are accepted, and values that exceed the range by rounding are clamped."""
         facts, _, _ = extraction.parse_reflection(facts_reply(confidence=given_value), CONVERSATION)
         assert facts[1].confidence == kept
         assert isinstance(facts[1].confidence, float)
 
     @pytest.mark.parametrize("value", [0, False, 3.5, "7", ["a", 1], {"since": 2020}, "你好"])
     def test_values_keep_their_type(self, value: Any) -> None:
-        """Zero and false say something; lists and objects come through as they are."""
+        """Zero and false are values; lists and objects are kept unchanged."""
         facts, _, _ = extraction.parse_reflection(facts_reply(value=value), CONVERSATION)
         assert facts[1].value == value
         assert type(facts[1].value) is type(value)
 
-    def test_case_and_spaces_of_fixed_words_mean_nothing(self) -> None:
-        """A type or importance is known by its letters; keys and texts lose the spaces around them."""
+    def test_keywords_ignore_case_and_surrounding_spaces(self) -> None:
+        """Types and importances are matched without case; keys and texts are stripped."""
         facts, _, _ = extraction.parse_reflection(facts_reply(type=" Rule ", key=" k ", value=" v "), CONVERSATION)
         assert (facts[1].fact_type, facts[1].key, facts[1].value) == ("rule", "k", "v")
         _, insights, _ = extraction.parse_reflection(insight_reply(importance="LOW"), CONVERSATION)
         assert insights[0].importance == "low"
 
-    def test_sources_are_ascending_and_single(self) -> None:
-        """The order and repetition of source turns carry no meaning; 7.0 is the whole number 7."""
+    def test_sources_are_ascending_and_unique(self) -> None:
+        """The order and repetition of source turns have no meaning; 7.0 is the integer 7."""
         facts, _, _ = extraction.parse_reflection(facts_reply(source_turns=[7.0, 3, 3]), CONVERSATION)
         assert facts[1].source_seqs == (3, 7)
         assert all(type(seq) is int for seq in facts[1].source_seqs)
 
-    def test_the_same_fact_said_twice_is_one(self) -> None:
-        """Equal facts join their evidence and keep the higher confidence."""
+    def test_a_repeated_fact_is_merged(self) -> None:
+        """Equal facts merge their sources and keep the higher confidence."""
         twice = {"facts": [FACT, {**FACT, "confidence": 0.95, "source_turns": [7]}], "insights": []}
         facts, _, _ = extraction.parse_reflection(json.dumps(twice), CONVERSATION)
         assert [(fact.confidence, fact.source_seqs) for fact in facts] == [(0.95, (3, 7))]
@@ -230,8 +230,8 @@ class TestReflection:
             max_leaves=20,
         )
     )
-    def test_any_json_is_read_whole_or_refused(self, value: Any) -> None:
-        """No reply raises anything but the one error, and none that is read has fewer facts than it gave."""
+    def test_any_json_is_read_completely_or_rejected(self, value: Any) -> None:
+        """No reply raises any other error, and no accepted reply loses a fact."""
         reply = json.dumps(value)
         try:
             facts, insights, _ = extraction.parse_reflection(reply, CONVERSATION)
@@ -241,15 +241,15 @@ class TestReflection:
             assert (len(facts), len(insights)) == (len(value["facts"]), len(value["insights"]))
 
     @given(st.text(alphabet='{}[]":,\\ntruefalsx0.9-\ufeff` ', max_size=60))
-    def test_any_text_is_read_or_refused(self, text: str) -> None:
-        """Text that is hardly JSON raises nothing but the one error."""
+    def test_any_text_is_read_or_rejected(self, text: str) -> None:
+        """Text that is barely JSON raises no other error."""
         try:
             extraction.parse_reflection(text, CONVERSATION)
         except MalformedReplyError as error:
             assert error.raw_reply == text  # noqa: PT017 - most texts are refused, some may be read
 
-    def test_the_schema_asks_for_what_the_checks_want(self) -> None:
-        """What is sent to the model and what is checked name the same keys and words."""
+    def test_the_schema_matches_the_checks(self) -> None:
+        """The schema sent to the model and the checks name the same keys and words."""
         lists = extraction.REFLECTION_SCHEMA["properties"]
         assert lists["facts"]["items"]["required"] == list(FACT)
         assert lists["insights"]["items"]["required"] == list(INSIGHT)
@@ -259,7 +259,7 @@ class TestReflection:
 class TestSummary:
     @pytest.mark.parametrize("reply", ['{"summary": "It rained."}', '```json\n{"summary": " It  rained.\\n"}\n```'])
     def test_it_is_one_paragraph(self, reply: str) -> None:
-        """Spaces and line breaks are made one space."""
+        """Spaces and line breaks are collapsed into one space."""
         assert extraction.parse_summary(reply) == "It rained."
 
     @pytest.mark.parametrize(
@@ -279,14 +279,14 @@ class TestSummary:
             json.dumps({"summary": "x" * 201}),
         ],
     )
-    def test_what_is_no_summary_is_refused(self, reply: str) -> None:
-        """A summary is never made up from a reply that is not one."""
+    def test_an_invalid_summary_is_rejected(self, reply: str) -> None:
+        """No summary is made up from a reply that is not one."""
         with pytest.raises(MalformedReplyError) as caught:
             extraction.parse_summary(reply)
         assert caught.value.raw_reply == reply
 
     def test_two_hundred_characters_are_allowed(self) -> None:
-        """The limit counts characters, of any script."""
+        """The limit counts characters, in any script."""
         assert extraction.parse_summary(json.dumps({"summary": "字" * 200})) == "字" * 200
 
     @pytest.mark.parametrize(
@@ -301,10 +301,10 @@ class TestSummary:
         ],
     )
     def test_clipping_ends_at_a_sentence_or_a_word(self, text: str, clipped: str) -> None:
-        """A clipped text is within its limit and ends where a reader would stop, if that keeps half of it."""
+        """A clipped text is within its limit and ends at a sentence or word boundary, if that keeps half of it."""
         assert extraction.clip_text(text, 10) == clipped
 
     @given(st.text(max_size=500), st.integers(1, 300))
     def test_clipping_keeps_the_limit(self, text: str, limit: int) -> None:
-        """No text is longer than its limit afterwards."""
+        """No clipped text exceeds its limit."""
         assert len(extraction.clip_text(text, limit)) <= limit

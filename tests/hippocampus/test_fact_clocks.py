@@ -1,4 +1,4 @@
-"""Two clocks: what was true when, as it was known when, against a plain model of it."""
+"""Bitemporal facts: what was true when, as known when, against a plain model."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DAY = timedelta(days=1)
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 DAYS = 8
 
-#: (value, confidence, when it was said, how long until it was heard after the one before): days.
+#: (value, confidence, when it was said, how long after the previous one it was recorded): in days.
 HEARD = st.lists(
     st.tuples(
         st.sampled_from("abcd"),
@@ -53,30 +53,30 @@ def day(number: int) -> datetime:
 
 @contextmanager
 def at(conn: psycopg.Connection, number: int) -> Iterator[None]:
-    """Let the engine's clock stand at a day."""
+    """Set the engine's clock to a day."""
     with conn.transaction():
         conn.execute("SELECT set_config('hippocampus.fake_time', %s, true)", [day(number).isoformat()])
         yield
 
 
 @pytest.mark.hypothesis
-def test_what_holds_is_what_a_plain_model_says_at_every_pair_of_times(dsn: str) -> None:
-    """Statements in any order, sure and unsure, late and again: every as_of and known_at agrees, also afterwards."""
+def test_every_pair_of_times_agrees_with_the_plain_model(dsn: str) -> None:
+    """Statements in any order, certain and uncertain, late and repeated: every as_of and known_at agrees."""
     with psycopg.connect(dsn, autocommit=True) as conn:
         conn.execute("INSERT INTO engine_settings VALUES ('test_clock', 'true')")
 
         @examples(60)
         @hypothesis.given(HEARD)
-        def agrees(heard: list[tuple[str, float, int, int]]) -> None:
+        def agrees(statements: list[tuple[str, float, int, int]]) -> None:
             user, model, now = f"u{next(_users)}", BitemporalFact(), 0
-            for seq, (value, confidence, said, pause) in enumerate(heard, 1):
+            for seq, (value, confidence, said, pause) in enumerate(statements, 1):
                 now += pause
                 with at(conn, now):
                     conn.execute(
                         RECORD,
                         {"user": user, "value": value, "confidence": confidence, "said": day(said), "seq": seq},
                     )
-                model.hear(value, confidence, said, now)
+                model.record(value, confidence, said, now)
             days = range(max(DAYS, now) + 2)
             rows = conn.execute(HELD, {"user": user, "days": [day(n) for n in days]}).fetchall()
             held = {(row[0], row[1]): (row[2], row[3]) for row in rows}
@@ -89,7 +89,7 @@ def test_what_holds_is_what_a_plain_model_says_at_every_pair_of_times(dsn: str) 
 
 
 def test_what_was_known_is_never_rewritten(dsn: str) -> None:
-    """A backdated confirmation makes a fact true for longer from now on; what was known before it stays as it was."""
+    """A backdated confirmation extends a fact's validity from now on; what was known before stays unchanged."""
     with psycopg.connect(dsn, autocommit=True) as conn:
         conn.execute("INSERT INTO engine_settings VALUES ('test_clock', 'true')")
         for now, said, confidence in ((5, 5, 0.6), (7, 2, 0.9)):
@@ -107,12 +107,12 @@ def test_what_was_known_is_never_rewritten(dsn: str) -> None:
         assert held(6, 6) == ("Porto", 0.6)
 
 
-def test_an_unsure_statement_that_arrives_late_counts_at_no_time(dsn: str) -> None:
-    """Neither between two sure ones, nor before the first; said often enough, it does from when it was said."""
+def test_an_uncertain_statement_that_arrives_late_is_never_valid(dsn: str) -> None:
+    """Neither between two certain ones, nor before the first; repeated often enough, it holds from when it was said."""
     with psycopg.connect(dsn, autocommit=True) as conn:
         conn.execute("INSERT INTO engine_settings VALUES ('test_clock', 'true')")
 
-        def hear(value: str, confidence: float, said: int, now: int) -> str:
+        def record(value: str, confidence: float, said: int, now: int) -> str:
             with at(conn, now):
                 values = {"user": "u", "value": value, "confidence": confidence, "said": day(said), "seq": now}
                 row = conn.execute(RECORD, values).fetchone()
@@ -123,17 +123,17 @@ def test_an_unsure_statement_that_arrives_late_counts_at_no_time(dsn: str) -> No
             query = "SELECT value #>> '{}' FROM facts_as_of('app', 'u', %s, 'infinity')"
             return [row[0] for row in conn.execute(query, [day(as_of)]).fetchall()]
 
-        assert hear("Lisbon", 0.9, 2, 10) == "created"
-        assert hear("Faro", 0.9, 6, 11) == "updated"
-        assert hear("Mars", 0.5, 3, 12) == "candidate"
-        assert hear("Mars", 0.5, 1, 13) == "candidate"
+        assert record("Lisbon", 0.9, 2, 10) == "created"
+        assert record("Faro", 0.9, 6, 11) == "updated"
+        assert record("Mars", 0.5, 3, 12) == "candidate"
+        assert record("Mars", 0.5, 1, 13) == "candidate"
         assert [held(n) for n in (1, 3, 7)] == [[], ["Lisbon"], ["Faro"]]
-        assert hear("Mars", 0.5, 4, 14) == "candidate"
-        assert hear("Mars", 0.5, 5, 15) == "promoted"
+        assert record("Mars", 0.5, 4, 14) == "candidate"
+        assert record("Mars", 0.5, 5, 15) == "promoted"
         assert [held(n) for n in (1, 2, 3, 5, 7)] == [[], ["Lisbon"], ["Mars"], ["Mars"], ["Faro"]]
 
 
-def test_of_two_statements_of_one_time_the_later_one_holds_from_then(dsn: str) -> None:
+def test_of_two_simultaneous_statements_the_later_one_holds_from_then(dsn: str) -> None:
     """Both are in the ledger once, with the time at which they were made; none is added for the time of recording."""
     with psycopg.connect(dsn, autocommit=True) as conn:
         conn.execute("INSERT INTO engine_settings VALUES ('test_clock', 'true')")

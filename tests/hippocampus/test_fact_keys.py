@@ -1,4 +1,4 @@
-"""Keys of facts: spellings of one key meet, keys of different things never do."""
+"""Fact keys: spellings of one key match, keys of different things never do."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ FAMILIES = [
 ]
 
 
-def test_spellings_of_a_key_have_one_form_and_other_keys_another() -> None:
+def test_spellings_of_a_key_share_one_form_and_other_keys_do_not() -> None:
     forms = [{normal_key(key) for key in family} for family in FAMILIES]
     assert [len(each) for each in forms] == [1] * len(FAMILIES), forms
     for left, right in itertools.combinations(forms, 2):
@@ -48,7 +48,7 @@ def test_spellings_of_a_key_have_one_form_and_other_keys_another() -> None:
 
 
 @hypothesis.given(st.text(min_size=1, max_size=255))
-def test_a_form_is_never_empty_and_its_own_form_and_bears_any_text(key: str) -> None:
+def test_a_form_is_never_empty_is_idempotent_and_accepts_any_text(key: str) -> None:
     form = normal_key(key)
     assert form
     assert normal_key(key.upper().lower()) == normal_key(key.upper().lower())
@@ -68,7 +68,7 @@ def test_a_form_is_never_empty_and_its_own_form_and_bears_any_text(key: str) -> 
         ("喜欢的运动", "讨厌的运动"),
     ],
 )
-def test_what_tells_keys_apart_is_seen(left: str, right: str) -> None:
+def test_contrasts_between_keys_are_detected(left: str, right: str) -> None:
     people = ("Caroline", "Melanie")
     assert contrast_of(left, people) != contrast_of(right, people)
 
@@ -86,7 +86,7 @@ def test_a_collection_is_split_and_a_profile_is_not() -> None:
     assert (element.key, element.collection) == ("allergy:nuts", "allergy")
 
 
-def test_a_policy_of_the_app_decides_on_the_style() -> None:
+def test_the_apps_policy_decides_the_style() -> None:
     styles = {("profile", normal_key("hobbies")): "profile", ("profile", normal_key("cars")): "collection"}
     assert style_of("profile", "Hobby", styles) == "profile"  # type: ignore[arg-type]  # mypy widens the literals
     assert style_of("profile", "my car", styles) == "collection"  # type: ignore[arg-type]  # as above
@@ -94,13 +94,13 @@ def test_a_policy_of_the_app_decides_on_the_style() -> None:
 
 
 @pytest.mark.parametrize(("kind", "pairs_min", "recall_min"), [("fact", 50, 0.6), ("insight", 60, 0.05)])
-async def test_the_thresholds_of_the_local_vectors_are_those_that_were_measured(
+async def test_the_stored_thresholds_of_the_local_vectors_match_the_measurement(
     conn: asyncpg.Connection, kind: str, pairs_min: int, recall_min: float
 ) -> None:
-    """Over written pairs, half of them made to mislead: nine of ten merges are right at the stored threshold."""
+    """Over written pairs, half of them adversarial: nine of ten merges are right at the stored threshold."""
     assert len(bench.PAIRS.read_text(encoding="utf-8").split("\n")) > 160
     pairs = [pair for pair in bench.read_pairs() if pair.kind == kind]
-    found = await bench.likenesses(LocalEmbedder(), pairs)
+    found = await bench.similarities(LocalEmbedder(), pairs)
     stored = await conn.fetchval(
         "SELECT threshold FROM merge_thresholds WHERE embedding_model = $1 AND kind = $2", LocalEmbedder().model, kind
     )

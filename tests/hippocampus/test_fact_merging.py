@@ -1,4 +1,4 @@
-"""What consolidation makes of keys that mean the same, of many values, of insights that come again, and of wishes."""
+"""How consolidation merges keys with one meaning, several values and recurring insights, and handles instructions."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def fact(key: str, value: Any, confidence: float = 0.9) -> ExtractedFact:
 async def reflect(
     pool: asyncpg.Pool, generator: Any, embedder: Any, *texts: str, user: str = USER, app: str = APP
 ) -> dict[str, Any]:
-    """Consolidate a session in which this was said; return the job's result."""
+    """Consolidate a session with these texts; return the job's result."""
     session_id = uuid4().hex
     await say(pool, user, session_id, *texts, app=app)
     worker = MemoryConsolidationWorker(pool, generator, embedder)
@@ -66,7 +66,7 @@ async def gemini_provider() -> AsyncIterator[tuple[FakeGemini, GeminiGenerator, 
         await embedder.close()
 
 
-async def test_spellings_of_a_key_meet_and_the_merge_is_seen_and_undone(pool: asyncpg.Pool) -> None:
+async def test_spellings_of_a_key_are_merged_and_the_merge_is_listed_and_undone(pool: asyncpg.Pool) -> None:
     ledger = FactLedger(pool)
     assert await learn(pool, fact("favourite food", "sushi")) == ["created"]
     assert await learn(pool, fact("food_preference", "ramen")) == ["updated"]
@@ -91,8 +91,8 @@ async def test_spellings_of_a_key_meet_and_the_merge_is_seen_and_undone(pool: as
     assert await held(pool) == {"favourite food": "soba", "food_preference": "udon"}
 
 
-async def test_keys_that_say_the_same_in_other_words_meet_by_likeness_within_a_user(pool: asyncpg.Pool) -> None:
-    """And only where the model's threshold is known, and nothing tells the keys apart."""
+async def test_keys_with_the_same_meaning_are_merged_by_similarity_within_a_user(pool: asyncpg.Pool) -> None:
+    """Only where the model's threshold is known, and no contrast separates the keys."""
     value = "a cat called Miso"
     await learn(pool, fact("pet_name", value))
     assert await learn(pool, fact("cat_name", value)) == ["confirmed"]
@@ -113,7 +113,7 @@ async def test_two_spellings_in_one_reply_are_one_fact(pool: asyncpg.Pool) -> No
     assert await held(pool) == {"favourite colour": "blue"}
 
 
-async def test_a_candidate_is_listed_and_promoted_by_hand_or_when_it_is_said_again(pool: asyncpg.Pool) -> None:
+async def test_a_candidate_is_listed_and_promoted_by_hand_or_by_repetition(pool: asyncpg.Pool) -> None:
     ledger = FactLedger(pool)
     await learn(pool, fact("home_city", "Lyon", 0.9))
     assert await learn(pool, fact("home_city", "Nice", 0.6)) == ["candidate"]
@@ -149,7 +149,7 @@ async def test_profile_and_collection_with_the_local_provider(pool: asyncpg.Pool
 
 
 async def test_profile_and_collection_with_gemini(pool: asyncpg.Pool) -> None:
-    """One home at a time, hobbies side by side; and as the app's policy says from then on."""
+    """One home at a time, hobbies side by side; afterwards as the app's policy says."""
     async with gemini_provider() as (_, generator, embedder):
         await reflect(pool, generator, embedder, "I live in Lyon. My hobby is chess.", "My hobby is hiking.")
         await reflect(pool, generator, embedder, "I live in Nice. My hobby is chess. My favourite food is sushi.")
@@ -164,8 +164,8 @@ async def test_profile_and_collection_with_gemini(pool: asyncpg.Pool) -> None:
             await FactLedger(pool).set_style(APP, "preference", "k", "heap")  # type: ignore[arg-type]
 
 
-async def test_an_insight_that_comes_again_is_one_with_the_higher_importance(pool: asyncpg.Pool) -> None:
-    def told(importance: Any, text: str) -> ScriptedGenerator:
+async def test_a_recurring_insight_is_stored_once_with_the_higher_importance(pool: asyncpg.Pool) -> None:
+    def reflecting(importance: Any, text: str) -> ScriptedGenerator:
         return ScriptedGenerator(
             reflections=[((), [ExtractedInsight(content=text, importance=importance, source_seqs=(1,))])]
         )
@@ -173,9 +173,9 @@ async def test_an_insight_that_comes_again_is_one_with_the_higher_importance(poo
     texts = ("Ann likes long walks.", "ann likes long walks!", "Ann likes long walks")
     ids = []
     for importance, text in zip(("low", "high", "medium"), texts, strict=True):
-        result = await reflect(pool, told(importance, text), LocalEmbedder(), "...")
+        result = await reflect(pool, reflecting(importance, text), LocalEmbedder(), "...")
         ids.append(result["insights"][0]["memory_id"])
-    await reflect(pool, told("low", texts[0]), LocalEmbedder(), "...", user="tom")
+    await reflect(pool, reflecting("low", texts[0]), LocalEmbedder(), "...", user="tom")
     rows = await pool.fetch("SELECT * FROM memories WHERE user_id = $1", USER)
     assert len(set(ids)) == len(rows) == 1
     assert (rows[0]["content"], rows[0]["initial_score"]) == (texts[0], 1.0)
@@ -189,14 +189,14 @@ async def test_an_insight_that_comes_again_is_one_with_the_higher_importance(poo
     assert len({each["memory_id"] for each in result["insights"]}) == 1
 
 
-async def test_the_local_provider_does_not_count_words_as_insights(pool: asyncpg.Pool) -> None:
+async def test_the_local_provider_does_not_turn_word_counts_into_insights(pool: asyncpg.Pool) -> None:
     texts = [f"Well Caroline, the garden looks nice on day {n}." for n in range(8)]
     result = await reflect(pool, LocalGenerator(), LocalEmbedder(), *texts)
     assert result["insights"] == []
 
 
 class Proposing(ScriptedGenerator):
-    """Proposes what it is given, and finds nothing else."""
+    """Proposes the given instructions, and finds nothing else."""
 
     def __init__(self, *proposals: ExtractedProposal) -> None:
         super().__init__()
@@ -206,17 +206,17 @@ class Proposing(ScriptedGenerator):
         return [Reflection(facts=(), insights=(), proposals=self.proposals, origin=ORIGIN) for _ in slices]
 
 
-async def test_a_proposal_waits_for_a_person_and_never_acts_by_itself(pool: asyncpg.Pool) -> None:
+async def test_a_proposal_waits_for_approval_and_never_takes_effect_by_itself(pool: asyncpg.Pool) -> None:
     store = InstructionStore(pool)
-    wish = ExtractedProposal(key="tone", content="Be brief.", source_seqs=(1,))
-    result = await reflect(pool, Proposing(wish), LocalEmbedder(), "Please always be brief.")
+    extracted = ExtractedProposal(key="tone", content="Be brief.", source_seqs=(1,))
+    result = await reflect(pool, Proposing(extracted), LocalEmbedder(), "Please always be brief.")
     assert await store.get(APP, "tone") is None
     (proposal,) = await store.list_proposals(APP)
     assert result["proposals"] == [str(proposal.id)]
     assert (proposal.status, proposal.content, proposal.base_version, proposal.user_id, proposal.source_seqs) == (
         "proposed", "Be brief.", 0, USER, (1,),
     )  # fmt: skip
-    assert (await reflect(pool, Proposing(wish), LocalEmbedder(), "..."))["proposals"] == []
+    assert (await reflect(pool, Proposing(extracted), LocalEmbedder(), "..."))["proposals"] == []
 
     with pytest.raises(ProposalNotFoundError):
         await store.approve("other", proposal.id)
@@ -228,17 +228,17 @@ async def test_a_proposal_waits_for_a_person_and_never_acts_by_itself(pool: asyn
     assert [each.key for each in await store.active(APP)] == ["tone"]
     with pytest.raises(ProposalNotFoundError):
         await store.approve(APP, proposal.id)
-    # What is in force already is not proposed.
-    assert (await reflect(pool, Proposing(wish), LocalEmbedder(), "..."))["proposals"] == []
+    # An instruction that is already in force is not proposed.
+    assert (await reflect(pool, Proposing(extracted), LocalEmbedder(), "..."))["proposals"] == []
 
 
-async def test_a_rejected_wish_is_not_proposed_again_and_an_outdated_one_needs_force(pool: asyncpg.Pool) -> None:
+async def test_a_rejected_instruction_is_not_proposed_again_and_an_outdated_one_needs_force(pool: asyncpg.Pool) -> None:
     store = InstructionStore(pool)
-    wishes = [ExtractedProposal(key="tone", content=text, source_seqs=(1,)) for text in ("Be brief.", "Be kind.")]
-    await reflect(pool, Proposing(*wishes), LocalEmbedder(), "...")
+    extracted = [ExtractedProposal(key="tone", content=text, source_seqs=(1,)) for text in ("Be brief.", "Be kind.")]
+    await reflect(pool, Proposing(*extracted), LocalEmbedder(), "...")
     kind, brief = await store.list_proposals(APP, status="proposed")
     assert (await store.reject(APP, brief.id, decided_by="ops")).status == "rejected"
-    assert (await reflect(pool, Proposing(wishes[0]), LocalEmbedder(), "..."))["proposals"] == []
+    assert (await reflect(pool, Proposing(extracted[0]), LocalEmbedder(), "..."))["proposals"] == []
     await store.put(APP, "tone", "Be formal.")
     with pytest.raises(InstructionConflictError):
         await store.approve(APP, kind.id)
@@ -250,7 +250,7 @@ async def test_a_rejected_wish_is_not_proposed_again_and_an_outdated_one_needs_f
         await store.list_proposals(APP, status="lost")
 
 
-async def test_wishes_are_heard_in_two_languages_by_both_providers(pool: asyncpg.Pool) -> None:
+async def test_instructions_are_recognised_in_two_languages_by_both_providers(pool: asyncpg.Pool) -> None:
     store = InstructionStore(pool)
     said = ("Please always answer in French.", "以后请用中文回答。", "From now on, keep your answers short!")
     other = ("I always answer the phone.", "Can you always answer?", "Make this shorter.", "请问现在几点？")

@@ -1,4 +1,4 @@
-"""Facts: what happens when a key is heard of again, and what was held true when."""
+"""Facts: what a repeated key does, and which value was valid when."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ async def learn(
     session_id: str | None = None,
     embedder: ScriptedEmbedder | None = None,
 ) -> list[str]:
-    """Let a user say these facts at a time, in a session of their own or the given one; returns the outcomes."""
+    """Learn these facts of a user at a time, in a new session or the given one; return the outcomes."""
     sessions = OpenSessionService(pool)
     session = await sessions.get_session(APP, user, session_id) if session_id else None
     session = session or await sessions.create_session(APP, user, session_id=session_id)
     event = Event(author="user", content={"text": "..."}, timestamp=at.timestamp())
     (stored,) = (await sessions.append(APP, user, session.id, [event])).events
     assert stored.sequence_num is not None
-    told = [
+    extracted = [
         ExtractedFact(
             fact_type=f.fact_type,
             key=f.key,
@@ -62,7 +62,7 @@ async def learn(
         for f in facts
     ]
     worker = MemoryConsolidationWorker(
-        pool, ScriptedGenerator(reflections=[(told, [])]), embedder or ScriptedEmbedder()
+        pool, ScriptedGenerator(reflections=[(extracted, [])]), embedder or ScriptedEmbedder()
     )
     await worker.consolidate(session.thread_id, "deep_reflection", wait=False)
     (job,) = await work_off(pool, worker)
@@ -76,7 +76,7 @@ async def current(pool: asyncpg.Pool) -> asyncpg.Record:
 
 
 async def versions(pool: asyncpg.Pool) -> list[tuple[Any, ...]]:
-    """What does not hold, by when it was said."""
+    """Superseded versions, ordered by when they were said."""
     rows = await pool.fetch(
         """SELECT h.value, h.outcome, h.valid_from, h.valid_until
            FROM facts AS f CROSS JOIN LATERAL fact_history(f.app_name, f.user_id, f.fact_type, f.key) AS h
@@ -118,7 +118,7 @@ async def test_a_newer_statement_replaces_and_keeps_the_old_one(pool: asyncpg.Po
     assert {name: kept[name] for name in provenance} == {name: old[name] for name in provenance}
 
 
-async def test_the_same_value_again_makes_it_surer_and_adds_its_turns(pool: asyncpg.Pool) -> None:
+async def test_a_repeated_value_raises_the_confidence_and_adds_its_turns(pool: asyncpg.Pool) -> None:
     await learn(pool, fact({"b": 1, "a": [2]}, 0.6), at=DAY_1, session_id="s")
     assert await learn(pool, fact({"a": [2], "b": 1}, 0.9), at=DAY_2, session_id="s") == ["confirmed"]
     assert await learn(pool, fact({"a": [2], "b": 1.0}, 0.3), at=DAY_3, session_id="s") == ["confirmed"]
@@ -128,7 +128,7 @@ async def test_the_same_value_again_makes_it_surer_and_adds_its_turns(pool: asyn
     assert await versions(pool) == []
 
 
-async def test_turns_of_another_thread_never_join_the_list(pool: asyncpg.Pool) -> None:
+async def test_turns_of_another_thread_are_never_added(pool: asyncpg.Pool) -> None:
     """Sequence numbers mean nothing outside their thread."""
     await learn(pool, fact("Lisbon"), at=DAY_1, session_id="a")
     first = await current(pool)
@@ -146,15 +146,15 @@ async def test_turns_of_another_thread_never_join_the_list(pool: asyncpg.Pool) -
     assert (row["session_id"], row["source_seqs"]) == ("b", [2, 3])
 
 
-async def test_a_much_less_sure_newcomer_does_not_overwrite(pool: asyncpg.Pool) -> None:
+async def test_a_much_less_certain_statement_does_not_overwrite(pool: asyncpg.Pool) -> None:
     await learn(pool, fact("Lisbon", 0.9), at=DAY_1)
     assert await learn(pool, fact("Mars", 0.3), at=DAY_2) == ["candidate"]
     assert (await current(pool))["value"] == "Lisbon"
     assert await versions(pool) == [("Mars", "candidate", DAY_2, None)]
 
 
-async def test_about_as_sure_counts_as_news(pool: asyncpg.Pool) -> None:
-    """A person who moves is believed although a model grades the new sentence a shade lower."""
+async def test_a_statement_of_similar_confidence_replaces(pool: asyncpg.Pool) -> None:
+    """A person who moves is believed even if the model's confidence in the new sentence is slightly lower."""
     await learn(pool, fact("Lisbon", 1.0), at=DAY_1)
     assert await learn(pool, fact("Porto", 0.9), at=DAY_2) == ["updated"]
     assert await learn(pool, fact("Faro", 0.79), at=DAY_3) == ["candidate"]
@@ -173,7 +173,7 @@ async def test_an_old_statement_that_arrives_late_is_history(pool: asyncpg.Pool)
     ]
 
 
-async def test_a_value_heard_before_and_after_a_late_statement_stands_on_both_sides_of_it(
+async def test_a_value_on_both_sides_of_a_late_statement_holds_on_both_sides(
     pool: asyncpg.Pool, service: OpenMemoryService
 ) -> None:
     await learn(pool, fact("Lisbon"), at=DAY_1)
@@ -187,10 +187,10 @@ async def test_a_value_heard_before_and_after_a_late_statement_stands_on_both_si
     ]
 
 
-async def test_in_whatever_order_statements_arrive_the_last_one_said_holds(
+async def test_the_last_one_said_holds_in_whatever_order_statements_arrive(
     pool: asyncpg.Pool, service: OpenMemoryService
 ) -> None:
-    """And where each says something else, so does each of them at its own time."""
+    """If their values differ, each holds at its own time."""
     days = [DAY_1, DAY_2, DAY_3, DAY_4]
     for n, arrival in enumerate(itertools.permutations(range(4))):
         for values in ("abcd", "abab", "aaba", "abba"):
@@ -207,7 +207,7 @@ async def test_in_whatever_order_statements_arrive_the_last_one_said_holds(
 
 
 async def record(pool: asyncpg.Pool, user: str, value: str, at: datetime) -> None:
-    """What a job does with one fact, without the job."""
+    """Store one fact as a job does, without the job."""
     await pool.execute(
         """SELECT record_fact(
                ROW(t.*)::threads, ROW(NULL, 1, 1, NULL, NULL, NULL)::slice_origin,
@@ -221,8 +221,8 @@ async def record(pool: asyncpg.Pool, user: str, value: str, at: datetime) -> Non
     )
 
 
-async def test_the_same_value_heard_of_earlier_was_true_earlier(pool: asyncpg.Pool, service: OpenMemoryService) -> None:
-    """Unless something else was said in between: then it is a stretch of its own."""
+async def test_a_value_said_earlier_was_true_earlier(pool: asyncpg.Pool, service: OpenMemoryService) -> None:
+    """Unless another value lies between: then it is an interval of its own."""
     await learn(pool, fact("Porto"), at=DAY_4)
     assert await learn(pool, fact("Porto"), at=DAY_3) == ["confirmed"]
     assert (await current(pool))["valid_from"] == DAY_3
@@ -236,8 +236,8 @@ async def test_the_same_value_heard_of_earlier_was_true_earlier(pool: asyncpg.Po
     ]
 
 
-async def test_an_expired_fact_that_reappears_is_open_again(pool: asyncpg.Pool, service: OpenMemoryService) -> None:
-    """Whether with the same value or another, and however sure the expired one was."""
+async def test_an_expired_fact_that_recurs_is_open_again(pool: asyncpg.Pool, service: OpenMemoryService) -> None:
+    """Whether with the same value or another, and however certain the expired one was."""
     for value, confidence in (("Lisbon", 1.0), ("Lisbon", 0.4), ("Porto", 0.1)):
         await pool.execute("UPDATE facts SET valid_until = valid_from + interval '1 hour'")
         assert await service.list_facts(app_name=APP, user_id=USER) == []
@@ -253,7 +253,7 @@ async def test_an_expired_fact_that_reappears_is_open_again(pool: asyncpg.Pool, 
     ]
 
 
-async def test_two_statements_of_one_key_in_one_reply_count_in_their_order(
+async def test_two_statements_of_one_key_in_one_reply_apply_in_order(
     pool: asyncpg.Pool, service: OpenMemoryService
 ) -> None:
     outcomes = await learn(pool, fact("a", key="z"), fact("Lisbon"), fact("Porto"), fact("Porto"), at=DAY_1)
@@ -265,7 +265,7 @@ async def test_two_statements_of_one_key_in_one_reply_count_in_their_order(
 
 
 async def test_a_history_is_read_page_by_page(pool: asyncpg.Pool, service: OpenMemoryService) -> None:
-    """Whatever the pages' size, also where many statements have the same times."""
+    """For any page size, also if many statements have the same times."""
     await learn(pool, *(fact(f"city {number}") for number in range(4)), at=DAY_1)
     await learn(pool, *(fact(f"town {number}") for number in range(3)), fact("unsure", 0.1), at=DAY_2)
     asked = {"app_name": APP, "user_id": USER, "fact_type": "profile", "key": KEY}
@@ -289,7 +289,7 @@ async def test_type_user_and_app_keep_equal_keys_apart(pool: asyncpg.Pool, servi
 
 
 async def test_what_was_true_when_and_what_was_known_when(pool: asyncpg.Pool, service: OpenMemoryService) -> None:
-    """The two clocks are asked apart: Porto is learned late, and was true before Faro all along."""
+    """The two clocks are independent: Porto is learned late, and was true before Faro all along."""
 
     async def held(as_of: datetime | None, known_at: datetime | None = None) -> list[Any]:
         facts = await service.list_facts(app_name=APP, user_id=USER, as_of=as_of, known_at=known_at)
@@ -313,10 +313,10 @@ async def test_what_was_true_when_and_what_was_known_when(pool: asyncpg.Pool, se
     assert await held(DAY_4, DAY_4) == []
 
 
-async def test_a_late_statement_of_the_very_moment_counts_from_then_on(
+async def test_a_late_statement_of_the_same_moment_is_valid_from_then(
     pool: asyncpg.Pool, service: OpenMemoryService
 ) -> None:
-    """Lisbon was heard on day 1 and day 3; that Porto was said on day 1 too is learned last."""
+    """Lisbon was said on day 1 and day 3; Porto, also said on day 1, is learned last."""
     for value, at in (("Lisbon", DAY_1), ("Lisbon", DAY_3), ("Porto", DAY_1)):
         await learn(pool, fact(value), at=at)
     for as_of, expected in ((DAY_1, "Porto"), (DAY_2, "Porto"), (DAY_3, "Lisbon")):
@@ -324,8 +324,8 @@ async def test_a_late_statement_of_the_very_moment_counts_from_then_on(
         assert held.value == expected
 
 
-async def test_jobs_of_one_user_take_the_same_keys_in_one_order(pool: asyncpg.Pool, conn: asyncpg.Connection) -> None:
-    """Another thread's job holds the first key and wants the next; the order in a model's reply does not matter."""
+async def test_jobs_of_one_user_lock_the_same_keys_in_one_order(pool: asyncpg.Pool, conn: asyncpg.Connection) -> None:
+    """Another thread's job holds the first key and waits for the next; the order in a model's reply does not matter."""
     await learn(pool, fact("x", key="a"), fact("x", key="b"), at=DAY_1)
     async with conn.transaction():
         await conn.execute(LOCK_FACT, "a")
@@ -335,7 +335,7 @@ async def test_jobs_of_one_user_take_the_same_keys_in_one_order(pool: asyncpg.Po
     assert await learning == ["updated", "updated"]
 
 
-async def test_a_key_that_two_threads_learn_at_once_keeps_both_statements(
+async def test_a_key_that_two_threads_learn_concurrently_keeps_both_statements(
     pool: asyncpg.Pool, conn: asyncpg.Connection
 ) -> None:
     """The row that another transaction is about to commit is waited for, and then counts."""
@@ -354,7 +354,7 @@ async def test_a_key_that_two_threads_learn_at_once_keeps_both_statements(
     assert await versions(pool) == [("Lisbon", "superseded", DAY_1, DAY_2)]
 
 
-async def test_a_fact_of_plain_sql_has_been_said_once(pool: asyncpg.Pool) -> None:
+async def test_a_fact_added_by_plain_sql_has_one_statement(pool: asyncpg.Pool) -> None:
     await learn(pool, fact("Lisbon"), at=DAY_2)
     await pool.execute("UPDATE facts SET last_said_at = NULL")
     assert await learn(pool, fact("Porto"), at=DAY_1) == ["out_of_order"]
@@ -388,15 +388,15 @@ async def test_the_history_names_its_sources(pool: asyncpg.Pool, service: OpenMe
         ({"a": "茶"}, 'home_city: {"a": "茶"}'),
     ],
 )
-async def test_a_fact_is_searched_as_a_person_would_say_it(pool: asyncpg.Pool, value: Any, content: str) -> None:
+async def test_a_fact_is_found_by_natural_wording(pool: asyncpg.Pool, value: Any, content: str) -> None:
     embedder = ScriptedEmbedder()
     await learn(pool, fact(value), at=DAY_1, embedder=embedder)
     assert (await current(pool))["content"] == content
     assert embedder.batches == [[content]]
 
 
-async def test_a_history_is_its_users_own(pool: asyncpg.Pool, service: OpenMemoryService) -> None:
-    """Of equal keys, another user sees neither the current version nor those before."""
+async def test_a_history_belongs_to_its_user(pool: asyncpg.Pool, service: OpenMemoryService) -> None:
+    """For an equal key, another user sees neither the current version nor earlier ones."""
     await learn(pool, fact("Lisbon"), at=DAY_1)
     await learn(pool, fact("Porto"), at=DAY_2)
     assert await service.fact_history(app_name=APP, user_id="tom", fact_type="profile", key=KEY) == []
@@ -404,10 +404,10 @@ async def test_a_history_is_its_users_own(pool: asyncpg.Pool, service: OpenMemor
     assert len(await service.fact_history(app_name=APP, user_id=USER, fact_type="profile", key=KEY)) == 2
 
 
-async def test_deleting_a_session_takes_its_facts_in_the_order_of_every_job(
+async def test_deleting_a_session_locks_its_facts_in_the_order_of_every_job(
     pool: asyncpg.Pool, conn: asyncpg.Connection
 ) -> None:
-    """A job of another thread holds the first key and wants the next: neither of the two waits for ever."""
+    """A job of another thread holds the first key and waits for the next: neither of the two deadlocks."""
     await learn(pool, fact("x", key="b"), fact("x", key="c"), at=DAY_1, session_id="s")
     await learn(pool, fact("x", key="a"), at=DAY_2, session_id="s")
     async with conn.transaction():
@@ -420,7 +420,7 @@ async def test_deleting_a_session_takes_its_facts_in_the_order_of_every_job(
     assert await pool.fetchval("SELECT count(*) FROM facts WHERE thread_id IS NULL") == 3
 
 
-async def test_a_statement_dated_ahead_of_the_clock_does_not_outrank_later_ones(pool: asyncpg.Pool) -> None:
+async def test_a_statement_dated_in_the_future_does_not_outrank_later_ones(pool: asyncpg.Pool) -> None:
     """It counts as said when it was recorded."""
     await learn(pool, fact("Lisbon"), at=datetime.now(UTC) + timedelta(days=30_000))
     assert (await current(pool))["valid_from"] <= datetime.now(UTC)

@@ -1,4 +1,4 @@
-"""The fake Gemini as a process of its own, and its random faults: what tests of the workers stand on."""
+"""The fake Gemini as a separate process, and its random faults, on which the workers' tests rely."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def admin(base_url: str, path: str, body: Any = None) -> Any:
 
 
 async def test_it_runs_as_a_process() -> None:
-    """It prints where it listens, answers the provider, is scripted over HTTP, and counts its calls."""
+    """It prints its address, answers the provider, is scripted over HTTP, and counts its calls."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "tests.support.fake_gemini", "--seed", "7", stdout=asyncio.subprocess.PIPE
     )
@@ -69,7 +69,7 @@ async def test_it_runs_as_a_process() -> None:
 
 
 async def test_random_faults_never_cost_a_fact() -> None:
-    """Under a third of failing calls each job is either done right or fails with a reason to run it again."""
+    """With a third of the calls failing, each job either succeeds or fails with a reason to retry it."""
     async with FakeGemini(seed=3) as server, generator_for(server.base_url) as generator:
         (expected,) = await generator.reflect([ENGLISH])
         server.fault_rate = 0.35
@@ -86,7 +86,7 @@ async def test_random_faults_never_cost_a_fact() -> None:
         assert failed > 0
 
 
-async def test_the_same_seed_makes_the_same_faults() -> None:
+async def test_the_same_seed_gives_the_same_faults() -> None:
     """A failing run can be repeated."""
 
     async def run() -> dict[str, Any]:

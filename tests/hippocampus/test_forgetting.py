@@ -1,4 +1,4 @@
-"""Erasure on request: nothing is left of what was erased, all of what was not is, and nothing comes back."""
+"""Erasure on request: nothing remains of what was erased, everything else does, and nothing comes back."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ TEXT_TYPES = "^(text|character|json|bytea|tsvector|vector|name|xml|hstore)"
 
 
 async def fill(pool: asyncpg.Pool, user: str = "ana", session: str = "s1") -> UUID:
-    """A consolidated session of a user with the secret in every table that can hold it."""
+    """A consolidated session of a user, with the secret in every table that can hold it."""
     await say(pool, user, session, *SAID, secret=SECRET, user__secret=SECRET, plain=1)
     thread = await thread_of(pool, user, session)
     await consolidate(pool, thread)
@@ -79,7 +79,7 @@ async def fill(pool: asyncpg.Pool, user: str = "ana", session: str = "s1") -> UU
 
 
 async def hits(pool: asyncpg.Pool, user: str = "ana") -> int:
-    """What any search finds of the secret."""
+    """Every search result that contains the secret."""
     found = await MemorySearch(pool, LocalEmbedder()).search(
         app_name=APP, user_id=user, query=SECRET, limit=50, narrow=SearchFilter(messages="all")
     )
@@ -92,7 +92,7 @@ def forgetting(pool: asyncpg.Pool) -> ErasureService:
 
 
 async def test_every_table_with_text_is_in_the_catalogue(conn: asyncpg.Connection) -> None:
-    """A new table that can hold a user's text fails here until `data_catalogue` says what becomes of its rows."""
+    """A new table that can hold a user's text fails here until `data_catalogue` states what happens to its rows."""
     rows = await conn.fetch(
         """SELECT c.relname, string_agg(a.attname || ' ' || format_type(a.atttypid, NULL), ', ') AS columns
            FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
@@ -101,7 +101,7 @@ async def test_every_table_with_text_is_in_the_catalogue(conn: asyncpg.Connectio
            GROUP BY c.relname""",
         TEXT_TYPES,
     )
-    # The queue's arguments are ids; the migrations' tables are the program's own.
+    # The queue's arguments are ids; the migrations' tables hold the program's own data.
     ours = {row["relname"]: row["columns"] for row in rows}
     ours = {name: text for name, text in ours.items() if not name.startswith(("procrastinate_", "hippocampus_"))}
     named = {row["table_name"] for row in await conn.fetch("SELECT table_name FROM data_catalogue")}
@@ -110,12 +110,10 @@ async def test_every_table_with_text_is_in_the_catalogue(conn: asyncpg.Connectio
     assert named <= existing
 
 
-async def test_a_user_is_forgotten_everywhere_and_another_is_not(
-    pool: asyncpg.Pool, forgetting: ErasureService
-) -> None:
-    """The dry run says what the run then takes; no row, no search and no column holds the secret afterwards.
+async def test_a_user_is_erased_everywhere_and_another_is_not(pool: asyncpg.Pool, forgetting: ErasureService) -> None:
+    """The dry run reports what the run then deletes; no row, search or column holds the secret afterwards.
 
-    Before, every table of the catalogue holds it that can hold a word of a user: whoever adds one hides it there too.
+    Before, the secret is in every table of the catalogue that can hold a user's text; a new table is added here too.
     """
     await scene.hide(pool, "ana", await fill(pool))
     await scene.hide(pool, "ana", await fill(pool, session="s2"))
@@ -132,7 +130,7 @@ async def test_a_user_is_forgotten_everywhere_and_another_is_not(
     assert await hits(pool) > 0
     report = await forgetting.erase_user(APP, "ana")
     assert report.is_complete
-    # A fact that a later session said too stands once more when the first one is gone, and goes with that.
+    # A fact that a later session repeats is restored when the first one is erased, then erased with that session.
     assert report.counts["facts"] >= shown["facts"]
     assert added({**report.counts, "facts": 0}) == added({**shown, "facts": 0})
     assert await scan(pool) == {}
@@ -150,20 +148,20 @@ def added(counts: Mapping[str, int]) -> dict[str, int]:
     return {**counts, "facts": facts, "fact_versions": 0}
 
 
-# What stands beside the events of a session.
+# Rows kept beside the events of a session.
 BESIDE = {
     "artifacts", "artifact_versions", "artifact_blobs", "imported_origins", "imported_states", "initial_states",
     "live_messages", "stream_tickets",
 }  # fmt: skip
-# Ids, numbers and hashes alone.
+# Ids, numbers and hashes only.
 WORDLESS = {"memory_tombstones", "slice_redraws", "replays", "erased_imports"}
 OWNED = ("threads", "messages", "memories", "facts", "user_states")
 
 
-async def test_a_session_is_forgotten_with_what_was_drawn_from_it(
+async def test_a_session_is_erased_with_everything_derived_from_it(
     pool: asyncpg.Pool, forgetting: ErasureService
 ) -> None:
-    """What another session taught of the same key is in force again, as it was told there."""
+    """What another session said of the same key is in force again, in that session's words."""
     await say(pool, "ana", "old", "I live in Ghent.")
     await consolidate(pool, await thread_of(pool, "ana", "old"))
     known = await pool.fetch("SELECT key, value FROM facts ORDER BY key")
@@ -173,7 +171,7 @@ async def test_a_session_is_forgotten_with_what_was_drawn_from_it(
     report = await forgetting.erase_session(APP, "ana", "s1")
     assert report.is_complete
     assert dict(report.counts) == preview
-    # The user's state is no session's.
+    # The user's state belongs to no session.
     assert set(await scan(pool)) == {"user_states", "imported_states"}
     assert await pool.fetch("SELECT key, value FROM facts ORDER BY key") == known
     assert await pool.fetchval("SELECT count(*) FROM fact_versions WHERE value::text LIKE '%Bruges%'") == 0
@@ -181,15 +179,15 @@ async def test_a_session_is_forgotten_with_what_was_drawn_from_it(
         await forgetting.erase_session(APP, "ana", "s1")
 
 
-async def test_a_current_fact_gives_way_to_the_one_before(pool: asyncpg.Pool, forgetting: ErasureService) -> None:
-    """Ghent was replaced by Bruges; Bruges is forgotten; Ghent holds, without an end, as if never contradicted."""
+async def test_a_current_fact_falls_back_to_the_previous_one(pool: asyncpg.Pool, forgetting: ErasureService) -> None:
+    """Bruges replaced Ghent; once Bruges is erased, Ghent holds, without an end, as if never contradicted."""
     for session, city in (("one", "Ghent"), ("two", "Bruges")):
         await say(pool, "ana", session, f"I live in {city}.")
         await consolidate(pool, await thread_of(pool, "ana", session))
     before = await pool.fetchrow("SELECT id, key, value FROM facts")
     assert before is not None
     assert "Bruges" in str(before["value"])
-    # A key that somebody parted from it stays parted.
+    # A key that was separated from it stays separated.
     await pool.execute(
         """INSERT INTO fact_aliases (app_name, user_id, fact_type, from_key, to_key, fact_id, method, similarity,
                                      undone_at)
@@ -208,13 +206,13 @@ async def test_a_current_fact_gives_way_to_the_one_before(pool: asyncpg.Pool, fo
     assert await pool.fetchval("SELECT count(*) FROM fact_versions WHERE value::text LIKE '%Bruges%'") == 0
 
 
-async def test_an_event_leaves_a_tombstone_and_its_slice_is_drawn_anew(
+async def test_an_event_leaves_a_tombstone_and_its_slice_is_extracted_again(
     pool: asyncpg.Pool, forgetting: ErasureService
 ) -> None:
-    """Number, id and time stay; the text is nowhere; summaries and facts of its slice come back from what is left."""
+    """Number, id and time stay; the text is gone; summaries and facts of its slice are derived again from the rest."""
     thread = await fill(pool)
     events = await pool.fetch("SELECT id, sequence_num, occurred_at FROM events ORDER BY sequence_num")
-    # What `fill` plants beside the events is of runs that no event names.
+    # The rows that `fill` adds beside the events belong to runs without an event.
     await pool.execute("DELETE FROM runs; UPDATE user_states SET state = state - 'other'")
     await scene.hide(pool, "ana", thread)
     report = await forgetting.erase_events(
@@ -222,7 +220,7 @@ async def test_an_event_leaves_a_tombstone_and_its_slice_is_drawn_anew(
     )
     assert report.is_complete, report
     assert report.sequence_nums == (1, 3, 4)
-    # What no event said, and nothing was drawn from, is not an event's.
+    # Rows that belong to no event stay.
     assert set(await scan(pool)) == BESIDE
     for table in BESIDE - {"artifact_versions", "artifact_blobs"}:
         await pool.execute(f"DELETE FROM {table}")
@@ -243,13 +241,14 @@ async def test_an_event_leaves_a_tombstone_and_its_slice_is_drawn_anew(
     assert await pool.fetchval("SELECT count(*) FROM slice_redraws") == 0
     assert await pool.fetchval("SELECT count(*) FROM facts WHERE content LIKE '%plum jam%'") == 1
     assert await pool.fetchval("SELECT last_seq FROM threads WHERE id = $1", thread) == 4
-    # Asked again it changes nothing more.
+    # A repeated request changes nothing.
     assert (await forgetting.get(APP, "ana", report.id)).is_complete
     assert (await forgetting.erase_events(APP, "ana", "s1", sequence_nums=[1])).counts == {}
 
 
-async def test_a_turn_that_the_memory_forgets_is_nowhere_but_in_its_session(pool: asyncpg.Pool) -> None:
-    """What was drawn from it, waits for it or was proposed after it goes; the event, its run and the state stay."""
+async def test_a_turn_erased_from_memory_remains_only_in_its_session(pool: asyncpg.Pool) -> None:
+    """Everything extracted from it, pending for it or proposed after it is deleted; the event, its run and the state
+    stay."""
     thread = await fill(pool)
     await scene.hide(pool, "ana", thread)
     for number in (1, 3):
@@ -258,10 +257,10 @@ async def test_a_turn_that_the_memory_forgets_is_nowhere_but_in_its_session(pool
     assert set(await scan(pool)) == BESIDE | {"events", "threads", "user_states", "snapshots", "runs"}
 
 
-async def test_state_and_snapshots_are_as_if_an_erased_event_had_never_been(
+async def test_state_and_snapshots_are_as_if_an_erased_event_had_never_existed(
     pool: asyncpg.Pool, forgetting: ErasureService
 ) -> None:
-    """A key falls back to the newest other event that set it, in its own scope; one that only it set goes."""
+    """A key falls back to the newest other event that set it, in its own scope; a key that only it set is removed."""
     await say(pool, "ana", "s", "a", colour="red", user__lang="nl", depth=1)
     await say(
         pool, "ana", "s", "b", colour="blue", user__lang="fr", only="here", user__only=1, app__x=SECRET, kept=1e22
@@ -288,7 +287,7 @@ async def test_state_and_snapshots_are_as_if_an_erased_event_had_never_been(
 
 
 async def test_an_erased_event_does_not_come_back_by_its_id(pool: asyncpg.Pool, forgetting: ErasureService) -> None:
-    """A sender that repeats an append, not knowing, is told that the event is stored; the text is not stored again."""
+    """A repeated append is reported as stored; the text is not stored again."""
     [event] = await say(pool, "ana", "s", SECRET)
     await forgetting.erase_events(APP, "ana", "s", sequence_nums=[1])
     again = await OpenSessionService(pool).append(
@@ -304,7 +303,7 @@ async def test_an_erased_event_does_not_come_back_by_its_id(pool: asyncpg.Pool, 
 
 
 async def test_history_changes_only_by_the_privileged_function(pool: asyncpg.Pool) -> None:
-    """A plain UPDATE is refused as before, also one that makes a tombstone; strangers may not call the function."""
+    """A plain UPDATE is refused as before, even one that makes a tombstone; other roles may not call the function."""
     await say(pool, "ana", "s", "hello")
     for change in ("content = '{}'", "content = '{}', erased_at = now()"):
         with pytest.raises(asyncpg.PostgresError, match="append-only"):
@@ -317,17 +316,17 @@ async def test_history_changes_only_by_the_privileged_function(pool: asyncpg.Poo
     )
 
 
-async def test_a_job_that_read_what_was_erased_stores_nothing(pool: asyncpg.Pool, forgetting: ErasureService) -> None:
-    """The model's call is under way when the event is erased: what it says is dropped, the next try has the rest."""
+async def test_a_job_that_read_an_erased_event_stores_nothing(pool: asyncpg.Pool, forgetting: ErasureService) -> None:
+    """The event is erased during the model call: the reply is discarded, and the next attempt reads the rest."""
     await say(pool, "ana", "s", *SAID)
     thread = await thread_of(pool, "ana", "s")
 
     class Slow(LocalGenerator):
         async def summarize(self, slices):  # type: ignore[no-untyped-def]
-            drawn = await super().summarize(slices)
+            summaries = await super().summarize(slices)
             if not await pool.fetchval("SELECT erasures FROM threads WHERE id = $1", thread):
                 await forgetting.erase_events(APP, "ana", "s", sequence_nums=[1, 3])
-            return drawn
+            return summaries
 
     with pytest.raises(WatermarkMovedError):
         await consolidate(pool, thread, Slow())
@@ -338,10 +337,11 @@ async def test_a_job_that_read_what_was_erased_stores_nothing(pool: asyncpg.Pool
     assert await pool.fetchval("SELECT count(*) FROM memories WHERE content LIKE '%plum jam%'") >= 2
 
 
-async def test_a_redraw_that_read_what_was_erased_since_stores_nothing(
+async def test_a_reextraction_that_read_an_erased_event_stores_nothing(
     pool: asyncpg.Pool, forgetting: ErasureService
 ) -> None:
-    """A second erasure overtakes the redrawing of the first one's slice; the slice waits, and is drawn without both."""
+    """A second erasure overtakes the re-extraction of the first one's slice; the slice waits, and is extracted without
+    both."""
     await say(pool, "ana", "s", *SAID)
     thread = await thread_of(pool, "ana", "s")
     await consolidate(pool, thread)
@@ -349,9 +349,9 @@ async def test_a_redraw_that_read_what_was_erased_since_stores_nothing(
 
     class Slow(LocalGenerator):
         async def summarize(self, slices):  # type: ignore[no-untyped-def]
-            drawn = await super().summarize(slices)
+            summaries = await super().summarize(slices)
             await forgetting.erase_events(APP, "ana", "s", sequence_nums=[1, 3])
-            return drawn
+            return summaries
 
     await rederive_slices(pool, Slow(), LocalEmbedder())
     assert await scan(pool) == {}
@@ -361,8 +361,8 @@ async def test_a_redraw_that_read_what_was_erased_since_stores_nothing(
     assert await pool.fetchval("SELECT count(*) FROM slice_redraws") == 0
 
 
-async def test_a_memory_or_a_fact_is_forgotten_by_itself(pool: asyncpg.Pool, forgetting: ErasureService) -> None:
-    """It goes with its versions and its job's words, its turns stay, and late jobs and redraws do not draw it again."""
+async def test_a_memory_or_a_fact_is_erased_by_itself(pool: asyncpg.Pool, forgetting: ErasureService) -> None:
+    """With its versions and its job's text; its turns stay, and later jobs do not extract it again."""
     await say(pool, "ana", "s", *SAID)
     thread = await thread_of(pool, "ana", "s")
     await consolidate(pool, thread)
@@ -386,14 +386,14 @@ async def test_a_memory_or_a_fact_is_forgotten_by_itself(pool: asyncpg.Pool, for
     await rederive_slices(pool, LocalGenerator(), LocalEmbedder())
     assert await pool.fetchval("SELECT array_agg(memory_type::text ORDER BY 1) FROM memories") == ["episodic"]
     assert await pool.fetchval("SELECT count(*) FROM facts WHERE content LIKE '%plum jam%'") == 0
-    # Said anew, it is learned anew.
+    # Said again, it is learned again.
     await say(pool, "ana", "s", "I work as a bookbinder, and I love plum jam.")
     await consolidate(pool, thread)
     assert await pool.fetchval("SELECT count(*) FROM facts WHERE content LIKE '%plum jam%'") == 1
 
 
 async def test_facts_are_derived_again_by_the_apps_policy_on_keys(pool: asyncpg.Pool) -> None:
-    """A key that the app calls a collection stays one."""
+    """A key that the app declares a collection stays one."""
     await FactLedger(pool).set_style(APP, "profile", "car", "collection")
     await say(pool, "ana", "s", "I drive a Volvo and a Fiat.")
     thread = await thread_of(pool, "ana", "s")
@@ -407,7 +407,7 @@ async def test_facts_are_derived_again_by_the_apps_policy_on_keys(pool: asyncpg.
     assert [row["key"] for row in keys] == ["car:fiat", "car:volvo"]
 
 
-async def test_another_users_things_are_not_there(pool: asyncpg.Pool, forgetting: ErasureService) -> None:
+async def test_another_users_data_is_not_found(pool: asyncpg.Pool, forgetting: ErasureService) -> None:
     await fill(pool)
     memory = await pool.fetchval("SELECT id FROM memories LIMIT 1")
     before = await scan(pool)
@@ -434,10 +434,10 @@ async def test_another_users_things_are_not_there(pool: asyncpg.Pool, forgetting
     assert await scan(pool) == before
 
 
-async def test_a_user_of_many_sessions_is_worked_off_in_steps_that_survive(
+async def test_a_user_of_many_sessions_is_erased_in_steps_that_survive(
     pool: asyncpg.Pool, forgetting: ErasureService
 ) -> None:
-    """Each step is a transaction; what is left after any of them is whole sessions; anybody goes on."""
+    """Each step is a transaction and leaves whole sessions behind; any process can continue."""
     for number in range(5):
         await say(pool, "ana", f"s{number}", SECRET)
     await pool.execute(
@@ -466,7 +466,7 @@ async def test_a_user_of_many_sessions_is_worked_off_in_steps_that_survive(
     }  # fmt: skip
 
 
-async def test_a_session_begun_after_the_request_is_a_new_life(pool: asyncpg.Pool, forgetting: ErasureService) -> None:
+async def test_a_session_begun_after_the_request_is_kept(pool: asyncpg.Pool, forgetting: ErasureService) -> None:
     await say(pool, "ana", "old", SECRET)
     begun: Erasure = await forgetting.erase_user(APP, "ana", seconds_max=0)
     await say(pool, "ana", "new", "I live in Ghent.")
@@ -481,7 +481,7 @@ async def test_a_session_begun_after_the_request_is_a_new_life(pool: asyncpg.Poo
 async def test_an_append_that_waits_for_an_erasure_finds_the_session_gone(
     pool: asyncpg.Pool, forgetting: ErasureService
 ) -> None:
-    """The erasure waits for whoever writes, and whoever waits for the erasure writes nothing."""
+    """The erasure waits for running writers, and a writer that waits for the erasure writes nothing."""
     await say(pool, "ana", "s", SECRET)
     async with pool.acquire() as connection, connection.transaction():
         await connection.execute("SELECT FROM threads FOR NO KEY UPDATE")
@@ -497,17 +497,19 @@ async def test_an_append_that_waits_for_an_erasure_finds_the_session_gone(
     assert await scan(pool) == {}
 
 
-async def test_a_worker_draws_the_slices_anew(pool: asyncpg.Pool, forgetting: ErasureService, workers: Workers) -> None:
-    """What an erasure enqueues has a consumer: a real worker of the pool that knows the models."""
+async def test_a_worker_extracts_the_slices_again(
+    pool: asyncpg.Pool, forgetting: ErasureService, workers: Workers
+) -> None:
+    """What an erasure enqueues has a consumer: a real worker of the pool that calls the models."""
     await say(pool, "ana", "s", *SAID)
     await consolidate(pool, await thread_of(pool, "ana", "s"))
     await forgetting.erase_events(APP, "ana", "s", sequence_nums=[1, 3])
     assert await pool.fetchval("SELECT count(*) FROM memories") == 0
     await workers.start("deep_reflection", module="workers.worker")
 
-    async def drawn() -> bool:
+    async def is_done() -> bool:
         return not await pool.fetchval("SELECT count(*) FROM slice_redraws")
 
-    await until(drawn)
+    await until(is_done)
     assert await pool.fetchval("SELECT count(*) FROM memories WHERE content LIKE '%plum jam%'") == 2
     assert await scan(pool) == {}

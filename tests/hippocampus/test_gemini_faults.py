@@ -1,4 +1,4 @@
-"""Errors of the Gemini API, read from code and body."""
+"""Gemini API errors, parsed from status code and body."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def body(*details: Any) -> dict[str, Any]:
     ],
 )
 def test_the_code_decides_the_kind(code: int, kind: type[errors.ProviderError]) -> None:
-    """What may pass is transient, what will not is permanent; the code is kept for the metrics."""
+    """Temporary faults are transient, all others permanent; the code is kept for the metrics."""
     error = faults.from_response(code, body())
     assert type(error) is kind
     assert error.code == str(code)
@@ -44,29 +44,29 @@ def test_the_code_decides_the_kind(code: int, kind: type[errors.ProviderError]) 
     ("delay", "seconds"),
     [("3s", 3.0), ("0.25s", 0.25), ("42.5s", 42.5), ("soon", None), ("", None), (None, None), ("-1s", None), (7, None)],
 )
-def test_the_wish_is_read(delay: Any, seconds: float | None) -> None:
-    """RetryInfo's duration in seconds; what is none is no wish."""
+def test_the_retry_delay_is_parsed(delay: Any, seconds: float | None) -> None:
+    """RetryInfo's duration in seconds; an invalid one is ignored."""
     error = faults.from_response(429, body({"@type": "other"}, {"@type": RETRY_INFO, "retryDelay": delay}))
     assert isinstance(error, errors.RateLimitedError)
     assert error.retry_after_seconds == seconds
 
 
-def test_a_list_of_one_is_the_error() -> None:
-    """Some answers wrap their error in a list."""
+def test_an_error_in_a_list_is_parsed() -> None:
+    """Some responses wrap the error in a list."""
     error = faults.from_response(429, [body({"@type": RETRY_INFO, "retryDelay": "3s"})])
     assert isinstance(error, errors.RateLimitedError)
     assert error.retry_after_seconds == 3.0
 
 
 @pytest.mark.parametrize("reason", ["API_KEY_INVALID", "API_KEY_EXPIRED"])
-def test_a_bad_key_is_told_from_a_bad_request(reason: str) -> None:
-    """The API answers 400 to a bad key: the message still speaks of the key."""
+def test_a_bad_key_is_distinguished_from_a_bad_request(reason: str) -> None:
+    """The API answers a bad key with 400: the message still names the key."""
     detail = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": reason}
     assert "GOOGLE_API_KEY" in str(faults.from_response(400, body(detail)))
     assert "GOOGLE_API_KEY" not in str(faults.from_response(400, body()))
 
 
-def test_a_page_of_html_is_cut_in_the_message_and_kept_as_evidence() -> None:
+def test_an_html_page_is_cut_in_the_message_and_kept_as_evidence() -> None:
     """A proxy's error page does not flood the log."""
     error = faults.from_response(502, {"message": "<p>" * 10_000, "status": "Bad Gateway"})
     assert len(str(error)) < 600
@@ -85,6 +85,6 @@ json_values = st.recursive(
 
 
 @given(st.integers(300, 599), json_values)
-def test_any_body_has_an_error(code: int, value: Any) -> None:
-    """No body, however strange, hides what went wrong behind another error."""
+def test_any_body_yields_an_error(code: int, value: Any) -> None:
+    """No body, however strange, hides the fault behind another error."""
     assert isinstance(faults.from_response(code, value), errors.ProviderError)

@@ -1,4 +1,4 @@
-"""The Gemini provider against a real HTTP server that fails in the ways of the real one."""
+"""The Gemini provider against a real HTTP server that fails as the real API does."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ KEY = "AIza-test-key"
 
 
 class Sleeps(list[float]):
-    """A sleep that only writes down how long it was asked for."""
+    """A sleep that only records its durations."""
 
     async def __call__(self, seconds: float) -> None:
         self.append(seconds)
@@ -94,7 +94,7 @@ class TestRequest:
         assert fake.stats()["calls"] == {"generateContent": 1}
 
     async def test_it_asks_for_structured_output(self, generator: Any, fake: FakeGemini) -> None:
-        """JSON by schema, from the model that was chosen, with the key in a header."""
+        """JSON by schema, from the configured model, with the key in a header."""
         await generator.reflect([ENGLISH])
         (request,) = fake.requests
         config = request.body["generationConfig"]
@@ -105,7 +105,7 @@ class TestRequest:
         assert config["temperature"] == 0
 
     async def test_the_conversation_is_data_apart_from_the_prompt(self, generator: Any, fake: FakeGemini) -> None:
-        """The prompt is the system instruction as its file says; what was said stands in no instruction."""
+        """The prompt file is the system instruction; the conversation appears in no instruction."""
         hostile = conversation(
             (
                 "user",
@@ -123,30 +123,30 @@ class TestRequest:
         assert len(lines) == 3
 
     async def test_origin_and_usage_come_from_the_reply(self, generator: Any) -> None:
-        """What is stored names the model's version as the reply gives it, and the prompt's hash."""
+        """The origin has the model version of the reply and the prompt's hash."""
         (summary,) = await generator.summarize([ENGLISH])
         assert summary.origin.model == f"{provider.GENERATION_MODEL}-fake-001"
         assert summary.origin.prompt_hash == prompts.load("fast_replay").sha256
         assert summary.usage.prompt_tokens > 0
         assert summary.usage.output_tokens > 0
 
-    async def test_thoughts_are_no_reply(self, generator: Any, fake: FakeGemini) -> None:
-        """A model that thinks aloud is read by what it answers; its thoughts count as output."""
+    async def test_thoughts_are_not_part_of_the_reply(self, generator: Any, fake: FakeGemini) -> None:
+        """Thoughts of the model are ignored, but their tokens count as output."""
         fake.script("thought")
         (summary,) = await generator.summarize([ENGLISH])
         assert "thinking" not in summary.text
         assert summary.usage.output_tokens > 1000
         assert fake.stats()["calls"] == {"generateContent": 1}
 
-    async def test_a_reply_without_counts_is_read(self, generator: Any, fake: FakeGemini) -> None:
-        """A proxy that drops the token counts and the model's version costs the numbers, not the reply."""
+    async def test_a_reply_without_token_counts_is_accepted(self, generator: Any, fake: FakeGemini) -> None:
+        """A proxy that drops the token counts and the model version costs the numbers, not the reply."""
         fake.script("bare")
         (summary,) = await generator.summarize([ENGLISH])
         assert summary.usage == Usage()
         assert summary.origin.model == provider.GENERATION_MODEL
 
     async def test_facts_name_their_turns(self, generator: Any) -> None:
-        """The turns that a fact comes from survive the way through the transcript and back."""
+        """A fact's source turns survive the transcript and the reply."""
         (reflection,) = await generator.reflect([CHINESE])
         assert {fact.key: fact.source_seqs for fact in reflection.facts} == {
             "home_city": (101,),
@@ -159,7 +159,7 @@ class TestRepair:
     async def test_a_malformed_reply_is_repaired_once(
         self, generator: Any, fake: FakeGemini, sleeps: Sleeps, kind: str
     ) -> None:
-        """The problems go back to the model, at once, and its second reply counts with both calls' tokens."""
+        """The problems go back to the model immediately, and its second reply counts with the tokens of both calls."""
         (clean,) = await generator.reflect([ENGLISH])
         fake.script(kind)
         (repaired,) = await generator.reflect([ENGLISH])
@@ -172,14 +172,14 @@ class TestRepair:
         assert contents[-1]["role"] == "user"
         assert contents[-1]["parts"][0]["text"].startswith(prompts.load("repair").text)
 
-    async def test_a_reply_that_was_cut_off_is_told_so(self, generator: Any, fake: FakeGemini) -> None:
-        """The model learns that length was the problem, also where what it wrote could be read."""
+    async def test_a_truncated_reply_is_reported_as_too_long(self, generator: Any, fake: FakeGemini) -> None:
+        """The model learns that the length was the problem, even if its reply could be parsed."""
         fake.script("max_tokens")
         await generator.reflect([ENGLISH])
         assert "limit of output tokens" in fake.requests[-1].body["contents"][-1]["parts"][0]["text"]
 
     async def test_the_bad_reply_goes_back_to_the_model(self, generator: Any, fake: FakeGemini) -> None:
-        """A repair shows the model its own words, so that what was right in them can be kept."""
+        """A repair shows the model its own reply, so that the valid parts can be kept."""
         fake.script("text", text="I would rather not.")
         await generator.summarize([ENGLISH])
         assert [content["role"] for content in fake.requests[-1].body["contents"]] == [
@@ -200,7 +200,7 @@ class TestRepair:
         assert caught.value.raw_reply
         assert fake.stats()["calls"] == {"generateContent": 2}
 
-    async def test_the_raw_reply_is_kept_whole(self, generator: Any, fake: FakeGemini) -> None:
+    async def test_the_raw_reply_is_kept_unchanged(self, generator: Any, fake: FakeGemini) -> None:
         """The evidence is the model's text, character for character."""
         text = '```json\n{"facts": [' + '{"type": "profile"},' * 500 + "]}\n```"
         fake.script("text", text=text, times=2)
@@ -208,8 +208,10 @@ class TestRepair:
             await generator.reflect([ENGLISH])
         assert caught.value.raw_reply == text
 
-    async def test_a_long_summary_is_sent_back_then_ended_at_a_sentence(self, generator: Any, fake: FakeGemini) -> None:
-        """Too long once: a repair. Too long twice: its full sentences that fit."""
+    async def test_a_long_summary_is_sent_back_then_clipped_at_a_sentence(
+        self, generator: Any, fake: FakeGemini
+    ) -> None:
+        """Too long once: a repair. Too long twice: the full sentences that fit."""
         long = json.dumps({"summary": "The user asked about bridges in the old town. " * 8})
         fake.script("text", text=long, times=2)
         (summary,) = await generator.summarize([ENGLISH])
@@ -218,7 +220,7 @@ class TestRepair:
 
     @pytest.mark.parametrize("kind", ["blocked", "safety"])
     async def test_a_refusal_is_not_repaired(self, generator: Any, fake: FakeGemini, kind: str) -> None:
-        """What the provider refuses is asked once, and the refusal names its reason."""
+        """A refused prompt is sent once, and the error names the provider's reason."""
         fake.script(kind)
         with pytest.raises(errors.BlockedReplyError, match=r"PROHIBITED_CONTENT|SAFETY") as caught:
             await generator.reflect([ENGLISH])
@@ -240,7 +242,7 @@ SHORT_FAULTS = [
 
 class TestTransport:
     @pytest.mark.parametrize(("fault", "code"), SHORT_FAULTS, ids=str)
-    async def test_a_short_fault_is_tried_again(
+    async def test_a_short_fault_is_retried(
         self,
         generator: Any,
         fake: FakeGemini,
@@ -249,7 +251,7 @@ class TestTransport:
         fault: dict[str, Any],
         code: str,
     ) -> None:
-        """Two failures, growing waits of seconds, and the third call's answer; each call is reported."""
+        """Two failures, growing waits of seconds, and the third call's response; each call is reported."""
         fake.script(**fault, times=2)
         (reflection,) = await generator.reflect([ENGLISH])
         assert reflection.facts
@@ -261,15 +263,15 @@ class TestTransport:
     async def test_a_lasting_fault_is_transient(
         self, embedder: Any, fake: FakeGemini, fault: dict[str, Any], code: str
     ) -> None:
-        """After three calls the queue takes over: the error says that trying later helps."""
+        """After three calls the queue takes over: the error is retryable."""
         fake.script(**fault, times=3)
         with pytest.raises(errors.TransientProviderError) as caught:
             await embedder.embed(["hello"], "document")
         assert caught.value.code == code
         assert fake.stats()["calls"] == {"batchEmbedContents": 3}
 
-    async def test_no_answer_in_time(self, connect: Any, fake: FakeGemini, calls: list[CallRecord]) -> None:
-        """A hanging call ends at its limit, and its connection is given up."""
+    async def test_a_hanging_call_times_out(self, connect: Any, fake: FakeGemini, calls: list[CallRecord]) -> None:
+        """A hanging call ends at its limit, and its connection is closed."""
         generator = provider.GeminiGenerator(
             connect(timeout_seconds=0.2, attempts=2), on_call=calls.append, sleep=Sleeps()
         )
@@ -279,39 +281,41 @@ class TestTransport:
         assert [call.code for call in calls] == ["timeout", "timeout"]
         await generator.close()
 
-    async def test_a_trickle_of_bytes_is_no_answer(self, connect: Any, fake: FakeGemini) -> None:
-        """The limit is for the whole call: a reply that keeps coming, byte by byte, ends at it as well."""
+    async def test_a_slow_trickle_of_bytes_times_out(self, connect: Any, fake: FakeGemini) -> None:
+        """The limit applies to the whole call: a reply that arrives byte by byte ends at it as well."""
         generator = provider.GeminiGenerator(connect(timeout_seconds=0.3, attempts=1))
         fake.script("trickle")
         with pytest.raises(errors.TransientProviderError, match="no answer within"):
             await generator.summarize([ENGLISH])
         await generator.close()
 
-    async def test_a_short_wish_is_waited_for(self, generator: Any, fake: FakeGemini, sleeps: Sleeps) -> None:
-        """A 503 that asks for some seconds gets them, within the job."""
+    async def test_a_short_retry_delay_is_waited_for(self, generator: Any, fake: FakeGemini, sleeps: Sleeps) -> None:
+        """A 503 that requests a few seconds gets them, within the job."""
         fake.script("status", code=503, retry_delay_seconds=6)
         await generator.summarize([ENGLISH])
         assert len(sleeps) == 1
         assert 6 <= sleeps[0] <= 8
 
-    async def test_a_long_wish_is_left_to_the_queue(self, generator: Any, fake: FakeGemini, sleeps: Sleeps) -> None:
-        """A 503 that asks for a minute keeps no worker waiting, and its wish goes with the error."""
+    async def test_a_long_retry_delay_is_left_to_the_queue(
+        self, generator: Any, fake: FakeGemini, sleeps: Sleeps
+    ) -> None:
+        """A 503 that requests a minute keeps no worker waiting, and the delay is passed on with the error."""
         fake.script("status", code=503, retry_delay_seconds=60)
         with pytest.raises(errors.TransientProviderError) as caught:
             await generator.summarize([ENGLISH])
         assert caught.value.retry_after_seconds == 60
         assert sleeps == []
 
-    async def test_tracebacks_show_no_reply(self, generator: Any, fake: FakeGemini) -> None:
-        """What a model said is in `raw_reply`, for the job's row, and not in what a logger prints."""
+    async def test_tracebacks_contain_no_reply(self, generator: Any, fake: FakeGemini) -> None:
+        """A model's reply is in `raw_reply`, for the job's row, and not in what a logger prints."""
         fake.script("not_json", times=3)
         with pytest.raises(errors.TransientProviderError) as caught:
             await generator.summarize([ENGLISH])
         assert "Please log in" in str(caught.value.raw_reply)
         assert "Please log in" not in "".join(traceback.format_exception(caught.value))
 
-    async def test_nobody_listens(self, connect: Any, calls: list[CallRecord]) -> None:
-        """A refused connection is transient, and the library adds no tries of its own."""
+    async def test_a_refused_connection_is_transient(self, connect: Any, calls: list[CallRecord]) -> None:
+        """The library adds no retries of its own."""
         embedder = provider.GeminiEmbedder(connect(base_url="http://127.0.0.1:9"), on_call=calls.append, sleep=Sleeps())
         with pytest.raises(errors.TransientProviderError):
             await embedder.embed(["hello"], "query")
@@ -319,7 +323,7 @@ class TestTransport:
         await embedder.close()
 
     async def test_a_cancelled_call_is_counted(self, generator: Any, fake: FakeGemini, calls: list[CallRecord]) -> None:
-        """Cancelling a job ends its call at once; the metrics still see it."""
+        """Cancelling a job ends its call immediately; the metrics still count it."""
         fake.script("hang")
         task = asyncio.ensure_future(generator.summarize([ENGLISH]))
         async with asyncio.timeout(WAIT_SECONDS):
@@ -338,7 +342,7 @@ class TestRateLimit:
     async def test_it_is_never_slept_on(
         self, generator: Any, fake: FakeGemini, sleeps: Sleeps, calls: list[CallRecord]
     ) -> None:
-        """429 goes straight to the queue with the provider's own wish."""
+        """429 goes straight to the queue with the provider's own delay."""
         fake.script("rate_limit", retry_delay_seconds=3.5)
         with pytest.raises(errors.RateLimitedError) as caught:
             await generator.reflect([ENGLISH])
@@ -347,8 +351,8 @@ class TestRateLimit:
         assert sleeps == []
         assert [call.code for call in calls] == ["429"]
 
-    async def test_the_days_quota_is_told_apart(self, embedder: Any, fake: FakeGemini) -> None:
-        """A daily quota says so, also without a wish."""
+    async def test_an_exhausted_daily_quota_is_recognised(self, embedder: Any, fake: FakeGemini) -> None:
+        """A daily quota is reported as such, also without a delay."""
         fake.script("rate_limit", daily=True)
         with pytest.raises(errors.RateLimitedError, match="day's quota") as caught:
             await embedder.embed(["hello"], "document")
@@ -358,8 +362,8 @@ class TestRateLimit:
 
 class TestPermanent:
     @pytest.mark.parametrize("code", [400, 401, 403, 404])
-    async def test_it_is_not_tried_again(self, generator: Any, fake: FakeGemini, sleeps: Sleeps, code: int) -> None:
-        """A request that will fail again is sent once, and the error carries code and message."""
+    async def test_it_is_not_retried(self, generator: Any, fake: FakeGemini, sleeps: Sleeps, code: int) -> None:
+        """A request that would fail again is sent once, and the error carries code and message."""
         fake.script("status", code=code, message="the reason why")
         with pytest.raises(errors.PermanentProviderError, match="the reason why") as caught:
             await generator.reflect([ENGLISH])
@@ -368,7 +372,7 @@ class TestPermanent:
         assert fake.stats()["calls"] == {"generateContent": 1}
 
     async def test_a_wrong_key_says_what_to_do(self, connect: Any) -> None:
-        """The one who set the key reads which setting is wrong; the key itself is in no message."""
+        """The message names the wrong setting; it never contains the key."""
         generator = provider.GeminiGenerator(connect(api_key=WRONG_KEY))
         with pytest.raises(errors.PermanentProviderError, match="GOOGLE_API_KEY") as caught:
             await generator.summarize([ENGLISH])
@@ -376,7 +380,7 @@ class TestPermanent:
         await generator.close()
 
     async def test_an_unknown_model_says_what_to_do(self, connect: Any) -> None:
-        """A misspelt model is a 404 that speaks of the model's name."""
+        """A misspelt model is a 404 that names the model."""
         embedder = provider.GeminiEmbedder(connect(), model=UNKNOWN_MODEL)
         with pytest.raises(errors.PermanentProviderError, match="check the model's name"):
             await embedder.embed(["hello"], "document")
@@ -384,8 +388,8 @@ class TestPermanent:
 
 
 class TestBatch:
-    async def test_slices_run_at_once_but_bounded(self, fake: FakeGemini, connect: Any) -> None:
-        """Several slices overlap, no more than the connection allows, and answers keep their order."""
+    async def test_slices_run_concurrently_within_a_bound(self, fake: FakeGemini, connect: Any) -> None:
+        """Several slices overlap, at most as many as the connection allows, and replies keep their order."""
         fake.latency_seconds = 0.05
         running, most = 0, 0
         generator = provider.GeminiGenerator(connect(concurrency=3))
@@ -407,7 +411,7 @@ class TestBatch:
         await generator.close()
 
     async def test_one_failure_fails_the_batch(self, fake: FakeGemini, generator: Any) -> None:
-        """A slice that fails is not an empty reply among good ones."""
+        """A slice that fails is not an empty reply among valid ones."""
         fake.script("blocked")
         with pytest.raises(errors.BlockedReplyError):
             await generator.reflect([ENGLISH, CHINESE])
@@ -415,13 +419,13 @@ class TestBatch:
 
 class TestEmbedding:
     async def test_a_job_is_one_call(self, embedder: Any, fake: FakeGemini) -> None:
-        """A hundred texts travel in one batchEmbedContents."""
+        """A hundred texts are sent in one batchEmbedContents."""
         vectors = await embedder.embed([f"text {n}" for n in range(100)], "document")
         assert len(vectors) == 100
         assert fake.stats()["calls"] == {"batchEmbedContents": 1}
 
-    async def test_past_the_limit_it_takes_more(self, embedder: Any, fake: FakeGemini) -> None:
-        """The hundred and first text opens a second call; the order stays."""
+    async def test_beyond_the_limit_it_takes_more_calls(self, embedder: Any, fake: FakeGemini) -> None:
+        """The hundred and first text requires a second call; the order is kept."""
         texts = [f"text {n}" for n in range(101)]
         vectors = await embedder.embed(texts, "document")
         assert fake.stats()["calls"] == {"batchEmbedContents": 2}
@@ -429,14 +433,14 @@ class TestEmbedding:
 
     @pytest.mark.parametrize(("task", "name"), [("document", "RETRIEVAL_DOCUMENT"), ("query", "RETRIEVAL_QUERY")])
     async def test_the_task_and_size_are_sent(self, embedder: Any, fake: FakeGemini, task: Any, name: str) -> None:
-        """Documents and queries are embedded as a pair, in the size that is stored."""
+        """Documents and queries are embedded as a pair, in the stored size."""
         await embedder.embed(["hello"], task)
         (request,) = fake.requests[0].body["requests"]
         assert request["taskType"] == name
         assert request["outputDimensionality"] == 1536
 
     async def test_a_long_text_is_sent_in_chunks(self, embedder: Any, fake: FakeGemini) -> None:
-        """No chunk is over the model's limit, none of the text is lost, and one vector comes back."""
+        """No chunk exceeds the model's limit, no text is lost, and one vector is returned."""
         text = "天气很好，我们去爬山。" * 500
         (vector,) = await embedder.embed([text], "document")
         sent = [r["content"]["parts"][0]["text"] for r in fake.requests[0].body["requests"]]
@@ -446,20 +450,20 @@ class TestEmbedding:
         assert sum(value * value for value in vector) == pytest.approx(1.0)
 
     @pytest.mark.parametrize("kind", ["vector_count", "vector_dimension", "vector_zero", "vector_nan"])
-    async def test_wrong_vectors_are_refused(self, embedder: Any, fake: FakeGemini, kind: str) -> None:
-        """Vectors that would be stored with the wrong text, or break the column, never come out."""
+    async def test_invalid_vectors_are_refused(self, embedder: Any, fake: FakeGemini, kind: str) -> None:
+        """Vectors that would be stored with the wrong text, or do not fit the column, are never returned."""
         fake.script(kind)
         with pytest.raises(errors.MalformedReplyError):
             await embedder.embed(["one", "two"], "document")
 
     async def test_blank_text_is_not_sent(self, embedder: Any, fake: FakeGemini) -> None:
-        """The error names the blank text; nothing was paid for."""
+        """The error names the blank text; no call was paid for."""
         with pytest.raises(errors.PermanentProviderError, match=r"\[1\]"):
             await embedder.embed(["one", " \n"], "document")
         assert not fake.requests
 
-    async def test_half_a_character_is_sent_as_text(self, embedder: Any) -> None:
-        """A lone surrogate in a message does not stop its thread's memory."""
+    async def test_a_lone_surrogate_is_sent_as_text(self, embedder: Any) -> None:
+        """A lone surrogate in a message does not block its thread's memory."""
         assert len(await embedder.embed(["broken \ud83d emoji"], "document")) == 1
 
 
@@ -473,18 +477,18 @@ class TestConnection:
             ({"attempts": 0}, "attempts"),
         ],
     )
-    def test_it_is_checked_at_birth(self, options: dict[str, Any], message: str) -> None:
+    def test_it_is_validated_when_created(self, options: dict[str, Any], message: str) -> None:
         """A wrong setting is named before the first call."""
         with pytest.raises(ValueError, match=message):
             provider.GeminiConnection(**{"api_key": KEY, **options})
 
     def test_the_key_is_not_shown(self) -> None:
-        """A connection in a log line shows no key."""
+        """The repr of a connection contains no key."""
         assert KEY not in repr(provider.GeminiConnection(api_key=KEY))
 
 
 async def test_a_window_is_counted_by_the_model_itself(connect: Callable[..., provider.GeminiConnection]) -> None:
-    """One call, reported like any other; a model that does not answer is a provider's error."""
+    """One call, reported like any other; a model that does not respond is a provider error."""
     seen: list[CallRecord] = []
     counter = provider.GeminiTokenCounter(connect(), on_call=seen.append)
     try:

@@ -1,4 +1,4 @@
-"""Instructions: a change adds a version, nothing is overwritten, and no two changes get one number."""
+"""Instructions: a change adds a version, nothing is overwritten, and concurrent changes get different numbers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def test_a_change_adds_a_version_and_the_newest_is_in_force(store: Instruc
     assert await store.history("app", "tone", limit=1) == [second]
 
 
-async def test_what_does_not_change_adds_nothing(store: InstructionStore) -> None:
+async def test_an_unchanged_text_adds_nothing(store: InstructionStore) -> None:
     first = await store.put("app", "tone", "Be brief.", metadata={"a": 1, "b": 2})
     assert await store.put("app", "tone", "Be brief.", metadata={"b": 2, "a": 1}) == first
     assert (await store.put("app", "tone", "Be brief.")).version == 2
@@ -44,7 +44,7 @@ async def test_a_rollback_is_a_new_version_with_the_old_content(store: Instructi
         await store.rollback("app", "tone", 9)
 
 
-async def test_changes_at_once_get_numbers_of_their_own(store: InstructionStore) -> None:
+async def test_concurrent_changes_get_different_numbers(store: InstructionStore) -> None:
     await asyncio.gather(*(store.put("app", "tone", f"text {n}") for n in range(20)))
     assert [i.version for i in await store.history("app", "tone")] == list(range(20, 0, -1))
 
@@ -59,7 +59,7 @@ async def test_of_two_changes_of_one_version_the_second_is_refused(store: Instru
     assert len(await store.history("app", "tone")) == 1
 
 
-async def test_apps_and_keys_are_apart_and_what_is_not_there_is_none(store: InstructionStore) -> None:
+async def test_apps_and_keys_are_separate_and_a_missing_one_is_none(store: InstructionStore) -> None:
     await store.put("app", "tone", "x")
     assert await store.get("other", "tone") is None
     assert await store.get("app", "other") is None

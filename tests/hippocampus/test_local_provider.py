@@ -1,4 +1,4 @@
-"""The provider without a model: conformance, and what it promises beyond."""
+"""The provider without a model: conformance, and its further guarantees."""
 
 from __future__ import annotations
 
@@ -68,14 +68,14 @@ class TestSummaries:
         ],
     )
     def test_a_summary_is_bounded_and_never_empty(self, conversation_slice: ConversationSlice) -> None:
-        """At most 200 characters and never blank, whatever the slice holds."""
+        """At most 200 characters and never blank, whatever the slice contains."""
         text = summary.of_slice(conversation_slice)
         assert text.strip()
         assert len(text) <= summary.SUMMARY_CHARS_MAX
         assert not text.removesuffix("…").endswith("\u200d")
 
-    def test_a_summary_is_made_of_what_was_said(self) -> None:
-        """Each piece is the conversation's own, with its speaker, and the decision is among them."""
+    def test_a_summary_quotes_the_conversation(self) -> None:
+        """Each piece is from the conversation, with its speaker, and the decision is among them."""
         text = summary.of_slice(english_chat())
         assert text.startswith("User: ")
         assert "signed the lease" in text
@@ -88,7 +88,7 @@ class TestSummaries:
         assert text.endswith("…")
         assert f" {text.removesuffix('…').split()[-1]} " in f" {words} "
 
-    def test_a_summary_speaks_the_language_of_its_slice(self) -> None:
+    def test_a_summary_is_in_the_language_of_its_slice(self) -> None:
         """A Chinese slice has a Chinese summary and label."""
         text = summary.of_slice(CHINESE)
         assert text.startswith("用户：")
@@ -96,8 +96,8 @@ class TestSummaries:
 
 
 class TestInsights:
-    def test_decisions_and_milestones_stand_out(self) -> None:
-        """The important ones come first, in the speaker's words, with their turns."""
+    def test_decisions_and_milestones_are_found(self) -> None:
+        """Important ones come first, in the speaker's words, with their turns."""
         insights = local_insights.of_slice(
             conversation(
                 ("Ana", "I signed up for the rowing course."),
@@ -112,18 +112,18 @@ class TestInsights:
             ("medium", "Ana: I signed up for the rowing course.", (1,)),
         ]
 
-    def test_small_talk_has_none(self) -> None:
-        """Nothing found is nothing said: empty, not invented."""
+    def test_small_talk_yields_none(self) -> None:
+        """If nothing is found, the result is empty, not invented."""
         chat = conversation(("Ana", "Hi! How are you?"), ("Bo", "Fine, thanks."), ("Ana", "Shall we decide now?"))
         assert local_insights.of_slice(chat) == []
 
-    def test_the_same_news_is_told_once(self) -> None:
+    def test_the_same_news_is_reported_once(self) -> None:
         """Two sentences of nearly the same words are one insight."""
         chat = conversation(("user", "We decided to sell the boat."), ("user", "Yes, we decided to sell the boat!"))
         assert len(local_insights.of_slice(chat)) == 1
 
-    def test_a_word_that_is_said_often_is_no_insight(self) -> None:
-        """Nobody concludes anything from how often a name or a topic was mentioned."""
+    def test_a_frequent_word_is_not_an_insight(self) -> None:
+        """The number of mentions of a name or a topic yields no conclusion."""
         chat = conversation(*[("user", f"The greenhouse needs work, part {n}.") for n in range(6)])
         assert local_insights.of_slice(chat) == []
 
@@ -140,12 +140,12 @@ class TestVectors:
         ],
     )
     def test_related_texts_are_nearer(self, text: str, near: str, far: str) -> None:
-        """Shared words, parts of words and word families bring texts together, across spellings."""
+        """Shared words, subwords and word families bring texts together, across spellings."""
         query = embedding.vector_of(text)
         assert cosine(query, embedding.vector_of(near)) > cosine(query, embedding.vector_of(far)) + 0.05
 
     def test_case_and_punctuation_do_not_matter(self) -> None:
-        """The same words are the same vector."""
+        """The same words yield the same vector."""
         left, right = embedding.vector_of("Hello, World!"), embedding.vector_of("hello world")
         assert cosine(left, right) == pytest.approx(1.0)
 
@@ -156,11 +156,11 @@ class TestVectors:
         assert abs(cosine(left, right)) < 0.99
 
     def test_lone_surrogates_have_a_vector(self) -> None:
-        """Text that is not valid Unicode is embedded, not refused."""
+        """Text that is not valid Unicode is embedded, not rejected."""
         assert_unit([embedding.vector_of("\ud83d broken"), embedding.vector_of("\ud83d")])
 
-    async def test_the_loop_goes_on_while_a_large_batch_is_embedded(self) -> None:
-        """Other tasks of the process are served during a batch of thousands."""
+    async def test_the_loop_runs_while_a_large_batch_is_embedded(self) -> None:
+        """Other tasks of the process run during a batch of thousands."""
         ticks = 0
 
         async def tick() -> None:
@@ -188,8 +188,8 @@ asyncio.run(main())
 """
 
 
-def test_every_process_gives_the_same_answers() -> None:
-    """Nothing depends on Python's hash seed: two workers draw the same facts and vectors."""
+def test_every_process_gives_the_same_results() -> None:
+    """Nothing depends on Python's hash seed: two workers extract the same facts and vectors."""
     outputs = {
         subprocess.run(
             [sys.executable, "-c", PROBE],
@@ -204,7 +204,7 @@ def test_every_process_gives_the_same_answers() -> None:
 
 
 def test_the_sample_conversation_is_understood() -> None:
-    """The shipped conversation yields what its speaker says: moves, jobs and rules that change."""
+    """The shipped conversation yields its speaker's statements: moves, jobs and rules that change."""
     (item,) = json.loads((EXAMPLES / "mei.json").read_text(encoding="utf-8"))
     said: dict[str, list[str]] = {}
     number = 1

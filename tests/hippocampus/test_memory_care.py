@@ -1,4 +1,4 @@
-"""Pins, the archive, explanations, policies side by side, provenance: what a person asks of a memory."""
+"""Operations on single memories: pins, the archive, explanations, policy comparison, provenance."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ UNUSED = "SELECT set_config('hippocampus.fake_time', $1, false)"
 
 @pytest.fixture
 async def clock(dsn: str) -> AsyncIterator[asyncpg.Pool]:
-    """A pool of one connection, whose clock stands at NOW."""
+    """A pool of one connection, with its clock set to NOW."""
     async with await database.create_pool(dsn, min_size=1, max_size=1) as opened:
         await opened.execute("INSERT INTO engine_settings VALUES ('test_clock', 'true')")
         await travel(opened, 0)
@@ -52,8 +52,8 @@ async def add(pool: asyncpg.Pool, *, user: str = "ana", initial: float = 0.5, co
 # Pins
 
 
-async def test_a_pinned_memory_neither_fades_nor_goes(clock: asyncpg.Pool) -> None:
-    """It is as strong after ten years as at first, wherever scores are read, and every clean-up passes it over."""
+async def test_a_pinned_memory_neither_fades_nor_is_removed(clock: asyncpg.Pool) -> None:
+    """After ten years it is as strong as at first, wherever scores are read, and every clean-up skips it."""
     pinned, other = await add(clock, initial=0.4), await add(clock, initial=0.4)
     archive = MemoryArchive(clock)
     assert await archive.pin(APP, "ana", pinned)
@@ -68,7 +68,7 @@ async def test_a_pinned_memory_neither_fades_nor_goes(clock: asyncpg.Pool) -> No
     assert await clock.fetchval("SELECT cleanup_low_value_memories(1.0, 0)") == 0
     explained = await advice.explain(clock, APP, "ana", pinned)
     assert (explained.falls_below_at, explained.score) == (None, pytest.approx(0.4))
-    # Pinning reaches into the archive; unpinned, it fades from its last access on.
+    # Pinning also applies to the archive; unpinned, it fades from its last access on.
     assert await archive.pin(APP, "ana", other)
     assert await archive.unpin(APP, "ana", pinned)
     assert (await manager.cleanup_low_value_memories()).cleaned_count == 1
@@ -80,8 +80,8 @@ async def test_a_pinned_memory_neither_fades_nor_goes(clock: asyncpg.Pool) -> No
 # The archive
 
 
-async def test_what_was_archived_comes_back_whole_until_it_is_purged(clock: asyncpg.Pool) -> None:
-    """Each column is as it was, but the last access, which is now: the next clean-up does not take it again."""
+async def test_an_archived_memory_is_restored_completely_until_it_is_purged(clock: asyncpg.Pool) -> None:
+    """Each column is as before, except the last access, which is now: the next clean-up does not take it again."""
     ids = [await add(clock, days=40) for _ in range(3)] + [await add(clock, user="ben", days=40)]
     row = "SELECT to_jsonb(m) - 'search' - 'last_accessed_at' FROM memories AS m WHERE id = $1"
     before = await clock.fetchval(row, ids[0])
@@ -107,7 +107,7 @@ async def test_what_was_archived_comes_back_whole_until_it_is_purged(clock: asyn
         await archive.purge(batch_rows=1001)
 
 
-async def test_all_of_a_users_archive_comes_back_in_batches(clock: asyncpg.Pool) -> None:
+async def test_a_users_whole_archive_is_restored_in_batches(clock: asyncpg.Pool) -> None:
     await clock.execute(
         """INSERT INTO memories (app_name, user_id, content, last_accessed_at, created_at)
            SELECT $1, 'ana', 'm' || n, $2, $2 FROM generate_series(1, 2500) AS n""",
@@ -129,10 +129,10 @@ async def test_all_of_a_users_archive_comes_back_in_batches(clock: asyncpg.Pool)
     rate=st.floats(0.01, 1),
     threshold=st.floats(0.01, 0.19),
 )
-async def test_the_day_on_which_a_memory_falls_is_right_to_the_second(
+async def test_the_time_at_which_a_memory_falls_is_exact_to_the_second(
     explained: asyncpg.Pool, curve: curves.Curve, initial: float, count: int, rate: float, threshold: float
 ) -> None:
-    """The database's own function is above the threshold the second before, below it the second after."""
+    """The database's own function is above the threshold one second before, and below it one second after."""
     pool = explained
     await policies.set_policy(pool, APP, retention_curve=curve, decay_rate=rate, cleanup_threshold=threshold)
     memory = await add(pool, initial=initial, count=count, days=1)
@@ -145,7 +145,7 @@ async def test_the_day_on_which_a_memory_falls_is_right_to_the_second(
         APP, memory, [falls - timedelta(seconds=1), falls + timedelta(seconds=1)],
     )  # fmt: skip
     assert before[0] > threshold > after[0]
-    # The memory may have fallen before its day of looking; then the day before is nearer to its access.
+    # The memory may have fallen before the day it is read; then the day before is nearer to its access.
     assert found.scores_around[0] > threshold > found.scores_around[2]
     assert found.scores_around[1] == pytest.approx(threshold, rel=1e-6)
     assert found.cleaned_from == max(falls, found.created_at + timedelta(days=7))
@@ -158,7 +158,7 @@ async def explained(clock: asyncpg.Pool) -> asyncpg.Pool:
     return clock
 
 
-async def test_what_never_falls_says_so(clock: asyncpg.Pool) -> None:
+async def test_a_memory_that_never_falls_is_reported_so(clock: asyncpg.Pool) -> None:
     memory = await add(clock)
     for fields in ({"decay_rate": 0.0}, {"cleanup_threshold": 0.0, "decay_rate": 0.1}):
         await policies.set_policy(clock, APP, **fields)
@@ -168,7 +168,7 @@ async def test_what_never_falls_says_so(clock: asyncpg.Pool) -> None:
         await advice.explain(clock, APP, "ben", memory)
 
 
-# Policies side by side
+# Policy comparison
 
 
 @examples(15)
@@ -186,13 +186,13 @@ async def test_what_never_falls_says_so(clock: asyncpg.Pool) -> None:
     ),
     days=st.floats(0, 40),
 )
-async def test_a_comparison_and_a_dry_run_say_what_the_clean_up_then_does(
+async def test_a_comparison_and_a_dry_run_predict_the_clean_up(
     clock: asyncpg.Pool,
     rows: list[tuple[float, int, float, bool]],
     other: dict[str, object],
     days: float,
 ) -> None:
-    """Random memories, a random policy: compared beforehand, switched to, dry run, run: the same rows."""
+    """Random memories, a random policy: comparison, change, dry run and run report the same rows."""
     await clock.execute("TRUNCATE memories, memories_archive")
     await clock.execute("DELETE FROM app_policies WHERE app_name <> '*'")
     await travel(clock, 0)
@@ -214,7 +214,7 @@ async def test_a_comparison_and_a_dry_run_say_what_the_clean_up_then_does(
     assert not {each.id for each in found.differing if each.other} & gone
 
 
-async def test_a_comparison_refuses_what_is_no_policy(clock: asyncpg.Pool) -> None:
+async def test_a_comparison_rejects_an_invalid_policy(clock: asyncpg.Pool) -> None:
     for other in ({"preset": "wild"}, {"decay_rate": -1}, {"fast_events": 3}, {"retention_curve": "steep"}):
         with pytest.raises(InvalidInputError):
             await advice.compare(clock, APP, other)
@@ -222,11 +222,11 @@ async def test_a_comparison_refuses_what_is_no_policy(clock: asyncpg.Pool) -> No
     assert (found.total, found.other["decay_rate"], found.one["decay_rate"]) == (0, 0.02, 0.1)
 
 
-# What is stored
+# Storage
 
 
 async def test_accesses_stay_on_their_page(pool: asyncpg.Pool) -> None:
-    """Recording an access touches no index: every update is heap-only while a page has room for one more version."""
+    """Recording an access touches no index: every update is heap-only while the page has room for another version."""
     await pool.execute(
         "INSERT INTO memories (app_name, user_id, content)"
         " SELECT 'a', 'u', 'memory ' || n FROM generate_series(1, 500) AS n"
@@ -244,7 +244,7 @@ async def test_accesses_stay_on_their_page(pool: asyncpg.Pool) -> None:
 
 
 async def test_decay_rewrites_no_row(clock: asyncpg.Pool) -> None:
-    """A year passes, scores are read in every way there is: each row is the same version in the same place."""
+    """A year passes and scores are read in every possible way: each row keeps its version and its position."""
     await clock.execute(
         "INSERT INTO memories (app_name, user_id, content) SELECT $1, 'u', 'm' || n FROM generate_series(1, 3000) AS n",
         APP,
@@ -265,10 +265,9 @@ async def test_decay_rewrites_no_row(clock: asyncpg.Pool) -> None:
 # Provenance
 
 
-async def test_a_memory_leads_to_its_events_and_an_event_to_all_that_was_drawn(pool: asyncpg.Pool) -> None:
-    """Both ways, with the archive, superseded facts and proposals; an erased event is shown as such; strangers see
-    nothing.
-    """
+async def test_a_memory_leads_to_its_events_and_an_event_to_everything_derived(pool: asyncpg.Pool) -> None:
+    """In both directions, with the archive, superseded facts and proposals; an erased event is shown as such; other
+    users see nothing."""
     events = await say(pool, "ana", "s", "I live in Ghent.", "I love plum jam.")
     thread = await thread_of(pool, "ana", "s")
     await consolidate(pool, thread)

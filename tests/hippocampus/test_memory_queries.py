@@ -1,4 +1,4 @@
-"""The memory's statements: the server understands each, the code runs each, and the hot one uses its index."""
+"""The memory's statements: the server accepts each, the code runs each, and the hot one uses its index."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def queries(file: str | Path) -> Mapping[str, str]:
 
 
 @pytest.mark.parametrize("file", FILES, ids=str)
-async def test_the_server_understands_every_statement(file: Path, conn: asyncpg.Connection) -> None:
+async def test_the_server_accepts_every_statement(file: Path, conn: asyncpg.Connection) -> None:
     for statement in queries(file).values():
         await conn.prepare(statement)
 
 
 async def test_a_slice_is_read_through_the_index_of_its_thread(conn: asyncpg.Connection) -> None:
-    """What a job costs does not grow with the messages of others, nor with what lies below the watermark."""
+    """The cost does not grow with other users' messages, nor with those below the watermark."""
     await conn.execute(
         """WITH t AS (INSERT INTO threads (app_name, user_id, session_id, last_seq, fast_upto_seq)
                       SELECT 'a', 'u', n::text, 100, 90 FROM generate_series(1, 100) AS n RETURNING id),
@@ -56,7 +56,7 @@ async def test_a_slice_is_read_through_the_index_of_its_thread(conn: asyncpg.Con
 
 
 async def test_a_time_slice_is_read_in_the_order_of_its_index(conn: asyncpg.Connection) -> None:
-    """What it costs does not grow with the memories of its user: fifty rows are read, and none is sorted."""
+    """The cost does not grow with the user's memories: fifty rows are read, and none is sorted."""
     await conn.execute(
         """INSERT INTO memories (app_name, user_id, memory_type, content, occurred_at)
            SELECT 'a', 'u', CASE n % 2 WHEN 0 THEN 'episodic' ELSE 'summary' END, 'hello', now() - n * interval '1 hour'
@@ -72,8 +72,8 @@ async def test_a_time_slice_is_read_in_the_order_of_its_index(conn: asyncpg.Conn
     assert int(read) == 50
 
 
-async def test_a_long_session_is_given_again_without_reading_other_sessions(pool: asyncpg.Pool) -> None:
-    """An agent may add its session after each turn: that must not cost its events times the user's sessions."""
+async def test_a_long_session_is_added_again_without_reading_other_sessions(pool: asyncpg.Pool) -> None:
+    """An agent may add its session after each turn; the cost must not be its events times the user's sessions."""
     await pool.execute(
         "INSERT INTO threads (app_name, user_id, session_id) SELECT 'a', 'u', n::text FROM generate_series(1, 200) AS n"
     )
@@ -91,8 +91,8 @@ async def test_a_long_session_is_given_again_without_reading_other_sessions(pool
         assert sum(passed_over) <= 1000, text
 
 
-async def test_a_use_is_recorded_without_waiting_for_the_disk(conn: asyncpg.Connection) -> None:
-    """For its own transaction alone."""
+async def test_an_access_is_recorded_without_waiting_for_the_disk(conn: asyncpg.Connection) -> None:
+    """Only for its own transaction."""
     await conn.execute("SET synchronous_commit = on")
     async with conn.transaction():
         await conn.fetch(queries("search.sql")["record_memory_access"], [])

@@ -1,4 +1,4 @@
-"""The memory service: gives sessions to the memory, and shows each user what is theirs."""
+"""The memory service: adds sessions to the memory, and shows each user their own data."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def talk(pool: asyncpg.Pool, session_id: str, *texts: str, user: str = "me
         (JobType.FAST_REPLAY, "fast_replay"),
     ],
 )
-async def test_a_session_that_is_added_waits_for_the_workers(
+async def test_an_added_session_waits_for_the_workers(
     pool: asyncpg.Pool, service: OpenMemoryService, asked: str, job_type: str
 ) -> None:
     await talk(pool, "s", "My name is Mei.")
@@ -57,11 +57,11 @@ async def test_a_session_that_is_added_waits_for_the_workers(
     assert (added["status"], added["result"]) == ("pending", {})
     (job,) = await service.list_jobs()
     assert (str(job.id), job.job_type) == (added["job_id"], job_type)
-    # Asked again before it started: the same job.
+    # Requested again before it started: the same job.
     assert (await service.add_session_to_memory("app", "mei", "s", asked))["job_id"] == added["job_id"]
 
 
-async def test_waiting_gives_the_result(
+async def test_waiting_returns_the_result(
     pool: asyncpg.Pool, service: OpenMemoryService, worker: MemoryConsolidationWorker
 ) -> None:
     await talk(pool, "s", "My name is Mei.")
@@ -98,7 +98,7 @@ async def test_a_context_window_holds_what_was_learned_within_its_budget(
     assert window.total_tokens <= 500
 
 
-async def test_an_unknown_type_or_anothers_session_changes_nothing(
+async def test_an_unknown_type_or_another_users_session_changes_nothing(
     pool: asyncpg.Pool, service: OpenMemoryService
 ) -> None:
     await talk(pool, "s", "hello")
@@ -114,7 +114,7 @@ async def test_an_unknown_type_or_anothers_session_changes_nothing(
 async def test_memories_are_listed_strongest_first_in_stable_pages(
     pool: asyncpg.Pool, service: OpenMemoryService
 ) -> None:
-    """Rows of equal strength and age have one order, so pages neither repeat nor miss one."""
+    """Rows of equal strength and age have a fixed order, so pages neither repeat nor miss one."""
     await pool.execute(
         """INSERT INTO memories (app_name, user_id, content, memory_type, initial_score)
            SELECT 'app', 'mei', 'm' || n, CASE WHEN n % 2 = 0 THEN 'semantic' ELSE 'summary' END, 0.5
@@ -136,7 +136,7 @@ async def test_memories_are_listed_strongest_first_in_stable_pages(
     assert len(only) == 12
 
 
-async def test_memories_are_narrowed_by_session_and_by_when_it_was_said(
+async def test_memories_are_filtered_by_session_and_by_when_they_were_said(
     pool: asyncpg.Pool, service: OpenMemoryService, worker: MemoryConsolidationWorker
 ) -> None:
     for day in range(3):
@@ -166,7 +166,7 @@ async def test_pages_out_of_bounds_are_refused(service: OpenMemoryService, limit
             await list_page(app_name="app", user_id="mei", limit=limit)
 
 
-async def test_jobs_are_listed_newest_first_and_narrowed(
+async def test_jobs_are_listed_newest_first_and_filtered(
     pool: asyncpg.Pool, service: OpenMemoryService, worker: MemoryConsolidationWorker
 ) -> None:
     await talk(pool, "s", "hello")
@@ -187,7 +187,9 @@ async def test_jobs_are_listed_newest_first_and_narrowed(
     assert await service.get_job(every[2].id, app_name="app") == every[2]
 
 
-async def test_a_job_of_another_app_or_no_job_is_not_found(pool: asyncpg.Pool, service: OpenMemoryService) -> None:
+async def test_a_job_of_another_app_or_an_unknown_job_is_not_found(
+    pool: asyncpg.Pool, service: OpenMemoryService
+) -> None:
     await talk(pool, "s", "hello")
     added = await service.add_session_to_memory("app", "mei", "s")
     (job,) = await service.list_jobs()
@@ -200,7 +202,7 @@ async def test_a_job_of_another_app_or_no_job_is_not_found(pool: asyncpg.Pool, s
     assert (await service.get_job(job.id)).status is JobStatus.PENDING
 
 
-async def test_a_waiting_job_is_cancelled_at_once(pool: asyncpg.Pool, service: OpenMemoryService) -> None:
+async def test_a_waiting_job_is_cancelled_immediately(pool: asyncpg.Pool, service: OpenMemoryService) -> None:
     await talk(pool, "s", "hello")
     await service.add_session_to_memory("app", "mei", "s")
     (job,) = await service.list_jobs()
@@ -210,7 +212,7 @@ async def test_a_waiting_job_is_cancelled_at_once(pool: asyncpg.Pool, service: O
     assert (await service.cancel_job(job.id)).status is JobStatus.CANCELLED
 
 
-async def test_a_running_job_is_asked_to_stop(pool: asyncpg.Pool, service: OpenMemoryService) -> None:
+async def test_a_running_job_is_requested_to_stop(pool: asyncpg.Pool, service: OpenMemoryService) -> None:
     await talk(pool, "s", "hello")
     await service.add_session_to_memory("app", "mei", "s")
     claim = await claim_next(pool)
@@ -237,7 +239,7 @@ async def test_an_archived_job_is_still_found(
     assert (found.id, found.status, found.result) == (job.id, JobStatus.COMPLETED, job.result)
 
 
-async def test_clean_up_archives_what_is_weak(pool: asyncpg.Pool, service: OpenMemoryService) -> None:
+async def test_clean_up_archives_weak_memories(pool: asyncpg.Pool, service: OpenMemoryService) -> None:
     await pool.execute(
         """INSERT INTO memories (app_name, user_id, content, initial_score, last_accessed_at, created_at)
            VALUES ('app', 'mei', 'weak', 0.1, now() - interval '90 days', now() - interval '90 days'),
@@ -262,10 +264,10 @@ async def test_clean_up_archives_what_is_weak(pool: asyncpg.Pool, service: OpenM
         ("list_jobs", {"job_type": "replay"}),
     ],
 )
-async def test_what_no_row_can_match_is_refused_and_not_answered_with_nothing(
+async def test_a_filter_that_no_row_can_match_is_refused(
     service: OpenMemoryService, listing: str, asked: dict[str, object]
 ) -> None:
-    """A misspelt type looks like a user without memories otherwise, and a time without a zone is a guess."""
+    """Otherwise a misspelt type looks like a user without memories, and a time without a zone is a guess."""
     name = next(name for name in asked if name != "key")
     with pytest.raises(InvalidInputError, match=name):
         await getattr(service, listing)(app_name="app", user_id="mei", **asked)
@@ -276,7 +278,7 @@ BAD_NAMES = ["a\0b", "half \ud800"]
 
 @pytest.mark.parametrize("bad", BAD_NAMES)
 async def test_a_name_that_cannot_be_stored_is_refused_in_plain_words(service: OpenMemoryService, bad: str) -> None:
-    """Whichever name, and whatever is asked: never the driver's own error, and nothing is changed."""
+    """For any name and any call: never the driver's own error, and nothing is changed."""
     scope = {"app_name": "app", "user_id": "mei"}
     asked: list[tuple[str, dict[str, object]]] = [
         ("search_memory", {"query": "tea"}),
@@ -293,8 +295,8 @@ async def test_a_name_that_cannot_be_stored_is_refused_in_plain_words(service: O
                 await getattr(service, method)(**{**scope, **others, name: bad})
 
 
-async def test_an_unknown_session_is_an_error_in_every_reading(service: OpenMemoryService, pool: asyncpg.Pool) -> None:
-    """An empty page says that a session has nothing, not that there is none."""
+async def test_an_unknown_session_is_an_error_in_every_read(service: OpenMemoryService, pool: asyncpg.Pool) -> None:
+    """An empty page means that a session has nothing, not that it does not exist."""
     await pool.execute("SELECT create_session('app', 'mei', 'known')")
     scope = {"app_name": "app", "user_id": "mei"}
     assert await service.list_memories(**scope, session_id="known") == []

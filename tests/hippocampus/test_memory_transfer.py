@@ -1,4 +1,4 @@
-"""Export and import of a user's memory: exact, bounded, all or nothing."""
+"""Export and import of a user's memory: exact, bounded, atomic."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.conftest import cloned, dsn_of
 from tests.support.forgetting_scene import APP, consolidate, say, thread_of
 from workers.embedded.server import EmbeddedServer
 
-# What keeps decisions about memories: forgotten, parted, proposed.
+# Tables of decisions about memories: erased, separated, proposed.
 REMEMBERED = ("memory_tombstones", "fact_aliases", "instruction_proposals")
 STRANGE = 'tab\there, "quotes", \\ backslash, 火锅, 🦊, \u2028'
 
@@ -32,9 +32,8 @@ async def elsewhere(server: EmbeddedServer, admin: psycopg.Connection, template:
 
 
 async def fill(pool: asyncpg.Pool, rows: int = 1200) -> None:
-    """Memories of every kind, an archive, facts with versions and a parted key, a forgotten memory, a proposal, values
-    that are hard to keep.
-    """
+    """Memories of every kind, an archive, facts with versions and a separated key, an erased memory, a proposal, and
+    unusual values."""
     await say(pool, "ana", "s", "I live in Ghent.", "I love plum jam. " + STRANGE)
     await consolidate(pool, await thread_of(pool, "ana", "s"))
     await say(pool, "ana", "s", "I moved to Bruges. I live in Bruges now.")
@@ -78,7 +77,8 @@ async def exported(pool: asyncpg.Pool, user: str = "ana", app: str = APP, *, vec
 
 
 async def test_a_round_trip_is_exact_to_the_byte(pool: asyncpg.Pool, elsewhere: asyncpg.Pool) -> None:
-    """Out, into an empty database, out again: the same file. Nothing of another user is in it; what it holds, works."""
+    """Exported, imported into an empty database, exported again: the same file. It has no other
+    user's data, and works."""
     await fill(pool)
     lines = await exported(pool)
     kinds = [json.loads(line)["kind"] for line in lines[1:]]
@@ -97,13 +97,13 @@ async def test_a_round_trip_is_exact_to_the_byte(pool: asyncpg.Pool, elsewhere: 
     imported = await import_memory(elsewhere, (line + "\n" for line in lines))
     assert (sum(imported.stored.values()), imported.skipped) == (len(lines) - 2, 0)
     assert await exported(elsewhere) == lines
-    # The same file again stores nothing twice.
+    # The same file imported again stores nothing twice.
     again = await import_memory(elsewhere, lines)
     assert (sum(again.stored.values()), again.skipped) == (0, len(lines) - 2)
     assert await exported(elsewhere) == lines
     found = await OpenMemoryService(elsewhere, None).search_memory(app_name=APP, user_id="ana", query="plum jam")
     assert any("plum jam" in each.content for each in found.memories)
-    # Where its session is, a row hangs on it again.
+    # If its session exists, a row is attached to it again.
     await ErasureService(elsewhere).erase_user(APP, "ana")
     assert await elsewhere.fetchval("SELECT count(*) FROM imported_origins") == 0
     assert len(await exported(elsewhere)) == 2 + 2
@@ -115,7 +115,7 @@ async def test_a_round_trip_is_exact_to_the_byte(pool: asyncpg.Pool, elsewhere: 
     assert await pool.fetchval("SELECT count(*) FROM memories WHERE thread_id IS NOT NULL") > 0
 
 
-async def test_without_vectors_the_backfill_makes_them(pool: asyncpg.Pool, elsewhere: asyncpg.Pool) -> None:
+async def test_without_vectors_the_backfill_computes_them(pool: asyncpg.Pool, elsewhere: asyncpg.Pool) -> None:
     await fill(pool)
     lines = await exported(pool, vectors=False)
     assert not any('"embedding"' in line for line in lines)
@@ -127,7 +127,9 @@ async def test_without_vectors_the_backfill_makes_them(pool: asyncpg.Pool, elsew
     assert (await exported(elsewhere, "anna", "other", vectors=False))[1:] == lines[1:]
 
 
-async def test_a_bad_file_changes_nothing_and_says_which_lines(pool: asyncpg.Pool, elsewhere: asyncpg.Pool) -> None:
+async def test_a_bad_file_changes_nothing_and_the_error_names_the_lines(
+    pool: asyncpg.Pool, elsewhere: asyncpg.Pool
+) -> None:
     await fill(pool, rows=20)
     good = await exported(pool)
     place = next(n for n, line in enumerate(good) if '"kind": "memory"' in line)
@@ -168,8 +170,8 @@ async def test_a_bad_file_changes_nothing_and_says_which_lines(pool: asyncpg.Poo
     assert [number for number, _ in caught.value.lines] == [place + 1, place + 2]
 
 
-async def test_what_was_forgotten_is_not_imported_again(pool: asyncpg.Pool) -> None:
-    """A memory that was forgotten by itself stays so; a user who is being forgotten gets nothing."""
+async def test_erased_memories_are_not_imported_again(pool: asyncpg.Pool) -> None:
+    """A memory that was erased by itself stays erased; nothing is imported for a user whose erasure is running."""
     await fill(pool)
     lines = await exported(pool)
     fact = await pool.fetchval("SELECT fact_id FROM fact_versions WHERE value::text LIKE '%Ghent%'")
@@ -184,9 +186,9 @@ async def test_what_was_forgotten_is_not_imported_again(pool: asyncpg.Pool) -> N
     assert sum((await import_memory(pool, lines)).stored.values()) > 1000
 
 
-async def test_what_was_forgotten_there_goes_here_too(pool: asyncpg.Pool, elsewhere: asyncpg.Pool) -> None:
-    """A copy is made, then the original forgets a memory, a fact and an archived memory: another import takes them out
-    of the copy, also if an earlier one was cut off before; what was said anew since stays."""
+async def test_memories_erased_at_the_source_are_erased_here_too(pool: asyncpg.Pool, elsewhere: asyncpg.Pool) -> None:
+    """After a copy the original erases a memory, a fact and an archived memory: another import erases them from the
+    copy, even if an earlier one was interrupted; statements repeated since stay."""
     await fill(pool, rows=3)
     await import_memory(elsewhere, await exported(pool))
     standing = await elsewhere.fetchval("SELECT count(*) FROM drawn")
@@ -208,7 +210,7 @@ async def test_what_was_forgotten_there_goes_here_too(pool: asyncpg.Pool, elsewh
     assert {kept, archived, home}.isdisjoint(row["id"] for row in left)
     assert jam in {row["id"] for row in left}
     assert len(left) < standing
-    # When it was forgotten there is kept; and again there is nothing to do.
+    # The time of the erasure is kept; a repeated import has nothing to do.
     times = "SELECT id, forgotten_at FROM memory_tombstones ORDER BY id"
     assert await elsewhere.fetch(times) == await pool.fetch(times)
     assert (await import_memory(elsewhere, lines)).forgotten == 0

@@ -1,4 +1,4 @@
-"""The registry of memory types says what the database does."""
+"""The registry of memory types matches the database."""
 
 from __future__ import annotations
 

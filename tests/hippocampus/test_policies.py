@@ -1,4 +1,4 @@
-"""Policies: presets, changes, and what is refused."""
+"""Policies: presets, changes, and refused values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SQL_REFUSALS = (
 )
 
 
-async def test_an_app_without_a_policy_lives_under_everybodys(pool: asyncpg.Pool) -> None:
+async def test_an_app_without_a_policy_uses_the_default_one(pool: asyncpg.Pool) -> None:
     found = await policies.get_policy(pool, "shop")
     assert found == await policies.get_policy(pool)
     assert (found.app_name, found.retention_curve, found.decay_rate, found.cleanup_threshold, found.min_age_days) == (
@@ -34,7 +34,7 @@ async def test_an_app_without_a_policy_lives_under_everybodys(pool: asyncpg.Pool
     )
 
 
-async def test_presets_set_the_rate_and_the_threshold_alone(pool: asyncpg.Pool) -> None:
+async def test_presets_set_only_the_rate_and_the_threshold(pool: asyncpg.Pool) -> None:
     """The four presets have their published numbers; curve, age and the rest stay; explicit fields win."""
     default = await policies.get_policy(pool)
     published = {
@@ -97,7 +97,7 @@ async def test_a_change_for_every_app_reaches_those_without_their_own(pool: asyn
         ({}, "name at least one field"),
     ],
 )
-async def test_what_is_wrong_is_refused_before_the_database(fields: dict[str, Any], message: str) -> None:
+async def test_invalid_values_are_refused_without_the_database(fields: dict[str, Any], message: str) -> None:
     """The message says what to do; no connection was used."""
     with pytest.raises(InvalidInputError, match=message):
         await policies.set_policy(None, **({"app_name": "shop"} | fields))  # type: ignore[arg-type]
@@ -124,8 +124,8 @@ async def test_without_the_default_policy_the_error_says_so(pool: asyncpg.Pool) 
         await policies.set_policy(pool, "shop", decay_rate=0.1)
 
 
-async def test_two_changes_of_one_policy_at_once_both_hold(pool: asyncpg.Pool) -> None:
-    """The second waits for the first and starts from what it left: where neither found a row, and where both did."""
+async def test_two_concurrent_changes_of_one_policy_both_take_effect(pool: asyncpg.Pool) -> None:
+    """The second waits for the first and continues from its result, whether or not the row existed."""
     for rate, age in ((0.5, 3), (0.6, 4)):
         async with pool.acquire() as conn, conn.transaction():
             await conn.execute("SELECT set_app_policy('shop', $1)", {"decay_rate": rate})

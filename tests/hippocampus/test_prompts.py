@@ -1,4 +1,4 @@
-"""The prompts: packaged, hashed, and in agreement with the code that reads the replies."""
+"""The prompts: packaged, hashed, and consistent with the code that parses the replies."""
 
 from __future__ import annotations
 
@@ -20,40 +20,40 @@ NAMES = get_args(prompts.PromptName)
 
 @pytest.mark.parametrize("name", NAMES)
 def test_it_is_a_file_of_the_package(name: prompts.PromptName) -> None:
-    """Each prompt is found where the package is installed, and is not blank."""
+    """Each prompt is found in the installed package, and is not blank."""
     assert prompts.load(name).text
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_hash_is_the_files(name: prompts.PromptName) -> None:
-    """Whoever has the file can tell which memories it made."""
+def test_the_hash_is_that_of_the_file(name: prompts.PromptName) -> None:
+    """The file alone identifies the memories that were made with it."""
     content = resources.files("hippocampus.prompts").joinpath(f"{name}.md").read_bytes()
     assert prompts.load(name).sha256 == hashlib.sha256(content).hexdigest()
     assert prompts.load(name) == prompts.load(name)
 
 
 def test_every_prompt_file_has_a_name() -> None:
-    """No prompt lies in the package unused."""
+    """The package contains no unused prompt."""
     files = {entry.name for entry in resources.files("hippocampus.prompts").iterdir()}
     assert {name for name in files if name.endswith(".md")} == {f"{name}.md" for name in NAMES}
 
 
 def test_a_missing_prompt_is_an_error() -> None:
-    """A prompt that is not there is never an empty text."""
+    """A missing prompt is never an empty text."""
     with pytest.raises(FileNotFoundError):
         prompts.load("no_such_prompt")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["fast_replay", "deep_reflection"])
 def test_it_names_the_delimiters_and_labels(name: prompts.PromptName) -> None:
-    """The prompt explains the transcript as it is really written."""
+    """The prompt explains the transcript as it is written."""
     text = prompts.load(name).text
     for word in (transcript.BEGIN, transcript.END, *map(transcript.label, ("user", "model", "tool"))):
         assert word in text
 
 
 def test_the_example_of_the_reflection_is_valid() -> None:
-    """The reply that the prompt shows would be accepted."""
+    """The reply shown in the prompt would be accepted."""
     example = re.search(r'\{"facts".*\Z', prompts.load("deep_reflection").text, re.DOTALL)
     assert example
     turns = tuple(
@@ -66,13 +66,13 @@ def test_the_example_of_the_reflection_is_valid() -> None:
 
 
 def test_the_example_of_the_summary_is_valid() -> None:
-    """The reply that the prompt shows would be accepted, and its limit is the one that is checked."""
+    """The reply shown in the prompt would be accepted, and its limit is the one that is checked."""
     text = prompts.load("fast_replay").text
     assert json.loads(text[text.rindex("{") :]) == {"summary": "the text"}
     assert f"At most {extraction.SUMMARY_CHARACTERS_MAX} characters" in text
 
 
-def test_it_speaks_of_the_types_that_are_accepted() -> None:
+def test_it_explains_the_accepted_types() -> None:
     """Each type and importance that the checks accept is explained to the model."""
     text = prompts.load("deep_reflection").text
     for word in (*extraction.MODEL_FACT_TYPES, *extraction.IMPORTANCES):

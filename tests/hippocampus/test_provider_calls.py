@@ -1,4 +1,4 @@
-"""Calls at once: bounded, in order, and none left behind."""
+"""Concurrent calls: bounded, in order, and none left running."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support.waiting import WAIT_SECONDS
 
 
 async def test_results_keep_the_order() -> None:
-    """Whoever ends first, answers stand where their questions stood; never more at once than allowed."""
+    """Results keep the order of the calls, whichever ends first; never more run at once than allowed."""
     gates = [asyncio.Event() for _ in range(5)]
     running: set[int] = set()
     most = 0
@@ -37,7 +37,7 @@ async def test_results_keep_the_order() -> None:
 
 
 async def test_a_failure_stops_the_rest() -> None:
-    """The first error comes out when the others have ended: no call goes on being paid for."""
+    """The first error is raised once the other calls have ended: no further call is paid for."""
     stopped = asyncio.Event()
 
     async def hang() -> None:

@@ -1,4 +1,4 @@
-"""Providers by name: each entry makes what it says, and one of another distribution is found by its entry point."""
+"""Providers by name: each entry makes its models, and another distribution's provider is found by its entry point."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _no_cache() -> None:
 
 @pytest.mark.parametrize("name", PROVIDERS)
 async def test_every_entry_makes_models_of_its_name(name: str) -> None:
-    """Its folder bears its name, and its models answer to the names that were asked for."""
+    """Its package has its name, and its models report the requested names."""
     provider = find(name)
     assert provider.module == f"hippocampus.providers.{name}.provider"
     models = provider.load()
@@ -48,7 +48,7 @@ def test_a_provider_of_another_distribution_is_an_entry_point(monkeypatch: pytes
 
 
 def test_the_registry_imports_no_provider() -> None:
-    """google-genai takes a second to import, which the local provider and the settings need not wait for."""
+    """google-genai takes a second to import, which the local provider and the settings avoid."""
     vendors = "{'google.genai', 'hippocampus.providers.local'}"
     code = f"import sys, workers.settings; sys.exit(bool({vendors} & {{*sys.modules}}))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

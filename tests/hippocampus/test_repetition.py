@@ -1,4 +1,4 @@
-"""What counts as said already, measured on pairs of statements that mean the same or do not."""
+"""What counts as a repetition, measured on pairs of statements with the same and with different meanings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hippocampus.text.repetition import WindowStatements
 
 RATIOS = {"system": 0.1, "memory": 0.3, "history": 0.4, "fact": 0.2}
 
-# What the window says, and a candidate that says nothing beyond it.
+# A text in the window, and a candidate that adds nothing to it.
 SAME = [
     ("[user]: My favourite tea is oolong.", "[preference] favourite_tea: oolong"),
     ("[user]: I've been vegetarian for 6 years", "Vegetarian for 6 years."),
@@ -27,7 +27,7 @@ SAME = [
     ("The garden needs water twice a week in summer", "garden: water twice a week in summer"),
     ("My sister sells tulips. She lives in Ghent.", "My sister sells tulips. Lives in Ghent."),
 ]
-# Near in words, but it says something else, or something more.
+# Similar words, but a different or an additional statement.
 OTHER = [
     ("[user]: I live in Porto and may move to Lisbon.", "[profile] city: Lisbon"),
     ("[user]: I do not like oolong tea at all.", "likes oolong tea"),
@@ -50,7 +50,7 @@ OTHER = [
 ]
 
 
-def test_the_threshold_drops_no_news_and_most_repetition() -> None:
+def test_the_threshold_drops_no_news_and_most_repetitions() -> None:
     """Of 18 near misses none is dropped; of 15 repetitions at least 13 are."""
     dropped_news = [pair for pair in OTHER if repeats(*pair)]
     assert dropped_news == []
@@ -58,7 +58,7 @@ def test_the_threshold_drops_no_news_and_most_repetition() -> None:
     assert found >= 13, [pair for pair in SAME if not repeats(*pair)]
 
 
-def test_many_sentences_are_said_by_many() -> None:
+def test_many_sentences_are_covered_by_several_texts() -> None:
     said = WindowStatements()
     said.add("[user]: I bought a red kayak. We paddle on Sundays.")
     said.add("The lake is near the old mill")
@@ -67,7 +67,7 @@ def test_many_sentences_are_said_by_many() -> None:
 
 
 @pytest.mark.parametrize("budget", [200, 2000])
-def test_a_fact_a_summary_and_a_turn_that_say_the_same_are_paid_for_once(budget: int) -> None:
+def test_a_fact_a_summary_and_a_turn_with_one_meaning_are_paid_for_once(budget: int) -> None:
     window = pack(
         {
             "history": [ContextItem(context_type="history", content="[user]: My favourite tea is oolong.")],

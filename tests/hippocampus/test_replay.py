@@ -1,4 +1,4 @@
-"""Replay: drawn anew, shown first, swapped at once; nothing is asked twice, and nothing that goes on is disturbed."""
+"""Replay: re-extract, show the difference, swap atomically; no call is repeated, and no running job is disturbed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.support.scripted_provider import ScriptedEmbedder, ScriptedGenerator
 from tests.support.waiting import WAIT_SECONDS
 
 USER = "ann"
-# Servers that swap, or did last; their client may be gone.
+# Backends whose last statement is a swap; their client may be gone.
 SWAPS = """SELECT count(*) FROM pg_stat_activity
            WHERE query LIKE '%swap_replay($1)%' AND datname = current_database() AND pid <> pg_backend_pid()"""
 TABLES = ("memories", "facts", "fact_versions", "threads", "messages")
@@ -49,7 +49,7 @@ async def consolidate(pool: asyncpg.Pool, generator: Any, embedder: Any, *sessio
     await work_off(pool, worker)
 
 
-def told(home: str, *insights: str, seq: int = 1) -> tuple[list[ExtractedFact], list[ExtractedInsight]]:
+def reflection(home: str, *insights: str, seq: int = 1) -> tuple[list[ExtractedFact], list[ExtractedInsight]]:
     fact = ExtractedFact(fact_type="profile", key="home_city", value=home, confidence=0.9, source_seqs=(seq,))
     return [fact], [ExtractedInsight(content=text, importance="low", source_seqs=(seq,)) for text in insights]
 
@@ -58,15 +58,15 @@ def contents(report: ReplayReport, change: str, kind: str) -> list[str]:
     return sorted(each.content for each in report.changes if each.change == change and each.kind == kind)
 
 
-async def test_a_diff_changes_nothing_and_the_swap_changes_what_the_diff_said(pool: asyncpg.Pool) -> None:
-    """The new prompts read another home and another insight; what comes out the same keeps its row."""
+async def test_a_diff_changes_nothing_and_the_swap_applies_the_diff(pool: asyncpg.Pool) -> None:
+    """The new prompts read another home and another insight; unchanged results keep their rows."""
     await say(pool, USER, "s", "I live in Lyon", "It is nice")
-    old = ScriptedGenerator(reflections=[told("Lyon", "Likes walks.", "Is new in town.")])
+    old = ScriptedGenerator(reflections=[reflection("Lyon", "Likes walks.", "Is new in town.")])
     await consolidate(pool, old, ScriptedEmbedder(), "s")
     kept = await pool.fetchval("UPDATE memories SET access_count = 7 WHERE content = 'Likes walks.' RETURNING id")
     before = await everything(pool)
 
-    new = ScriptedGenerator(summary="Better.", reflections=[told("Lyons", "Likes walks.", "Moved lately.")])
+    new = ScriptedGenerator(summary="Better.", reflections=[reflection("Lyons", "Likes walks.", "Moved lately.")])
     replay = MemoryReplay(pool, new, ScriptedEmbedder())
     shown = await replay.replay(APP, USER, "s")
     assert await everything(pool) == before
@@ -93,8 +93,8 @@ async def test_a_diff_changes_nothing_and_the_swap_changes_what_the_diff_said(po
     assert threads["threads"] == before["threads"]
 
 
-async def test_the_same_provider_draws_the_same_and_keeps_all(pool: asyncpg.Pool) -> None:
-    """With the local provider, over every session of a user; what was archived as too weak does not come back."""
+async def test_the_same_provider_extracts_the_same_and_keeps_all(pool: asyncpg.Pool) -> None:
+    """With the local provider, over every session of a user; memories archived as too weak do not come back."""
     await say(pool, USER, "a", "I live in Lyon.", "My sister Eva is a nurse.", "I decided to learn Greek this year.")
     await say(pool, USER, "b", "我住在里昂。", "我对花生过敏。")
     generator, embedder = LocalGenerator(), LocalEmbedder()
@@ -111,8 +111,8 @@ async def test_the_same_provider_draws_the_same_and_keeps_all(pool: asyncpg.Pool
     assert await everything(pool) == before
 
 
-async def test_a_replay_that_died_goes_on_where_it_was_with_gemini(pool: asyncpg.Pool) -> None:
-    """Long sessions, an answer that never comes: what was answered is not asked again, also not by the next look."""
+async def test_a_replay_that_died_continues_where_it_was_with_gemini(pool: asyncpg.Pool) -> None:
+    """Long sessions, a call that hangs: answered calls are not repeated, not even by the next diff."""
     for session_id in ("a", "b"):
         await say(pool, USER, session_id, *(f"I live in Town{n} and I like tea{n}." for n in range(6)))
     await consolidate(pool, LocalGenerator(), LocalEmbedder(), "a", "b")
@@ -148,10 +148,10 @@ async def test_a_replay_that_died_goes_on_where_it_was_with_gemini(pool: asyncpg
         await embedder.close()
 
 
-async def test_a_replay_killed_while_it_asks_and_while_it_swaps_changes_nothing_and_is_completed(
+async def test_a_replay_killed_during_a_call_or_the_swap_changes_nothing_and_is_completed(
     pool: asyncpg.Pool, dsn: str, tmp_path: Path
 ) -> None:
-    """The real command, by SIGKILL: what was answered is kept, a swap half way is not, and the next run ends it."""
+    """The real command and SIGKILL: replies are kept, a partial swap is rolled back, and the next run completes it."""
     for session_id, town in (("a", "Lyon"), ("b", "Brest")):
         await say(pool, USER, session_id, f"I live in {town}.", "I like tea.")
     await consolidate(pool, LocalGenerator(), LocalEmbedder(), "a", "b")
@@ -196,8 +196,8 @@ async def test_a_replay_killed_while_it_asks_and_while_it_swaps_changes_nothing_
     assert await pool.fetchval("SELECT count(*) FROM replays WHERE applied_at IS NULL") == 0
 
 
-async def test_the_very_same_turns_are_asked_about_once(pool: asyncpg.Pool) -> None:
-    """A session and all sessions of its user are two replays; the second finds the answers of the first."""
+async def test_identical_turns_are_sent_once(pool: asyncpg.Pool) -> None:
+    """A session and all sessions of its user are two replays; the second reuses the replies of the first."""
     await say(pool, USER, "s", "I live in Lyon")
     await consolidate(pool, ScriptedGenerator(), ScriptedEmbedder(), "s")
     generator = ScriptedGenerator(summary="Anew.")
@@ -208,8 +208,8 @@ async def test_the_very_same_turns_are_asked_about_once(pool: asyncpg.Pool) -> N
 
 
 @pytest.mark.parametrize("happening", ["consolidated", "changed"])
-async def test_what_moves_on_during_a_replay_is_noticed_and_drawn_next_time(pool: asyncpg.Pool, happening: str) -> None:
-    """At the swap, under the sessions' locks: nothing is changed, and another replay asks about what is new alone."""
+async def test_changes_during_a_replay_are_detected_and_extracted_next_time(pool: asyncpg.Pool, happening: str) -> None:
+    """At the swap, under the sessions' locks, nothing is changed; another replay sends only what is new."""
     await say(pool, USER, "s", "I live in Lyon")
     await consolidate(pool, ScriptedGenerator(), ScriptedEmbedder(), "s")
 
@@ -231,7 +231,7 @@ async def test_what_moves_on_during_a_replay_is_noticed_and_drawn_next_time(pool
     generator = ScriptedGenerator(summary="Anew.", during=on_the_last_call)
     replay = MemoryReplay(pool, generator, ScriptedEmbedder())
     if happening == "changed":
-        # The fast stage was drawn from what was said before.
+        # The fast stage was extracted from the earlier text.
         with pytest.raises(ReplayOvertakenError, match="replay again"):
             await replay.replay(APP, USER, "s", apply=True)
         assert await pool.fetchval("SELECT count(*) FROM memories WHERE content = 'Anew.'") == 0
@@ -242,8 +242,8 @@ async def test_what_moves_on_during_a_replay_is_noticed_and_drawn_next_time(pool
     )
 
 
-async def test_a_job_under_way_and_a_swap_wait_for_each_other(pool: asyncpg.Pool) -> None:
-    """The job read its slice before the swap and stores it afterwards: both take effect, nothing twice."""
+async def test_a_running_job_and_a_swap_wait_for_each_other(pool: asyncpg.Pool) -> None:
+    """The job read its slice before the swap and stores it afterwards: both take effect, without duplicates."""
     await say(pool, USER, "s", "I live in Lyon")
     await consolidate(pool, ScriptedGenerator(), ScriptedEmbedder(), "s")
     await say(pool, USER, "s", "I like tea")
@@ -275,18 +275,18 @@ async def test_a_job_under_way_and_a_swap_wait_for_each_other(pool: asyncpg.Pool
     assert (await swapping).applied
 
 
-async def test_an_insight_that_another_session_supports_outlives_a_replay_of_one(pool: asyncpg.Pool) -> None:
+async def test_an_insight_that_another_session_supports_survives_a_replay_of_one(pool: asyncpg.Pool) -> None:
     for session_id in ("a", "b"):
         await say(pool, USER, session_id, "hello")
         await consolidate(
-            pool, ScriptedGenerator(reflections=[told("Lyon", "Likes walks.")]), ScriptedEmbedder(), session_id
+            pool, ScriptedGenerator(reflections=[reflection("Lyon", "Likes walks.")]), ScriptedEmbedder(), session_id
         )
     report = await MemoryReplay(pool, ScriptedGenerator(), ScriptedEmbedder()).replay(APP, USER, "a", apply=True)
     assert contents(report, "kept", "semantic") == ["Likes walks."]
     assert await pool.fetchval("SELECT count(*) FROM memories WHERE memory_type = 'semantic'") == 1
 
 
-async def test_a_session_that_is_not_there_is_an_error_and_a_user_without_memories_has_none(
+async def test_a_missing_session_is_an_error_and_a_user_without_memories_has_none(
     pool: asyncpg.Pool,
 ) -> None:
     replay = MemoryReplay(pool, ScriptedGenerator(), ScriptedEmbedder())
@@ -297,10 +297,10 @@ async def test_a_session_that_is_not_there_is_an_error_and_a_user_without_memori
     assert (report.changes, report.slices) == ((), 0)
 
 
-async def test_what_was_forgotten_or_pinned_stays_so(pool: asyncpg.Pool) -> None:
-    """A forgotten fact does not come back by another spelling, nor a forgotten insight; a pinned one is not dropped."""
+async def test_erased_and_pinned_memories_stay_so(pool: asyncpg.Pool) -> None:
+    """An erased fact does not come back under another spelling, nor an erased insight; a pinned one is not dropped."""
     await say(pool, USER, "s", "I live in Lyon")
-    first = told("Lyon", "Likes walks.", "Is new in town.")
+    first = reflection("Lyon", "Likes walks.", "Is new in town.")
     await consolidate(pool, ScriptedGenerator(reflections=[first]), ScriptedEmbedder(), "s")
     forgetting = ErasureService(pool)
     home = await pool.fetchval("SELECT id FROM facts")
@@ -308,7 +308,7 @@ async def test_what_was_forgotten_or_pinned_stays_so(pool: asyncpg.Pool) -> None
     for target in (home, insight):
         await forgetting.erase_memory(APP, USER, target)
     await pool.execute("UPDATE memories SET pinned = true WHERE content = 'Is new in town.'")
-    facts, insights = told("Lyon", "Likes walks.")
+    facts, insights = reflection("Lyon", "Likes walks.")
     again = ([replace(facts[0], key="city_of_home")], insights)
     report = await MemoryReplay(pool, ScriptedGenerator(reflections=[again]), ScriptedEmbedder()).replay(
         APP, USER, apply=True

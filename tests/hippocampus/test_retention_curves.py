@@ -1,4 +1,4 @@
-"""The forgetting curves themselves, without a database."""
+"""The decay curves themselves, without a database."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_time_never_strengthens(
 
 
 @given(CURVES, SCORES, st.integers(0, 2**31 - 2), DAYS, RATES)
-def test_an_access_never_weakens_and_starts_the_curve_anew(
+def test_an_access_never_weakens_and_restarts_the_curve(
     curve: curves.Curve, initial: float, count: int, days: float, rate: float
 ) -> None:
     before = curves.score(curve, initial, count, days, rate)
@@ -52,19 +52,19 @@ def test_an_access_never_weakens_and_starts_the_curve_anew(
 
 
 @given(st.integers(0, 1000), st.floats(0.1, 100), st.floats(0.01, 0.39))
-def test_importance_outlives(count: int, rate: float, threshold: float) -> None:
-    """Equally often read and equally long ago, the more important memory stays longer."""
+def test_more_important_memories_last_longer(count: int, rate: float, threshold: float) -> None:
+    """Accessed equally often and equally long ago, the more important memory lasts longer."""
     lives = [curves.days_above("strength", threshold, initial, count, rate) for initial in (0.4, 0.7, 1.0)]
     assert lives[0] < lives[1] < lives[2]
 
 
 def test_each_access_flattens_the_curve() -> None:
-    """What was read ten times takes over three times as long to fade as what was never read."""
+    """A memory accessed ten times takes over three times as long to fade as one never accessed."""
     lives = [curves.days_above("strength", 0.1, 0.5, count, 0.1) for count in (0, 1, 3, 10)]
     assert lives == pytest.approx([16.09, 27.25, 38.41, 54.69], abs=0.01)
 
 
-# Days until a memory that is never read falls below its policy's threshold. The minimum age comes on top.
+# Days until a memory without accesses falls below its policy's threshold. The minimum age comes on top.
 LIFETIMES = {
     "default": {"decay_rate": 0.1, "cleanup_threshold": 0.1},
     **PRESETS,
@@ -103,12 +103,12 @@ def test_a_lifetime_ends_where_the_score_meets_the_threshold(
         assert curves.score(curve, initial, count, days * 1.001, rate) < threshold
 
 
-def test_without_decay_or_threshold_nothing_is_ever_too_weak() -> None:
+def test_without_decay_or_threshold_no_memory_ever_becomes_too_weak() -> None:
     assert curves.days_above("strength", 0.1, 0.5, 0, 0.0) == math.inf
     assert curves.days_above("classic", 0.0, 0.5, 0, 0.1) == math.inf
     assert curves.days_above("strength", 0.6, 0.5, 0, 0.1) == 0.0
 
 
 @pytest.mark.parametrize("days", [1e9, 1e300])
-def test_the_far_future_is_zero_and_no_error(days: float) -> None:
+def test_the_far_future_is_zero_and_not_an_error(days: float) -> None:
     assert curves.strength(1.0, 0, days, 100) == pytest.approx(0.0, abs=1e-12)

@@ -1,4 +1,4 @@
-"""The retention manager: accesses, statistics, dry runs, and a clean-up that disturbs nobody."""
+"""The retention manager: accesses, statistics, dry runs, and a clean-up that blocks no other process."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $7) RETURNING id
 
 @pytest.fixture
 async def pool(dsn: str) -> AsyncIterator[asyncpg.Pool]:
-    """A pool of one connection, whose clock stands at NOW."""
+    """A pool of one connection, with its clock set to NOW."""
     async with await database.create_pool(dsn, min_size=1, max_size=1) as opened:
         await opened.execute("INSERT INTO engine_settings VALUES ('test_clock', 'true')")
         await travel(opened, 0)
@@ -37,7 +37,7 @@ async def pool(dsn: str) -> AsyncIterator[asyncpg.Pool]:
 
 @pytest.fixture
 async def other_pool(dsn: str, pool: asyncpg.Pool) -> AsyncIterator[asyncpg.Pool]:
-    """Somebody else's connection on the same database, with the same clock."""
+    """Another connection to the same database, with the same clock."""
     async with await database.create_pool(dsn, min_size=1, max_size=1) as opened:
         await travel(opened, 0)
         yield opened
@@ -83,7 +83,7 @@ async def ids(pool: asyncpg.Pool, table: str = "memories") -> set[UUID]:
 
 
 async def everything(pool: asyncpg.Pool) -> Any:
-    """Each row of each table that a clean-up could touch, with the version it is in."""
+    """Each row of each table that a clean-up could touch, with its row version."""
     return [
         await pool.fetch(f"SELECT xmin, ctid, * FROM {table} ORDER BY ctid")
         for table in ("memories", "memories_archive", "app_policies")
@@ -93,10 +93,10 @@ async def everything(pool: asyncpg.Pool) -> Any:
 # Accesses
 
 
-async def test_an_access_acts_at_once_and_flattens_the_curve(
+async def test_an_access_takes_effect_immediately_and_flattens_the_curve(
     pool: asyncpg.Pool, manager: MemoryRetentionManager
 ) -> None:
-    """A memory that is read at day 10 is as fresh as new, and stays longer than it would have."""
+    """A memory accessed on day 10 is as fresh as a new one, and lasts longer than it would have."""
     read = await add(pool, initial=0.5)
     await add(pool, initial=0.5)
     await travel(pool, 10)
@@ -115,7 +115,7 @@ async def test_an_access_acts_at_once_and_flattens_the_curve(
 
 
 async def test_a_batch_of_accesses_counts_each_memory_once(pool: asyncpg.Pool, manager: MemoryRetentionManager) -> None:
-    """An id that is given twice counts once; unknown ids count nothing; the count of a memory never overflows."""
+    """A repeated id counts once; unknown ids count nothing; a memory's count never overflows."""
     one, two, three = [await add(pool) for _ in range(3)]
     await pool.execute("UPDATE memories SET access_count = 2147483647 WHERE id = $1", three)
     assert await manager.record_batch_access([two, one, two, uuid4(), three]) == 3
@@ -130,7 +130,7 @@ async def test_a_batch_of_accesses_counts_each_memory_once(pool: asyncpg.Pool, m
 async def test_accesses_in_opposite_orders_do_not_deadlock(
     pool: asyncpg.Pool, other_pool: asyncpg.Pool, manager: MemoryRetentionManager
 ) -> None:
-    """Whoever holds the first id is waited for before any other is taken."""
+    """The holder of the first id is waited for before any other is taken."""
     one, two = sorted([await add(pool), await add(pool)])
     async with other_pool.acquire() as conn, conn.transaction():
         await conn.execute("SELECT FROM memories WHERE id = $1 FOR UPDATE", one)
@@ -147,7 +147,7 @@ async def test_accesses_in_opposite_orders_do_not_deadlock(
 
 
 async def test_statistics_have_their_bounds(pool: asyncpg.Pool, manager: MemoryRetentionManager) -> None:
-    """0.7 is high, 0.3 is medium, each by its own app's curve; users and apps are kept apart."""
+    """0.7 is high, 0.3 is medium, each by its own app's curve; users and apps are separate."""
     for initial in (1.0, 0.7, 0.69, 0.3, 0.29):
         await add(pool, initial=initial)
     await add(pool, user="ben", initial=1.0)
@@ -178,10 +178,10 @@ async def test_no_memories_is_an_average_of_zero(manager: MemoryRetentionManager
 # Clean-up
 
 
-async def test_a_dry_run_gives_the_very_rows_and_changes_nothing(
+async def test_a_dry_run_lists_the_exact_rows_and_changes_nothing(
     pool: asyncpg.Pool, manager: MemoryRetentionManager
 ) -> None:
-    """What it lists, page by page, with its reasons, is what the later run archives; until then nothing is touched."""
+    """The later run archives what it lists, page by page, with its reasons; until then nothing is touched."""
     await policies.set_policy(pool, "bank", preset="sensitive", min_age_days=2)
     for days_ago in range(0, 60, 3):
         for app in ("shop", "bank"):
@@ -213,8 +213,8 @@ async def test_a_dry_run_gives_the_very_rows_and_changes_nothing(
     assert await manager.preview() == []
 
 
-async def test_importance_outlives(pool: asyncpg.Pool, manager: MemoryRetentionManager) -> None:
-    """On the default policy, unread insights go in the order of their importance, weeks after a raw minimum age."""
+async def test_importance_delays_archiving(pool: asyncpg.Pool, manager: MemoryRetentionManager) -> None:
+    """Under the default policy, unread insights go in the order of their importance, weeks after the minimum age."""
     kept = {initial: await add(pool, kind="semantic", initial=initial) for initial in (0.4, 0.7, 1.0)}
     left = {}
     for day in (13.8, 13.9, 19.4, 19.5, 23.0, 23.1):
@@ -232,7 +232,7 @@ async def test_importance_outlives(pool: asyncpg.Pool, manager: MemoryRetentionM
 
 
 async def test_each_app_is_cleaned_under_its_own_policy(pool: asyncpg.Pool, manager: MemoryRetentionManager) -> None:
-    """The same memories, the same day: who set a policy decides, for its own app alone."""
+    """The same memories, the same day: an app's policy decides for that app alone."""
     await policies.set_policy(pool, "secret", preset="sensitive", min_age_days=0)
     await policies.set_policy(pool, "wiki", preset="knowledge")
     await policies.set_policy(pool, "keep", cleanup_threshold=0)
@@ -248,7 +248,7 @@ async def test_each_app_is_cleaned_under_its_own_policy(pool: asyncpg.Pool, mana
     assert stats.cleaned_count == 8
 
 
-async def test_explicit_limits_stand_in_place_of_the_policies(pool: asyncpg.Pool) -> None:
+async def test_explicit_limits_override_the_policies(pool: asyncpg.Pool) -> None:
     """The call's before the manager's before the policy's; 0 is a number like any other."""
     young = await add(pool, initial=0.05, days_ago=1)
     old = await add(pool, days_ago=30)
@@ -277,7 +277,7 @@ async def test_explicit_limits_stand_in_place_of_the_policies(pool: asyncpg.Pool
 async def test_a_score_at_the_threshold_and_an_age_at_the_minimum(
     pool: asyncpg.Pool, manager: MemoryRetentionManager
 ) -> None:
-    """A score equal to the threshold keeps; an age equal to the minimum is old enough."""
+    """A score equal to the threshold keeps the memory; an age equal to the minimum is old enough."""
     await add(pool, initial=0.5, days_ago=7)
     at = MemoryRetentionManager(pool, decay_rate=0, cleanup_threshold=0.5)
     above = MemoryRetentionManager(pool, decay_rate=0, cleanup_threshold=0.5000001)
@@ -286,8 +286,10 @@ async def test_a_score_at_the_threshold_and_an_age_at_the_minimum(
     assert (await above.cleanup_low_value_memories(min_age_days=7.0001, dry_run=True)).cleaned_count == 0
 
 
-async def test_twenty_thousand_go_in_bounded_batches(pool: asyncpg.Pool, manager: MemoryRetentionManager) -> None:
-    """Each batch is a transaction of its own, short, at most as large as told; none is visited twice."""
+async def test_twenty_thousand_are_archived_in_bounded_batches(
+    pool: asyncpg.Pool, manager: MemoryRetentionManager
+) -> None:
+    """Each batch is a short transaction, no larger than requested; no memory is visited twice."""
     await add_many(pool, 20_000)
     await add_many(pool, 15_000, days_ago=0)
     seen: list[Batch] = []
@@ -296,7 +298,7 @@ async def test_twenty_thousand_go_in_bounded_batches(pool: asyncpg.Pool, manager
     assert stats.total_memories == 15_000
     assert stats.cleaned_by_app == {"shop": 20_000}
     assert max(batch.archived for batch in seen) == 500
-    # 40 full batches, then 15,000 memories that stay, of which a batch looks at 10,000.
+    # 40 full batches, then 15,000 memories that stay, of which a batch reads 10,000.
     assert stats.batch_count == len(seen) == 42
     assert stats.batch_seconds_max == max(batch.seconds for batch in seen)
     assert stats.seconds == pytest.approx(sum(batch.seconds for batch in seen))
@@ -325,8 +327,8 @@ async def test_a_failed_batch_loses_nothing_and_keeps_those_before(
     assert await ids(pool, "memories_archive") == every
 
 
-async def test_between_batches_it_rests(pool: asyncpg.Pool, manager: MemoryRetentionManager) -> None:
-    """As many times as long as the batch took, so that a busy server gets more air; not after the last."""
+async def test_it_rests_between_batches(pool: asyncpg.Pool, manager: MemoryRetentionManager) -> None:
+    """For a multiple of the batch's duration, so that a busy server gets more rest; not after the last one."""
     await add_many(pool, 100)
     started = time.perf_counter()
     stats = await manager.cleanup_low_value_memories(batch_rows=10, rest_factor=4)
@@ -338,7 +340,7 @@ async def test_between_batches_it_rests(pool: asyncpg.Pool, manager: MemoryReten
             await manager.cleanup_low_value_memories(rest_factor=wrong)
 
 
-async def test_an_open_batch_disturbs_nobody(
+async def test_an_open_batch_blocks_no_other_process(
     pool: asyncpg.Pool, other_pool: asyncpg.Pool, manager: MemoryRetentionManager
 ) -> None:
     """While a batch holds its rows, others read them, append events, add memories and access other memories."""
@@ -357,10 +359,10 @@ async def test_an_open_batch_disturbs_nobody(
     assert await pool.fetchval("SELECT count(*) FROM memories") == 2
 
 
-async def test_two_cleaners_share_the_work(
+async def test_two_concurrent_runs_share_the_work(
     pool: asyncpg.Pool, other_pool: asyncpg.Pool, manager: MemoryRetentionManager
 ) -> None:
-    """The second passes over what the first holds, does not wait, and archives nothing twice."""
+    """The second skips the rows that the first holds, does not wait, and archives nothing twice."""
     await add_many(pool, 1500)
     every = await ids(pool)
     async with other_pool.acquire() as conn, conn.transaction():
@@ -379,10 +381,10 @@ async def test_two_cleaners_share_the_work(
     assert await pool.fetchval("SELECT count(*) FROM memories_archive") == 4500
 
 
-async def test_a_memory_in_use_is_passed_over(
+async def test_a_memory_in_use_is_skipped(
     pool: asyncpg.Pool, other_pool: asyncpg.Pool, manager: MemoryRetentionManager
 ) -> None:
-    """An access that has not yet committed saves its memory, without making the clean-up wait."""
+    """An access that is not yet committed saves its memory, without making the clean-up wait."""
     used, unused = await add(pool, days_ago=40), await add(pool, days_ago=40)
     async with other_pool.acquire() as conn, conn.transaction():
         await conn.execute("UPDATE memories SET access_count = 1, last_accessed_at = engine_now() WHERE id = $1", used)
@@ -403,7 +405,7 @@ async def test_a_rolled_back_access_saves_nothing(pool: asyncpg.Pool, manager: M
     assert (await manager.cleanup_low_value_memories()).cleaned_count == 1
 
 
-async def test_numbers_out_of_range_are_refused_and_nothing_goes(
+async def test_numbers_out_of_range_are_refused_and_nothing_is_archived(
     pool: asyncpg.Pool, manager: MemoryRetentionManager
 ) -> None:
     await add(pool, days_ago=400)
@@ -429,7 +431,7 @@ async def test_numbers_out_of_range_are_refused_and_nothing_goes(
 async def test_a_time_slice_has_both_its_bounds_newest_first(
     pool: asyncpg.Pool, manager: MemoryRetentionManager
 ) -> None:
-    """By the time a thing was said, of one user and app, slices of conversation only; looking is no access."""
+    """By the time of the conversation, of one user and app, episodic memories only; reading them is not an access."""
     said = [NOW - timedelta(days=days) for days in (5, 4, 3, 2, 1)]
     memories = [await add(pool, said=at) for at in said]
     await add(pool, said=said[2], kind="summary")
@@ -455,7 +457,7 @@ async def test_a_time_slice_has_both_its_bounds_newest_first(
     assert await pool.fetchval("SELECT sum(access_count) FROM memories") == 0
 
 
-async def test_a_wrong_time_slice_is_refused(manager: MemoryRetentionManager) -> None:
+async def test_an_invalid_time_slice_is_refused(manager: MemoryRetentionManager) -> None:
     async def ask(start: datetime, end: datetime, limit: float = 50) -> None:
         await manager.get_episodic_memories_by_time_slice(
             app_name="shop",

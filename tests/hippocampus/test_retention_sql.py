@@ -1,4 +1,4 @@
-"""The retention's SQL: scores equal to their Python twin, an honest clock, functions that anybody may call."""
+"""The retention's SQL: scores equal to those of Python, a trustworthy clock, functions safe for any caller."""
 
 from __future__ import annotations
 
@@ -86,7 +86,8 @@ def test_the_database_and_python_compute_the_same(
 
 
 async def test_every_input_has_a_defined_score(conn: Connection) -> None:
-    """NULL, the future, the infinite past, a negative count, a huge rate: none is an error, none lives for ever."""
+    """NULL, the future, the infinite past, a negative count, a huge rate: none is an error, and none yields endless
+    life."""
     row = await conn.fetchrow("""
         SELECT calculate_retention_score(NULL, now()) AS no_count,
                calculate_retention_score(-4, now()) AS negative_count,
@@ -121,7 +122,7 @@ async def test_every_input_has_a_defined_score(conn: Connection) -> None:
 
 
 async def test_a_memory_fades_by_the_clock_without_being_written(conn: Connection) -> None:
-    """The score falls while the row stays the same version of itself."""
+    """The score falls while the row keeps its version."""
     await start_clock(conn)
     memory = await add(conn, initial=0.8)
     version = "SELECT xmin::text || ctid::text FROM memories WHERE id = $1"
@@ -144,7 +145,7 @@ async def test_a_policys_curve_and_rate_decide(conn: Connection) -> None:
     assert await score_of(conn, memory) == pytest.approx(curves.classic(3, 5, 0.3), abs=1e-9)
 
 
-async def test_the_fake_clock_answers_to_the_owner_alone(conn: Connection, dsn: str) -> None:
+async def test_the_fake_clock_works_for_the_owner_alone(conn: Connection, dsn: str) -> None:
     """Another role may set the setting, and still gets the real time and the real scores."""
     await start_clock(conn)
     await travel(conn, 365)
@@ -157,7 +158,7 @@ async def test_the_fake_clock_answers_to_the_owner_alone(conn: Connection, dsn: 
         assert await conn.fetchval("SELECT engine_now() = now()")
         assert await conn.fetchval("SELECT calculate_retention_score(0, now())") == pytest.approx(0.2)
         await conn.execute("RESET SESSION AUTHORIZATION")
-        await conn.execute(f'SET ROLE "{role}"')  # the owner in another role's clothes is still the owner
+        await conn.execute(f'SET ROLE "{role}"')  # The owner acting as another role is still the owner.
         assert await conn.fetchval("SELECT engine_now() = '2099-01-01'")
     finally:
         await conn.execute("RESET ROLE; RESET SESSION AUTHORIZATION")
@@ -165,14 +166,14 @@ async def test_the_fake_clock_answers_to_the_owner_alone(conn: Connection, dsn: 
 
 
 async def test_a_database_in_production_has_no_fake_clock(conn: Connection) -> None:
-    """Without test_clock the owner, too, gets the real time."""
+    """Without test_clock even the owner gets the real time."""
     await travel(conn, 365)
     assert await conn.fetchval("SELECT engine_now() = now()")
     assert await conn.fetchval("SELECT calculate_retention_score(0, now())") == pytest.approx(0.2)
 
 
 async def test_scores_over_many_rows_are_inlined(conn: Connection) -> None:
-    """The plan holds the formula, not a function call per row, and asks the policy and the clock once."""
+    """The plan has the formula, not a function call per row, and reads the policy and the clock once."""
     rows = await conn.fetch("""EXPLAIN (VERBOSE, COSTS OFF)
         SELECT retention_score(m, p, n) FROM memories AS m, app_policy('shop') AS p, engine_now() AS n""")
     plan = "\n".join(row[0] for row in rows)
@@ -198,7 +199,7 @@ async def test_a_callers_search_path_changes_no_score(conn: Connection) -> None:
 
 
 async def test_every_function_is_safe_from_a_callers_search_path(conn: Connection) -> None:
-    """Each pins its search_path, or was bound when it was made."""
+    """Each pins its search_path, or was bound when it was created."""
     rows = await conn.fetch("""
         SELECT proname FROM pg_proc
         WHERE proname IN ('calculate_retention_score', 'memory_strength', 'retention_score', 'check_cleanup_arguments',
@@ -208,8 +209,8 @@ async def test_every_function_is_safe_from_a_callers_search_path(conn: Connectio
     assert rows == []
 
 
-async def test_cleanup_for_psql_is_bounded_and_ends(conn: Connection) -> None:
-    """cleanup_low_value_memories removes up to 1,000 a call, and 0 says that it is done."""
+async def test_the_sql_cleanup_is_bounded_and_terminates(conn: Connection) -> None:
+    """cleanup_low_value_memories removes up to 1,000 a call, and returns 0 once it is done."""
     await start_clock(conn)
     await conn.execute(
         "INSERT INTO memories (app_name, user_id, content) SELECT 'shop', 'u', 'x' FROM generate_series(1, 1500)"
@@ -220,8 +221,8 @@ async def test_cleanup_for_psql_is_bounded_and_ends(conn: Connection) -> None:
     assert await conn.fetchval("SELECT count(*) FROM memories_archive") == 1500
 
 
-async def test_cleanup_for_psql_honours_what_it_is_given(conn: Connection) -> None:
-    """An explicit threshold or age, 0 too, stands in place of the policies' own."""
+async def test_the_sql_cleanup_honours_explicit_limits(conn: Connection) -> None:
+    """An explicit threshold or age, even 0, overrides those of the policies."""
     await start_clock(conn)
     for days_ago in (1, 17, 40):
         await add(conn, days_ago=days_ago)
@@ -265,7 +266,7 @@ async def test_a_missing_default_policy_is_an_error_not_an_empty_run(conn: Conne
 
 
 async def test_the_archive_has_every_column_of_a_memory(conn: Connection) -> None:
-    """A column that a later migration adds to memories must reach the archive; only what is derived stays behind."""
+    """A column that a later migration adds to memories must reach the archive, unless it is derived."""
     await start_clock(conn)
     await conn.execute(
         """INSERT INTO memories (thread_id, app_name, user_id, memory_type, content, embedding, embedding_model,
@@ -290,8 +291,8 @@ async def test_the_archive_has_every_column_of_a_memory(conn: Connection) -> Non
     assert archived["archive_reason"] == "strength < 0.1 at rate 0.1"
 
 
-async def test_a_memory_that_was_put_back_can_be_archived_again(conn: Connection) -> None:
-    """The later state stands in the archive."""
+async def test_a_restored_memory_can_be_archived_again(conn: Connection) -> None:
+    """The archive has the later state."""
     await start_clock(conn)
     memory = await add(conn, days_ago=50)
     for count in (0, 2):

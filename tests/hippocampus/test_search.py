@@ -1,4 +1,4 @@
-"""Search: what is found, in which order, why, and what it says when it cannot do all."""
+"""Search: what is found, in which order, with which reasons, and how degraded results are reported."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def contents(response: SearchMemoryResponse) -> list[str]:
     return [result.content for result in response.memories]
 
 
-async def test_the_rare_word_outweighs_the_common_one(search: MemorySearch, conn: asyncpg.Connection) -> None:
-    """Document frequencies count: rank by BM25, not by the number of words that match."""
+async def test_a_rare_word_outweighs_a_common_one(search: MemorySearch, conn: asyncpg.Connection) -> None:
+    """Document frequencies count: ranking is by BM25, not by the number of matching words."""
     for place in range(20):
         await add_memory(conn, MEI, f"coffee coffee coffee in the office number {place}", embedded=False)
     rare = await add_memory(conn, MEI, "a violin stands in the attic", embedded=False)
@@ -74,8 +74,8 @@ async def test_bm25_is_exact_over_the_scope(search: MemorySearch, conn: asyncpg.
     assert "green pear tree" not in found
 
 
-async def test_a_term_frequency_is_the_number_of_places(conn: asyncpg.Connection) -> None:
-    """Reading it from the rank loses nothing up to 64."""
+async def test_a_term_frequency_is_the_number_of_positions(conn: asyncpg.Connection) -> None:
+    """It is exact up to 64, although it is read from the rank."""
     wrong = await conn.fetch(
         """SELECT n FROM generate_series(1, 64) AS n
            WHERE term_frequency(search_document('other ' || repeat('word more ', n)), 'word') <> n"""
@@ -84,7 +84,7 @@ async def test_a_term_frequency_is_the_number_of_places(conn: asyncpg.Connection
 
 
 async def test_meaning_is_found_without_a_shared_word(search: MemorySearch, conn: asyncpg.Connection) -> None:
-    """A row whose vector is near is found although no word of the query stands in it."""
+    """A row with a near vector is found although it has no word of the query."""
     near = await add_memory(conn, MEI, "something else entirely", embedded=False)
     await conn.execute(
         "UPDATE memories SET embedding = $2, embedding_model = 'words-1' WHERE id = $1",
@@ -97,7 +97,7 @@ async def test_meaning_is_found_without_a_shared_word(search: MemorySearch, conn
     assert found.memories[0].relevance_score == pytest.approx(found.memories[0].why.similarity)
 
 
-async def test_what_was_just_said_is_found_by_the_next_statement(search: MemorySearch, pool: asyncpg.Pool) -> None:
+async def test_a_new_message_is_found_by_the_next_statement(search: MemorySearch, pool: asyncpg.Pool) -> None:
     await say(pool, MEI, "s-1", "My flight leaves at seven", "Pack the blue umbrella, please")
     (first, *_) = (await find(search, "where is the umbrella?")).memories
     assert (first.source, first.memory_type, first.session_id, first.source_seqs) == ("message", "user", "s-1", (2,))
@@ -115,8 +115,8 @@ async def test_turns_behind_the_watermark_are_searched_on_request_only(
     assert contents(await find(search, "umbrella", messages="none")) == []
 
 
-async def test_a_turn_is_found_by_the_words_of_the_turns_around_it(search: MemorySearch, pool: asyncpg.Pool) -> None:
-    """The answer shares no word with the question: the turn before it does. Other sessions do not lend words."""
+async def test_a_turn_is_found_by_the_words_of_its_neighbours(search: MemorySearch, pool: asyncpg.Pool) -> None:
+    """The answer shares no word with the query, but the turn before it does. Other sessions lend no words."""
     await say(pool, MEI, "s-1", "Hello there", "Which instrument does your sister play?", "The cello, since school")
     await say(pool, MEI, "s-2", "The bassoon, since spring")
     found = {r.content: r for r in (await find(search, "instrument sister")).memories}
@@ -125,10 +125,10 @@ async def test_a_turn_is_found_by_the_words_of_the_turns_around_it(search: Memor
     assert "The bassoon, since spring" not in found
 
 
-async def test_neighbours_are_turns_whatever_events_stood_between(
+async def test_neighbours_are_turns_whatever_events_are_between(
     search: MemorySearch, pool: asyncpg.Pool, conn: asyncpg.Connection
 ) -> None:
-    """Events without a text take numbers of the sequence; they do not part a question from its answer."""
+    """Events without text take sequence numbers; they do not separate a question from its answer."""
     await say(pool, MEI, "s-1", "Which instrument does your sister play?", *[""] * 8, "The cello, since school")
     await conn.execute("DELETE FROM messages WHERE content = ''")
     assert "The cello, since school" in contents(await find(search, "instrument sister"))
@@ -161,7 +161,7 @@ async def test_chinese_english_and_mixed_questions_find_their_row(
     assert contents(await find(search, query))[0] == expected
 
 
-async def test_each_result_says_why(search: MemorySearch, pool: asyncpg.Pool, conn: asyncpg.Connection) -> None:
+async def test_each_result_has_its_reasons(search: MemorySearch, pool: asyncpg.Pool, conn: asyncpg.Connection) -> None:
     await say(pool, MEI, "s-1", "hello")
     thread = await conn.fetchval("SELECT id FROM threads")
     await add_memory(
@@ -224,8 +224,8 @@ async def test_filters_narrow_by_source_type_session_time_and_metadata(
         assert set(contents(await find(search, "tea", **narrow))) == expected, narrow
 
 
-async def test_the_least_relevance_is_absolute(search: MemorySearch, conn: asyncpg.Connection) -> None:
-    """relevance_score of a row stays the same whatever else matches, and bounds the results."""
+async def test_the_minimum_relevance_is_absolute(search: MemorySearch, conn: asyncpg.Connection) -> None:
+    """A row's relevance_score does not depend on other matches, and bounds the results."""
     await add_memory(conn, MEI, "green tea")
     alone = (await find(search, "green tea ceremony in Kyoto")).memories[0].relevance_score
     await add_memory(conn, MEI, "green tea ceremony in Kyoto")
@@ -250,7 +250,7 @@ async def test_strong_and_recent_memories_win_among_equals(search: MemorySearch,
     assert [r.metadata["name"] for r in found] == ["strong", "weak", "forgotten"]
 
 
-async def test_a_query_that_cannot_be_embedded_is_answered_by_text_and_says_so(
+async def test_a_query_that_cannot_be_embedded_is_answered_by_text_and_reported(
     pool: asyncpg.Pool, conn: asyncpg.Connection
 ) -> None:
     reasons: list[str] = []
@@ -264,10 +264,10 @@ async def test_a_query_that_cannot_be_embedded_is_answered_by_text_and_says_so(
     assert (await find(MemorySearch(pool), "tea")).degraded is None
 
 
-async def test_a_query_of_which_the_embedder_makes_nothing_is_answered_by_text_and_says_so(
+async def test_a_query_with_a_zero_vector_is_answered_by_text_and_reported(
     pool: asyncpg.Pool, conn: asyncpg.Connection
 ) -> None:
-    """Zeros are the embedder's fault, and not the caller's."""
+    """A zero vector is the embedder's fault, not the caller's."""
     reasons: list[str] = []
     search = MemorySearch(pool, SilentEmbedder(), on_degraded=reasons.append)
     await add_memory(conn, MEI, "likes green tea")
@@ -288,7 +288,7 @@ async def test_vectors_of_two_models_are_never_compared(search: MemorySearch, co
 async def test_facts_and_turns_of_another_model_have_no_similarity(
     search: MemorySearch, pool: asyncpg.Pool, conn: asyncpg.Connection
 ) -> None:
-    """They are judged by their words, like rows without a vector."""
+    """They are ranked by their words, like rows without a vector."""
     await add_fact(conn, MEI, "drink", "tea", embedding_model="words-0")
     await say(pool, MEI, "s", "tea please")
     vector = (await WordEmbedder().embed(["tea please"], "document"))[0]
@@ -311,7 +311,7 @@ async def test_a_given_vector_needs_its_model_and_its_dimensions(search: MemoryS
 async def test_a_vector_without_a_direction_is_refused(
     search: MemorySearch, conn: asyncpg.Connection, value: float
 ) -> None:
-    """A cosine to it is no number: nothing could be ordered by it."""
+    """Its cosine is NaN and yields no order."""
     await add_memory(conn, MEI, "likes green tea")
     vector = [value] * EMBEDDING_DIMENSIONS
     with pytest.raises(InvalidInputError, match="direction"):
@@ -319,10 +319,10 @@ async def test_a_vector_without_a_direction_is_refused(
 
 
 @pytest.mark.parametrize("length", [1e308, 5e-324])
-async def test_a_given_vector_is_taken_by_its_direction(
+async def test_a_given_vector_counts_by_its_direction(
     search: MemorySearch, conn: asyncpg.Connection, length: float
 ) -> None:
-    """However long it is, even out of the range of the column's own numbers."""
+    """However long it is, even beyond the range of the column's own numbers."""
     await add_memory(conn, MEI, "likes green tea")
     (unit,) = await WordEmbedder().embed(["likes green tea"], "query")
     given = [length if component else 0.0 for component in unit]
@@ -352,7 +352,7 @@ async def test_nothing_matches_nothing(search: MemorySearch, conn: asyncpg.Conne
         assert (found.memories, found.total_count) == ((), 0)
 
 
-async def test_the_limit_holds_and_the_total_counts_all(search: MemorySearch, conn: asyncpg.Connection) -> None:
+async def test_the_limit_applies_and_the_total_counts_all(search: MemorySearch, conn: asyncpg.Connection) -> None:
     for place in range(15):
         await add_memory(conn, MEI, f"tea number {place}", embedded=False)
     for limit in (1, 10, 15, 1000):
@@ -363,7 +363,7 @@ async def test_the_limit_holds_and_the_total_counts_all(search: MemorySearch, co
             await find(search, "tea", limit=limit)
 
 
-async def test_access_is_counted_once_for_what_was_relevant(search: MemorySearch, conn: asyncpg.Connection) -> None:
+async def test_access_is_counted_once_for_relevant_memories(search: MemorySearch, conn: asyncpg.Connection) -> None:
     used = await add_memory(conn, MEI, "green tea")
     await add_memory(conn, MEI, " ".join(["tea", *(f"word{n}" for n in range(60))]))
     await search.search(app_name=APP, user_id=MEI, query="green tea with lots of other things")
@@ -399,12 +399,12 @@ async def test_an_unknown_session_is_an_error_not_an_empty_answer(search: Memory
         {"since": NOW.replace(tzinfo=None)},
     ],
 )
-def test_a_filter_that_means_nothing_is_refused(narrow: dict[str, object]) -> None:
+def test_an_invalid_filter_is_refused(narrow: dict[str, object]) -> None:
     with pytest.raises(InvalidInputError):
         SearchFilter(**narrow)  # type: ignore[arg-type]
 
 
-async def test_the_weights_of_python_and_sql_are_one_configuration(conn: asyncpg.Connection) -> None:
+async def test_the_weights_of_python_and_sql_are_the_same(conn: asyncpg.Connection) -> None:
     row = await conn.fetchrow("SELECT (default_search_weights()).*")
     assert row is not None
     assert SearchWeights(**dict(row)) == SearchWeights()
@@ -421,9 +421,9 @@ async def test_retention_is_scored_by_the_apps_policy(search: MemorySearch, conn
 
 
 async def test_facts_are_searched_as_they_were_true_and_known(search: MemorySearch, conn: asyncpg.Connection) -> None:
-    """as_of is the clock of the world, known_at that of the record; an old version is found by its own words."""
-    moved, heard = days_ago(10), days_ago(9)
-    fact_id = await add_fact(conn, MEI, "city", "Porto", valid_from=moved, recorded_at=heard)
+    """as_of is valid time, known_at is recorded time; an old version is found by its own words."""
+    moved, recorded = days_ago(10), days_ago(9)
+    fact_id = await add_fact(conn, MEI, "city", "Porto", valid_from=moved, recorded_at=recorded)
     await conn.execute(
         """INSERT INTO fact_versions (fact_id, user_id, app_name, fact_type, key, normal_key, value, content,
                                       confidence, valid_from, recorded_at, accepted_at, source_seqs)
@@ -443,7 +443,7 @@ async def test_facts_are_searched_as_they_were_true_and_known(search: MemorySear
     assert (await find(search, "city Lisbon Porto", as_of=days_ago(40))).memories == ()
 
 
-async def test_a_turn_that_asks_is_ranked_below_one_that_tells(search: MemorySearch, pool: asyncpg.Pool) -> None:
+async def test_a_question_ranks_below_a_statement(search: MemorySearch, pool: asyncpg.Pool) -> None:
     await say(pool, MEI, "s-1", "Does the blue kayak leak?")
     await say(pool, MEI, "s-2", "The blue kayak does leak.")
     await say(pool, MEI, "s-3", "蓝色的皮划艇漏水吗？")

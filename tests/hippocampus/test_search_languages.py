@@ -1,4 +1,4 @@
-"""Questions in Chinese, Japanese, Korean and in two languages at once find the turns that answer them."""
+"""Queries in Chinese, Japanese, Korean and mixed languages find the turns that answer them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ APP, USER = "app", "mei"
 DIALOGUES = DATA / "dialogues_zh.txt"
 TURNS = SearchFilter(sources=("message",), messages="all")
 
-# Turns of one conversation, and questions with the place of the turn that answers.
+# Turns of one conversation, and questions with the index of the turn that answers.
 JAPANESE = (
     [
         "先週、京都の友だちに会いに行ってきました。",
@@ -92,7 +92,7 @@ MIXED = (
 
 
 def read_dialogues() -> tuple[list[list[tuple[str, str, str]]], list[tuple[str, str]]]:
-    """Sessions of (mark, speaker, text), and questions as (mark of the turn that answers, text)."""
+    """Sessions of (mark, speaker, text), and questions as (mark of the answering turn, text)."""
     sessions: list[list[tuple[str, str, str]]] = []
     questions: list[tuple[str, str]] = []
     for line in DIALOGUES.read_text(encoding="utf-8").splitlines():
@@ -108,7 +108,7 @@ def read_dialogues() -> tuple[list[list[tuple[str, str, str]]], list[tuple[str, 
 
 
 async def ingest(pool: asyncpg.Pool, session_id: str, turns: list[tuple[str, str, str]]) -> None:
-    """Append turns as events that bear their marks, and give their messages local vectors."""
+    """Append turns as events with their marks as ids, and store local vectors for their messages."""
     sessions = OpenSessionService(pool)
     await sessions.create_session(APP, USER, session_id=session_id)
     events = [
@@ -145,7 +145,7 @@ async def test_seventy_chinese_questions_over_three_hundred_turns_find_their_tur
 
 
 @pytest.mark.parametrize("corpus", [JAPANESE, KOREAN, MIXED], ids=["japanese", "korean", "mixed"])
-async def test_other_scripts_and_mixed_text_are_found_among_the_first_three(
+async def test_other_scripts_and_mixed_text_are_in_the_top_three(
     pool: asyncpg.Pool, corpus: tuple[list[str], list[tuple[str, int]]]
 ) -> None:
     turns, questions = corpus

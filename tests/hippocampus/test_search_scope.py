@@ -1,4 +1,4 @@
-"""Search stays within one user of one app, finds all of it, and uses its indexes when a scope is giant."""
+"""Search stays within one user of one app, finds all of it, and uses its indexes if a scope is large."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def search(pool: asyncpg.Pool) -> MemorySearch:
 async def test_a_user_with_one_percent_of_the_rows_gets_ten_of_ten(
     search: MemorySearch, conn: asyncpg.Connection
 ) -> None:
-    """Rows of another user that are nearer do not push this user's out of the answer."""
+    """Nearer rows of another user do not displace this user's rows."""
     rows = [("big", f"tea tea tea {n}", vector_of(f"tea tea tea {n}")) for n in range(990)]
     rows += [("small", f"tea and biscuits {n}", vector_of(f"tea and biscuits {n}")) for n in range(10)]
     await conn.copy_records_to_table(
@@ -42,7 +42,7 @@ async def test_a_user_with_one_percent_of_the_rows_gets_ten_of_ten(
     assert len(near) == 10
 
 
-async def test_nearest_vectors_are_found_on_islands_that_the_index_misses(conn: asyncpg.Connection) -> None:
+async def test_nearest_vectors_are_found_in_clusters_that_the_index_misses(conn: asyncpg.Connection) -> None:
     """Groups of equal vectors, of which HNSW reaches a few: one row of each is this user's, and all are returned."""
     rows = [
         ("small" if n == 0 else "big", f"{island} {n}", vector_of(f"island{island}"))
@@ -70,7 +70,7 @@ async def test_nearest_vectors_are_found_on_islands_that_the_index_misses(conn: 
 async def test_no_query_ever_returns_another_scopes_row(
     filled: None, pool: asyncpg.Pool, scope: tuple[str, str], query: str, messages: str, embedded: bool
 ) -> None:
-    """Whatever is asked, each returned row belongs to the asking app and user."""
+    """For any query, each returned row belongs to the given app and user."""
     app, user = scope
     search = MemorySearch(pool, WordEmbedder() if embedded else None)
     if not query.replace("\0", " ").strip():
@@ -100,7 +100,7 @@ async def filled(pool: asyncpg.Pool, conn: asyncpg.Connection) -> None:
 
 @pytest.fixture
 async def giant(conn: asyncpg.Connection) -> None:
-    """A scope over the bound of exact scoring, beside a few rows of others."""
+    """A scope beyond the limit of exact scoring, beside a few rows of others."""
     await conn.execute(
         """INSERT INTO memories (app_name, user_id, content, metadata, occurred_at, created_at)
            SELECT 'app', 'giant',
@@ -127,7 +127,7 @@ async def test_a_giant_scope_finds_its_rare_words_and_its_nearest_vectors(giant:
     assert {result.metadata["n"] % 500 for result in near.memories} == {3}
 
 
-async def test_a_giant_scope_is_filtered_before_it_is_bounded(giant: None, search: MemorySearch) -> None:
+async def test_a_giant_scope_is_filtered_before_it_is_limited(giant: None, search: MemorySearch) -> None:
     """The one row that passes a filter is found, however many others there are."""
     found = await search.search(
         app_name="app",
@@ -163,7 +163,7 @@ async def test_a_giant_scope_is_searched_by_its_indexes(giant: None, conn: async
 
 
 async def test_a_small_scope_in_a_big_table_is_found_by_its_scope(giant: None, conn: asyncpg.Connection) -> None:
-    """A user with one row pays for one row: nothing is scanned from end to end."""
+    """A user with one row pays for one row: nothing is scanned sequentially."""
     scans = await scans_of(conn, "SELECT id FROM search_memory('app', 'other', 'zanzibar')")
     assert scans["memories"] == 0
     assert scans["memories_scope_idx"] > 0
@@ -196,7 +196,7 @@ async def test_turns_are_reached_by_their_session(pool: asyncpg.Pool, conn: asyn
 async def test_a_giant_scope_never_compares_two_models(
     giant: None, search: MemorySearch, conn: asyncpg.Connection
 ) -> None:
-    """The index holds vectors of both; those of the other model are nearer, and none of them is returned for it."""
+    """The index holds vectors of both models; the nearer ones of the other model are not returned."""
     await conn.execute(
         """UPDATE memories SET embedding = $1, embedding_model = 'words-0'
            WHERE user_id = 'giant' AND (metadata ->> 'n')::integer % 20 = 11""",
@@ -215,7 +215,7 @@ async def test_a_giant_scope_never_compares_two_models(
 
 
 async def say_much(conn: asyncpg.Connection, user: str, turns: int) -> None:
-    """Turns of one session by the thousand; every 700th speaks of zanzibar, every 500th has a vector."""
+    """Thousands of turns in one session; every 700th mentions zanzibar, every 500th has a vector."""
     await conn.execute("SELECT create_session('app', $1, 'long')", user)
     await conn.execute("SET hippocampus.notify = 'off'")
     await conn.execute(
@@ -242,7 +242,7 @@ async def say_much(conn: asyncpg.Connection, user: str, turns: int) -> None:
 async def test_a_giant_scope_of_turns_finds_rare_words_near_vectors_and_neighbours(
     pool: asyncpg.Pool, search: MemorySearch, conn: asyncpg.Connection
 ) -> None:
-    """Exact and bounded scoring meet at the bound; nearest vectors come from the turns' own index."""
+    """Exact and limited scoring meet at the limit; nearest vectors come from the turns' own index."""
     await say(pool, "other", "s", "zanzibar near to this")
     await say_much(conn, "giant", GIANT)
     everything = SearchFilter(sources=("message",), messages="all")
@@ -266,7 +266,7 @@ async def test_a_giant_scope_of_turns_finds_rare_words_near_vectors_and_neighbou
 
 
 async def plan_of(conn: asyncpg.Connection, *arguments: object) -> str:
-    """The plan of the statement inside search_memory, as it is made for these arguments."""
+    """The plan of the statement inside search_memory for these arguments."""
     source = await conn.fetchval("SELECT pg_get_functiondef(oid) FROM pg_proc WHERE proname = 'search_memory'")
     source = re.sub(r"FUNCTION \S*search_memory\(", "FUNCTION pg_temp.search_memory_plan(", source, count=1)
     source = re.sub(r"RETURNS TABLE\(.*?\)\n", "RETURNS TABLE(plan text)\n", source, count=1, flags=re.DOTALL)
@@ -301,7 +301,7 @@ async def test_the_plan_reaches_every_table_by_an_index(
 
 
 async def scans_of(conn: asyncpg.Connection, query: str, *arguments: object, table: str = "memories") -> dict[str, int]:
-    """How often a query scans a table from end to end, and each of its indexes."""
+    """The number of sequential scans of each table, and of scans of each of its indexes."""
     counts = """SELECT relname, pg_stat_get_xact_numscans(oid) AS scans FROM pg_class
                 WHERE relname LIKE $1 || '%' AND relkind IN ('r', 'i')"""
     async with conn.transaction():

@@ -1,4 +1,4 @@
-"""The default counter of tokens against a real vocabulary; `tests/system/test_token_counts.py` counts it anew."""
+"""The default token counter against a real vocabulary, whose counts `tests/system/test_token_counts.py` checks."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ COUNTED = json.loads((DATA / "token_counts.json").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("sample", COUNTED, ids=[sample["name"] for sample in COUNTED])
-def test_the_counter_never_counts_over_five_percent_too_little(sample: dict[str, object]) -> None:
-    """English, Chinese, code, tables, numbers, emoji and other scripts, as o200k_base counts them."""
+def test_the_counter_undercounts_by_at_most_five_percent(sample: dict[str, object]) -> None:
+    """English, Chinese, code, tables, numbers, emoji and other scripts, as counted by o200k_base."""
     text, tokens = sample["text"], sample["tokens"]
     assert isinstance(text, str)
     assert isinstance(tokens, int)
     assert 0.95 * tokens <= count_tokens(text) <= 3 * tokens
 
 
-def test_prose_code_and_chinese_are_not_counted_much_too_high() -> None:
-    """A budget is for using: at most 30 % of it is lost to caution."""
+def test_prose_code_and_chinese_are_not_overcounted_much() -> None:
+    """At most 30 % of a budget is lost to overestimates."""
     for sample in COUNTED:
         if sample["name"] in ("english prose", "english chat", "chinese dialogue", "python", "sql", "json"):
             assert count_tokens(sample["text"]) <= 1.3 * sample["tokens"], sample["name"]

@@ -1,4 +1,4 @@
-"""What a model reads of a conversation, and that no turn can pretend to be another."""
+"""The transcript that a model reads, in which no turn can pose as another."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_a_turn_is_one_line() -> None:
 
 
 def test_the_slice_stands_between_two_lines() -> None:
-    """The delimiters are the ones that the prompts speak of."""
+    """The delimiters are the ones that the prompts name."""
     slice_ = ConversationSlice(turns=(turn("user", "a", 1), turn("model", "b", 2)))
     lines = transcript.format_transcript(slice_).split("\n")
     assert lines[0] == "BEGIN CONVERSATION"
@@ -35,7 +35,7 @@ def test_the_slice_stands_between_two_lines() -> None:
 
 
 def test_time_is_in_utc() -> None:
-    """A turn from another zone is dated as the prompt says."""
+    """A turn from another time zone is dated as the prompt says."""
     local = datetime(2026, 3, 1, 1, 0, tzinfo=timezone(timedelta(hours=8)))
     assert transcript.format_turn(turn("user", "a", occurred_at=local)).startswith("[12] 2026-02-28 17:00 ")
 
@@ -60,7 +60,7 @@ def test_time_is_in_utc() -> None:
     ],
 )
 def test_speakers_are_labelled(author: str, label: str) -> None:
-    """Roles by their label, people by their name; a name that could mislead is quoted."""
+    """Roles by their label, people by their name; a misleading name is quoted."""
     assert transcript.label(author) == label
 
 
@@ -81,23 +81,23 @@ def test_speakers_are_labelled(author: str, label: str) -> None:
     ],
 )
 def test_a_turn_cannot_forge_a_line(text: str) -> None:
-    """Whatever is said stays on its own line, and the line can be sent."""
+    """Any text stays on its own line, and the line can be sent."""
     line = transcript.format_turn(turn("user", text))
     assert len(line.splitlines()) == 1
     line.encode("utf-8")
 
 
 @given(st.lists(st.tuples(st.text(max_size=20), st.text(st.characters(), max_size=80)), min_size=1, max_size=6))
-def test_every_turn_can_be_read_back(lines: list[tuple[str, str]]) -> None:
-    """A transcript has as many lines as turns, and each line gives back number and text exactly."""
+def test_every_turn_can_be_parsed_back(lines: list[tuple[str, str]]) -> None:
+    """A transcript has as many lines as turns, and each line yields the exact number and text."""
     turns = tuple(turn(author, text, seq) for seq, (author, text) in enumerate(lines, start=1))
     text = transcript.format_transcript(ConversationSlice(turns=turns))
     assert len(text.splitlines()) == len(turns) + 2
     assert [(seq, said) for seq, _, said in turns_of(text)] == [(t.sequence_num, t.text) for t in turns]
 
 
-def test_text_is_not_blown_up() -> None:
-    """Chinese stays Chinese: tokens are money."""
+def test_text_is_not_escaped_needlessly() -> None:
+    """Chinese is not escaped: escapes cost tokens."""
     text = "天气很好" * 100
     assert len(transcript.format_turn(turn("user", text))) < len(text) + 60
     assert json.dumps(text, ensure_ascii=False) in transcript.format_turn(turn("user", text))

@@ -1,4 +1,4 @@
-"""Every CHECK of the schema refuses something: none is a comment."""
+"""Every CHECK of the schema rejects something."""
 
 from __future__ import annotations
 
@@ -115,13 +115,13 @@ async def is_refused(conn: asyncpg.Connection, table: str, wrong: str) -> bool:
 
 
 @pytest.mark.parametrize("table", WRONG)
-async def test_each_table_refuses_what_makes_no_sense(conn: asyncpg.Connection, table: str) -> None:
+async def test_each_table_rejects_invalid_rows(conn: asyncpg.Connection, table: str) -> None:
     await conn.execute(SETUP)
     assert [wrong for wrong in WRONG[table] if not await is_refused(conn, table, wrong)] == []
 
 
-async def test_no_table_of_the_schema_has_a_check_that_is_not_tried(conn: asyncpg.Connection) -> None:
-    """A new table with a CHECK belongs into the list above, or here with the test that tries it."""
+async def test_every_check_of_the_schema_is_tested(conn: asyncpg.Connection) -> None:
+    """A new table with a CHECK belongs in the list above, or here with the test that covers it."""
     elsewhere = {"events", "metrics_targets", "call_limits", "call_breakers", "engine_settings"}
     rows = await conn.fetch(
         """SELECT DISTINCT conrelid::regclass::text AS name FROM pg_constraint

@@ -1,4 +1,4 @@
-"""Everything that touches sessions and their jobs, at once: nothing deadlocks, and the two statuses never differ."""
+"""All acts on sessions and their jobs run concurrently: nothing deadlocks, and the two statuses never differ."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ WHERE c.status <> CASE q.status::text WHEN 'todo' THEN 'pending' WHEN 'doing' TH
 
 
 async def test_no_deadlock_in_a_thousand_rounds_of_everything_at_once(dsn: str) -> None:
-    """Six acts of any kind start together, a thousand times, on five sessions of one user; a deadlock is an error."""
+    """Six random acts start together, a thousand times, on five sessions of one user; a deadlock is an error."""
     rng = random.Random(7)
     counts: collections.Counter[str] = collections.Counter()
     async with await database.create_pool(dsn, min_size=12, max_size=12) as pool:
@@ -46,7 +46,7 @@ async def test_no_deadlock_in_a_thousand_rounds_of_everything_at_once(dsn: str) 
         for _ in range(ROUNDS):
             chosen = rng.choices(ACTS, k=ACTS_AT_ONCE)
             codes = await asyncio.gather(*(sqlstate_of(act(pool, rng)) for act in chosen))
-            # Anything but a plain refusal is a fault: above all 40P01, a deadlock.
+            # Anything but a plain refusal is a fault, above all 40P01, a deadlock.
             for act, code in zip(chosen, codes, strict=True):
                 assert code is None or code in REFUSALS, (act.__name__, code)
             counts.update(act.__name__ for act in chosen)
@@ -58,7 +58,7 @@ async def test_no_deadlock_in_a_thousand_rounds_of_everything_at_once(dsn: str) 
 
 
 async def deadlocks(pool: asyncpg.Pool) -> int:
-    """Also those that somebody tried again and never told of."""
+    """Includes deadlocks that were retried without a report."""
     await pool.execute("SELECT pg_stat_force_next_flush()")
     number: int = await pool.fetchval("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()")
     return number
@@ -71,14 +71,14 @@ async def deadlocks(pool: asyncpg.Pool) -> int:
         (["Al"], [1], ["updated"]),
         # The same twice: a row that its own transaction wrote has its foreign key checked when it is written again.
         (["Bo", "Bo", "Bo"], [1, 2, 3], ["confirmed"] * 3),
-        # Between two times that it was heard: it is split.
+        # Between two times at which it was said: it is split.
         (["Bo", "Al", "Bo"], [5, 3, 6], ["confirmed", "out_of_order", "confirmed"]),
     ],
 )
-async def test_a_fact_heard_anew_while_its_first_session_is_deleted(
+async def test_a_repeated_fact_while_its_first_session_is_deleted(
     pool: asyncpg.Pool, values: list[str], hours: list[int], outcomes: list[str]
 ) -> None:
-    """The job holds what is known of the user and writes it; the deletion holds the session and waits: both succeed."""
+    """The job holds the user's facts and writes them; the deletion holds the session and waits: both succeed."""
     threads = {name: await harness.make_thread(pool, name) for name in ("first", "second")}
     await pool.execute(STORE_NAME, threads["first"], ["Bo"], [-9])
     async with pool.acquire() as connection:

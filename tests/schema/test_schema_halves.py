@@ -40,7 +40,7 @@ async def dump(dsn: str) -> list[asyncpg.Record]:
 
 class TestReleasedFiles:
     def test_a_released_migration_never_changes(self) -> None:
-        """schema/released.txt has the hash of each; what is released is not edited, but followed by a new migration."""
+        """schema/released.txt has the hash of each; a released migration is never edited, but followed by a new one."""
         released = [line.split() for line in RELEASED.read_text().splitlines()]
         assert released, "the baseline is released"
         for sha256, name in released:
@@ -51,13 +51,13 @@ class TestReleasedFiles:
         names = [line.split()[1] for line in RELEASED.read_text().splitlines()]
         assert names == [f"migrations/{each.name}" for each in read_schema(default_folder()).migrations[: len(names)]]
 
-    def test_no_file_needs_more_than_this_program_keeps(self) -> None:
+    def test_no_file_requires_more_than_this_program_supports(self) -> None:
         ours = read_schema(default_folder())
         assert max(each.contract for each in (*ours.migrations, *ours.functions)) <= migrate_module.CONTRACT
 
     @pytest.mark.parametrize("each", read_schema(default_folder()).functions, ids=lambda each: each.name)
     def test_a_file_of_functions_can_be_applied_again(self, each: migrate_module.Migration) -> None:
-        """Every statement replaces what is there; triggers, which lock their tables, are in a file of their own."""
+        """Every statement replaces its object; triggers, which lock their tables, are in a separate file."""
         starts = [line for line in each.sql.splitlines() if re.match(r"[A-Z]", line)]
         first_lines = [
             line for line in starts if line.split()[0] in {"CREATE", "REVOKE", "GRANT", "ALTER", "DROP", "DO"}
@@ -97,7 +97,7 @@ class TestFunctionsFollowTheirFiles:
         assert await run_sql(empty_dsn, "SELECT count_notes()") == 100
 
     async def test_all_files_change_or_none(self, empty_dsn: str, folder: Path) -> None:
-        """The second file fails: the first keeps its former text, function and record."""
+        """The second file fails: the first keeps its previous text, function and record."""
         await migrate(empty_dsn, folder=folder)
         (folder / "functions" / "count.sql").write_text(COUNT.replace("count(*)", "count(*) + 100"))
         (folder / "functions" / "shout.sql").write_text(SHOUT.replace("FROM notes", "FROM nowhere"))
@@ -114,7 +114,7 @@ class TestFunctionsFollowTheirFiles:
         empty_dsn: str,
         folder: Path,
     ) -> None:
-        """Bodies may call what a later file makes, and are checked when everything is there."""
+        """Bodies may call functions of a later file, and are checked once everything exists."""
         calls = "CREATE FUNCTION {} RETURNS integer LANGUAGE sql AS 'SELECT {}';".replace("CREATE", "CREATE OR REPLACE")
         (folder / "functions" / "a.sql").write_text(calls.format("early()", "late()"))
         (folder / "functions" / "z.sql").write_text(calls.format("late()", "7"))
@@ -140,7 +140,7 @@ class TestFunctionsFollowTheirFiles:
         folder: Path,
         changed: str,
     ) -> None:
-        """Another result, other arguments, another name: no function of the former text is left."""
+        """Another result, other arguments, another name: no function of the previous text is left."""
         await migrate(empty_dsn, folder=folder)
         (folder / "functions" / "count.sql").write_text(changed)
         assert await migrate(empty_dsn, folder=folder) == ["functions/count.sql"]
@@ -148,15 +148,15 @@ class TestFunctionsFollowTheirFiles:
         names = "SELECT array_agg(proname || pg_get_function_arguments(oid)) FROM pg_proc WHERE proname ~ '_notes$'"
         assert len(await run_sql(empty_dsn, names)) == 1
 
-    async def test_a_view_with_other_columns_is_made_again(self, empty_dsn: str, folder: Path) -> None:
+    async def test_a_view_with_other_columns_is_recreated(self, empty_dsn: str, folder: Path) -> None:
         await migrate(empty_dsn, folder=folder)
         (folder / "functions" / "shout.sql").write_text(SHOUT.replace("SELECT id, body", "SELECT body"))
         await migrate(empty_dsn, folder=folder)
         await check(empty_dsn, folder)
         assert await run_sql(empty_dsn, "SELECT count(*) FROM loud") == 0
 
-    async def test_what_is_no_longer_in_its_file_is_dropped(self, empty_dsn: str, folder: Path) -> None:
-        """Triggers, views and functions, in that order, and a whole file with all that it made."""
+    async def test_objects_removed_from_their_file_are_dropped(self, empty_dsn: str, folder: Path) -> None:
+        """Triggers, views and functions, in that order, and a whole file with all its objects."""
         await migrate(empty_dsn, folder=folder)
         (folder / "functions" / "shout.sql").unlink()
         assert await migrate(empty_dsn, folder=folder) == []
@@ -173,8 +173,8 @@ class TestFunctionsFollowTheirFiles:
         await check(empty_dsn, folder)
         assert await run_sql(empty_dsn, "SELECT count_notes()") == 0
 
-    async def test_what_others_depend_on_is_not_dropped(self, empty_dsn: str, folder: Path) -> None:
-        """The error names the object of theirs; nothing changed, and once it is gone `migrate` goes on."""
+    async def test_objects_that_others_depend_on_are_not_dropped(self, empty_dsn: str, folder: Path) -> None:
+        """The error names the dependent object; nothing changed, and once it is gone `migrate` continues."""
         await migrate(empty_dsn, folder=folder)
         await run_sql(empty_dsn, "CREATE VIEW theirs AS SELECT count_notes() AS n")
         (folder / "functions" / "count.sql").unlink()
@@ -185,19 +185,20 @@ class TestFunctionsFollowTheirFiles:
         await migrate(empty_dsn, folder=folder)
         await check(empty_dsn, folder)
 
-    async def test_other_peoples_functions_stay(self, empty_dsn: str, folder: Path) -> None:
-        """One of ours that would take the name of theirs, with another result, is an error."""
+    async def test_functions_of_others_stay(self, empty_dsn: str, folder: Path) -> None:
+        """One of our functions with the name of theirs, but another result, is an error."""
         await run_sql(empty_dsn, "CREATE FUNCTION count_notes() RETURNS text LANGUAGE sql RETURN 'mine'")
         with pytest.raises(SchemaError, match=r"functions/count\.sql failed .*42P13"):
             await migrate(empty_dsn, folder=folder)
         assert await run_sql(empty_dsn, "SELECT count_notes()") == "mine"
 
-    async def test_a_function_that_a_migration_drops_is_made_again(
+    async def test_a_function_dropped_by_a_migration_is_recreated(
         self,
         empty_dsn: str,
         folder: Path,
     ) -> None:
-        """A table that a function is bound to changes its type: the migration drops the function, its file makes it."""
+        """A table that a function is bound to changes its type: the migration drops the function,
+        its file creates it."""
         await migrate(empty_dsn, folder=folder)
         (folder / "migrations" / "0003_wider.sql").write_text(
             "DROP VIEW loud; ALTER TABLE notes ALTER body TYPE varchar(90);"
@@ -228,16 +229,16 @@ class TestANewerDatabase:
         await migrate(empty_dsn, folder=newer)
         return empty_dsn
 
-    async def test_it_is_used_while_the_contract_holds(self, newer_dsn: str, folder: Path) -> None:
+    async def test_it_is_used_while_the_contract_is_kept(self, newer_dsn: str, folder: Path) -> None:
         await check(newer_dsn, folder)
 
     async def test_migrate_leaves_it_alone(self, newer_dsn: str, folder: Path) -> None:
-        """Its functions are not replaced by older ones, and the newer program finds everything in place."""
+        """Its functions are not replaced by older ones, and the newer program finds everything in order."""
         assert await migrate(newer_dsn, folder=folder) == []
         assert await run_sql(newer_dsn, "SELECT count_notes()") == 100
 
     async def test_newer_functions_alone_make_it_newer(self, empty_dsn: str, folder: Path) -> None:
-        """A release without a migration is known by its version."""
+        """A release without a migration is recognised by its version."""
         await migrate(empty_dsn, folder=folder)
         assert await version_ahead(empty_dsn, folder=folder) is None
         newer = "UPDATE hippocampus_migrations SET sha256 = 'x', program = '999.10' WHERE name = 'functions/count.sql'"
@@ -251,14 +252,14 @@ class TestANewerDatabase:
         await run_sql(empty_dsn, "UPDATE hippocampus_migrations SET program = '0.0.9', sha256 = 'x' WHERE name ~ '^f'")
         assert await migrate(empty_dsn, folder=folder) == ["functions/count.sql", "functions/shout.sql"]
 
-    async def test_a_contract_that_this_program_does_not_keep_refuses_it(
+    async def test_an_unsupported_contract_is_refused(
         self,
         newer_dsn: str,
         folder: Path,
         tmp_path_factory: pytest.TempPathFactory,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        """A migration with `-- contract: 2` in its header ends what programs of contract 1 can do with the database."""
+        """A migration with `-- contract: 2` in its header ends the support of programs of contract 1."""
         newest = tmp_path_factory.mktemp("newest") / "schema"
         shutil.copytree(folder, newest)
         (newest / "migrations" / "0003_more.sql").write_text("ALTER TABLE notes ADD COLUMN more text;")
@@ -276,7 +277,7 @@ class TestANewerDatabase:
                 await attempt
 
     async def test_another_branchs_database_is_refused(self, newer_dsn: str, folder: Path) -> None:
-        """It has what we lack, and lacks what we have: nothing is applied."""
+        """It has objects that we lack, and lacks objects that we have: nothing is applied."""
         (folder / "migrations" / "0003_else.sql").write_text("CREATE TABLE elsewhere ();")
         with pytest.raises(SchemaError, match=r"lacks 0003_else\.sql: a release of another branch"):
             await migrate(newer_dsn, folder=folder)
@@ -294,7 +295,7 @@ class TestANewerDatabase:
 
 
 class TestWhileWritersWork:
-    async def test_a_migration_steps_back_for_writers(self, empty_dsn: str, folder: Path) -> None:
+    async def test_a_migration_yields_to_writers(self, empty_dsn: str, folder: Path) -> None:
         """A long transaction holds a table: the migration waits for it, but no statement waits behind the migration."""
         await migrate(empty_dsn, folder=folder)
         (folder / "migrations" / "0003_more.sql").write_text("ALTER TABLE notes ADD COLUMN more text;")
@@ -317,10 +318,10 @@ class TestWhileWritersWork:
             await long.close()
             await short.close()
 
-    async def test_a_check_beside_migrate_finds_no_drift(self, empty_dsn: str, folder: Path) -> None:
-        """Functions are replaced thirty times while the check runs all the time: it never reads half of a change."""
+    async def test_a_check_during_migrate_finds_no_drift(self, empty_dsn: str, folder: Path) -> None:
+        """Functions are replaced thirty times while the check runs constantly: it never reads half of a change."""
         await migrate(empty_dsn, folder=folder)
-        # The program that checks is the older one: which functions there are is not its business.
+        # The checking program is the older one: it ignores which functions exist.
         await run_sql(empty_dsn, "UPDATE hippocampus_migrations SET program = '999' WHERE name = '0001_notes.sql'")
         checks = 0
 

@@ -1,4 +1,4 @@
-"""The rules of an AG-UI stream as a state machine of its own, which knows nothing of what makes the stream."""
+"""The rules of an AG-UI stream as a state machine, independent of the code that makes the stream."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class RuleBrokenError(AssertionError):
 
 
 class StreamRules:
-    """Give it every event of a stream, in order, then call `end`."""
+    """Checks every event of a stream, in order; call `end` afterwards."""
 
     def __init__(self, *, legacy: bool = False) -> None:
         self.legacy = legacy
@@ -37,13 +37,13 @@ class StreamRules:
         self.frame_ids: set[str] = set()
 
     def frame(self, frame: bytes) -> dict[str, Any]:
-        """One SSE frame: its form, its id, its event."""
+        """One SSE frame: its framing, its id, its event."""
         text = frame.decode()
         self.check("\r" not in text and not any(mark in text for mark in "\u2028\u2029\x85"), "15, 19: line ends", text)
         *identity, data, end, rest = text.split("\n")
         self.check((end, rest) == ("", "") and data.startswith("data: "), "15: framing", text)
         event = json.loads(data[6:])
-        # A test notification, and the last word of a stream that nobody can go on with, have no place.
+        # A test notification, and the last event of a stream that cannot continue, have no position.
         if identity or not (event["type"] == "RAW" or event.get("code") in ("session_gone", "stream_failed")):
             (line,) = identity
             self.check(line.startswith("id: ") and line not in self.frame_ids, "an id for each frame", line)
@@ -143,7 +143,7 @@ class StreamRules:
 
 
 class Reducer:
-    """What a client ends with: messages and state, as the protocol's own client reduces them."""
+    """The client's final messages and state, reduced as the protocol's own client does."""
 
     def __init__(self) -> None:
         self.messages: list[dict[str, Any]] = []

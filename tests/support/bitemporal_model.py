@@ -1,4 +1,4 @@
-"""Bitemporal truth, told the slow and plain way: a list of statements, replayed for every question."""
+"""A simple and slow bitemporal model: a list of statements, evaluated for every query."""
 
 from __future__ import annotations
 
@@ -10,42 +10,42 @@ MARGIN = 0.1 + 1e-9
 
 @dataclass
 class Statement:
-    value: Any  # None: nothing holds from then on
+    value: Any  # None: nothing is valid from then on
     confidence: float
     said: int
-    heard: int
+    recorded: int
     believed: int | None  # since when; None: a candidate
-    place: int  # in the order of hearing
+    position: int  # in the order of recording
 
 
 @dataclass
 class BitemporalFact:
-    """One key of one user. Times are whole numbers; `heard` never goes back."""
+    """One key of one user. Times are integers; `recorded` never decreases."""
 
     statements: list[Statement] = field(default_factory=list)
 
-    def hear(self, value: Any, confidence: float, said: int, heard: int) -> None:
-        """Take in what was said at `said` and heard at `heard`."""
-        said = min(said, heard)
-        fresh = Statement(value, confidence, said, heard, None, len(self.statements))
+    def record(self, value: Any, confidence: float, said: int, recorded: int) -> None:
+        """Add a statement that was made at `said` and recorded at `recorded`."""
+        said = min(said, recorded)
+        fresh = Statement(value, confidence, said, recorded, None, len(self.statements))
         rival = self._rival(said)
         agrees = rival is None or rival[0].value in (None, value)
         if rival is None or agrees or confidence >= self._surest(rival) - MARGIN:
-            fresh.believed = heard
+            fresh.believed = recorded
         since = rival[0].said if rival and rival[0].said <= said else -1
         earlier = [s for s in self.statements if s.believed is None and s.value == value and since <= s.said <= said]
         joint = confidence
         for each in earlier:
             joint = 1 - (1 - joint) * (1 - each.confidence)
         if fresh.believed is None and rival and earlier and joint >= self._surest(rival) - MARGIN:
-            fresh.believed = heard
+            fresh.believed = recorded
         if fresh.believed is not None:
             for each in earlier:
-                each.believed = heard
+                each.believed = recorded
         self.statements.append(fresh)
 
     def holds(self, as_of: int, known_at: int) -> tuple[Any, float] | None:
-        """What was true at `as_of`, with its confidence, as it was known at `known_at`."""
+        """What was true at `as_of`, with its confidence, as known at `known_at`."""
         held = None
         for stretch in self._stretches(known_at):
             if stretch[0].said <= as_of:
@@ -59,7 +59,7 @@ class BitemporalFact:
             s for s in self.statements if s.believed is not None and (known_at is None or s.believed <= known_at)
         ]
         stretches: list[list[Statement]] = []
-        for each in sorted(believed, key=lambda s: (s.said, s.heard, s.place)):
+        for each in sorted(believed, key=lambda s: (s.said, s.recorded, s.position)):
             if stretches and stretches[-1][0].value == each.value:
                 stretches[-1].append(each)
             else:

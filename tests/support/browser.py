@@ -1,4 +1,4 @@
-"""A page in Debian's Chromium, and what is held against it: requests elsewhere, errors in its console, contrast."""
+"""A page in Debian's Chromium, and its checks: requests to other hosts, console errors, contrast."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from urllib.parse import urlsplit
 from playwright.async_api import BrowserContext, Page, async_playwright, expect
 
 FLAGS = ["--disable-gpu", "--disable-quic", "--disable-sync", "--no-first-run"]
-# Runs of others may have the cores.
+# Other test runs may occupy the cores.
 WAIT_MILLISECONDS = 20_000
 WIDE, NARROW = (1400, 900), (400, 800)
 
 
 class Watched:
-    """A page, with what it asked for and what its console said.
+    """A page, with its requests and its console messages.
 
     Attributes:
-        hosts: of every request.
-        complaints: warnings and errors of the console, and exceptions that nobody caught.
+        hosts: the hosts of all requests.
+        complaints: warnings and errors of the console, and uncaught exceptions.
     """
 
     def __init__(self, page: Page) -> None:
@@ -39,7 +39,7 @@ class Watched:
 
 @asynccontextmanager
 async def opened(size: tuple[int, int] = WIDE, **options: Any) -> AsyncIterator[Watched]:
-    """Start a browser with a profile of its own, and open an empty page in it."""
+    """Start a browser with a fresh profile, and open an empty page in it."""
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path="/usr/bin/chromium", args=FLAGS)
         try:
@@ -52,7 +52,7 @@ async def opened(size: tuple[int, int] = WIDE, **options: Any) -> AsyncIterator[
 
 
 async def audit(page: Page, node_folder: Path) -> list[str]:
-    """Return what axe finds against WCAG 2.2 AA and its own advice: landmarks, labels, names, contrast."""
+    """Return axe's violations of WCAG 2.2 AA and of its own advice: landmarks, labels, names, contrast."""
     await page.evaluate((node_folder / "node_modules/axe-core/axe.min.js").read_text())
     found = await page.evaluate("() => axe.run(document, {resultTypes: ['violations']})")
     return [

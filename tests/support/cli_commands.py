@@ -27,7 +27,7 @@ async def fetch(dsn: str, statement: str) -> object:
 
 
 def pages(run_: Run, *words: str) -> list[Any]:
-    """Every page, each fetched with the command that the page before named."""
+    """Every page, each fetched with the command that the previous page named."""
     found = []
     command: tuple[str, ...] = (*words, "--json")
     while command:

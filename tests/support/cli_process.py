@@ -1,4 +1,4 @@
-"""The real program as a process, with a home of its own, and a look for what it may leave behind."""
+"""The real program as a process with its own home, and a search for processes it left behind."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def command(*arguments: str) -> list[str]:
 
 
 def run(home: Path, *arguments: str, cwd: Path | None = None, **settings: str) -> subprocess.CompletedProcess[str]:
-    """Run one command to its end."""
+    """Run one command to completion."""
     return subprocess.run(
         command(*arguments),
         cwd=cwd,
@@ -39,11 +39,11 @@ def run(home: Path, *arguments: str, cwd: Path | None = None, **settings: str) -
 
 
 class Running:
-    """A command that goes on, and whose output is read line by line."""
+    """A running command, whose output is read line by line."""
 
     def __init__(self, home: Path, *arguments: str, **settings: str) -> None:
         self.lines: list[str] = []
-        # As from a terminal, also where the suite itself runs under nohup.
+        # As from a terminal, even if the suite itself runs under nohup.
         inherited = signal.signal(signal.SIGHUP, signal.SIG_DFL)
         self.process = subprocess.Popen(
             command(*arguments),
@@ -56,7 +56,7 @@ class Running:
         signal.signal(signal.SIGHUP, inherited)
 
     def read_until(self, wanted: str) -> str:
-        """Return the next line that holds a text."""
+        """Return the next line that contains a text."""
         for line in self._stdout:
             self.lines.append(line)
             if wanted in line:
@@ -64,7 +64,7 @@ class Running:
         raise AssertionError(f"no line with {wanted!r}: {''.join(self.lines)}")
 
     def end(self) -> tuple[int, str]:
-        """Read to the end; the exit code, and all that was said."""
+        """Read to the end; return the exit code and the whole output."""
         rest, _ = self.process.communicate(timeout=COMMAND_SECONDS)
         return self.process.returncode, "".join(self.lines) + rest
 
@@ -74,7 +74,7 @@ class Running:
         for pid in pids():
             if parent_of(pid) == self.process.pid:
                 words = words_of(pid)
-                # Between fork and exec a child still has its parent's words.
+                # Between fork and exec a child still has its parent's command line.
                 if "--with-parent" in words:
                     found[words[words.index("--with-parent") - 1]] = pid
         return found
@@ -95,14 +95,14 @@ class Running:
 
 
 def processes_of(home: Path) -> list[str]:
-    """The command lines of whatever still runs on a home: its roles, its server."""
+    """The command lines of all running processes of a home: its roles, its server."""
     marks = (os.fsencode(home),)
     left = []
     for pid in pids():
         try:
             place = Path("/proc") / str(pid)
             text = (place / "cmdline").read_bytes()
-            # A server that runs as another user can't be looked into, but its command line names the home.
+            # The environment of another user's server is unreadable, but its command line names the home.
             held = (place / "environ").read_bytes() if pid != os.getpid() else b""
         except OSError:
             continue

@@ -1,4 +1,4 @@
-"""The routes as the API's own document has them, and a request to each that is right."""
+"""The routes from the API's own document, and a valid request for each."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import httpx
 
 from tests.support.stream_client import asked
 
-#: A name that is accepted, but of nobody.
+#: A valid name without any data.
 NOBODY = "nobody"
 
 
@@ -26,7 +26,7 @@ def operations(page: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str,
 
 
 def filled(path: str, operation: Mapping[str, Any], app: str, wrong: Mapping[str, str]) -> str:
-    """A path with its parameters: those that are wrong, and names of nobody."""
+    """A path with its parameters: the given wrong values, and otherwise names without data."""
     for each in operation.get("parameters", ()):
         if each["in"] == "path":
             schema = each["schema"]
@@ -49,7 +49,7 @@ def body_schema(page: Mapping[str, Any], operation: Mapping[str, Any]) -> Mappin
 
 
 def routine(page: Mapping[str, Any], path: str, operation: Mapping[str, Any], app: str) -> dict[str, Any]:
-    """A request that is right: the asserted owner, and the document's own example of a body."""
+    """A valid request: the asserted owner, and the document's own example of a body."""
     named = {each["name"] for each in operation.get("parameters", ()) if each["in"] == "query"}
     request: dict[str, Any] = {"headers": {"X-App-Name": app, "X-User-Id": NOBODY}}
     if named >= {"app_name", "user_id"}:

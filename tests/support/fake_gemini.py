@@ -1,4 +1,4 @@
-"""A Gemini API on this machine: a real HTTP server that answers well, or fails as the real one does.
+"""A fake Gemini API: a real HTTP server that replies regularly, or fails as the real one does.
 
 In a test:
     async with FakeGemini() as gemini:
@@ -10,20 +10,20 @@ Another process scripts it:
     POST /__script   {"kind": "status", "code": 503, "operation": "generateContent", "times": 2}
     POST /__reset    forgets scripted faults, counts and requests
     GET  /__stats    {"calls": {...}, "faults": {...}, "aborted": n, "open": n}
-    GET  /__log      the last requests, whole
+    GET  /__log      the last requests, complete
 
 Faults, by `kind` (its fields):
     rate_limit (retry_delay_seconds, daily)    429 with RetryInfo and QuotaFailure
     status (code, message, reason, retry_delay_seconds)    an API error of any code
-    hang                                       no answer, until the caller gives up
-    trickle                                    an answer of one byte at a time
-    disconnect                                 the connection closes before an answer
-    cut_body                                   the body ends in its middle
-    not_json                                   200 with a page of HTML
-    foreign_json                               200 with JSON of some other API
-    broken_json, wrong_schema, text (text)     200, but the model's text is not what was asked for
+    hang                                       no response, until the caller gives up
+    trickle                                    a response of one byte at a time
+    disconnect                                 the connection closes before a response
+    cut_body                                   the body ends in the middle
+    not_json                                   200 with an HTML page
+    foreign_json                               200 with JSON of another API
+    broken_json, wrong_schema, text (text)     200, but the model's text is not as requested
     max_tokens, blocked, safety, empty_candidates, no_parts
-    thought, bare                              good answers: after a thought; without counts and version
+    thought, bare                              valid replies: after a thought; without counts and version
     vector_count, vector_dimension, vector_zero, vector_nan
 """
 
@@ -48,7 +48,7 @@ HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 EMBEDS_PER_CALL_MAX = 100
 REQUESTS_KEPT = 1000
 
-#: What random faults are drawn from: all of them pass, by themselves or by a repair.
+#: The kinds of random faults: all are temporary, or fixed by a repair.
 RANDOM_KINDS: tuple[dict[str, Any], ...] = (
     {"kind": "status", "code": 503},
     {"kind": "status", "code": 500},
@@ -58,7 +58,7 @@ RANDOM_KINDS: tuple[dict[str, Any], ...] = (
     {"kind": "broken_json"},
 )
 
-#: Those, and what costs a caller its patience or its job.
+#: Those, and faults that cost a caller its timeout or its job.
 EVERY_KIND: tuple[dict[str, Any], ...] = (
     *RANDOM_KINDS,
     {"kind": "hang"},
@@ -71,7 +71,7 @@ UNKNOWN_MODEL = "no-such-model"
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One call as it arrived."""
+    """One received call."""
 
     operation: str
     model: str
@@ -81,7 +81,7 @@ class Request:
 
 @dataclass(slots=True)
 class Reply:
-    """One HTTP response; `cut` sends half of the body, `silent` nothing, `trickle` a byte at a time."""
+    """One HTTP response; `cut` sends half of the body, `silent` nothing, `trickle` one byte at a time."""
 
     status: int
     body: bytes
@@ -95,11 +95,11 @@ class Reply:
 class Counts:
     calls: collections.Counter[str] = field(default_factory=collections.Counter)
     faults: collections.Counter[str] = field(default_factory=collections.Counter)
-    aborted: int = 0  # the caller went away before its answer
+    aborted: int = 0  # the caller disconnected before the response
 
 
 class FakeGemini:
-    """The server. `script` queues faults, `requests` are those that came, `counts` how many."""
+    """The server. `script` queues faults, `requests` holds the received calls, `counts` their number."""
 
     def __init__(
         self,
@@ -147,7 +147,7 @@ class FakeGemini:
         self._scripts[operation].extend({"kind": kind, **fields} for _ in range(times))
 
     def poison(self, word: str, kind: str, **fields: Any) -> None:
-        """Have every call whose body holds this word end with a fault."""
+        """End every call whose body contains this word with a fault."""
         self._poison[word] = {"kind": kind, **fields}
 
     def reset(self) -> None:
@@ -173,7 +173,7 @@ class FakeGemini:
             while await self._serve_one(reader, writer):
                 pass
         except (ConnectionError, asyncio.IncompleteReadError):
-            pass  # the caller hung up between two requests: that is how connections end
+            pass  # The caller disconnected between two requests, as usual.
         except asyncio.CancelledError:
             if self._server is not None and self._server.is_serving():
                 raise
@@ -207,7 +207,7 @@ class FakeGemini:
         return not reply.cut
 
     async def _until_gone(self, reader: asyncio.StreamReader, answer: Any) -> Reply | None:
-        """The answer, or None as soon as the caller has closed the connection."""
+        """The response, or None as soon as the caller has closed the connection."""
         answering = asyncio.ensure_future(answer)
         gone = asyncio.ensure_future(reader.read(1))
         try:
@@ -285,7 +285,7 @@ class FakeGemini:
 
 
 def respond(call: Request, fault: Mapping[str, Any] | None) -> Reply:
-    """The reply to a call, spoilt by a fault if there is one."""
+    """The reply to a call, altered by a fault if there is one."""
     kind = fault["kind"] if fault else "none"
     if fault is not None:
         if kind == "rate_limit":
@@ -402,12 +402,12 @@ async def serve(arguments: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="A Gemini API on this machine, with faults on order.")
+    parser = argparse.ArgumentParser(description="A fake Gemini API with faults on request.")
     parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, default=0, help="0 takes a free one and prints it")
+    parser.add_argument("--port", type=int, default=0, help="0 selects a free port and prints it")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--faults", type=float, default=0.0, help="rate of random faults, 0 to 1")
-    parser.add_argument("--every-kind", action="store_true", help="random faults that hang and break the form too")
+    parser.add_argument("--every-kind", action="store_true", help="include random faults that hang or malform replies")
     parser.add_argument("--latency-seconds", type=float, default=0.0)
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(serve(parser.parse_args()))

@@ -1,4 +1,4 @@
-"""What the fake Gemini answers when it answers well: deterministic, plausible, from the request alone."""
+"""The regular replies of the fake Gemini: deterministic, plausible, from the request alone."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import json
 import re
 from typing import Any
 
-# A label that is more than a plain name is quoted as JSON, and may hold anything.
+# A label other than a plain name is quoted as JSON, and may contain anything.
 TURN = re.compile(r'^\[(?P<seq>-?\d+)\] \S+ \S+ (?P<label>"(?:[^"\\]|\\.)*"|[^":]+): (?P<text>".*")$')
 
-#: (type, key, pattern): the first group is the value. The same turn may give several facts.
+#: (type, key, pattern): the first group is the value. One turn may yield several facts.
 FACT_PATTERNS = tuple(
     (fact_type, key, re.compile(pattern, re.IGNORECASE))
     for fact_type, key, pattern in (
@@ -31,17 +31,17 @@ FACT_PATTERNS = tuple(
 
 
 def generate(body: dict[str, Any]) -> dict[str, Any]:
-    """The JSON object that the request's schema asks for."""
+    """The JSON object that the request's schema describes."""
     turns = turns_of(first_text(body))
     config = body.get("generationConfig", {})
     schema = config.get("responseJsonSchema") or config.get("responseSchema") or {}
     if "summary" in schema.get("properties", {}):
         return {"summary": summarise(turns)}
-    return {"facts": facts(turns), "insights": insights(turns), "instructions": wishes(turns)}
+    return {"facts": facts(turns), "insights": insights(turns), "instructions": proposals(turns)}
 
 
 def first_text(body: dict[str, Any]) -> str:
-    """The text of the first content: the conversation, also in a request for a repair."""
+    """The text of the first content: the conversation, even in a request for a repair."""
     return str(body["contents"][0]["parts"][0]["text"])
 
 
@@ -84,7 +84,7 @@ def insights(turns: list[tuple[int, str, str]]) -> list[dict[str, Any]]:
     ]
 
 
-def wishes(turns: list[tuple[int, str, str]]) -> list[dict[str, Any]]:
+def proposals(turns: list[tuple[int, str, str]]) -> list[dict[str, Any]]:
     asked = [
         (seq, re.search(r"please (always [^.!]+)|(以后请[^。！]+)", text, re.IGNORECASE)) for seq, _, text in turns
     ]
@@ -96,7 +96,7 @@ def wishes(turns: list[tuple[int, str, str]]) -> list[dict[str, Any]]:
 
 
 def vector(text: str, dimensions: int) -> list[float]:
-    """Hashed words and characters, of no particular length: to make it 1 is the caller's business."""
+    """Hashed words and characters, not normalised: that is left to the caller."""
     values = [0.0] * dimensions
     for token in [*re.findall(r"\w+", text.lower()), *text[:4000]]:
         digest = hashlib.blake2b(token.encode("utf-8", "replace"), digest_size=8).digest()

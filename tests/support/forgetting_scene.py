@@ -1,4 +1,4 @@
-"""A user whose every table holds a secret, and a scan that finds it wherever it is."""
+"""A user with a secret in every table, and a scan that finds it anywhere."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WHERE c.relkind IN ('r', 'p') AND c.relnamespace = 'public'::regnamespace ORDER 
 
 
 async def scan(conn: asyncpg.Connection | asyncpg.Pool, secret: str = SECRET) -> dict[str, int]:
-    """How many rows of each table hold the secret in any column; tables without one are left out."""
+    """The number of rows of each table with the secret in any column; tables without one are omitted."""
     found = {}
     for row in await conn.fetch(TABLES):
         # bytea shows as hexadecimal digits.
@@ -40,7 +40,7 @@ async def scan(conn: asyncpg.Connection | asyncpg.Pool, secret: str = SECRET) ->
 
 
 async def hide(pool: asyncpg.Pool, user: str, thread: UUID, secret: str = SECRET) -> None:
-    """Put the secret where consolidation leaves none: what waits, what is streamed, what is kept beside."""
+    """Store the secret where consolidation leaves none: pending, streamed and side data."""
     session_id = await pool.fetchval("SELECT session_id FROM threads WHERE id = $1", thread)
     for table, values in (
         ("fact_aliases", "(app_name, user_id, fact_type, from_key, to_key, fact_id, method, similarity)"
@@ -85,7 +85,7 @@ async def say(pool: asyncpg.Pool, user: str, session_id: str, *texts: str, **sta
 
 
 async def consolidate(pool: asyncpg.Pool, thread: UUID, generator: object | None = None) -> None:
-    """Consolidate what is new in a thread, both halves, as workers would."""
+    """Consolidate what is new in a thread, both job types, as workers would."""
     worker = MemoryConsolidationWorker(pool, generator or LocalGenerator(), LocalEmbedder())  # type: ignore[arg-type]
     await worker.consolidate(thread, JobType.FULL_CONSOLIDATION, wait=False)
     await work_off(pool, worker)

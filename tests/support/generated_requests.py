@@ -1,4 +1,4 @@
-"""Requests that schemathesis makes from the API's own document."""
+"""Requests that schemathesis generates from the API's own document."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HEADERS = {"Authorization": f"Bearer {KEY}"}
 
 
 def ask_generated(writer: WriterProcess, *, number: int, seed_number: int) -> None:
-    """Ask each operation so often: no answer is a crash, and each has a status that the document names for it."""
+    """Send each operation this many requests: none crashes, and the document lists the status of every response."""
     page = httpx.get(f"{writer.url}/openapi.json", timeout=WAIT_SECONDS).json()
     for result in schemathesis.openapi.from_dict(page).get_all_operations():
         operation = result.ok()

@@ -1,4 +1,4 @@
-"""Clients with keys of their own, for a writer that runs."""
+"""Clients with their own API keys, for a running writer."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def bearer(writer: WriterProcess, text: str) -> AsyncIterator[httpx.AsyncC
 
 
 async def row_counts(rows: asyncpg.Connection, but: Sequence[str] = ()) -> dict[str, int]:
-    """How many rows each of our tables has."""
+    """The number of rows of each of our tables."""
     names = await rows.fetch(
         "SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace ORDER BY relname"
     )

@@ -1,4 +1,4 @@
-"""What the tests of the listener and of the streams share: a watch on a thread, a wait, a kill."""
+"""Shared by the tests of the listener and of the streams: a watch on a thread, a wait, a kill."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WHERE datname = current_database() AND pid <> pg_backend_pid()
 
 
 class Watch:
-    """A watcher that keeps what it gets."""
+    """A watcher that stores its events."""
 
     def __init__(self, listener: PgNotifyListener, session: Session, after: int = 0) -> None:
         self.events: list[Event] = []
@@ -42,7 +42,7 @@ class Watch:
 
 
 async def kill_listener(dsn: str) -> int:
-    """End the backends that listen; how many."""
+    """Terminate the listening backends; return their number."""
     connection = await database.connect(dsn, prepare=False)
     try:
         return len(await connection.fetch(_KILL))
@@ -58,7 +58,8 @@ async def drill(
     seconds: float,
     every_seconds: float,
 ) -> None:
-    """Append 100 events a second, strike again and again; each of three watchers must get each once, in order."""
+    """Append 100 events a second, and run `strike` repeatedly; each of three watchers must get each event once, in
+    order."""
     session = await sessions.create_session("app", "ann", session_id="s")
     watches = [Watch(listener, session) for _ in range(3)]
     total = int(100 * seconds)
@@ -79,7 +80,7 @@ async def drill(
 
 
 async def append_surely(sessions: OpenSessionService, event: Event) -> None:
-    """Append, also where the database is away for a while: the same event again is stored once."""
+    """Append even if the database is down for a while: the same event sent again is stored once."""
     deadline = time.monotonic() + WAIT_SECONDS
     while True:
         try:

@@ -1,4 +1,4 @@
-"""A writer's API within the test's own process: real HTTP, and its inner parts at hand."""
+"""A writer's API within the test's own process: real HTTP, and access to its internals."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class LiveWriter:
 
 @asynccontextmanager
 async def serving(dsn: str, agents: Mapping[str, Agent], **settings: Any) -> AsyncIterator[LiveWriter]:
-    """Serve the API on a free port of the loopback for as long as the block lasts."""
+    """Serve the API on a free loopback port until the block is left."""
     config = Settings(database_url=dsn, stream_heartbeat_seconds=0.2, **settings)
     metrics = WriterMetrics()
     async with (

@@ -1,4 +1,5 @@
-"""What may happen to sessions and their jobs at any moment, as acts that take a pool and chance."""
+"""Everything that may happen to sessions and their jobs at any time, as acts that take a pool and a
+random generator."""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ Act = Callable[[asyncpg.Pool, random.Random], Awaitable[object]]
 
 @dataclass(slots=True)
 class Gossip:
-    """A model that hears the same few facts in every session, some twice in one reply."""
+    """A model that extracts the same few facts from every session, some twice in one reply."""
 
     rng: random.Random
     name: str = "gossip"
@@ -52,12 +53,12 @@ class Gossip:
         return [Summary(text="They spoke.", origin=ORIGIN) for _ in slices]
 
     async def reflect(self, slices: Sequence[ConversationSlice]) -> list[Reflection]:
-        return [Reflection(facts=self._facts(part), insights=(), origin=ORIGIN) for part in slices]
+        return [Reflection(facts=self._facts(slice_), insights=(), origin=ORIGIN) for slice_ in slices]
 
     async def close(self) -> None: ...
 
-    def _facts(self, part: ConversationSlice) -> tuple[ExtractedFact, ...]:
-        seq = part.turns[-1].sequence_num
+    def _facts(self, slice_: ConversationSlice) -> tuple[ExtractedFact, ...]:
+        seq = slice_.turns[-1].sequence_num
         return tuple(
             ExtractedFact(
                 fact_type="preference",
@@ -72,7 +73,7 @@ class Gossip:
 
 @dataclass(slots=True)
 class FlatEmbedder:
-    """Vectors at once; one call in three fails, so that the backfill has something to do."""
+    """Returns vectors immediately; one call in three fails, so that the backfill has work."""
 
     rng: random.Random
     model: str = "flat"
@@ -90,7 +91,7 @@ def session(rng: random.Random) -> str:
 
 
 async def append(pool: asyncpg.Pool, rng: random.Random) -> None:
-    """One event with a delta for each scope; a session that is not there is made."""
+    """Append one event with a delta for each scope; create the session if it does not exist."""
     chosen = session(rng)
     delta = json.dumps({"a": 1})
     try:
@@ -115,7 +116,7 @@ async def attempt(pool: asyncpg.Pool) -> tuple[tuple[int, int, int], UUID | None
             "SELECT id, worker_id, attempts, args FROM procrastinate_fetch_job_v2(NULL, $1)", worker
         )
     except asyncpg.UniqueViolationError:
-        # Another fetch took an older job of the same lock just then, one that was run again by hand.
+        # At the same time another fetch took an older job of the same lock, one that was run again by hand.
         return None
     if row["id"] is None:
         return None
@@ -124,7 +125,7 @@ async def attempt(pool: asyncpg.Pool) -> tuple[tuple[int, int, int], UUID | None
 
 
 async def consolidate(pool: asyncpg.Pool, rng: random.Random) -> None:
-    """A real job, from its slice to its end; or the backfill."""
+    """Run a real job, from its slice to its end; or the backfill."""
     taken = await attempt(pool)
     if taken is None:
         return
@@ -137,7 +138,7 @@ async def consolidate(pool: asyncpg.Pool, rng: random.Random) -> None:
     try:
         await MemoryConsolidationWorker(pool, Gossip(rng), FlatEmbedder(rng)).run(job_id, JobClaim(job))
     except (JobFencedError, WatermarkMovedError):
-        # Cancelled, rescued, or another job was faster: whoever looks after the dead gives it back.
+        # Cancelled, rescued, or another job was faster: the rescue gives it back.
         return
 
 
@@ -180,19 +181,19 @@ async def prune(pool: asyncpg.Pool, _rng: random.Random) -> None:
 
 
 async def clean_up(pool: asyncpg.Pool, _rng: random.Random) -> None:
-    """A clean-up by which every memory is too weak."""
+    """Run a clean-up for which every memory is too weak."""
     await pool.execute("SELECT archive_weak_memories(p_threshold => 1, p_min_age_days => 0, p_decay_rate => 100)")
 
 
 async def erase(pool: asyncpg.Pool, rng: random.Random) -> None:
-    """An event."""
+    """Erase an event."""
     await pool.execute(
         "SELECT erase_events('app', 'user', $1, ARRAY[$2::bigint], NULL)", session(rng), rng.randrange(1, 9)
     )
 
 
 async def forget(pool: asyncpg.Pool, rng: random.Random) -> None:
-    """A session; now and then a step of forgetting the user."""
+    """Erase a session, and now and then a step of a user."""
     if rng.random() < 0.8:
         await pool.execute("SELECT erase_session('app', 'user', $1)", session(rng))
     else:
@@ -208,7 +209,7 @@ async def reconcile(pool: asyncpg.Pool, _rng: random.Random) -> None:
 
 
 async def rescue(pool: asyncpg.Pool, _rng: random.Random) -> None:
-    """Everybody here is dead: nobody holds a lock."""
+    """Every worker counts as dead: no process holds a lock."""
     async with pool.acquire() as connection:
         suspects, _ = await liveness.poll(connection, frozenset())
         await liveness.poll(connection, suspects)
@@ -226,7 +227,7 @@ async def retry(pool: asyncpg.Pool, _rng: random.Random) -> None:
 
 
 async def execute(pool: asyncpg.Pool, rng: random.Random) -> None:
-    """A run with state for every scope, its heartbeat meanwhile."""
+    """Execute a run with state for every scope, and its heartbeat meanwhile."""
     run_id = str(uuid4())
     delta = {"n": rng.randrange(9)}
     row = await pool.fetchrow(
@@ -263,7 +264,7 @@ async def stop(pool: asyncpg.Pool, _rng: random.Random) -> None:
     )
 
 
-#: Each as often as it stands here.
+#: Each with the frequency of its occurrences here.
 ACTS: tuple[Act, ...] = (
     append, append, append, append, consolidate, consolidate, consolidate, consolidate, fail, delete, finalise, idle,
     archive, prune, clean_up, erase, forget, access, backfill, reconcile, rescue, cancel, retry,
@@ -272,7 +273,7 @@ ACTS: tuple[Act, ...] = (
 
 
 async def sqlstate_of(act: Awaitable[Any]) -> str | None:
-    """Await an act; return the SQLSTATE that it was refused with, or None."""
+    """Await an act; return the SQLSTATE of its refusal, or None."""
     try:
         await act
     except asyncpg.PostgresError as error:

@@ -1,4 +1,4 @@
-"""Lock-gated races: hold a lock, start the rival, wait until the server says that it waits, go on."""
+"""Lock-gated races: hold a lock, start the rival, wait until the server reports that it waits, continue."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' 
 
 
 async def until_one_waits_for_a_lock(pool: asyncpg.Pool) -> None:
-    """Return once some session of this database waits for a lock."""
+    """Return once a session of this database waits for a lock."""
     await until(lambda: pool.fetchval(WAITING), "a session waits for a lock")

@@ -23,7 +23,7 @@ NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
 
 class WordEmbedder:
-    """A vector per text: one hashed dimension per word. Texts that share words are near."""
+    """A vector per text: one hashed dimension per word. Texts with common words are near."""
 
     def __init__(self, model: str = "words-1") -> None:
         self.model = model
@@ -36,7 +36,7 @@ class WordEmbedder:
 
 
 class SilentEmbedder(WordEmbedder):
-    """An embedder that has nothing to say of any text."""
+    """An embedder that returns zero vectors."""
 
     async def embed(self, texts: Sequence[str], task: EmbeddingTask) -> list[Vector]:
         return [[0.0] * EMBEDDING_DIMENSIONS for _ in texts]
@@ -94,7 +94,7 @@ async def add_fact(
 async def say(
     pool: asyncpg.Pool, user: str, session_id: str, *texts: str, app: str = APP, author: str = "user"
 ) -> None:
-    """Append turns to a session, which is made where there is none."""
+    """Append turns to a session, which is created if it does not exist."""
     sessions = OpenSessionService(pool)
     if await sessions.get_session(app, user, session_id, num_recent_events=0) is None:
         await sessions.create_session(app, user, session_id=session_id)
@@ -102,7 +102,7 @@ async def say(
 
 
 async def consolidate_fast(conn: asyncpg.Connection, session_id: str) -> None:
-    """Put the fast watermark behind everything that was said."""
+    """Set the fast watermark to the last event."""
     await conn.execute("UPDATE threads SET fast_upto_seq = last_seq WHERE session_id = $1", session_id)
 
 

@@ -1,4 +1,4 @@
-"""Limits in seconds that hold on a machine that does other work."""
+"""Time limits that hold on a busy machine."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ SAMPLE_SECONDS = 0.1
 
 
 def slowdown() -> float:
-    """How much longer than alone a computation takes right now: 1 on a quiet machine, 2 where it gets half a core."""
+    """How many times longer a computation takes right now: 1 on a quiet machine, 2 with half a core."""
     began, used = time.perf_counter(), time.process_time()
     while (computed := time.process_time() - used) < SAMPLE_SECONDS:
         pass
@@ -16,8 +16,8 @@ def slowdown() -> float:
 
 
 def at_this_pace(seconds: float) -> float:
-    """A limit for a quiet machine, extended for the load of this moment.
+    """Extend a limit for a quiet machine by the current load.
 
-    Squared: processes that wait for each other also wait for a core after each step.
+    The factor is squared: processes that wait for each other also wait for a core after each step.
     """
     return seconds * slowdown() ** 2

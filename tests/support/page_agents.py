@@ -1,4 +1,4 @@
-"""A writer with agents to look at: ``python -m tests.support.page_agents``."""
+"""A writer with agents for the page: ``python -m tests.support.page_agents``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WORDS = [f"word{number} " for number in range(30)]
 
 
 async def speak(run: RunContext) -> AsyncIterator[str]:
-    """Speaks for some seconds."""
+    """Speak for some seconds."""
     for word in WORDS:
         yield word
         await asyncio.sleep(0.1)

@@ -1,4 +1,4 @@
-"""Where the files are that tests read."""
+"""The paths of files that tests read."""
 
 from pathlib import Path
 

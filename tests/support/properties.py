@@ -9,7 +9,7 @@ SUITE = "suite"
 FUZZ = "fuzz"
 EXAMPLES = 100
 FUZZ_FACTOR = 10
-# Fixtures that a function's examples share are shared on purpose, and a busy machine draws slowly.
+# Fixtures are shared between a function's examples on purpose, and a busy machine generates examples slowly.
 EXPECTED = (HealthCheck.function_scoped_fixture, HealthCheck.too_slow)
 
 
@@ -28,16 +28,16 @@ def register_profiles() -> None:
         suppress_health_check=EXPECTED,
     )
     settings.load_profile(SUITE)
-    # Hypothesis puts constants of the modules that are loaded into its examples. Which ones are loaded depends on the
-    # tests that ran before in the same process.
+    # Hypothesis puts constants of the loaded modules into its examples. Which modules are loaded depends on the tests
+    # that ran before in the same process.
     providers._get_local_constants = lambda: providers._local_constants
 
 
 def is_fuzzing() -> bool:
-    """Whether new examples are drawn."""
+    """Whether new examples are generated."""
     return not settings.default.derandomize
 
 
 def examples(number: int) -> settings:
-    """Draw this many examples in the suite, and more of them when fuzzing."""
+    """Generate this many examples in the suite, and more when fuzzing."""
     return settings(max_examples=number * (FUZZ_FACTOR if is_fuzzing() else 1))

@@ -1,11 +1,11 @@
-"""What every provider must do, whoever makes it: subclass, give the fixture, inherit the checks.
+"""The requirements on every provider: subclass, define the fixture, inherit the checks.
 
     class TestMine(GeneratorConformance):
         @pytest.fixture
         async def generator(self):
             yield MyGenerator()
 
-The conversations have disjoint sequence numbers, so that a reply in the wrong place is seen. A provider whose
+The conversations have disjoint sequence numbers, so that a reply in the wrong position is detected. A provider whose
 replies vary from call to call sets `deterministic = False`.
 """
 
@@ -73,7 +73,7 @@ def seqs_of(conversation_slice: records.ConversationSlice) -> set[int]:
 
 def assert_sources(source_seqs: tuple[int, ...], conversation_slice: records.ConversationSlice) -> None:
     assert isinstance(source_seqs, tuple)
-    assert source_seqs, "a finding must name the turns that say so"
+    assert source_seqs, "a finding must name its source turns"
     assert list(source_seqs) == sorted(set(source_seqs))
     assert set(source_seqs) <= seqs_of(conversation_slice)
 
@@ -109,7 +109,7 @@ class GeneratorConformance:
 
     @pytest.fixture
     def generator(self) -> Any:
-        raise NotImplementedError("give the provider in a fixture called 'generator'")
+        raise NotImplementedError("define a fixture 'generator' that yields the provider")
 
     async def test_summaries_come_one_per_slice_in_order(self, generator: Generator) -> None:
         """One summary per slice, never blank, at most 200 characters, with its origin."""
@@ -121,7 +121,7 @@ class GeneratorConformance:
             assert_origin(summary.origin, generator.name)
 
     async def test_reflections_come_one_per_slice_in_order(self, generator: Generator) -> None:
-        """Each finding is valid and names turns of its own slice, so no reply stands in another's place."""
+        """Each finding is valid and names turns of its own slice, so no reply is in another's position."""
         reflections = await generator.reflect(SLICES)
         assert len(reflections) == len(SLICES)
         for reflection, conversation_slice in zip(reflections, SLICES, strict=True):
@@ -144,7 +144,7 @@ class GeneratorConformance:
         assert chinese.facts
 
     async def test_a_batch_answers_as_its_parts_do(self, generator: Generator) -> None:
-        """What else is in the batch does not change a slice's reply."""
+        """The rest of the batch does not change a slice's reply."""
         if not self.deterministic:
             pytest.skip("this provider's replies vary from call to call")
         batch = await generator.reflect(SLICES)
@@ -160,7 +160,7 @@ class GeneratorConformance:
         assert await generator.reflect([]) == []
 
     async def test_a_slice_of_one_turn_is_enough(self, generator: Generator) -> None:
-        """The smallest slice is answered like any other."""
+        """The smallest slice is processed like any other."""
         single = records.ConversationSlice(turns=(replace(ENGLISH.turns[0], sequence_num=7),))
         (summary,) = await generator.summarize([single])
         assert 1 <= len(summary.text.strip()) <= SUMMARY_CHARS_MAX
@@ -189,7 +189,7 @@ def cosine(left: records.Vector, right: records.Vector) -> float:
 class EmbedderConformance:
     """Checks for `hippocampus.providers.protocols.Embedder`.
 
-    `long_text_chars` is the length of the longest text that is tried.
+    `long_text_chars` is the length of the longest tested text.
     """
 
     deterministic = True
@@ -197,7 +197,7 @@ class EmbedderConformance:
 
     @pytest.fixture
     def embedder(self) -> Any:
-        raise NotImplementedError("give the provider in a fixture called 'embedder'")
+        raise NotImplementedError("define a fixture 'embedder' that yields the provider")
 
     @pytest.mark.parametrize("task", TASKS)
     async def test_vectors_are_unit_length_and_in_order(self, embedder: Embedder, task: EmbeddingTask) -> None:
@@ -212,7 +212,7 @@ class EmbedderConformance:
                 assert vector == pytest.approx(alone, abs=1e-6)
 
     async def test_a_text_is_nearest_to_itself(self, embedder: Embedder) -> None:
-        """Documents and queries live in one space: a query finds the very same words first."""
+        """Documents and queries share one space: a query finds the same words first."""
         texts = ["The cat sleeps on the sofa.", "Quarterly tax forms are due in April.", "我们周末去爬山。"]
         documents = await embedder.embed(texts, "document")
         for position, query in enumerate(await embedder.embed(texts, "query")):
@@ -226,7 +226,7 @@ class EmbedderConformance:
 
     @pytest.mark.parametrize("text", ["", "   \n\t", "🙂", "\u200b", "a", "。"])
     async def test_odd_texts_have_a_vector_or_an_error(self, embedder: Embedder, text: str) -> None:
-        """An odd text gives a unit vector or a ProviderError, never a zero vector and never nothing."""
+        """An odd text yields a unit vector or a ProviderError, never a zero vector and never nothing."""
         try:
             vectors = await embedder.embed([text], "document")
         except errors.ProviderError:
@@ -243,7 +243,7 @@ class EmbedderConformance:
         assert_unit(vectors)
 
     async def test_the_model_has_a_name(self, embedder: Embedder) -> None:
-        """The name is stored with every vector, so that two models are never mixed."""
+        """The name is stored with every vector, so that vectors of two models are never compared."""
         assert embedder.model.strip()
 
     async def test_close_is_idempotent(self, embedder: Embedder) -> None:

@@ -1,4 +1,4 @@
-"""Claims over the queue's own rows, as a worker holds them, without a worker process."""
+"""Claims on the queue's own rows, as a worker holds them, without a worker process."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class RowClaim:
 
 
 async def claim_next(pool: asyncpg.Pool, queues: list[str] | None = None) -> RowClaim | None:
-    """Fetch the next job that may run, as a new worker; None where none waits."""
+    """Fetch the next runnable job as a new worker; None if there is none."""
     worker_id = await pool.fetchval("SELECT worker_id FROM procrastinate_register_worker_v1()")
     row = await pool.fetchrow("SELECT * FROM procrastinate_fetch_job_v2($1, $2)", queues or QUEUES, worker_id)
     if row is None or row["id"] is None:
@@ -58,11 +58,11 @@ async def claim_next(pool: asyncpg.Pool, queues: list[str] | None = None) -> Row
 async def work_off(
     pool: asyncpg.Pool, worker: MemoryConsolidationWorker, *, deleted_ok: bool = False
 ) -> list[ConsolidationJob]:
-    """Claim and run consolidation jobs, follow-ups too, until none waits."""
+    """Claim and run consolidation jobs, including follow-up jobs, until none is waiting."""
     done = []
     while claim := await claim_next(pool, ["fast_replay", "deep_reflection"]):
         if claim.job_id is None:
-            continue  # it stands for work that is kept elsewhere, such as slices to be drawn anew
+            continue  # The job has no row of its own, for example slices to re-extract.
         job = await worker.run(claim.job_id, claim)
         if job is None and deleted_ok:
             continue

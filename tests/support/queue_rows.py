@@ -25,7 +25,7 @@ async def fetch(pool: asyncpg.Pool) -> tuple[int, int, int]:
 
 
 async def scans(pool: asyncpg.Pool) -> dict[str, int]:
-    """How often the queue's table was read whole, and each of its indexes."""
+    """The number of sequential scans of the queue's table, and of scans of each of its indexes."""
     async with pool.acquire() as connection:
         await connection.execute("SELECT pg_stat_force_next_flush()")
         rows = await connection.fetch(

@@ -1,4 +1,4 @@
-"""What real workers are started with, and a conversation for them."""
+"""The settings of real workers, and a conversation for them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def gemini_settings(gemini: FakeGemini) -> dict[str, str]:
 
 
 async def say(pool: asyncpg.Pool, session: str = "s1") -> UUID:
-    """Append a short conversation and finalise it: jobs of both kinds are enqueued."""
+    """Append a short conversation and finalise it: jobs of both types are enqueued."""
     await pool.execute("SELECT create_session('app', 'user', $1)", session)
     for number, text in enumerate(SAID):
         await pool.execute(

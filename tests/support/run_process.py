@@ -1,4 +1,4 @@
-"""A process that executes a run and streams its answer until it is killed: `-m tests.support.run_process DSN`."""
+"""A process that executes a run and streams its reply until it is killed: `-m tests.support.run_process DSN`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Metrics of processes, as a scraper reads them."""
+"""The metrics of processes, as a scraper reads them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from workers.telemetry.discovery import list_targets
 
 
 async def scrape(address: str) -> dict[tuple[str, ...], float]:
-    """Return the samples of a process: by name and label values, in the order of the labels' names."""
+    """Return the samples of a process: by name and label values, in the order of the label names."""
 
     def read() -> str:
         with urllib.request.urlopen(f"http://{address}/metrics", timeout=WAIT_SECONDS) as reply:

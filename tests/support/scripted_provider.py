@@ -1,4 +1,4 @@
-"""A provider that says what a test tells it to, and can be held in the middle of a call."""
+"""A provider with scripted replies, which can be blocked in the middle of a call."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class ScriptedGenerator:
 
 @dataclass
 class ScriptedEmbedder:
-    """Embeds as the local provider does; `failure` is raised instead, `dimensions` cuts the vectors."""
+    """Embeds as the local provider does; raises `failure` if set; `dimensions` truncates the vectors."""
 
     failure: Exception | None = None
     dimensions: int = EMBEDDING_DIMENSIONS
@@ -75,7 +75,7 @@ class ScriptedEmbedder:
 
 
 class Gate:
-    """Holds a call until the test lets it go: `await gate.reached.wait()`, then `gate.open.set()`."""
+    """Blocks a call until the test releases it: `await gate.reached.wait()`, then `gate.open.set()`."""
 
     def __init__(self) -> None:
         self.reached = asyncio.Event()

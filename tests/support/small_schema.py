@@ -33,7 +33,7 @@ EVERYTHING = [
 
 
 def write(folder: Path) -> Path:
-    """Write the schema's files below the folder."""
+    """Write the schema's files into the folder."""
     for name, text in {
         "migrations/0001_notes.sql": FIRST,
         "migrations/0002_topics.sql": SECOND,

@@ -15,7 +15,7 @@ LONG = "你好，世界 🦊 \u2028 and the rest of it. "
 
 
 async def work(run: RunContext) -> None:
-    """A bit of everything: steps, a thought, a tool, state, a streamed answer, a second one."""
+    """Emit every kind of event: steps, a thought, a tool, state, a streamed reply, a second one."""
     async with run.step("plan"):
         async with run.thought() as thought:
             for piece in ("I should ", "look ", "it up."):
@@ -63,7 +63,7 @@ async def ask(run: RunContext) -> None:
 
 
 async def delegate(run: RunContext) -> None:
-    """Calls a tool of the client's, and leaves the answer to it."""
+    """Call a tool of the client, and leave the result to it."""
     if run.input.messages[-1]["role"] == "tool":
         async with run.text() as text:
             await text.push(f"The page says {run.input.messages[-1]['content']}")
@@ -78,7 +78,7 @@ async def long(run: RunContext) -> AsyncIterator[str]:
 
 
 async def frames(run: RunContext) -> None:
-    """About 80 frames of every kind in a moment."""
+    """Emit about 80 frames of every kind quickly."""
     for turn in range(3):
         async with run.step(f"turn {turn}"):
             async with run.thought() as thought:
@@ -96,7 +96,7 @@ async def frames(run: RunContext) -> None:
 
 
 async def flood(run: RunContext) -> None:
-    """More frames than a follower's queue takes, of some size."""
+    """Emit more large frames than a follower's queue holds."""
     for number in range(30):
         await run.write(
             *(Event(author="model", event_type="work_plan", content={"n": n, "pad": "x" * 12000}) for n in range(50))

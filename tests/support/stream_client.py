@@ -1,4 +1,4 @@
-"""A client of the streams, small and strict: it checks each frame against the rules, and keeps what a page shows."""
+"""A small and strict stream client: it checks each frame against the rules, and stores what a page shows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OWNER = {"X-App-Name": "shop", "X-User-Id": "mei"}
 
 
 class Page:
-    """What a page has of a thread: messages, state, and the last frame's id, over as many connections as it takes."""
+    """A page's copy of a thread: messages, state, and the last frame's id, over any number of connections."""
 
     def __init__(self) -> None:
         self.rules = StreamRules()
@@ -50,7 +50,7 @@ async def frames_of(response: httpx.Response) -> AsyncIterator[bytes]:
 
 
 async def follow(client: httpx.AsyncClient, run: str, page: Page, *, at_most: int | None = None) -> httpx.Response:
-    """Follow a run into a page, from where the page is, for so many frames at most."""
+    """Follow a run into a page, from the page's position, for at most this many frames."""
     headers = {} if page.last_id is None else {"Last-Event-ID": page.last_id}
     async with client.stream("GET", f"/api/runs/{run}/events", headers=headers) as response:
         if response.status_code == 200:

@@ -1,4 +1,5 @@
-"""Waits end when the thing happens. Their bound only keeps a broken test from hanging; a busy machine is given time."""
+"""Waits end when the condition holds. Their limit only keeps a broken test from hanging, and allows
+for a busy machine."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ POLL_SECONDS = 0.01
 async def until(
     condition: Callable[[], Any] | Callable[[], Awaitable[Any]], what: str = "", *, seconds: float = WAIT_SECONDS
 ) -> Any:
-    """Wait until a condition, plain or a coroutine, holds, and return what it gave."""
+    """Wait until a condition, plain or a coroutine, holds, and return its result."""
     deadline = time.monotonic() + seconds
     while True:
         found = condition()
@@ -27,7 +28,7 @@ async def until(
 
 
 def until_sync(condition: Callable[[], Any], what: str = "", *, seconds: float = WAIT_SECONDS) -> Any:
-    """As `until`, for tests without an event loop."""
+    """Like `until`, for tests without an event loop."""
     deadline = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < deadline, f"not within {seconds} s: {what or condition}"

@@ -20,7 +20,7 @@ from tests.support.worker_process import TABLES
 
 
 class WorkerProcess:
-    """One worker process with its log in a file."""
+    """One worker process, with its log in a file."""
 
     def __init__(self, popen: subprocess.Popen[bytes], log: Path) -> None:
         self.popen = popen
@@ -42,7 +42,7 @@ class WorkerProcess:
 
 
 class Workers:
-    """Starts workers on one database, and leaves none."""
+    """Starts workers on one database, and stops all of them at the end."""
 
     def __init__(self, dsn: str, folder: Path) -> None:
         self.dsn = dsn
@@ -125,7 +125,7 @@ async def count(pool: asyncpg.Pool, table: str) -> int:
 
 @contextlib.asynccontextmanager
 async def gate(pool: asyncpg.Pool) -> AsyncIterator[Callable[[], Awaitable[None]]]:
-    """While it is closed, attempts of the stand-in wait before their effects. Yields how to open it early."""
+    """While closed, attempts of the stand-in wait before their effects. Yields a function that opens it early."""
     async with pool.acquire() as connection:
         await connection.execute("SELECT pg_advisory_lock(77, 1)")
 
@@ -147,6 +147,6 @@ async def tables(pool: asyncpg.Pool) -> asyncpg.Pool:
 
 @pytest.fixture
 def workers(dsn: str, tmp_path: Path) -> Iterator[Workers]:
-    """Starts worker processes on the test's database; none is left at its end."""
+    """Starts worker processes on the test's database; all are stopped at the end."""
     with running_workers(dsn, tmp_path) as running:
         yield running

@@ -1,8 +1,8 @@
 """A real worker process whose consolidation is a stand-in: `python -m tests.support.worker_process POOL`.
 
-The stand-in writes one row into `attempts_made` for each attempt, waits while somebody holds the advisory lock
-(77, 1), then writes one row into `effects` in the fenced transaction that finishes its job. A row of `scripted`
-makes an attempt fail instead. Everything else is the product's own.
+The stand-in writes one row into `attempts_made` for each attempt, waits while the advisory lock (77, 1) is held, then
+writes one row into `effects` in the fenced transaction that finishes its job. A row of `scripted` makes an attempt fail
+instead. Everything else is the product's own.
 """
 
 from __future__ import annotations

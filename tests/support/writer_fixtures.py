@@ -1,4 +1,4 @@
-"""Fixtures of the API's tests: one writer for all of them, an app of its own for each."""
+"""Fixtures of the API's tests: one writer for all of them, and a separate app for each."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def writer_dsn(server: EmbeddedServer, admin: psycopg.Connection, template: str)
 
 @pytest.fixture(scope="session")
 def writer(writer_dsn: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WriterProcess]:
-    """One writer for all: each test has an app of its own."""
+    """One writer for all tests; each test has its own app."""
     log = tmp_path_factory.mktemp("writer") / "log"
     with WriterProcess(writer_dsn, log, api_key=KEY, max_body_bytes=str(BODY_BYTES_MAX)) as process:
         yield process

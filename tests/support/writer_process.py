@@ -1,4 +1,4 @@
-"""A real session writer for tests: its own process, a free port, a log that can be read afterwards."""
+"""A real session writer for tests: its own process, a free port, a readable log."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def free_port() -> int:
 
 
 class WriterProcess:
-    """A writer that serves when the block is entered and has ended when it is left."""
+    """A writer that serves inside the block and has stopped after it."""
 
     def __init__(self, dsn: str | None, log: Path, *, module: str = "workers.writer", **settings: str) -> None:
         self._module = module
@@ -59,7 +59,7 @@ class WriterProcess:
         return self.process
 
     def refusal(self) -> tuple[int, str]:
-        """Run a writer that must not start; its exit code and what it said."""
+        """Run a writer that must not start; return its exit code and its output."""
         code = self.start().wait(WAIT_SECONDS)
         return code, self.log_path.read_text()
 
@@ -102,7 +102,7 @@ class WriterProcess:
 
 
 def problem(response: httpx.Response) -> Mapping[str, Any]:
-    """The problem in a response, checked for what every problem has."""
+    """The problem in a response, after checking what every problem must have."""
     assert response.headers["content-type"] == "application/problem+json", response.text
     body = response.json()
     assert body["status"] == response.status_code

@@ -1,4 +1,4 @@
-"""What tests of browsers and of other people's clients need: npm's packages, a writer with scripted agents."""
+"""Fixtures for browsers and third-party clients: npm's packages, a writer with scripted agents."""
 
 from __future__ import annotations
 

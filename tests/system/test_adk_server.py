@@ -40,7 +40,7 @@ def api(agents: Path, dsn: str, home: Path) -> Iterator[httpx.Client]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    # Once by its whole address, otherwise by DATABASE_URL.
+    # Once by its full address, otherwise by DATABASE_URL.
     uri = dsn.replace("postgresql://", "hippocampus://", 1)
     process = subprocess.Popen(
         [sys.executable, "-m", "google.adk.cli", "api_server", f"--port={port}", f"--session_service_uri={uri}",
@@ -73,7 +73,7 @@ def _await_ready(client: httpx.Client, process: subprocess.Popen[str]) -> None:
 
 
 def say(api: httpx.Client, session_id: str, text: str) -> str:
-    told = api.post(
+    response = api.post(
         "/run",
         json={
             "appName": "companion",
@@ -82,8 +82,8 @@ def say(api: httpx.Client, session_id: str, text: str) -> str:
             "newMessage": {"role": "user", "parts": [{"text": text}]},
         },
     )
-    assert told.status_code == httpx.codes.OK, told.text
-    events: list[dict[str, Any]] = told.json()
+    assert response.status_code == httpx.codes.OK, response.text
+    events: list[dict[str, Any]] = response.json()
     return "".join(part.get("text", "") for event in events for part in event.get("content", {}).get("parts", []))
 
 
@@ -92,7 +92,7 @@ async def test_an_agent_remembers_across_sessions_and_keeps_its_files(api: httpx
     for session_id in ("first", "second"):
         assert api.post(f"{SESSIONS}/{session_id}").status_code == httpx.codes.OK
     assert api.post(f"{SESSIONS}/first").status_code == httpx.codes.CONFLICT
-    # What a request's options say reaches the session service.
+    # The options of a request reach the session service.
     brief = {"sessionId": "brief", "options": {"ttl": "3600s"}}
     assert api.post(SESSIONS, json=brief).status_code == httpx.codes.OK
     assert await pool.fetchval("DELETE FROM threads WHERE session_id = 'brief' RETURNING ttl") == timedelta(hours=1)

@@ -1,4 +1,4 @@
-"""AG-UI's own client, in the version of today and the last one before 1.0, against a real writer."""
+"""AG-UI's own client, in the current version and the last one before 1.0, against a real writer."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def writer(agents_dsn: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @pytest.mark.parametrize("package", ["@ag-ui/client", "client-before-1"])
 def test_real_client_accepts_every_stream(writer: WriterProcess, node_folder: Path, package: str) -> None:
-    """Text, tools, state, errors, cancel, interrupts and further runs, over POST, GET and WebSocket: the client's own
-    pipeline takes each stream without a warning, sees its end, and shows the same whichever way it came."""
+    """Text, tools, state, errors, cancel, interrupts and further runs, over POST, GET and WebSocket: the client's
+    pipeline accepts each stream without a warning, sees its end, and shows the same over every transport."""
     headers = json.dumps({"Authorization": f"Bearer {KEY}", **OWNER})
     done = subprocess.run(
         ["node", "check.mjs", package, writer.url],

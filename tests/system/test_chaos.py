@@ -1,4 +1,4 @@
-"""A minute under fire: whatever dies, every event is consolidated exactly once."""
+"""A minute of faults: whatever dies, every event is consolidated exactly once."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tests.support.paths import ROOT
 
 @pytest.mark.system
 @pytest.mark.timeout(540)
-def test_a_minute_of_kills_and_cuts_loses_nothing_and_doubles_nothing(tmp_path: Path) -> None:
-    """One seed, so that a failure is a failure of the change; `make chaos` draws another each time."""
+def test_a_minute_of_kills_and_cuts_loses_and_duplicates_nothing(tmp_path: Path) -> None:
+    """A fixed seed, so that a failure is caused by the change; `make chaos` uses a new one each time."""
     report = tmp_path / "report.txt"
     command = [
         sys.executable,

@@ -1,4 +1,4 @@
-"""The provider on the other major of google-genai, in a virtual environment of its own."""
+"""The provider on the other major version of google-genai, in a separate virtual environment."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.paths import ROOT
 
 PACKAGES = (
     "google-genai>=3,<4",
-    "aiohttp>=3.11",  # with it installed the library has retries of its own, which must not act
+    "aiohttp>=3.11",  # With it installed the library has its own retries, which must not act.
     "asyncpg>=0.30,<0.33",
     "pgvector>=0.4,<0.6",
     "structlog>=25,<27",
@@ -29,14 +29,14 @@ SUITES = ("tests/hippocampus/test_gemini_provider.py", "tests/hippocampus/test_f
 @pytest.mark.system
 @pytest.mark.timeout(600)
 def test_the_provider_passes_its_suite_on_genai_3(tmp_path: Path) -> None:
-    """Whoever has google-genai 3.x installed gets the same provider: same suite, no test left out."""
+    """With google-genai 3.x the provider behaves the same: same suite, no test left out."""
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
     python = tmp_path / "venv" / "bin" / "python"
     subprocess.run([python, "-m", "pip", "install", "--quiet", *PACKAGES], check=True)
     version = "from google import genai; print(genai.__version__)"
     shown = subprocess.run([python, "-c", version], check=True, capture_output=True, text=True).stdout
     assert shown.startswith("3.")
-    # No conftest: the database's fixtures, and what they import, are not needed here.
+    # No conftest: the database's fixtures and their imports are not needed here.
     command = [python, "-m", "pytest", "--noconftest", "-p", "no:cacheprovider", "-q", *SUITES]
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
     result = subprocess.run(command, cwd=ROOT, env=environment, check=False, capture_output=True, text=True)

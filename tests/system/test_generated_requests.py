@@ -1,4 +1,4 @@
-"""Generated requests for longer than the suite has time for, with other seeds."""
+"""Generated requests for longer than the suite allows, with other seeds."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ pytestmark = pytest.mark.system
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed_number", [11, 12])
 def test_thousands_of_generated_requests_find_no_crash(writer: WriterProcess, seed_number: int) -> None:
-    """No 5xx, and no status that the document does not name."""
+    """No 5xx, and no status that the document does not list."""
     ask_generated(writer, number=25, seed_number=seed_number)

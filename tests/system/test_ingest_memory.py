@@ -1,4 +1,4 @@
-"""A file larger than what a program may take is ingested whole."""
+"""A file larger than the program's memory limit is ingested completely."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FILE_BYTES = 200 * 2**20
 TURNS = 21_000
 MEMORY_BYTES_MAX = 200 * 2**20
 # Linux counts the memory that a process had before its exec, which is that of the program it was forked from: the
-# suite's own. A small program between the two starts the count anew.
+# suite's own. A small program between the two resets the count.
 MEASURE = """
 import resource, subprocess, sys
 code = subprocess.run(sys.argv[1:], stdout=sys.stderr, check=False).returncode

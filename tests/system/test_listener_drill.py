@@ -1,4 +1,4 @@
-"""The listener for half a minute under fire, and over a restart of its server."""
+"""The listener for half a minute of faults, and over restarts of its server."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ TIMING = ListenerTiming(heartbeat_seconds=0.5, answer_seconds=2.0, poll_seconds=
 
 
 @pytest.mark.system
-async def test_killed_every_second_for_half_a_minute_it_loses_and_doubles_nothing(dsn: str) -> None:
-    """100 events a second, the listener's backend killed every second: each watcher gets each once, in order."""
+async def test_killed_every_second_for_half_a_minute_it_loses_and_duplicates_nothing(dsn: str) -> None:
+    """100 events a second, the listener's backend killed every second: each watcher gets each event once, in order."""
     async with await database.create_pool(dsn, max_size=10) as pool:
         sessions, listener = OpenSessionService(pool), PgNotifyListener(dsn, pool, timing=TIMING)
         await listener.start()
@@ -37,8 +37,8 @@ async def test_killed_every_second_for_half_a_minute_it_loses_and_doubles_nothin
 
 
 @pytest.mark.system
-async def test_a_restart_of_the_server_costs_no_event(home: Path) -> None:
-    """SIGQUIT to PostgreSQL in the middle, twice; when it is back, watchers have every event once, in order."""
+async def test_a_restart_of_the_server_loses_no_event(home: Path) -> None:
+    """SIGQUIT to PostgreSQL in the middle, twice; afterwards watchers have every event once, in order."""
     server = EmbeddedServer(home, settings=DURABLE)
     dsn = server.start()
     try:

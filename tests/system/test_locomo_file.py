@@ -1,4 +1,4 @@
-"""A whole file of long conversations goes in, and each of them comes out as memories."""
+"""A whole file of long conversations is ingested, and each of them becomes memories."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page at ``/`` in a real browser, against a real writer whose agents run while it looks."""
+"""The page at ``/`` in a real browser, against a real writer with running agents."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def client_of(writer: WriterProcess, **headers: str) -> httpx.AsyncClient:
 
 
 async def begin(client: httpx.AsyncClient, thread: str, run: str, agent: str, text: str = "hi") -> None:
-    """Start a run and go away; it goes on."""
+    """Start a run and disconnect; the run continues."""
     async with client.stream("POST", f"/agui/{agent}", json=asked(thread, run, text)) as response:
         assert response.status_code == 200
         async for _ in response.aiter_raw():
@@ -57,13 +57,13 @@ async def is_fitting(page: Page) -> bool:
     return bool(await page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"))
 
 
-async def look(page: Page, writer: WriterProcess, thread: str | None = None) -> None:
+async def open_page(page: Page, writer: WriterProcess, thread: str | None = None) -> None:
     await page.goto(f"{writer.url}/?{urlencode(WHO if thread is None else {**WHO, 'thread': thread})}")
 
 
-async def test_page_shows_threads_a_run_as_it_comes_and_the_state(writer: WriterProcess, tmp_path: Path) -> None:
-    """Threads are listed, a live run's text grows, its end is told, the state and its history follow; what users said
-    stays text; nothing is asked of another host, and the console stays empty."""
+async def test_page_shows_threads_a_live_run_and_the_state(writer: WriterProcess, tmp_path: Path) -> None:
+    """Threads are listed, a live run's text grows, its end is shown, the state and its history follow; users' messages
+    stay plain text; no other host is contacted, and the console stays empty."""
     async with client_of(writer) as client, opened() as watched:
         page = watched.page
         await run_agent(client, asked(EVIL, "evil-1", EVIL))
@@ -71,7 +71,7 @@ async def test_page_shows_threads_a_run_as_it_comes_and_the_state(writer: Writer
         state = {"evil": EVIL, "user:name": EVIL, "app:banner": {"text": EVIL}}
         event = {"author": EVIL, "content": {"text": EVIL}, "actions": {"state_delta": state}}
         await client.post(f"{SHOPS}/quiet%20one/events", json={"events": [event]})
-        await look(page, writer)
+        await open_page(page, writer)
         await expect(page.locator("#threads button")).to_have_count(2)
         await page.get_by_role("button", name=EVIL).click()
         timeline = page.locator("#timeline")
@@ -107,12 +107,12 @@ async def test_page_shows_threads_a_run_as_it_comes_and_the_state(writer: Writer
         assert watched.complaints == []
 
 
-async def test_text_grows_piece_by_piece_and_ends_as_it_is_stored(writer: WriterProcess) -> None:
-    """While an agent speaks its words are added, in order and once; what stands there at the end is what is stored."""
+async def test_text_grows_piece_by_piece_and_ends_as_stored(writer: WriterProcess) -> None:
+    """While an agent speaks, its words are appended, in order and once; the final text is the stored one."""
     async with client_of(writer) as client, opened() as watched:
         page = watched.page
         await client.post(SHOPS, json={"session_id": "grows"})
-        await look(page, writer, "grows")
+        await open_page(page, writer, "grows")
         await expect(page.locator("#thread-title")).to_have_text("grows")
         await page.evaluate(
             """() => {
@@ -137,14 +137,14 @@ async def test_text_grows_piece_by_piece_and_ends_as_it_is_stored(writer: Writer
         assert watched.complaints == []
 
 
-async def test_key_is_asked_for_told_apart_and_kept_in_memory(locked: WriterProcess) -> None:
-    """Where the API wants a key the page asks for one, says when it is wrong, follows runs with tickets, and keeps the
+async def test_key_is_requested_checked_and_kept_in_memory(locked: WriterProcess) -> None:
+    """If the API requires a key, the page requests one, reports a wrong one, follows runs with tickets, and stores the
     key neither in its address nor in the browser."""
     with locked:
         async with client_of(locked, Authorization=f"Bearer {KEY}") as client, opened() as watched:
             page = watched.page
             await begin(client, "secret", "secret-1", "wait")
-            await look(page, locked, "secret")
+            await open_page(page, locked, "secret")
             key = page.get_by_label("Key", exact=True)
             await expect(key).to_be_focused()
             await expect(page.locator("#notice")).to_have_text("This server requires a key.")
@@ -166,15 +166,15 @@ async def test_key_is_asked_for_told_apart_and_kept_in_memory(locked: WriterProc
             await client.post("/api/runs/secret-1/cancel")
 
 
-async def test_server_that_goes_away_is_said_and_comes_back(agents_dsn: str, tmp_path: Path) -> None:
-    """The page says that the server does not answer, and goes on by itself once it does."""
+async def test_lost_server_is_reported_and_reconnected(agents_dsn: str, tmp_path: Path) -> None:
+    """The page reports that the server does not respond, and continues by itself once it does."""
     writer = WriterProcess(agents_dsn, tmp_path / "log", module="tests.support.page_agents")
     async with opened() as watched:
         page = watched.page
         with writer:
             async with client_of(writer) as client:
                 await begin(client, "away", "away-1", "wait")
-                await look(page, writer, "away")
+                await open_page(page, writer, "away")
                 await expect(page.locator("#timeline .open .text")).to_have_text("still here ")
         await expect(page.locator("#notice")).to_contain_text("The server does not respond.")
         with writer:
@@ -186,7 +186,8 @@ async def test_server_that_goes_away_is_said_and_comes_back(agents_dsn: str, tmp
 
 
 async def test_keyboard_alone_is_enough(writer: WriterProcess) -> None:
-    """Without a mouse: the form, the list, the conversation and the stream are reached in order, and focus shows."""
+    """Without a mouse: the form, the list, the conversation and the stream are reached in order,
+    and focus is visible."""
     async with client_of(writer) as client, opened() as watched:
         page, press = watched.page, watched.page.keyboard.press
         await run_agent(client, asked("keys", "keys-1"), "echo")
@@ -224,15 +225,15 @@ async def test_keyboard_alone_is_enough(writer: WriterProcess) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_looks(writer: WriterProcess, node_folder: Path, tmp_path: Path, scheme: Any) -> None:
-    """Light and dark, wide and narrow: nothing overflows, and axe finds nothing against it, contrast included."""
+async def test_layout_and_accessibility(writer: WriterProcess, node_folder: Path, tmp_path: Path, scheme: Any) -> None:
+    """Light and dark, wide and narrow: nothing overflows, and axe reports no violation, contrast included."""
     thread = f"looks-{scheme}"
     async with client_of(writer) as client, opened(WIDE, color_scheme=scheme) as watched:
         page = watched.page
         await run_agent(client, asked(thread, f"{thread}-1", "Where is my parcel? " + "x" * 300))
         await run_agent(client, asked(f"{thread} failed", f"{thread}-f"), "fail")
         await begin(client, thread, f"{thread}-2", "wait", "And now?")
-        await look(page, writer, thread)
+        await open_page(page, writer, thread)
         await expect(page.locator("#timeline .open .text")).to_have_text("still here ")
         await page.locator("#stream summary").click()
         await expect(page.locator("#history > li")).to_have_count(3)
@@ -249,13 +250,13 @@ async def test_looks(writer: WriterProcess, node_folder: Path, tmp_path: Path, s
 
 
 async def test_long_conversation_is_shown_from_its_end(writer: WriterProcess) -> None:
-    """Of a long conversation the newest part is shown, and earlier parts when they are asked for, each message once."""
+    """Of a long conversation the newest part is shown, and earlier parts on request, each message once."""
     async with client_of(writer) as client, opened() as watched:
         page = watched.page
         await client.post(SHOPS, json={"session_id": "long"})
         events = [{"author": "user", "content": {"text": f"message {number}"}} for number in range(250)]
         await client.post(f"{SHOPS}/long/events", json={"events": events})
-        await look(page, writer, "long")
+        await open_page(page, writer, "long")
         items = page.locator("#timeline .text")
         await expect(items.last).to_have_text("message 249")
         await expect(items).to_have_count(100)

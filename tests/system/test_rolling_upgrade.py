@@ -1,7 +1,7 @@
 """A rolling upgrade: the next release migrates and starts while the previous one serves, and nothing is lost.
 
-The previous release is that of the latest tag, or a copy of this checkout where there is no tag yet. The next release
-is this checkout with expanding migrations on top, every file of functions changed, and a version far ahead.
+The previous release is the latest tag, or a copy of this checkout if there is no tag yet. The next release is this
+checkout with further expanding migrations, every file of functions changed, and a much higher version.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def previous_release(tree: Path) -> Path:
 
 
 def next_release(tree: Path) -> Path:
-    """This checkout, and what a later release may add to it."""
+    """This checkout, with possible changes of a later release."""
     tree.mkdir()
     copy_checkout(tree)
     migrations = tree / "schema" / "migrations"
@@ -99,7 +99,7 @@ def copy_checkout(tree: Path) -> None:
 
 
 def named(tree: Path, version: str) -> Path:
-    """Have the programs of this tree report this version."""
+    """Make the programs of this tree report this version."""
     info = tree / f"hippocampus-{version}.dist-info"
     info.mkdir()
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: hippocampus\nVersion: {version}\n")
@@ -143,14 +143,14 @@ class Role:
             await self._process.wait()
 
     async def run(self) -> str:
-        """Run a command to its end and return what it printed."""
+        """Run a command to completion and return its output."""
         async with self:
             assert self._process is not None
             assert await asyncio.wait_for(self._process.wait(), WAIT_SECONDS) == 0, self._log.read_text()
         return self._log.read_text()
 
     async def stop(self) -> None:
-        """End it as a process manager does."""
+        """Stop it as a process manager does."""
         assert self._process is not None
         assert self._process.returncode is None, self._log.read_text()
         self._process.send_signal(signal.SIGTERM)
@@ -176,7 +176,7 @@ async def until(condition: Callable[[], Awaitable[bool]]) -> None:
 
 @dataclasses.dataclass
 class Traffic:
-    """Clients behind a load balancer: each keeps one session, and appends and reads until told to stop."""
+    """Clients behind a load balancer: each keeps one session, and appends and reads until stopped."""
 
     client: httpx.AsyncClient
     url: str
@@ -190,7 +190,7 @@ class Traffic:
         try:
             response = await self.client.request(method, self.url + path, **body)  # type: ignore[arg-type]
         except httpx.TransportError:
-            # Its writer stopped before it took the request: the balancer sends it to another one.
+            # Its writer stopped before it accepted the request: the load balancer sends it to another one.
             response = await self.client.request(method, self.url + path, **body)  # type: ignore[arg-type]
         if response.is_error:
             self.failures.append(f"{method} {path}: {response.status_code} {response.text}")
@@ -222,7 +222,7 @@ class Traffic:
 
 
 async def test_nothing_is_lost_and_nothing_fails(empty_dsn: str, tmp_path: Path) -> None:
-    """migrate, the new roles up, the old ones down one after the other, under load all the time."""
+    """Under constant load: migrate, start the new roles, stop the old ones one after the other."""
     old = previous_release(tmp_path / "old")
     new = next_release(tmp_path / "new")
     await Role(old, empty_dsn, tmp_path / "migrate-old.log", "migrate").run()
@@ -266,7 +266,7 @@ async def test_nothing_is_lost_and_nothing_fails(empty_dsn: str, tmp_path: Path)
                 printed = await Role(new, empty_dsn, tmp_path / "migrate-new.log", "migrate").run()
                 assert "applied functions/labels.sql" in printed
                 await more(200)
-                # The old program finds nothing to do, and a restart of an old role finds its place.
+                # The old program finds nothing to do, and a restarted old role works.
                 printed = await Role(old, empty_dsn, tmp_path / "migrate-again.log", "migrate").run()
                 assert "ahead of this program" in printed
                 assert "applied" not in printed
@@ -278,7 +278,7 @@ async def test_nothing_is_lost_and_nothing_fails(empty_dsn: str, tmp_path: Path)
                 await workers_are(2 * len(pools))
                 traffic.watched.add(new_writer.url)
                 await more(200)
-                # New requests go to the new writer; those that are under way end at the old one.
+                # New requests go to the new writer; those in progress end at the old one.
                 traffic.url = new_writer.url
                 traffic.watched.remove(old_writer.url)
                 await old_writer.stop()

@@ -1,4 +1,4 @@
-"""The recorded counts of tokens are those of a real vocabulary, which comes inside an npm package."""
+"""The recorded token counts match a real vocabulary, which comes inside an npm package."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ console.log(JSON.stringify(samples.map(sample => countTokens(sample.text))));
 
 
 @pytest.mark.system
-def test_the_recorded_counts_are_those_of_o200k_base(tmp_path: Path) -> None:
+def test_the_recorded_counts_match_o200k_base(tmp_path: Path) -> None:
     node, npm = shutil.which("node"), shutil.which("npm")
     assert node, "node is missing. On Debian: apt install nodejs npm"
     assert npm, "npm is missing. On Debian: apt install npm"

@@ -1,4 +1,4 @@
-"""What is built installs into an empty environment and works there: the command line, the schema, the types."""
+"""The built wheel installs into an empty environment and works there: the command line, the schema, the types."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
 
 @dataclass(frozen=True)
 class Installed:
-    """An environment that holds the wheel with what it asks for, and nothing else."""
+    """An environment with the wheel and its dependencies, and nothing else."""
 
     wheel: Path
     sdist: Path
@@ -42,7 +42,7 @@ class Installed:
     build_said: str
 
     def run(self, *words: str, dsn: str, **more: str) -> subprocess.CompletedProcess[str]:
-        """Run the installed program, from a folder that has nothing of this checkout."""
+        """Run the installed program, from a folder without this checkout."""
         environment = {"PATH": os.environ["PATH"], "HOME": str(self.wheel.parent), "DATABASE_URL": dsn, **more}
         command = [str(self.python.parent / "hippocampus"), *words]
         return subprocess.run(command, cwd="/", env=environment, capture_output=True, text=True, check=False)
@@ -66,22 +66,23 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     return Installed(wheel, sdist, python, done.stdout + done.stderr)
 
 
-def test_the_build_warns_of_nothing(installed: Installed) -> None:
-    """Both archives are built, the wheel from the source archive, without a word of warning."""
+def test_the_build_emits_no_warning(installed: Installed) -> None:
+    """Both archives are built, the wheel from the source archive, without a warning."""
     assert not re.search("warn|deprecat|error", installed.build_said, re.IGNORECASE), installed.build_said
     assert installed.wheel.name == f"hippocampus-{VERSION}-py3-none-any.whl"
     assert installed.sdist.name == f"hippocampus-{VERSION}.tar.gz"
 
 
-def test_the_environment_holds_what_the_wheel_asks_for(installed: Installed) -> None:
+def test_the_environment_holds_the_wheels_dependencies(installed: Installed) -> None:
     done = subprocess.run([installed.python, "-m", "pip", "check"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
 
 
-def test_the_installed_program_prepares_fills_and_asks_a_database(
+def test_the_installed_program_migrates_fills_and_searches_a_database(
     installed: Installed, server: EmbeddedServer, admin: psycopg.Connection, tmp_path: Path
 ) -> None:
-    """The schema is inside: an empty database is migrated, filled and searched, with the command line's extra alone."""
+    """The schema is included: an empty database is migrated, filled and searched, with the command
+    line's extra alone."""
     talk = tmp_path / "talk.txt"
     talk.write_text("Ada: I live in Oslo.\nBob: Noted.\n", encoding="utf-8")
     with cloned(admin, "template1") as name:
@@ -98,7 +99,7 @@ def test_the_installed_program_prepares_fills_and_asks_a_database(
         assert "pip install 'hippocampus[http]'" in without.stderr
 
 
-def test_its_types_are_there_for_mypy(installed: Installed, tmp_path: Path) -> None:
+def test_its_types_are_visible_to_mypy(installed: Installed, tmp_path: Path) -> None:
     """py.typed is shipped with each package: a strict check of code that uses them finds their types."""
     script = tmp_path / "uses.py"
     script.write_text(TYPED, encoding="utf-8")

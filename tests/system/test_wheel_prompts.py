@@ -1,4 +1,4 @@
-"""The prompts travel in the wheel."""
+"""The wheel contains the prompts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ print(*(prompts.load(name).sha256 for name in sys.argv[2:]))
 
 @pytest.mark.system
 def test_the_wheels_prompts_are_those_of_the_repository(tmp_path: Path) -> None:
-    """An installed package makes memories with the same prompts, to the byte, as this checkout."""
+    """An installed package makes memories with exactly the prompts of this checkout."""
     names = ("fast_replay", "deep_reflection", "repair")
     build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", tmp_path, ROOT]
     subprocess.run(build, check=True, capture_output=True)

@@ -1,4 +1,4 @@
-"""The limit that all processes share and the breaker of a pool, as SQL and as the gate before each call."""
+"""The call limit that all processes share and the breaker of a pool, in SQL and as the gate before each call."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from workers.telemetry.call_metrics import CallMetrics
 
 RATE, BURST = 50, 5
 RULE = {"provider": "gemini", "limit": "m", "breaker": "p/m"}
-# Where each call that was let through starts, as the row's lock orders them.
+# The start of each admitted call, in the order of the row's lock.
 STARTS = f"""
 CREATE TABLE starts (at timestamptz);
 CREATE FUNCTION note_start() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -50,7 +50,7 @@ MakeGate = Callable[..., SharedCallGate]
 
 
 class Sleeps(list[float]):
-    """A sleep that only writes down how long it was asked for."""
+    """A sleep that only records its durations."""
 
     async def __call__(self, seconds: float) -> None:
         self.append(seconds)
@@ -72,7 +72,7 @@ def make_gate(pool: asyncpg.Pool, registry: CollectorRegistry) -> MakeGate:
 
 
 async def try_calls(dsn: str, count: int) -> list[str]:
-    """In another process: make calls that are answered well, all at once; tell what became of each."""
+    """In another process, make successful calls, all at once; report the outcome of each."""
     from pulse import database
 
     async with await database.create_pool(dsn, min_size=1, max_size=count) as pool:
@@ -81,7 +81,7 @@ async def try_calls(dsn: str, count: int) -> list[str]:
 
 
 async def outcome(gate: SharedCallGate, error: ProviderError | None = None) -> str:
-    """Make one call through a gate, which fails if there is an error; return the code of what came out."""
+    """Make one call through a gate, which raises the error if there is one; return the outcome's code."""
     try:
         async with gate.admit("summarize"):
             await asyncio.sleep(0.05)
@@ -111,7 +111,7 @@ async def breaker(pool: asyncpg.Pool) -> str | None:
 
 
 async def let_time_pass(pool: asyncpg.Pool) -> None:
-    """The open breaker's time is over."""
+    """End the open breaker's wait."""
     await pool.execute("UPDATE call_breakers SET next_probe_at = clock_timestamp()")
 
 
@@ -138,7 +138,7 @@ async def test_no_second_has_more_calls_than_rate_and_burst(pool: asyncpg.Pool, 
     for caller in callers:
         caller.cancel()
     await asyncio.gather(*callers, return_exceptions=True)
-    # Those that were reserved for later than the end count as well: the last 40 callers each hold one.
+    # Reservations beyond the end count as well: the last 40 callers each hold one.
     worst, total, seconds = await pool.fetchrow(
         "SELECT max(n), count(*), extract(epoch FROM max(at) - min(at))::float FROM"
         " (SELECT at, count(*) OVER (ORDER BY at RANGE BETWEEN CURRENT ROW AND interval '999999 us' FOLLOWING) AS n"
@@ -150,7 +150,7 @@ async def test_no_second_has_more_calls_than_rate_and_burst(pool: asyncpg.Pool, 
 
 
 async def test_a_wait_that_is_too_long_is_not_slept(pool: asyncpg.Pool, make_gate: MakeGate) -> None:
-    """The call is postponed with the time to come back, and takes no place from those who wait."""
+    """The call is postponed with the time to retry, and takes no slot from the waiting callers."""
     sleeps = Sleeps()
     gate = make_gate(sleeps, calls_per_second=0.5, burst=1, wait_seconds_max=3)
     assert [await outcome(gate) for _ in range(2)] == ["ok", "ok"]
@@ -172,7 +172,7 @@ async def test_a_rate_of_zero_reserves_nothing(pool: asyncpg.Pool, make_gate: Ma
 
 @pytest.mark.parametrize("rate", [0, 1000])
 async def test_a_429_holds_back_every_process(dsn: str, pool: asyncpg.Pool, make_gate: MakeGate, rate: int) -> None:
-    """After the provider's word no process calls before the time it named, limit or not."""
+    """After a 429 no process makes a call before the time the provider named, with or without a limit."""
     refused = RateLimitedError("slow down", retry_after_seconds=300)
     gate = make_gate(calls_per_second=rate, burst=10)
     assert await outcome(gate, refused) == "RateLimitedError 429"
@@ -184,8 +184,8 @@ async def test_a_429_holds_back_every_process(dsn: str, pool: asyncpg.Pool, make
     assert await pool.fetchval("SELECT blocked_seconds('m')") > 200
 
 
-async def test_a_penalty_reaches_those_who_wait_already(pool: asyncpg.Pool, make_gate: MakeGate) -> None:
-    """A place that was reserved before the 429 is not taken during the penalty."""
+async def test_a_penalty_applies_to_waiting_callers(pool: asyncpg.Pool, make_gate: MakeGate) -> None:
+    """A slot that was reserved before the 429 is not used during the penalty."""
 
     async def penalised_meanwhile(_seconds: float) -> None:
         await pool.execute("SELECT penalise_limit('m', 60)")
@@ -195,7 +195,7 @@ async def test_a_penalty_reaches_those_who_wait_already(pool: asyncpg.Pool, make
 
 
 async def test_after_a_penalty_there_is_no_burst(pool: asyncpg.Pool) -> None:
-    """Whoever was held back starts one by one."""
+    """Delayed callers start one by one."""
     now = "extract(epoch FROM clock_timestamp())::double precision"
     penalised_at = await pool.fetchval(f"SELECT {now}")
     await pool.execute("SELECT penalise_limit('m', 2)")
@@ -205,15 +205,15 @@ async def test_after_a_penalty_there_is_no_burst(pool: asyncpg.Pool) -> None:
 
 
 @pytest.mark.parametrize("daily", [True, False])
-async def test_a_quota_of_the_day_is_a_long_penalty(pool: asyncpg.Pool, make_gate: MakeGate, daily: bool) -> None:
-    """An hour without calls, whatever RetryInfo says; without RetryInfo a minute's 429 is some seconds."""
+async def test_a_daily_quota_is_a_long_penalty(pool: asyncpg.Pool, make_gate: MakeGate, daily: bool) -> None:
+    """An hour without calls, whatever RetryInfo says; for a minute's 429 without RetryInfo, some seconds."""
     await outcome(make_gate(), RateLimitedError("x", daily=daily, retry_after_seconds=20 if daily else None))
     blocked = await pool.fetchval("SELECT blocked_seconds('m')")
     assert (3500 < blocked <= 3600) if daily else (0 < blocked <= 2)
 
 
 @pytest.mark.parametrize("arguments", ["'m', -1", "'m', 1, 0", "'m', 1, 1, 0"])
-async def test_a_senseless_rate_is_an_error(pool: asyncpg.Pool, arguments: str) -> None:
+async def test_an_invalid_rate_is_an_error(pool: asyncpg.Pool, arguments: str) -> None:
     with pytest.raises(asyncpg.PostgresError) as caught:
         await pool.fetch(f"SELECT reserve_call({arguments})")
     assert caught.value.sqlstate == "HP007"
@@ -253,7 +253,7 @@ async def test_the_breaker_opens_lets_one_probe_through_and_closes(
 
 
 async def test_exactly_one_probe_over_two_processes(dsn: str, pool: asyncpg.Pool, make_gate: MakeGate) -> None:
-    """While a probe runs in one process, none of another's calls is let through."""
+    """While a probe runs in one process, no call of another is admitted."""
     gate = make_gate(failures_max=1)
     await outcome(gate, DOWN)
     await let_time_pass(pool)
@@ -265,8 +265,8 @@ async def test_exactly_one_probe_over_two_processes(dsn: str, pool: asyncpg.Pool
     assert await in_another_process(dsn, 2) == ["ok", "ok"]
 
 
-async def test_two_who_ask_in_the_same_moment_are_one_probe(pool: asyncpg.Pool, make_gate: MakeGate) -> None:
-    """Both saw that the breaker's time was over; the row's lock decides, and the other is refused."""
+async def test_two_simultaneous_requests_are_one_probe(pool: asyncpg.Pool, make_gate: MakeGate) -> None:
+    """Both saw that the breaker's wait was over; the row's lock decides, and the other is refused."""
     gate = make_gate(failures_max=1)
     await outcome(gate, DOWN)
     await let_time_pass(pool)
@@ -280,8 +280,8 @@ async def test_two_who_ask_in_the_same_moment_are_one_probe(pool: asyncpg.Pool, 
     assert await pool.fetchval("SELECT probes FROM call_breakers") == 1
 
 
-async def test_a_probe_that_fails_opens_for_twice_as_long(pool: asyncpg.Pool, make_gate: MakeGate) -> None:
-    """Up to 16 times; the job that was the probe is not to blame."""
+async def test_a_failed_probe_opens_for_twice_as_long(pool: asyncpg.Pool, make_gate: MakeGate) -> None:
+    """Up to 16 times; the job that was the probe is not blamed."""
     gate = make_gate(failures_max=1, open_seconds=10)
     waits = []
     for _ in range(6):
@@ -291,10 +291,8 @@ async def test_a_probe_that_fails_opens_for_twice_as_long(pool: asyncpg.Pool, ma
     assert waits == pytest.approx([10, 20, 40, 80, 160, 160], abs=0.5)
 
 
-async def test_a_probe_that_was_cancelled_or_lost_makes_room_for_another(
-    pool: asyncpg.Pool, make_gate: MakeGate
-) -> None:
-    """A stopping worker, a killed one: the breaker does not stay half open for ever."""
+async def test_a_cancelled_or_lost_probe_makes_room_for_another(pool: asyncpg.Pool, make_gate: MakeGate) -> None:
+    """After a stopped or a killed worker the breaker does not stay half open for ever."""
     gate = make_gate(failures_max=2)
     await outcome(gate, DOWN)
     await outcome(gate, DOWN)
@@ -311,7 +309,7 @@ async def test_a_probe_that_was_cancelled_or_lost_makes_room_for_another(
     await let_time_pass(pool)
     assert await outcome(gate) == "ok"
     assert await breaker(pool) == "closed"
-    # The lost one's end, when it comes at last, is one failure like another's.
+    # The late end of the lost one is one failure like any other.
     await lost.__aexit__(TransientProviderError, DOWN, None)
     assert (await breaker(pool), await pool.fetchval("SELECT failures FROM call_breakers")) == ("closed", 1)
 
@@ -319,8 +317,10 @@ async def test_a_probe_that_was_cancelled_or_lost_makes_room_for_another(
 @pytest.mark.parametrize(
     "error", [PermanentProviderError("x", code="400"), RateLimitedError("x", retry_after_seconds=0.001)], ids=str
 )
-async def test_answers_of_any_kind_never_open_it(pool: asyncpg.Pool, make_gate: MakeGate, error: ProviderError) -> None:
-    """A refusal is an answer, too: it breaks a row of failures, and as a probe it closes the breaker."""
+async def test_responses_of_any_kind_never_open_it(
+    pool: asyncpg.Pool, make_gate: MakeGate, error: ProviderError
+) -> None:
+    """A refusal is a response, too: it interrupts a row of failures, and as a probe it closes the breaker."""
     gate = make_gate(failures_max=2)
     for each in (DOWN, error, DOWN, error, error, error):
         await outcome(gate, each)
@@ -332,7 +332,7 @@ async def test_answers_of_any_kind_never_open_it(pool: asyncpg.Pool, make_gate: 
     assert await breaker(pool) == "closed"
 
 
-async def test_failures_far_apart_are_no_outage(pool: asyncpg.Pool, make_gate: MakeGate) -> None:
+async def test_failures_far_apart_are_not_an_outage(pool: asyncpg.Pool, make_gate: MakeGate) -> None:
     gate = make_gate(failures_max=2)
     await outcome(gate, DOWN)
     await pool.execute("UPDATE call_breakers SET first_failure_at = clock_timestamp() - interval '2 minutes'")
@@ -340,14 +340,14 @@ async def test_failures_far_apart_are_no_outage(pool: asyncpg.Pool, make_gate: M
     assert await breaker(pool) == "closed"
 
 
-async def test_zero_failures_is_no_breaker(pool: asyncpg.Pool, make_gate: MakeGate) -> None:
+async def test_zero_failures_disables_the_breaker(pool: asyncpg.Pool, make_gate: MakeGate) -> None:
     gate = make_gate(failures_max=0)
     assert {await outcome(gate, DOWN) for _ in range(20)} == {"TransientProviderError 503"}
     assert await breaker(pool) is None
 
 
-async def test_a_report_that_fails_costs_no_reply(pool: asyncpg.Pool, make_gate: MakeGate) -> None:
-    """The database goes away during a call: its answer is still handed on."""
+async def test_a_failed_report_costs_no_reply(pool: asyncpg.Pool, make_gate: MakeGate) -> None:
+    """The database goes down during a call: its reply is still returned."""
     gate = make_gate(failures_max=3)
     await outcome(gate, DOWN)
     async with gate.admit("summarize"):

@@ -1,4 +1,4 @@
-"""Processes outlive their database: an immediate restart in the middle of a job costs nothing and doubles nothing."""
+"""Processes outlive their database: an immediate restart in the middle of a job loses and duplicates nothing."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from workers.migrate import migrate
 DURABLE = {**FAST_SETTINGS, "fsync": "on", "synchronous_commit": "on", "full_page_writes": "on"}
 
 
-async def test_a_worker_takes_up_its_queues_after_an_immediate_restart(home: Path, tmp_path: Path) -> None:
-    """SIGQUIT to PostgreSQL while a job runs; when it is back, the same process does the job, once."""
+async def test_a_worker_resumes_its_queues_after_an_immediate_restart(home: Path, tmp_path: Path) -> None:
+    """SIGQUIT to PostgreSQL while a job runs; once it is back, the same process does the job, once."""
     server = EmbeddedServer(home, settings=DURABLE)
     dsn = server.start()
     try:
@@ -52,8 +52,8 @@ async def test_a_worker_takes_up_its_queues_after_an_immediate_restart(home: Pat
         server.stop()
 
 
-async def test_every_route_says_503_while_the_database_is_away_and_goes_on_after(home: Path, tmp_path: Path) -> None:
-    """A problem at once, never a hang and never a crash; a stopped server takes its socket's file away, too."""
+async def test_every_route_returns_503_while_the_database_is_down_and_recovers(home: Path, tmp_path: Path) -> None:
+    """An immediate problem response, never a hang and never a crash; a stopped server also removes its socket file."""
     server = EmbeddedServer(home, settings=FAST_SETTINGS)
     dsn = server.start()
     session = "/v1/apps/app/users/nobody/sessions"
@@ -66,7 +66,7 @@ async def test_every_route_says_503_while_the_database_is_away_and_goes_on_after
                 page = await document(client)
                 assert (await client.post(session, json={"session_id": "s"})).status_code == 201
                 server.stop()
-                # The first may meet a connection that is being cut, the others meet no server.
+                # The first may use a connection that is being cut, the others find no server.
                 away = await append(client, f"{session}/s", say("hello", id="e1"))
                 assert problem(away)["type"] == "/problems/database-unreachable"
                 answers = await asyncio.gather(*(_ask(client, page, *each) for each in operations(page)))
@@ -80,7 +80,7 @@ async def test_every_route_says_503_while_the_database_is_away_and_goes_on_after
 
 
 async def _ask(client: httpx.AsyncClient, page: Any, method: str, path: str, operation: Any) -> str | None:
-    """Say what is wrong with an operation's answer."""
+    """Describe what is wrong with an operation's response."""
     if path == "/health":
         return None
     response = await client.request(method, filled(path, operation, "app", {}), **routine(page, path, operation, "app"))

@@ -58,7 +58,7 @@ async def test_started_and_finished(pool: asyncpg.Pool, job: UUID) -> None:
     assert row["completed_at"] is not None
 
 
-async def test_tried_again_and_failed(pool: asyncpg.Pool, job: UUID) -> None:
+async def test_retried_and_failed(pool: asyncpg.Pool, job: UUID) -> None:
     await pool.execute("SELECT retry_job_at($1, $2, $3, now(), 'boom', '503', NULL)", *await fetch(pool))
     row = await row_of(pool, job)
     assert (row["status"], row["attempts"], row["error"], row["error_code"]) == ("pending", 1, "boom", "503")
@@ -68,8 +68,8 @@ async def test_tried_again_and_failed(pool: asyncpg.Pool, job: UUID) -> None:
     assert (row["error"], row["error_code"], row["raw_reply"]) == ("bad", "400", "raw")
 
 
-async def test_postponed_is_no_try(pool: asyncpg.Pool, job: UUID) -> None:
-    """The attempt keeps its number, which fences it, but the next one is still the first of the job's tries."""
+async def test_postponing_costs_no_attempt(pool: asyncpg.Pool, job: UUID) -> None:
+    """Its number fences the attempt, but the next one still counts as the job's first."""
     for number in range(3):
         attempt = await fetch(pool)
         assert attempt[2] == number
@@ -83,7 +83,7 @@ async def test_postponed_is_no_try(pool: asyncpg.Pool, job: UUID) -> None:
     assert (await row_of(pool, job))["status"] == "cancelled"
 
 
-async def test_released_untried(pool: asyncpg.Pool, job: UUID) -> None:
+async def test_released_unattempted(pool: asyncpg.Pool, job: UUID) -> None:
     await pool.execute("SELECT release_job($1, $2, $3)", *await fetch(pool))
     assert (await row_of(pool, job))["status"] == "pending"
     attempt = await fetch(pool)
@@ -99,13 +99,13 @@ async def test_cancelled_while_it_waits_or_runs(pool: asyncpg.Pool, job: UUID) -
     attempt = await fetch(pool)
     assert await pool.fetchval("SELECT cancel_job($1)", second)
     assert (await row_of(pool, second))["status"] == "running"
-    # Whatever the attempt then says of itself, it is not run again.
+    # Whatever the attempt then reports, the job is not run again.
     await pool.execute("SELECT retry_job_at($1, $2, $3, now(), 'boom', '503', NULL)", *attempt)
     assert (await row_of(pool, second))["status"] == "cancelled"
 
 
 async def test_run_again_by_hand(pool: asyncpg.Pool, job: UUID) -> None:
-    """Only a failed job can be; its attempts go on counting, and its tries begin anew."""
+    """Only a failed job can be; its attempt numbers go on, and its attempts are counted from zero."""
     await pool.execute("SELECT fail_job($1, $2, $3, 'bad', '400', 'raw')", *await fetch(pool))
     await pool.execute("SELECT retry_failed_job($1)", job)
     assert (await row_of(pool, job))["status"] == "pending"
@@ -139,8 +139,8 @@ async def test_an_unknown_job_is_an_error(pool: asyncpg.Pool, call: str) -> None
         "abort_job($1, $2, $3)",
     ],
 )
-async def test_only_the_present_attempt_ends_a_job(pool: asyncpg.Pool, job: UUID, end: str) -> None:
-    """An attempt that was given up changes nothing, whatever end it tries."""
+async def test_only_the_current_attempt_ends_a_job(pool: asyncpg.Pool, job: UUID, end: str) -> None:
+    """An abandoned attempt changes nothing, however it tries to end."""
     late = await fetch(pool)
     await pool.execute("SELECT release_job($1, $2, $3)", *late)
     present = await fetch(pool)
@@ -152,7 +152,7 @@ async def test_only_the_present_attempt_ends_a_job(pool: asyncpg.Pool, job: UUID
     await pool.execute("SELECT " + end, *present)
 
 
-async def test_a_claim_that_is_late_says_so_and_its_transaction_writes_nothing(pool: asyncpg.Pool, job: UUID) -> None:
+async def test_a_late_claim_is_reported_and_its_transaction_writes_nothing(pool: asyncpg.Pool, job: UUID) -> None:
     late = await fetch(pool)
     await pool.execute("SELECT release_job($1, $2, $3)", *late)
 
@@ -170,13 +170,13 @@ async def test_a_claim_that_is_late_says_so_and_its_transaction_writes_nothing(p
 
 
 async def test_an_ended_job_names_no_worker(pool: asyncpg.Pool, job: UUID) -> None:
-    """So that deleting a worker's row never has to look at what it did."""
+    """So that deleting a worker's row never has to search for its jobs."""
     await pool.execute("SELECT finish_job($1, $2, $3)", *await fetch(pool))
     assert await pool.fetchval("SELECT worker_id FROM procrastinate_jobs") is None
 
 
 async def test_a_rolled_back_enqueue_leaves_nothing(pool: asyncpg.Pool) -> None:
-    """A second enqueue in a transaction joins the first; rolled back, there is no job, no event, no mark."""
+    """A second enqueue in a transaction joins the first; after a rollback there is no job, no event, no mark."""
     thread = await harness.make_thread(pool)
     async with pool.acquire() as connection:
         transaction = connection.transaction()
@@ -196,34 +196,34 @@ async def test_a_rolled_back_enqueue_leaves_nothing(pool: asyncpg.Pool) -> None:
 # Wake-ups
 
 
-async def test_the_next_job_of_a_lock_is_told_of_when_the_lock_is_released(pool: asyncpg.Pool, dsn: str) -> None:
-    """Also when a job is given back; not when it waits for its retry, nor for a job whose lock is held."""
-    told: list[str] = []
+async def test_releasing_a_lock_notifies_of_its_next_job(pool: asyncpg.Pool, dsn: str) -> None:
+    """Also if a job is given back; not if it waits for its retry, nor for a job whose lock is held."""
+    payloads: list[str] = []
     listener = await database.connect(dsn)
-    await listener.add_listener("procrastinate_queue_v1#q", lambda *call: told.append(call[-1]))
+    await listener.add_listener("procrastinate_queue_v1#q", lambda *call: payloads.append(call[-1]))
 
     async def defer(lock: str) -> None:
         await pool.execute("INSERT INTO procrastinate_jobs (queue_name, task_name, lock) VALUES ('q', 't', $1)", lock)
 
-    async def ids_told() -> list[int]:
+    async def notified_ids() -> list[int]:
         await listener.execute("SELECT 1")
-        found = [int(text.rpartition(":")[2].strip(" }")) for text in told]
-        told.clear()
+        found = [int(text.rpartition(":")[2].strip(" }")) for text in payloads]
+        payloads.clear()
         return found
 
     await defer("x")
     await defer("x")
-    assert await ids_told() == [1, 2]
+    assert await notified_ids() == [1, 2]
     attempt = await fetch(pool)
-    assert await ids_told() == []
+    assert await notified_ids() == []
     await pool.execute("SELECT retry_job_at($1, $2, $3, now() + interval '1 hour', 'x', 'x', NULL)", *attempt)
-    assert await ids_told() == []
+    assert await notified_ids() == []
     await pool.execute("UPDATE procrastinate_jobs SET scheduled_at = NULL")
     attempt = await fetch(pool)
     await pool.execute("SELECT release_job($1, $2, $3)", *attempt)
-    assert await ids_told() == [1]
+    assert await notified_ids() == [1]
     await pool.execute("SELECT finish_job($1, $2, $3)", *await fetch(pool))
-    assert await ids_told() == [2]
+    assert await notified_ids() == [2]
     await listener.close()
 
 
@@ -234,7 +234,7 @@ async def test_a_chain_of_five_jobs_on_one_lock_is_quick(tables: asyncpg.Pool, w
     warm = await harness.enqueue(tables, await harness.make_thread(tables))
     await harness.wait_for_status(tables, warm, "completed")
     seconds = []
-    # The best of three: other processes of this machine may take a turn.
+    # The best of three: other processes of this machine may interfere.
     for _ in range(3):
         ids = [
             row["id"]
@@ -261,10 +261,10 @@ async def _all_succeeded(pool: asyncpg.Pool, ids: list[int]) -> bool:
     return done == len(ids)
 
 
-async def test_a_notification_during_a_fetch_that_finds_nothing_is_not_lost(
+async def test_a_notification_during_an_empty_fetch_is_not_lost(
     tables: asyncpg.Pool, dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A job that is inserted between the fetch's snapshot and its end starts at once, not at the next poll."""
+    """A job inserted between the fetch's snapshot and its end starts immediately, not at the next poll."""
     monkeypatch.setattr(queue_worker, "POLL_SECONDS", 60.0)
     started: list[str] = []
 
@@ -297,7 +297,7 @@ async def test_a_notification_during_a_fetch_that_finds_nothing_is_not_lost(
 async def test_no_wake_up_is_lost_in_a_thousand_pairs(
     tables: asyncpg.Pool, dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two jobs 0 to 6 ms apart, a thousand times, on a worker that polls once a minute: each starts at once."""
+    """Two jobs 0 to 6 ms apart, a thousand times, on a worker that polls once a minute: each starts immediately."""
     monkeypatch.setattr(queue_worker, "POLL_SECONDS", 60.0)
     started = asyncio.Queue[UUID]()
 
@@ -309,7 +309,7 @@ async def test_no_wake_up_is_lost_in_a_thousand_pairs(
     fetch_job = app.job_manager.fetch_job
 
     async def fetch_over_a_network(**given: Any) -> Any:
-        """Its answer is on its way for 2 ms, in which the next job may be told of."""
+        """The result takes 2 ms, during which the notification of the next job may arrive."""
         found = await fetch_job(**given)
         await asyncio.sleep(0.002)
         return found
@@ -347,8 +347,8 @@ async def _listens(pool: asyncpg.Pool) -> bool:
 # Consumers
 
 
-async def test_every_job_that_is_ever_enqueued_has_a_task_and_a_pool(pool: asyncpg.Pool, dsn: str) -> None:
-    """Whatever enqueues, in SQL or by the clock: its task is registered, and a pool listens to its queue."""
+async def test_every_enqueued_job_has_a_task_and_a_pool(pool: asyncpg.Pool, dsn: str) -> None:
+    """Everything that enqueues, in SQL or by the clock, uses a registered task and a queue that a pool listens to."""
     app, _ = in_process(dsn, pool)
     thread = await harness.make_thread(pool)
     for job_type in JobType:
@@ -362,11 +362,11 @@ async def test_every_job_that_is_ever_enqueued_has_a_task_and_a_pool(pool: async
     enqueued = {(row["queue_name"], row["task_name"]) for row in rows}
     assert len(enqueued) == len(JobType) + 2
     enqueued |= {(each.task.queue, each.task.name) for each in app.periodic_registry.periodic_tasks.values()}
-    heard = {queue for each in POOLS.values() for queue in each.queues}
+    served = {queue for each in POOLS.values() for queue in each.queues}
     for queue, task in enqueued:
         assert task in app.tasks
         assert app.tasks[task].queue == queue
-        assert queue in heard
+        assert queue in served
     assert sum(each.is_scheduler for each in POOLS.values()) == 1
     rows = await pool.fetch("SELECT proname FROM pg_proc WHERE prosrc LIKE '%procrastinate_defer_jobs_v1%'")
     ours = {row["proname"] for row in rows if not row["proname"].startswith("procrastinate_")}
@@ -382,8 +382,8 @@ async def test_one_waiting_backfill_is_enough(pool: asyncpg.Pool) -> None:
 # Upkeep
 
 
-async def test_a_thread_that_was_forgotten_is_enqueued_again(pool: asyncpg.Pool, job: UUID) -> None:
-    """Behind its mark, and no live job: whoever deleted the job, the reconciler makes another, once."""
+async def test_a_thread_with_a_lost_job_is_enqueued_again(pool: asyncpg.Pool, job: UUID) -> None:
+    """It is behind its mark and has no live job: the reconciler enqueues another job, once."""
     assert await pool.fetchval("SELECT reconcile_jobs()") == 0
     await pool.execute("DELETE FROM consolidation_jobs")
     await pool.execute("DELETE FROM procrastinate_jobs")
@@ -393,17 +393,17 @@ async def test_a_thread_that_was_forgotten_is_enqueued_again(pool: asyncpg.Pool,
 
 
 @pytest.mark.parametrize(("code", "hours", "enqueued"), [("503", 2, 1), ("503", 0, 0), ("400", 2, 0)])
-async def test_a_failed_thread_is_taken_up_again_only_after_a_fault_of_transport(
+async def test_a_failed_thread_is_resumed_only_after_a_transport_fault(
     pool: asyncpg.Pool, job: UUID, code: str, hours: int, enqueued: int
 ) -> None:
-    """An hour after transport failed for good; never by itself where the meaning failed."""
+    """An hour after a permanent transport failure; never automatically after a failure of content."""
     await pool.execute("SELECT fail_job($1, $2, $3, 'x', $4, NULL)", *await fetch(pool), code)
     await pool.execute("UPDATE consolidation_jobs SET completed_at = now() - make_interval(hours => $1)", hours)
     assert await pool.fetchval("SELECT reconcile_jobs()") == enqueued
 
 
 async def test_a_cancelled_job_does_not_come_back_by_itself(pool: asyncpg.Pool, job: UUID) -> None:
-    """Neither soon nor once it is archived; but the job that later events asked for is missed where it is lost."""
+    """Neither soon nor once it is archived; but a lost job of later events is enqueued again."""
     assert await pool.fetchval("SELECT cancel_job($1)", job)
     assert await pool.fetchval("SELECT reconcile_jobs()") == 0
     assert await pool.fetchval("SELECT archive_jobs('0', '0', 10)") == 1
@@ -414,8 +414,8 @@ async def test_a_cancelled_job_does_not_come_back_by_itself(pool: asyncpg.Pool, 
     assert await pool.fetchval("SELECT reconcile_jobs()") == 1
 
 
-async def test_a_person_may_ask_again_for_what_was_cancelled(pool: asyncpg.Pool, job: UUID) -> None:
-    """The cancelled job stays as it ended; another of its kind waits."""
+async def test_a_cancelled_job_can_be_requested_again(pool: asyncpg.Pool, job: UUID) -> None:
+    """The cancelled job keeps its status; another of its type waits."""
     await jobs.cancel(pool, job)
     again = await jobs.retry(pool, job)
     assert (again.job_type, again.status) == ("fast_replay", "pending")
@@ -423,16 +423,16 @@ async def test_a_person_may_ask_again_for_what_was_cancelled(pool: asyncpg.Pool,
     assert (await jobs.get(pool, job)).status == "cancelled"
 
 
-async def test_threads_that_wait_for_a_person_hide_no_forgotten_one(pool: asyncpg.Pool, job: UUID) -> None:
-    """However few threads one look takes up."""
+async def test_threads_that_wait_for_an_operator_hide_no_thread_with_a_lost_job(pool: asyncpg.Pool, job: UUID) -> None:
+    """However few threads one poll handles."""
     await pool.execute("SELECT fail_job($1, $2, $3, 'x', '400', NULL)", *await fetch(pool))
     forgotten = await harness.enqueue(pool, await harness.make_thread(pool, "s2"))
     await pool.execute("DELETE FROM consolidation_jobs WHERE id = $1", forgotten)
     assert await pool.fetchval("SELECT reconcile_jobs(1)") == 1
 
 
-async def test_one_run_looks_at_every_idle_timer_that_is_due(pool: asyncpg.Pool) -> None:
-    """Also where thousands of sessions are still talking, whose timers are due first and only pushed on."""
+async def test_one_run_handles_every_due_idle_timer(pool: asyncpg.Pool) -> None:
+    """Even if thousands of sessions are active, whose timers are due first and only postponed."""
     await pool.execute(
         """INSERT INTO threads (app_name, user_id, session_id, last_seq, last_event_at, fast_due_at)
            SELECT 'app', 'user', n::text, 1, now() - CASE n WHEN 601 THEN interval '1 hour' ELSE interval '0' END,
@@ -443,9 +443,9 @@ async def test_one_run_looks_at_every_idle_timer_that_is_due(pool: asyncpg.Pool)
     assert await harness.count(pool, "consolidation_jobs") == 1
 
 
-async def test_an_app_that_does_not_consolidate_enqueues_nothing_and_loses_nothing(pool: asyncpg.Pool) -> None:
-    """Neither appends, idle timers nor the end of a session ask a model; words are found; asking does; switched on, the
-    timers do."""
+async def test_an_app_without_consolidation_enqueues_nothing_and_loses_nothing(pool: asyncpg.Pool) -> None:
+    """Appends, idle timers and the end of a session enqueue nothing; messages are found by their words; a request
+    enqueues; once enabled, the timers do."""
     await policies.set_policy(pool, "app", consolidate=False, fast_events=3)
     sessions = OpenSessionService(pool)
     for session_id in ("quiet", "asked"):
@@ -475,7 +475,7 @@ async def test_an_app_that_does_not_consolidate_enqueues_nothing_and_loses_nothi
 
 
 async def test_the_queue_is_pruned_in_batches(pool: asyncpg.Pool) -> None:
-    """What ended long ago goes, with its events; what waits, runs, failed or ended just now stays."""
+    """Jobs that ended long ago are deleted with their events; waiting, running, failed and recent ones stay."""
     keep = datetime.timedelta(days=1)
     await pool.execute(
         "INSERT INTO procrastinate_jobs (queue_name, task_name, status)"
@@ -501,8 +501,8 @@ async def test_the_queue_is_pruned_in_batches(pool: asyncpg.Pool) -> None:
     await pool.execute("SELECT retry_failed_job($1)", old)
 
 
-async def test_pruning_reads_what_ended_by_its_indexes(pool: asyncpg.Pool) -> None:
-    """Also where nothing is to be deleted among thousands that wait: neither branch reads the table."""
+async def test_pruning_finds_ended_jobs_by_its_indexes(pool: asyncpg.Pool) -> None:
+    """Even if nothing is to be deleted among thousands of waiting jobs: neither branch scans the table."""
     await pool.execute(
         "INSERT INTO procrastinate_jobs (queue_name, task_name, lock)"
         " SELECT 'q', 't', 'lock ' || n FROM generate_series(1, 5000) AS n"
@@ -522,7 +522,7 @@ async def test_pruning_reads_what_ended_by_its_indexes(pool: asyncpg.Pool) -> No
 
 
 async def test_ended_jobs_are_archived_in_batches(pool: asyncpg.Pool) -> None:
-    """Completed and cancelled ones after a time, failed ones after a longer one; each is moved whole, once."""
+    """Completed and cancelled ones after a time, failed ones after a longer one; each is moved completely, once."""
     week, month = datetime.timedelta(days=7), datetime.timedelta(days=30)
     made = [await harness.enqueue(pool, await harness.make_thread(pool, f"s{n}")) for n in range(5)]
     await pool.execute("SELECT finish_job($1, $2, $3, $4)", *await fetch(pool), {"n": 1})
@@ -534,7 +534,7 @@ async def test_ended_jobs_are_archived_in_batches(pool: asyncpg.Pool) -> None:
     assert await pool.fetchval("SELECT archive_jobs($1, $2, 1)", week, month) == 1
     assert await pool.fetchval("SELECT archive_jobs($1, $2, 10)", week, month) == 1
     await pool.execute("UPDATE consolidation_jobs SET completed_at = completed_at - interval '30 days'")
-    # One of the failed is being run again meanwhile: it stays.
+    # One of the failed jobs is being run again meanwhile: it stays.
     await pool.execute("SELECT retry_failed_job($1)", made[2])
     assert await pool.fetchval("SELECT archive_jobs($1, $2, 10)", week, month) == 1
     rows = await pool.fetch("SELECT id, status, result, raw_reply, app_name FROM consolidation_jobs_archive ORDER BY 1")
@@ -548,7 +548,7 @@ async def test_ended_jobs_are_archived_in_batches(pool: asyncpg.Pool) -> None:
 
 
 async def test_the_archive_of_jobs_is_pruned_in_batches(pool: asyncpg.Pool) -> None:
-    """What was archived long ago is deleted, a bounded number at a time; what is younger stays."""
+    """Jobs archived long ago are deleted, a bounded number at a time; younger ones stay."""
     await pool.execute(
         """INSERT INTO consolidation_jobs_archive (id, thread_id, job_type, status, attempts, upto_seq, result,
                                                    created_at, archived_at)
@@ -563,7 +563,7 @@ async def test_the_archive_of_jobs_is_pruned_in_batches(pool: asyncpg.Pool) -> N
 
 
 async def test_upkeep_ends_orphaned_runs_and_prunes_snapshots(pool: asyncpg.Pool) -> None:
-    """More of both than one batch holds; what lives, and each session's newest snapshot, stays."""
+    """More of both than one batch holds; live runs, and each session's newest snapshot, stay."""
     await pool.execute(
         """SELECT create_session('app', 'user', n::text) FROM generate_series(1, 230) AS n;
            SELECT start_run('app', 'user', n::text, n::text, 'holder', CASE n WHEN 230 THEN 3600 ELSE 1 END,

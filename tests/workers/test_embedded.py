@@ -1,4 +1,4 @@
-"""The embedded PostgreSQL: shared, crash-safe, private, and gone when its last holder lets go."""
+"""The embedded PostgreSQL: shared, crash-safe, private, and stopped with its last holder."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from workers.embedded.binaries import EmbeddedServerError
 from workers.embedded.server import EmbeddedServer
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root switches to a system user")
-# Starts the server, says its pid and dsn, and waits to be told to stop.
+# Starts the server, prints its pid and dsn, and waits for the end of its input.
 HOLDER = """
 import sys
 from pathlib import Path
@@ -37,7 +37,7 @@ server.stop()
 
 @pytest.fixture(scope="module")
 def made_home(home_root: Path) -> Path:
-    """A home whose data folder is made already; no server runs."""
+    """A home with an initialised data folder; no server runs."""
     folder = home_root / "embedded"
     with EmbeddedServer(folder, settings=FAST_SETTINGS):
         pass
@@ -61,7 +61,7 @@ def hold(home: Path) -> subprocess.Popen[str]:
     )
 
 
-def let_go(holder: subprocess.Popen[str]) -> None:
+def release(holder: subprocess.Popen[str]) -> None:
     holder.communicate(timeout=WAIT_SECONDS)
     assert holder.returncode == 0
 
@@ -92,7 +92,7 @@ async def test_both_drivers_connect_by_socket_and_by_loopback(embedded: Embedded
 
 
 async def test_no_connection_without_the_password(embedded: EmbeddedServer) -> None:
-    """Neither the socket nor the loopback port lets anybody in by trust."""
+    """Neither the socket nor the loopback port trusts anyone."""
     embedded.start()
     password = (embedded.home / "password-18").read_text()
     for dsn in (embedded.dsn, embedded.tcp_dsn):
@@ -109,30 +109,30 @@ def test_only_the_owner_can_read(embedded: EmbeddedServer) -> None:
 
 
 def test_the_last_holder_stops_the_server(made_home: Path) -> None:
-    """Two processes share one server; it outlives the first of them and ends with the second, whole."""
+    """Two processes share one server; it outlives the first of them and stops with the second, intact."""
     first, second = hold(made_home), hold(made_home)
     assert first.stdout is not None
     assert second.stdout is not None
     pid = int(first.stdout.readline())
     assert int(second.stdout.readline()) == pid
-    let_go(first)
+    release(first)
     assert pid in servers_of(made_home)
-    let_go(second)
+    release(second)
     assert servers_of(made_home) == []
 
 
-def test_processes_that_start_at_once_share_one_server(home: Path) -> None:
-    """On an empty home, four starts at the same moment make one data folder and one server."""
+def test_processes_that_start_together_share_one_server(home: Path) -> None:
+    """On an empty home, four simultaneous starts create one data folder and one server."""
     holders = [hold(home) for _ in range(4)]
     pids = {int(holder.stdout.readline()) for holder in holders if holder.stdout is not None}
     assert len(pids) == 1
     for holder in holders:
-        let_go(holder)
+        release(holder)
     assert servers_of(home) == []
 
 
 def test_a_server_whose_holder_was_killed_is_adopted(made_home: Path, embedded: EmbeddedServer) -> None:
-    """kill -9 of the holder leaves the server running; the next start takes it over and its stop ends it."""
+    """kill -9 of the holder leaves the server running; the next start takes it over, and stopping that one stops it."""
     holder = hold(made_home)
     assert holder.stdout is not None
     pid = int(holder.stdout.readline())
@@ -146,7 +146,7 @@ def test_a_server_whose_holder_was_killed_is_adopted(made_home: Path, embedded: 
     assert servers_of(made_home) == []
 
 
-def test_a_killed_server_is_started_again_with_its_data(made_home: Path, embedded: EmbeddedServer) -> None:
+def test_a_killed_server_is_restarted_with_its_data(made_home: Path, embedded: EmbeddedServer) -> None:
     """kill -9 of the server itself: the next start clears its pid file, recovers, and has every commit."""
     embedded.start()
     with psycopg.connect(embedded.dsn, autocommit=True) as connection:
@@ -163,7 +163,7 @@ def test_a_killed_server_is_started_again_with_its_data(made_home: Path, embedde
 
 
 def test_a_recycled_pid_does_not_block_the_start(made_home: Path, embedded: EmbeddedServer) -> None:
-    """A pid file that names a live stranger, as after a reboot, is not taken for our server."""
+    """A pid file that names a live foreign process, as after a reboot, is not taken for our server."""
     stranger = subprocess.Popen(["sleep", "60"])
     try:
         pid_file = made_home / "postgres-18" / "postmaster.pid"
@@ -178,7 +178,7 @@ def test_a_recycled_pid_does_not_block_the_start(made_home: Path, embedded: Embe
 
 
 def test_the_port_is_kept_and_changed_when_taken(embedded: EmbeddedServer) -> None:
-    """The loopback port survives a restart; when somebody else has it, another is chosen."""
+    """The loopback port survives a restart; if another process has it, a new one is chosen."""
     embedded.start()
     port = embedded.tcp_dsn.rpartition(":")[2]
     embedded.stop()
@@ -194,7 +194,7 @@ def test_the_port_is_kept_and_changed_when_taken(embedded: EmbeddedServer) -> No
 
 
 def test_a_stop_ends_open_transactions(made_home: Path, embedded: EmbeddedServer) -> None:
-    """A session in the middle of a transaction does not hold up the stop, and no process is left."""
+    """An open transaction does not delay the stop, and no process is left."""
     embedded.start()
     connection = psycopg.connect(embedded.dsn)
     try:
@@ -205,8 +205,8 @@ def test_a_stop_ends_open_transactions(made_home: Path, embedded: EmbeddedServer
         connection.close()
 
 
-def test_a_setup_that_was_killed_half_way_is_begun_again(home: Path) -> None:
-    """An unfinished data folder, as a kill during set-up leaves it, is thrown away, not used."""
+def test_an_interrupted_setup_is_repeated(home: Path) -> None:
+    """An unfinished data folder, as a kill during set-up leaves it, is discarded, not used."""
     home.mkdir(mode=0o711)
     home.chmod(0o711)
     (home / "postgres-18.unfinished-1").mkdir()
@@ -217,7 +217,7 @@ def test_a_setup_that_was_killed_half_way_is_begun_again(home: Path) -> None:
 
 
 def test_a_home_with_a_long_name_has_its_socket_elsewhere(home_root: Path) -> None:
-    """A socket's name has 107 bytes: below a longer home the socket is in a private folder of /tmp."""
+    """A socket's name is limited to 107 bytes: for a longer home the socket is in a private folder of /tmp."""
     home = home_root / ("long" * 30)
     with EmbeddedServer(home, settings=FAST_SETTINGS) as server:
         with psycopg.connect(server.dsn) as connection:
@@ -229,8 +229,8 @@ def test_a_home_with_a_long_name_has_its_socket_elsewhere(home_root: Path) -> No
     folder.rmdir()
 
 
-def test_a_wrong_setting_is_said_in_the_servers_words(made_home: Path) -> None:
-    """A server that does not start raises its own last line, and leaves nothing running."""
+def test_a_wrong_setting_is_reported_in_the_servers_words(made_home: Path) -> None:
+    """A server that does not start raises its own last log line, and leaves nothing running."""
     server = EmbeddedServer(made_home, settings={"shared_buffers": "many"})
     with pytest.raises(EmbeddedServerError, match=r"shared_buffers.*whole log"):
         server.start()
@@ -242,8 +242,8 @@ def test_an_unknown_version_is_refused(made_home: Path) -> None:
         EmbeddedServer(made_home, major=15).start()
 
 
-def test_a_lost_password_is_told(home: Path) -> None:
-    """The data without its password file: the error names the file and the way out."""
+def test_a_lost_password_is_reported(home: Path) -> None:
+    """The data without its password file: the error names the file and the fix."""
     with EmbeddedServer(home, settings=FAST_SETTINGS) as server:
         pass
     (home / "password-18").unlink()
@@ -258,7 +258,7 @@ def test_dsn_needs_a_started_server(home: Path) -> None:
 
 
 @as_root
-def test_root_gets_a_clear_error_where_the_server_cannot_enter(home_root: Path) -> None:
+def test_root_gets_a_clear_error_if_the_server_cannot_enter(home_root: Path) -> None:
     """A home below a closed folder is refused by name, and the closed folder stays closed."""
     closed = home_root / "closed"
     closed.mkdir(mode=0o700)
@@ -271,7 +271,7 @@ def test_root_gets_a_clear_error_where_the_server_cannot_enter(home_root: Path) 
 def test_root_runs_a_copy_of_a_package_that_the_server_cannot_reach(
     home_root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An environment below a 0700 folder: its programs are copied beside the data, once; it stays closed."""
+    """An environment below a 0700 folder: its programs are copied beside the data, once; the folder stays closed."""
     spec = binaries.importlib.util.find_spec(binaries.PACKAGE)
     assert spec is not None
     assert spec.origin is not None
@@ -291,8 +291,8 @@ def test_root_runs_a_copy_of_a_package_that_the_server_cannot_reach(
 
 
 @as_root
-def test_an_ordinary_user_starts_a_server_of_their_own(home_root: Path) -> None:
-    """Without root everything belongs to the user, and no system user is switched to."""
+def test_an_ordinary_user_starts_their_own_server(home_root: Path) -> None:
+    """Without root everything belongs to the user, and there is no switch to a system user."""
     user = binaries.find_server_user()
     if not user.can("-x", Path(sys.executable)) or not user.can("-r", ROOT / "workers" / "embedded" / "server.py"):
         pytest.skip("another user can't run this Python or read this checkout")

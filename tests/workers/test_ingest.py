@@ -56,7 +56,7 @@ def test_locomo_sessions_come_in_the_order_of_their_numbers_with_their_times(tmp
     assert read.queries == ("Where does Ada live?",)
 
 
-def test_both_people_of_a_conversation_are_heard_as_people(tmp_path: Path) -> None:
+def test_both_people_of_a_conversation_are_users(tmp_path: Path) -> None:
     talk = {"session_1_date_time": "1:00 pm on 3 June, 2024", "session_1": [{"speaker": "Ida", "text": "Hi"}]}
     (session,) = conversations.read(write(tmp_path, talk)).sessions
     assert (session.session_id, session.user_id) == ("talk-session-1", "talk")
@@ -64,7 +64,7 @@ def test_both_people_of_a_conversation_are_heard_as_people(tmp_path: Path) -> No
 
 
 def test_chats_one_per_line(tmp_path: Path) -> None:
-    """Roles, names, parts, tool calls and instructions keep what they are."""
+    """Roles, names, parts, tool calls and instructions are kept."""
     chat = {
         "id": "support-7",
         "user": "ann",
@@ -104,7 +104,7 @@ def test_chats_one_message_per_line(tmp_path: Path) -> None:
     assert len(ids) == 3
 
 
-def test_the_given_examples_are_read() -> None:
+def test_the_shipped_examples_are_read() -> None:
     """The sample is bilingual and has a user; the chats have several sessions."""
     mei = conversations.read(samples.sample_path())
     assert mei.file_format == "LoCoMo JSON"
@@ -133,7 +133,9 @@ def test_the_given_examples_are_read() -> None:
         ({"session_1": {}, "session_1_date_time": "2024-01-01"}, "session_1 must be a list"),
     ],
 )
-def test_a_file_that_is_no_conversation_is_refused_with_its_place(tmp_path: Path, content: Any, said: str) -> None:
+def test_a_file_that_is_not_a_conversation_is_refused_with_its_position(
+    tmp_path: Path, content: Any, said: str
+) -> None:
     path = write(tmp_path, content)
     with pytest.raises(FileFormatError) as error:
         conversations.read(path)
@@ -141,7 +143,7 @@ def test_a_file_that_is_no_conversation_is_refused_with_its_place(tmp_path: Path
     assert said in str(error.value)
 
 
-def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "photo.json"
     path.write_bytes(b"\xff\xd8\xff")
     with pytest.raises(FileFormatError, match="not valid UTF-8"):
@@ -151,13 +153,13 @@ def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
 
 
 async def statements_of(pool: asyncpg.Pool) -> list[int]:
-    """How many events each transaction stored, in order."""
+    """The number of events of each transaction, in order."""
     rows = await pool.fetch("SELECT count(*) FROM events GROUP BY xmin ORDER BY min(sequence_num)")
     return [row["count"] for row in rows]
 
 
 async def test_batches_are_bounded_by_number_and_by_bytes(pool: asyncpg.Pool) -> None:
-    """Nothing is left out, and the order stays."""
+    """Nothing is omitted, and the order is kept."""
     service = OpenSessionService(pool)
     for name, size, count, sizes in (("small", 1, 450, [200, 200, 50]), ("large", 700_000, 3, [1, 1, 1])):
         texts = [f"{place}{'x' * size}" for place in range(count)]
@@ -174,7 +176,7 @@ async def test_batches_are_bounded_by_number_and_by_bytes(pool: asyncpg.Pool) ->
 
 
 async def test_ingesting_twice_appends_once(pool: asyncpg.Pool, tmp_path: Path) -> None:
-    """A run that was cut short is completed by the next."""
+    """An interrupted run is completed by the next."""
     service = OpenSessionService(pool)
     path = write(tmp_path, [TALK])
     file = conversations.read(path)
@@ -206,8 +208,9 @@ async def test_the_user_can_be_given(pool: asyncpg.Pool, tmp_path: Path) -> None
     await service.close()
 
 
-async def test_a_refused_turn_keeps_no_other_out(pool: asyncpg.Pool) -> None:
-    """Too large for the app, an id with other content, a session that can't be made: each is told, the rest is in."""
+async def test_a_refused_turn_blocks_no_other(pool: asyncpg.Pool) -> None:
+    """Too large for the app, an id with other content, a session that cannot be created: each is reported, the rest is
+    stored."""
     service = OpenSessionService(pool)
     await pool.execute("INSERT INTO app_policies (app_name, max_event_bytes) VALUES ('app', 2000)")
     texts = ["one", "x" * 5_000, "three", "other words under one id", "five"]
@@ -222,11 +225,11 @@ async def test_a_refused_turn_keeps_no_other_out(pool: asyncpg.Pool) -> None:
     items += [
         Turn(session_id="x" * 600, event=Event(author="user", content={"text": "lost"}), line=n) for n in (10, 11)
     ]
-    told: list[Rejected] = []
-    one = Ingest(service, app_name="app", user_id="ann", file_format="test", on_rejected=told.append)
+    rejects: list[Rejected] = []
+    one = Ingest(service, app_name="app", user_id="ann", file_format="test", on_rejected=rejects.append)
     done = await one.run(items)
     assert (done.sessions, done.events_new, done.rejected) == (1, 3, 4)
-    assert sorted(each.line for each in told) == [3, 5, 9]
+    assert sorted(each.line for each in rejects) == [3, 5, 9]
     session = await service.get_session("app", "ann", "s")
     assert session is not None
     assert [event.text for event in session.events] == ["one", "three", "five"]

@@ -1,4 +1,5 @@
-"""Each format is recognised and read as a stream: whose turn, when, on which line; and what can't be read, and why."""
+"""Each format is recognised and read as a stream: speaker, time and line of each turn, and the
+reason of each reject."""
 
 from __future__ import annotations
 
@@ -105,8 +106,8 @@ ADK = {
 }  # fmt: skip
 
 
-def test_an_exported_conversation_is_the_path_that_was_shown(tmp_path: Path) -> None:
-    """A tree of answers: only those on the way to the current one, and what was hidden stays hidden."""
+def test_an_exported_conversation_is_the_displayed_path(tmp_path: Path) -> None:
+    """Of a tree of replies, only those on the path to the current one; hidden ones stay hidden."""
     path = write(tmp_path, [EXPORTED, {**EXPORTED, "conversation_id": "c-2", "current_node": "lost"}])
     assert format_of(path) == "exported conversations"
     assert said(path) == [
@@ -119,7 +120,7 @@ def test_an_exported_conversation_is_the_path_that_was_shown(tmp_path: Path) -> 
 
 
 def test_an_adk_session_keeps_ids_runs_and_state(tmp_path: Path) -> None:
-    """Keys that belong to the user or the app are not taken out of an old file."""
+    """Keys of the user or the app are not imported from an old file."""
     path = write(tmp_path, ADK)
     assert format_of(path) == "ADK sessions"
     items = list(reader.read(path).items)
@@ -156,7 +157,7 @@ def test_an_adk_session_keeps_ids_runs_and_state(tmp_path: Path) -> None:
         [{"type": "chat", "content": "Hi", "role": "user"}, {"type": "AIMessage", "content": "Hello"}],
     ],
 )  # fmt: skip
-def test_langchain_dumps_in_each_of_their_ways(tmp_path: Path, messages: list[Any]) -> None:
+def test_langchain_dumps_in_each_of_their_forms(tmp_path: Path, messages: list[Any]) -> None:
     for place, content in enumerate((messages, {"messages": messages}, [messages], lines(*messages))):
         path = write(tmp_path, content, f"talk{place}.json")
         if messages[0]["type"] != "chat":
@@ -186,13 +187,15 @@ def test_transcripts_with_and_without_times(tmp_path: Path, text: str, expected:
     assert {event.role for event in events if event.author in ("Assistant", "助手")} <= {"assistant"}
 
 
-def test_a_transcripts_bad_lines_are_told_and_the_rest_is_read(tmp_path: Path) -> None:
+def test_bad_lines_of_a_transcript_are_reported_and_the_rest_is_read(tmp_path: Path) -> None:
     text = b"stray\n[2024-05-08 12:56] Ann: Hi.\n[99.99.2024 12:00] Ben: When?\n[2024-05-08 12:58] Ben:\n"
     path = write(tmp_path, text + b"[2024-05-08 12:59] Cy: \xff\n[2024-05-08 13:00] Ann: Bye.\n", "chat.txt")
     assert [turn[2] for turn in said(path)] == ["Hi.", "Bye."]
-    told = rejected(path)
-    assert [line for line, _ in told] == [1, 3, 5, 4]
-    for (_, error), part in zip(told, ("has no speaker", "is not a time", "not valid UTF-8", "is empty"), strict=True):
+    rejects = rejected(path)
+    assert [line for line, _ in rejects] == [1, 3, 5, 4]
+    for (_, error), part in zip(
+        rejects, ("has no speaker", "is not a time", "not valid UTF-8", "is empty"), strict=True
+    ):
         assert part in error
     assert [turn[3] for turn in said(path)] == [MAY_8 - 40, MAY_8 + 200]
 
@@ -214,11 +217,11 @@ def test_a_transcripts_bad_lines_are_told_and_the_rest_is_read(tmp_path: Path) -
         ("5/8/24 12:56 p.m.", MAY_8 - 40),
     ],
 )
-def test_times_as_people_and_programs_write_them(given: Any, expected: float) -> None:
+def test_times_in_human_and_machine_formats(given: Any, expected: float) -> None:
     assert moments.moment(given) == expected
 
 
-def test_which_number_is_the_day_can_be_said() -> None:
+def test_the_order_of_day_and_month_can_be_specified() -> None:
     assert moments.moment("8/5/2024 12:56", day_first=True) == MAY_8 - 40
     assert moments.moment("31/12/2024", day_first=True) == moments.moment("12/31/2024")
 
@@ -226,13 +229,13 @@ def test_which_number_is_the_day_can_be_said() -> None:
 @pytest.mark.parametrize(
     "given", ["soon", "", "2024-13-45", "31/12/2024", True, {}, float("nan"), "99999-01-01", -1e300, "1e400"]
 )
-def test_what_is_no_time_is_refused(given: Any) -> None:
+def test_an_invalid_time_is_refused(given: Any) -> None:
     with pytest.raises(ValueError, match="is not a time"):
         moments.moment(given)
 
 
 @given(value=st.one_of(st.text(max_size=40), st.floats(), st.integers(), st.none()))
-def test_anything_given_for_a_time_is_a_time_or_refused(value: Any) -> None:
+def test_any_value_is_a_time_or_refused(value: Any) -> None:
     error: Exception | None = None
     try:
         assert isinstance(moments.moment(value), float)
@@ -241,7 +244,7 @@ def test_anything_given_for_a_time_is_a_time_or_refused(value: Any) -> None:
     assert error is None or "is not a time" in str(error)
 
 
-def test_bad_lines_are_told_with_their_numbers_and_the_rest_is_read(tmp_path: Path) -> None:
+def test_bad_lines_are_reported_with_their_numbers_and_the_rest_is_read(tmp_path: Path) -> None:
     good = {"role": "user", "content": "Hi"}
     content = b"\n".join([
         _json(good), b'{"role": "user", "content": "cut', b"", b'{"role": "user", "content": "\xff"}', b"[1, 2]",
@@ -250,8 +253,8 @@ def test_bad_lines_are_told_with_their_numbers_and_the_rest_is_read(tmp_path: Pa
     ])  # fmt: skip
     path = write(tmp_path, content, "talk.jsonl")
     assert [turn[2] for turn in said(path)] == ["Hi", "Hi"]
-    told = rejected(path)
-    assert [line for line, _ in told] == [2, 4, 5, 6, 7, 8, 9]
+    rejects = rejected(path)
+    assert [line for line, _ in rejects] == [2, 4, 5, 6, 7, 8, 9]
     expected = (
         "not valid JSON",
         "not valid UTF-8",
@@ -261,12 +264,12 @@ def test_bad_lines_are_told_with_their_numbers_and_the_rest_is_read(tmp_path: Pa
         "not valid JSON",
         "is not a time",
     )
-    for (_, error), part in zip(told, expected, strict=True):
+    for (_, error), part in zip(rejects, expected, strict=True):
         assert part in error
 
 
 def test_items_of_an_array_have_their_lines(tmp_path: Path) -> None:
-    """Over many lines, with one that is wrong; after a syntax error nothing more can be read, and it says so."""
+    """Over many lines, with a wrong one; after a syntax error nothing more can be read, which is reported."""
     good = {"role": "user", "content": "Hi\nthere"}
     path = write(tmp_path, json.dumps([good, {"role": ""}, good, 7, good], indent=2))
     assert [item.line for item in reader.read(path).items if isinstance(item, Turn)] == [2, 9, 14]
@@ -284,14 +287,14 @@ def test_a_chat_may_be_one_document(tmp_path: Path) -> None:
     path = write(tmp_path, json.dumps(chat, indent=1))
     assert said(path) == [("c", "user", "Hi", None)]
     assert rejected(path) == [(1, "message 2: a message needs a role, such as user or assistant")]
-    # The first line is longer than what is looked at to recognise the file.
+    # The first line is longer than the part that is read to recognise the file.
     long = {**chat, "title": "t" * 100_000}
     path = write(tmp_path, lines(long, {**chat, "id": "d"}), "long.jsonl")
     assert [turn[0] for turn in said(path)] == ["c", "d"]
 
 
 def test_one_document_over_the_bound_of_a_record_is_read_member_by_member(tmp_path: Path) -> None:
-    """What names a chat may stand behind its messages."""
+    """The fields that identify a chat may follow its messages."""
     count = 2 * RECORD_BYTES_MAX // 1000
     messages = [{"role": "user", "content": f"{place} " + "x" * 1000} for place in range(count)]
     path = write(tmp_path, {"messages": messages, "id": "late", "user": "ann"})
@@ -324,14 +327,14 @@ def test_one_document_over_the_bound_of_a_record_is_read_member_by_member(tmp_pa
         (b"\x1f\x8bnonsense", "a.json.gz", "truncated or corrupt"),
     ],
 )
-def test_a_file_in_no_known_form_is_refused(tmp_path: Path, content: bytes, name: str, part: str) -> None:
+def test_a_file_in_an_unknown_format_is_refused(tmp_path: Path, content: bytes, name: str, part: str) -> None:
     path = write(tmp_path, content, name)
     with pytest.raises(FileFormatError, match=part) as raised:
         list(reader.read(path).items)
     assert str(path) in str(raised.value)
 
 
-def test_a_packed_file_is_read_up_to_where_it_breaks_off(tmp_path: Path) -> None:
+def test_a_compressed_file_is_read_up_to_its_truncation(tmp_path: Path) -> None:
     rows = [{"role": "user", "content": f"{place} {place * 7919 % 10007}"} for place in range(20_000)]
     whole = gzip.compress(lines(*rows).encode())
     assert len(said(write(tmp_path, whole, "talk.jsonl.gz"))) == 20_000
@@ -344,7 +347,7 @@ def test_a_packed_file_is_read_up_to_where_it_breaks_off(tmp_path: Path) -> None
 
 
 def test_the_same_file_gives_the_same_ids(tmp_path: Path) -> None:
-    """Interleaved sessions, equal texts: each turn its own id, the same in every reading."""
+    """Interleaved sessions, equal texts: each turn has its own id, the same on every read."""
     rows = [{"role": "user", "content": "yes", "session_id": name} for name in "ababab"]
     path = write(tmp_path, lines(*rows), "log.jsonl")
 
@@ -355,7 +358,7 @@ def test_the_same_file_gives_the_same_ids(tmp_path: Path) -> None:
     assert len(set(ids())) == 6
 
 
-def test_files_of_folders_are_found_and_told_apart(tmp_path: Path) -> None:
+def test_files_of_folders_are_found_and_distinguished(tmp_path: Path) -> None:
     for name in (
         "a/chat.json",
         "b/chat.json",
@@ -376,7 +379,7 @@ def test_files_of_folders_are_found_and_told_apart(tmp_path: Path) -> None:
 
 
 def test_a_large_file_is_a_stream(tmp_path: Path) -> None:
-    """No format holds more than a few records at once: the reader asks for the file as its turns are taken."""
+    """No format holds more than a few records at once: the file is read as its turns are consumed."""
     big = [{"role": "user", "content": "x" * 1000}] * 20_000
     for name, content in (
         ("a.jsonl", lines(*big)),

@@ -1,4 +1,4 @@
-"""kill -9 of each role in the middle of its work: nothing is lost, nothing is there twice."""
+"""kill -9 of each role in the middle of its work: nothing is lost, nothing is duplicated."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ from tests.support.writer_process import WriterProcess, append, say
 SESSIONS = "/v1/apps/app/users/user/sessions"
 
 
-async def test_a_killed_writers_clients_send_again_and_every_event_is_there_once(
+async def test_a_killed_writers_clients_retry_and_every_event_is_stored_once(
     dsn: str, pool: asyncpg.Pool, tmp_path: Path
 ) -> None:
-    """One append hangs inside its transaction, others were answered or never arrived: the same ids settle all."""
+    """One append hangs inside its transaction, others were answered or never arrived: retries with the same ids resolve
+    all."""
     events = [say(f"turn {number}", id=f"e{number}") for number in range(60)]
     async with pool.acquire() as gate:
         with WriterProcess(dsn, tmp_path / "first.log") as first:
@@ -54,7 +55,7 @@ async def test_a_killed_writers_clients_send_again_and_every_event_is_there_once
 
 
 @pytest.mark.parametrize("role", ["fast_replay", "deep_reflection"])
-async def test_a_killed_worker_leaves_its_job_to_be_done_once(pool: asyncpg.Pool, workers: Workers, role: str) -> None:
+async def test_a_killed_workers_job_is_done_once(pool: asyncpg.Pool, workers: Workers, role: str) -> None:
     async with FakeGemini() as gemini:
         gemini.script("hang", operation="generateContent")
         victim = await workers.start(role, module=PRODUCT, **gemini_settings(gemini))
@@ -84,10 +85,9 @@ async def test_a_killed_worker_leaves_its_job_to_be_done_once(pool: asyncpg.Pool
         assert KEY not in victim.lines()
 
 
-async def test_a_killed_cleanup_leaves_each_memory_where_it_was_or_archived(
-    pool: asyncpg.Pool, workers: Workers
-) -> None:
-    """Killed while a batch waits for the archive; the next run goes on: each weak one archived once, no strong one."""
+async def test_a_killed_cleanup_leaves_each_memory_in_place_or_archived(pool: asyncpg.Pool, workers: Workers) -> None:
+    """Killed while a batch waits for the archive; the next run continues: each weak one archived
+    once, no strong one."""
     await pool.execute(
         """INSERT INTO memories (app_name, user_id, content, initial_score, last_accessed_at, created_at)
            SELECT 'app', 'user', n::text, CASE WHEN n <= 1500 THEN 0.5 ELSE 1 END,
@@ -107,7 +107,7 @@ async def test_a_killed_cleanup_leaves_each_memory_where_it_was_or_archived(
     await workers.start("retention", module=PRODUCT)
 
     async def cleaned() -> bool:
-        """What another task holds is left to the next run, as it would be next night."""
+        """Rows locked by another task are left to the next run, as in production."""
         live = "SELECT count(*) FROM procrastinate_jobs WHERE task_name = 'retention' AND status IN ('todo', 'doing')"
         if not await pool.fetchval(live):
             await run_retention(pool)

@@ -45,8 +45,8 @@ async def test_a_killed_workers_job_is_done_once_within_two_seconds(tables: asyn
     assert sorted((row["pid"], row["attempts"]) for row in rows) == [(heir.pid, 1)] * 4 + [(heir.pid, 2)] * 4
 
 
-async def test_a_worker_of_another_pool_gives_back_a_dead_ones_jobs(tables: asyncpg.Pool, workers: Workers) -> None:
-    """Every process looks: the last worker of a pool may die, and its jobs wait for the next one, pending."""
+async def test_a_worker_of_another_pool_gives_back_a_dead_workers_jobs(tables: asyncpg.Pool, workers: Workers) -> None:
+    """Every process polls: if the last worker of a pool dies, its jobs become pending for the next one."""
     victim = await workers.start("fast_replay")
     await workers.start("deep_reflection")
     async with harness.gate(tables):
@@ -56,7 +56,7 @@ async def test_a_worker_of_another_pool_gives_back_a_dead_ones_jobs(tables: asyn
         await harness.wait_for_status(tables, job, "pending")
 
 
-async def test_a_stopped_worker_that_wakes_up_neither_finishes_nor_requeues(
+async def test_a_stopped_worker_that_resumes_neither_finishes_nor_requeues(
     tables: asyncpg.Pool, workers: Workers
 ) -> None:
     """SIGSTOP, its job given to another worker, SIGCONT: the late end is fenced out, and counted."""
@@ -76,7 +76,7 @@ async def test_a_stopped_worker_that_wakes_up_neither_finishes_nor_requeues(
     assert await tables.fetch("SELECT pid FROM effects") == [(heir.pid,)]
     row = await tables.fetchrow("SELECT status, attempts, result FROM consolidation_jobs WHERE id = $1", job)
     assert (row["status"], row["attempts"], row["result"]) == ("completed", 2, {"said": "done"})
-    # And it goes on working.
+    # And it continues working.
     heir.send(signal.SIGTERM)
     assert await heir.ended() == 0
     again = await harness.enqueue(tables, await harness.make_thread(tables, "again"))
@@ -92,20 +92,20 @@ async def _attempts_of(pool: asyncpg.Pool, pid: int) -> int:
     return count
 
 
-async def test_a_living_workers_job_is_never_given_back(tables: asyncpg.Pool, workers: Workers) -> None:
-    """A long job of a worker that lives is left alone by all that look."""
+async def test_a_live_workers_job_is_never_given_back(tables: asyncpg.Pool, workers: Workers) -> None:
+    """A long job of a live worker is left alone by every poll."""
     await workers.start("fast_replay")
     await workers.start("deep_reflection")
     async with harness.gate(tables):
         job = await harness.enqueue(tables, await harness.make_thread(tables))
         await harness.wait_for_status(tables, job, "running")
-        await asyncio.sleep(1.5)  # three looks
+        await asyncio.sleep(1.5)  # three polls
     await harness.wait_for_status(tables, job, "completed")
     assert await harness.count(tables, "attempts_made") == 1
 
 
 async def test_a_worker_whose_guard_was_cut_takes_its_lock_again(tables: asyncpg.Pool, workers: Workers) -> None:
-    """The connection that speaks for a worker's life is ended: its job goes on, and nobody else gets it."""
+    """The connection that proves a worker alive is terminated: its job continues, and no other worker gets it."""
     await workers.start("fast_replay")
     await workers.start("deep_reflection")
     async with harness.gate(tables):
@@ -116,7 +116,7 @@ async def test_a_worker_whose_guard_was_cut_takes_its_lock_again(tables: asyncpg
             assert len(cut) == 2
             await tables.execute("SELECT pg_terminate_backend(pid) FROM unnest($1::integer[]) AS pid", list(cut))
             await until(lambda cut=cut: _are_replaced(tables, cut))
-        await asyncio.sleep(1.1)  # two looks
+        await asyncio.sleep(1.1)  # two polls
     await harness.wait_for_status(tables, job, "completed")
     assert await harness.count(tables, "attempts_made") == 1
 
@@ -136,25 +136,23 @@ async def _are_replaced(pool: asyncpg.Pool, former: set[int]) -> bool:
     return len(held) == 2 and not held & former
 
 
-async def test_a_job_is_given_back_at_the_second_look_only(tables: asyncpg.Pool) -> None:
-    """A worker whose connection was cut has one look's time to take its lock again."""
+async def test_a_job_is_given_back_at_the_second_poll_only(tables: asyncpg.Pool) -> None:
+    """A worker whose connection was cut has one poll interval to take its lock again."""
     await harness.enqueue(tables, await harness.make_thread(tables))
     worker = await tables.fetchval("SELECT worker_id FROM procrastinate_register_worker_v1()")
     await tables.fetchval("SELECT id FROM procrastinate_fetch_job_v2(NULL, $1)", worker)
-    async with tables.acquire() as looker, tables.acquire() as life:
-        suspects, rescued = await liveness.poll(looker, frozenset())
+    async with tables.acquire() as poller, tables.acquire() as life:
+        suspects, rescued = await liveness.poll(poller, frozenset())
         assert (len(suspects), rescued) == (1, 0)
         assert await life.fetchval(load_queries("workers.queue", "liveness.sql")["hold_worker"], worker)
-        assert await liveness.poll(looker, suspects) == (frozenset(), 0)
+        assert await liveness.poll(poller, suspects) == (frozenset(), 0)
         await life.execute("SELECT pg_advisory_unlock_all()")
-        assert await liveness.poll(looker, suspects) == (suspects, 1)
+        assert await liveness.poll(poller, suspects) == (suspects, 1)
     assert await tables.fetchval("SELECT status FROM consolidation_jobs") == "pending"
 
 
-async def test_a_job_that_a_living_worker_does_not_know_of_is_given_back(
-    tables: asyncpg.Pool, workers: Workers
-) -> None:
-    """The answer of a fetch was lost with its connection: the database says that the worker runs the job."""
+async def test_a_job_unknown_to_its_live_worker_is_given_back(tables: asyncpg.Pool, workers: Workers) -> None:
+    """The result of a fetch was lost with its connection: according to the database the worker runs the job."""
     worker = await workers.start("fast_replay")
     await workers.start("retention")
     worker_id = json.loads(next(line for line in worker.lines().splitlines() if "worker_registered" in line))[
@@ -164,7 +162,7 @@ async def test_a_job_that_a_living_worker_does_not_know_of_is_given_back(
     async with harness.gate(tables):
         running = await harness.enqueue(tables, thread)
         await harness.wait_for_status(tables, running, "running")
-        # No pool that is here listens to its queue: nobody takes it up again.
+        # No running pool listens to its queue: no worker takes it.
         lost = await harness.enqueue(tables, thread, "deep_reflection")
         fetched = await tables.fetchval(
             "SELECT id FROM procrastinate_fetch_job_v2(ARRAY['deep_reflection'], $1)", worker_id
@@ -177,23 +175,23 @@ async def test_a_job_that_a_living_worker_does_not_know_of_is_given_back(
     assert await harness.count(tables, "attempts_made") == 1
 
 
-async def test_a_job_that_kills_its_workers_is_given_up(tables: asyncpg.Pool) -> None:
-    """After so many deaths a job is failed, with what happened; a person may run it again."""
+async def test_a_job_that_kills_its_workers_is_failed(tables: asyncpg.Pool) -> None:
+    """After so many deaths a job is failed, with the reason; an operator may run it again."""
     job = await harness.enqueue(tables, await harness.make_thread(tables))
     for death in range(3):
         worker = await tables.fetchval("SELECT worker_id FROM procrastinate_register_worker_v1()")
         await tables.fetchval("SELECT id FROM procrastinate_fetch_job_v2(NULL, $1)", worker)
-        async with tables.acquire() as looker:
-            suspects, _ = await liveness.poll(looker, frozenset(), rescues_max=3)
-            await liveness.poll(looker, suspects, rescues_max=3)
+        async with tables.acquire() as poller:
+            suspects, _ = await liveness.poll(poller, frozenset(), rescues_max=3)
+            await liveness.poll(poller, suspects, rescues_max=3)
         assert await harness.status_of(tables, job) == ("pending" if death < 2 else "failed")
     assert await tables.fetchval("SELECT error_code FROM consolidation_jobs") == "worker_died"
     await tables.execute("SELECT retry_failed_job($1)", job)
     assert await harness.status_of(tables, job) == "pending"
 
 
-async def test_a_periodic_task_runs_once_although_several_keepers_run(tables: asyncpg.Pool, workers: Workers) -> None:
-    """Two retention processes, one run of each moment."""
+async def test_a_periodic_task_runs_once_with_several_retention_workers(tables: asyncpg.Pool, workers: Workers) -> None:
+    """Two retention processes, one run per scheduled time."""
     for _ in range(2):
         await workers.start("retention", retention_cron="* * * * * */2")
 
@@ -207,8 +205,11 @@ async def test_a_periodic_task_runs_once_although_several_keepers_run(tables: as
     assert {row["count"] for row in deferred} == {1}
 
 
-async def test_the_keeper_does_all_upkeep_and_catches_up_what_was_due(tables: asyncpg.Pool, workers: Workers) -> None:
-    """At its start: what is idle or forgotten is enqueued, each task of upkeep runs, and last night's clean-up too."""
+async def test_the_retention_worker_does_all_upkeep_and_catches_up_on_missed_runs(
+    tables: asyncpg.Pool, workers: Workers
+) -> None:
+    """At its start idle threads and threads with lost jobs are enqueued, each upkeep task runs, and so does last
+    night's clean-up."""
     idle = await harness.make_thread(tables, "idle")
     await tables.execute(
         "UPDATE threads SET fast_due_at = now() - interval '1 s', last_event_at = now() - interval '1 hour'"

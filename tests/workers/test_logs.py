@@ -1,4 +1,4 @@
-"""Log lines never repeat what an exception or a library was given to say."""
+"""Log lines never repeat the text of an exception or of a library's message."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ except ValueError:
 
 
 def test_exceptions_are_named_and_not_quoted() -> None:
-    """Of our lines and of any library's: the class and the places, the bound ids, no message and no argument."""
+    """For our lines and those of any library: the class and the locations, the bound ids, no
+    message and no argument."""
     done = subprocess.run([sys.executable, "-c", SCRIPT], cwd=ROOT, capture_output=True, text=True, check=True)
     assert "SECRET" not in done.stderr + done.stdout
     plain, ours, theirs = (json.loads(line) for line in done.stderr.splitlines())

@@ -1,4 +1,5 @@
-"""A process that is cut or told to end while it starts: it says so and ends in good order, or starts all the same."""
+"""A process that is cut off or stopped during its start: it reports this and exits gracefully, or
+starts all the same."""
 
 from __future__ import annotations
 
@@ -24,12 +25,12 @@ async def waiter(pool: asyncpg.Pool) -> int:
 
 
 async def cut_waiter(pool: asyncpg.Pool) -> None:
-    """Cut the connection of whoever waits for a lock."""
+    """Terminate the connection that waits for a lock."""
     assert await pool.fetchval("SELECT pg_terminate_backend($1)", await waiter(pool))
 
 
 def spawn(role: str, dsn: str, workers: Workers, tmp_path: Path) -> tuple[subprocess.Popen[bytes], Path]:
-    """Start a role as it is in production, and name its log."""
+    """Start a role as in production, and return its log."""
     if role == "writer":
         writer = WriterProcess(dsn, tmp_path / "writer.log")
         return writer.start(), writer.log_path
@@ -38,10 +39,10 @@ def spawn(role: str, dsn: str, workers: Workers, tmp_path: Path) -> tuple[subpro
 
 
 @pytest.mark.parametrize("role", ["fast_replay", "writer"])
-async def test_a_connection_cut_at_the_first_look_is_refused_in_words(
+async def test_a_connection_cut_during_the_first_check_is_reported(
     dsn: str, pool: asyncpg.Pool, workers: Workers, tmp_path: Path, role: str
 ) -> None:
-    """Exit code 2 and a sentence, as when the database is away: whoever started it starts it again."""
+    """Exit code 2 and a sentence, as if the database is down: the process manager restarts it."""
     async with pool.acquire() as gate:
         held = gate.transaction()
         await held.start()
@@ -56,8 +57,8 @@ async def test_a_connection_cut_at_the_first_look_is_refused_in_words(
     assert "Traceback" not in said
 
 
-async def test_a_worker_starts_without_telling_where_its_metrics_are(pool: asyncpg.Pool, workers: Workers) -> None:
-    """The statement that tells of its metrics is cut: it works, and says that it could not tell."""
+async def test_a_worker_starts_without_publishing_its_metrics_address(pool: asyncpg.Pool, workers: Workers) -> None:
+    """The statement that publishes it is cut: the worker works, and logs that it could not publish it."""
     async with pool.acquire() as gate:
         held = gate.transaction()
         await held.start()
@@ -74,14 +75,14 @@ async def test_a_worker_starts_without_telling_where_its_metrics_are(pool: async
 @pytest.mark.parametrize(
     ("gate", "mode"), [("hippocampus_migrations", "ACCESS EXCLUSIVE"), ("metrics_targets", "SHARE")]
 )
-async def test_sigterm_while_it_starts_ends_it_in_good_order(
+async def test_sigterm_during_the_start_exits_gracefully(
     dsn: str, pool: asyncpg.Pool, workers: Workers, tmp_path: Path, role: str, gate: str, mode: str
 ) -> None:
-    """Before the schema is checked, and while it tells where its metrics are: exit code 0, and no row stays behind."""
+    """Before the schema is checked, and while the metrics address is published: exit code 0, and no row is left."""
     async with pool.acquire() as holder:
         held = holder.transaction()
         await held.start()
-        # Nobody reads the one, nobody writes the other.
+        # Nothing reads the one, nothing writes the other.
         await holder.execute(f"LOCK TABLE {gate} IN {mode} MODE")
         process, log = spawn(role, dsn, workers, tmp_path)
         await waiter(pool)

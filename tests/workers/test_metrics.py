@@ -1,4 +1,4 @@
-"""What a scraper sees: every process on a port of its own, found by service discovery, numbers that move."""
+"""Metrics as scraped: every process on its own port, found by service discovery, with values that change."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.worker_harness import Workers
 
 
 async def test_a_worker_counts_what_it_does(tables: asyncpg.Pool, workers: Workers) -> None:
-    """Outcomes, durations, latency, retries by reason: each moves with what happened."""
+    """Outcomes, durations, latency, retries by reason: each changes as expected."""
     await workers.start("fast_replay")
     await tables.execute("INSERT INTO scripted (fault) VALUES ('503'), ('400')")
     first = await harness.enqueue(tables, await harness.make_thread(tables, "a"))
@@ -41,7 +41,7 @@ async def test_a_worker_counts_what_it_does(tables: asyncpg.Pool, workers: Worke
 async def test_each_process_takes_a_free_port_and_is_found_until_it_ends(
     tables: asyncpg.Pool, workers: Workers
 ) -> None:
-    """Two workers of a pool share a base port; a port that somebody holds is passed over."""
+    """Two workers of a pool share a base port; an occupied port is skipped."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         base = taken.getsockname()[1]
         first = await workers.start("fast_replay", fast_replay_metrics_port=str(base))
@@ -57,9 +57,9 @@ async def test_each_process_takes_a_free_port_and_is_found_until_it_ends(
     assert await targets(tables) == {}
 
 
-async def test_the_queues_gauges_come_from_exactly_one_process(tables: asyncpg.Pool, workers: Workers) -> None:
-    """Of two keepers one exports depth and age; when it is killed, the other does."""
-    keepers = [await workers.start("retention"), await workers.start("retention")]
+async def test_the_queue_gauges_come_from_exactly_one_process(tables: asyncpg.Pool, workers: Workers) -> None:
+    """Of two retention processes one exports depth and age; when it is killed, the other does."""
+    processes = [await workers.start("retention"), await workers.start("retention")]
     await harness.enqueue(tables, await harness.make_thread(tables, "a"))
     await harness.enqueue(tables, await harness.make_thread(tables, "b"), "deep_reflection")
     depth = ("queue_jobs", "fast_replay", "todo")
@@ -75,8 +75,8 @@ async def test_the_queues_gauges_come_from_exactly_one_process(tables: asyncpg.P
     rows = await tables.fetch("SELECT pid, port FROM metrics_targets WHERE role = 'retention'")
     ports = {row["pid"]: row["port"] for row in rows}
     shown = {pid: depth in await scrape(f"127.0.0.1:{port}") for pid, port in ports.items()}
-    [exporter] = [keeper for keeper in keepers if shown[keeper.pid]]
-    [other] = [keeper for keeper in keepers if not shown[keeper.pid]]
+    [exporter] = [process for process in processes if shown[process.pid]]
+    [other] = [process for process in processes if not shown[process.pid]]
     exporter.send(signal.SIGKILL)
 
     async def other_exports() -> bool:

@@ -1,4 +1,4 @@
-"""A conversation that always fails: its neighbours do not notice, and its own later events become memory."""
+"""A conversation that always fails: others are not affected, and its own later events become memories."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ POISON = "arsenic"
 
 
 class Refusing(ScriptedGenerator):
-    """Refuses every slice that holds the poison; everything once `down` is set."""
+    """Refuses every slice with the poison; refuses everything if `down` is set."""
 
     down: ProviderError | None = None
-    faulty: str | None = None  # the transport fails for a slice that begins with this and has no more than one turn
+    faulty: str | None = None  # the transport fails for a slice that consists of this turn only
 
     async def summarize(self, slices: Sequence[ConversationSlice]) -> list[Summary]:
         self._refuse(slices)
@@ -46,9 +46,9 @@ class Refusing(ScriptedGenerator):
         self.slices.extend(slices)
         if self.down is not None:
             raise self.down
-        if self.faulty is not None and any([turn.text for turn in part.turns] == [self.faulty] for part in slices):
+        if self.faulty is not None and any([turn.text for turn in slice_.turns] == [self.faulty] for slice_ in slices):
             raise TransientProviderError("the line broke", code="503")
-        if any(POISON in turn.text for part in slices for turn in part.turns):
+        if any(POISON in turn.text for slice_ in slices for turn in slice_.turns):
             raise PermanentProviderError("no", code="400")
 
 
@@ -61,7 +61,7 @@ async def say(pool: asyncpg.Pool, *texts: str, session_id: str = "s1") -> UUID:
 
 
 async def run_next(pool: asyncpg.Pool, generator: Refusing, job_type: str) -> ConsolidationJob | ProviderError | None:
-    """Run the next job as a pool does: one that fails is failed for good. None where none waits."""
+    """Run the next job as a pool does, but fail it permanently on an error. None if none is waiting."""
     claim = await claim_next(pool, ["fast_replay", "deep_reflection"])
     if claim is None:
         return None
@@ -87,7 +87,7 @@ async def enqueue(pool: asyncpg.Pool, thread: UUID, job_type: str) -> None:
 
 @pytest.mark.parametrize("job_type", ["fast_replay", "deep_reflection", "full_consolidation"])
 async def test_later_events_get_past_a_turn_that_the_model_refuses(pool: asyncpg.Pool, job_type: str) -> None:
-    """The first job fails; those of later events store all but that turn, tell of it, and ask the model a few times."""
+    """The first job fails; those of later events store all but that turn, report it, and make few model calls."""
     await pool.execute("UPDATE app_policies SET consolidate = false")
     thread = await say(pool, *(f"well {n}" for n in range(9)), f"some {POISON}", *(f"so {n}" for n in range(6)))
     generator = Refusing()
@@ -117,7 +117,7 @@ async def test_later_events_get_past_a_turn_that_the_model_refuses(pool: asyncpg
         summarised = await pool.fetchval("SELECT array_agg(s ORDER BY s) FROM memories, unnest(source_seqs) AS s "
                                          "WHERE memory_type = 'summary'")  # fmt: skip
         assert summarised == [seq for seq in range(1, 18) if seq != 10]
-    # The dead letter is still there to be looked at.
+    # The failed job is still there for inspection.
     assert await pool.fetchval("SELECT count(*) FROM consolidation_jobs WHERE status = 'failed'") == 1
 
 
@@ -128,8 +128,8 @@ async def test_later_events_get_past_a_turn_that_the_model_refuses(pool: asyncpg
         CallPostponedError("nobody may call", code="limited", retry_after_seconds=9),
     ],
 )
-async def test_no_turn_is_passed_by_while_the_model_answers_nothing(pool: asyncpg.Pool, down: ProviderError) -> None:
-    """A wrong key refuses everything: the next job fails like the first, and no event is passed over."""
+async def test_no_turn_is_skipped_while_the_model_refuses_everything(pool: asyncpg.Pool, down: ProviderError) -> None:
+    """A wrong key refuses everything: the next job fails like the first, and no event is skipped."""
     await pool.execute("UPDATE app_policies SET consolidate = false")
     thread = await say(pool, "well", "so")
     generator = Refusing()
@@ -142,9 +142,9 @@ async def test_no_turn_is_passed_by_while_the_model_answers_nothing(pool: asyncp
     assert await harness.count(pool, "memories") == 0
 
 
-async def test_a_fault_of_transport_is_retried_and_no_refusal(pool: asyncpg.Pool) -> None:
-    """A healthy turn, alone beside a refused one while the line breaks, is not passed by: the job is tried again, and
-    draws from it. Only what breaks the line at the job's last try, too, is the turn's own doing."""
+async def test_a_transport_fault_is_retried_and_not_a_refusal(pool: asyncpg.Pool) -> None:
+    """A healthy turn next to a refused one is not skipped if the connection drops: the job is retried, and extracts
+    from it. Only a turn that drops the connection at the job's last attempt too is skipped."""
     await pool.execute("UPDATE app_policies SET consolidate = false")
     thread = await say(pool, "well", POISON)
     generator = Refusing()
@@ -176,10 +176,11 @@ async def test_a_fault_of_transport_is_retried_and_no_refusal(pool: asyncpg.Pool
     assert job.result["skipped"] == [{"sequence_num": 2, "error_code": "503"}]
 
 
-async def test_poison_stops_neither_its_neighbours_nor_its_own_later_events(
+async def test_poison_stops_neither_other_sessions_nor_its_own_later_events(
     pool: asyncpg.Pool, workers: Workers
 ) -> None:
-    """Real workers: one conversation is refused for what it says, one breaks the model each time; two are healthy."""
+    """Real workers: one conversation is refused for its content, one drops the connection each
+    time; two are healthy."""
     async with FakeGemini() as gemini:
         gemini.poison(POISON, "status", code=400)
         gemini.poison("cyanide", "status", code=500)

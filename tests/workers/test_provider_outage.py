@@ -1,4 +1,4 @@
-"""Real workers and a model that is down, refuses or hangs: no try of a job is wasted, all is done at last."""
+"""Real workers and a model that is down, refuses or hangs: no attempt of a job is wasted, all complete in the end."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def fake() -> AsyncIterator[FakeGemini]:
 
 
 async def start(workers: Workers, fake: FakeGemini, **settings: str) -> WorkerProcess:
-    """A fast_replay worker of the product's own, which calls the fake."""
+    """A fast_replay worker of the product, which calls the fake."""
     return await workers.start(
         "fast_replay",
         module="workers.worker",
@@ -46,8 +46,8 @@ async def error_code(pool: asyncpg.Pool, job: UUID) -> str | None:
     return code
 
 
-async def test_an_outage_burns_no_tries(pool: asyncpg.Pool, workers: Workers, fake: FakeGemini) -> None:
-    """The provider is away for many calls' time: no job fails although each has two tries; then all are done."""
+async def test_an_outage_uses_up_no_attempts(pool: asyncpg.Pool, workers: Workers, fake: FakeGemini) -> None:
+    """The provider is down for many calls: no job fails although each has two attempts; then all complete."""
     port = int(fake.base_url.rpartition(":")[2])
     await fake.stop()
     await start(workers, fake, breaker_failures="3", breaker_open_seconds="0.05", job_tries_max="2")
@@ -68,10 +68,10 @@ async def test_an_outage_burns_no_tries(pool: asyncpg.Pool, workers: Workers, fa
     assert fake.stats()["calls"]["generateContent"] == len(jobs)
 
 
-async def test_a_quota_of_the_day_stops_every_process_for_long(
+async def test_a_daily_quota_stops_every_process_for_long(
     pool: asyncpg.Pool, workers: Workers, fake: FakeGemini
 ) -> None:
-    """One call learns of it. Its job comes back after an hour or more; another process's job does so without a call."""
+    """One call detects it. Its job comes back after an hour or more; another process's job does so without a call."""
     fake.script("rate_limit", retry_delay_seconds=1, daily=True, times=100)
     await start(workers, fake)
     [first] = await enqueue(pool, "a")
@@ -82,17 +82,14 @@ async def test_a_quota_of_the_day_stops_every_process_for_long(
     assert [await error_code(pool, job) for job in (first, second)] == ["429", "limited"]
     assert fake.stats()["calls"] == {"generateContent": 1}
     rows = await pool.fetch(
-        "SELECT status, attempts - (args ->> 'tried')::int AS tries, scheduled_at - now() AS due"
-        " FROM procrastinate_jobs"
+        "SELECT status, attempts - (args ->> 'tried')::int AS used, scheduled_at - now() AS due FROM procrastinate_jobs"
     )
-    assert {(row["status"], row["tries"]) for row in rows} == {("todo", 0)}
+    assert {(row["status"], row["used"]) for row in rows} == {("todo", 0)}
     assert min(row["due"] for row in rows) > datetime.timedelta(minutes=59)
 
 
-async def test_a_paused_worker_leaves_jobs_where_they_are(
-    pool: asyncpg.Pool, workers: Workers, fake: FakeGemini
-) -> None:
-    """While a process knows that nobody may call, it fetches nothing: a long queue is not turned over in vain."""
+async def test_a_paused_worker_leaves_jobs_in_the_queue(pool: asyncpg.Pool, workers: Workers, fake: FakeGemini) -> None:
+    """While a process knows that calls are refused, it fetches nothing: a long queue is not cycled in vain."""
     fake.script("rate_limit", retry_delay_seconds=3)
     await start(workers, fake, fast_replay_concurrency="1", limit_wait_seconds_max="0.5")
     [first] = await enqueue(pool, "a")
@@ -105,7 +102,7 @@ async def test_a_paused_worker_leaves_jobs_where_they_are(
 
 
 async def test_a_cancelled_call_is_counted(pool: asyncpg.Pool, workers: Workers, fake: FakeGemini) -> None:
-    """A job that is cancelled cuts its call at once, and the metrics say so."""
+    """A cancelled job stops its call immediately, and the metrics count it."""
     fake.script("hang")
     await start(workers, fake)
     [job] = await enqueue(pool, "a")
@@ -122,7 +119,7 @@ async def test_a_cancelled_call_is_counted(pool: asyncpg.Pool, workers: Workers,
 
 
 async def test_the_gauges_show_breakers_and_penalties(pool: asyncpg.Pool, workers: Workers) -> None:
-    """One process exports what all share; also how many texts a model refused a vector."""
+    """One process exports the shared values, and the number of texts for which a model refused a vector."""
     await pool.execute("INSERT INTO embedding_refusals VALUES ('facts', gen_random_uuid(), 'm', md5('x'), '400')")
     await pool.execute("SELECT report_failure('fast_replay/m', NULL, '503', 1, 60, 600)")
     await pool.execute("SELECT penalise_limit('m', 600, '429')")

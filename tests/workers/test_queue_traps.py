@@ -1,6 +1,6 @@
-"""Traps of a queue on procrastinate: locks, transactions, old rows.
+"""Pitfalls of a queue on procrastinate: locks, transactions, old rows.
 
-Wake-ups are in `test_delivery`, ends of workers in `test_worker_process`, the dead in `test_liveness`.
+Wake-ups are in `test_delivery`, ends of workers in `test_worker_process`, dead workers in `test_liveness`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tests.support.queue_rows import fetch, in_process, scans
 
 
 async def test_nothing_is_enqueued_with_a_queueing_lock(pool: asyncpg.Pool, dsn: str) -> None:
-    """A job that is given back while the next one waits would break it, and stay running for ever."""
+    """A job given back while the next one waits would violate it, and stay running for ever."""
     app, _ = in_process(dsn, pool)
     assert {task.queueing_lock for task in app.tasks.values()} == {None}
     thread = await harness.make_thread(pool)
@@ -25,7 +25,7 @@ async def test_nothing_is_enqueued_with_a_queueing_lock(pool: asyncpg.Pool, dsn:
 
 
 async def test_a_job_is_given_back_while_the_next_of_its_lock_waits(pool: asyncpg.Pool) -> None:
-    """Both are there, in their order: the one that was tried first, then what was enqueued during its run."""
+    """Both are there, in their order: the job given back first, then the one enqueued during its run."""
     thread = await harness.make_thread(pool)
     first = await harness.enqueue(pool, thread)
     attempt = await fetch(pool)
@@ -38,8 +38,8 @@ async def test_a_job_is_given_back_while_the_next_of_its_lock_waits(pool: asyncp
         await pool.execute("SELECT finish_job($1, $2, $3)", *attempt)
 
 
-async def test_a_job_that_waits_for_its_retry_holds_up_its_own_kind_and_session_alone(pool: asyncpg.Pool) -> None:
-    """procrastinate keeps the order of a lock, also behind a job that may not run yet: so a lock is one kind of one
+async def test_a_job_that_waits_for_its_retry_blocks_only_its_own_type_and_session(pool: asyncpg.Pool) -> None:
+    """procrastinate keeps the order of a lock, even behind a job that is not yet due: so a lock is one type of one
     session."""
     threads = [await harness.make_thread(pool, name) for name in "ab"]
     waits = await harness.enqueue(pool, threads[0])
@@ -75,7 +75,7 @@ async def test_a_second_enqueue_costs_no_event(dsn: str) -> None:
 
 
 async def test_a_workers_start_reads_no_finished_job(pool: asyncpg.Pool) -> None:
-    """It deletes the rows of workers that are long gone; what refers to a worker is found by an index."""
+    """It deletes the rows of workers that are long gone; references to a worker are found by an index."""
     await pool.execute(
         "INSERT INTO procrastinate_jobs (queue_name, task_name, status)"
         " SELECT 'q', 't', 'succeeded' FROM generate_series(1, 5000)"

@@ -1,4 +1,4 @@
-"""What is tried again, when, and how a job fails for good."""
+"""What is retried, when, and how a job fails permanently."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from workers.queue.retry import JobRetry
 
 
 class Highest(random.Random):
-    """Chance at its worst."""
+    """A random generator that returns the maximum."""
 
     def uniform(self, _low: float, high: float) -> float:
         return high
@@ -57,8 +57,8 @@ def test_delays_double_up_to_the_cap() -> None:
     assert delays == pytest.approx([2, 4, 8, 16, 32, 60, 60], abs=0.1)
 
 
-def test_a_provider_is_never_asked_before_it_said() -> None:
-    """RetryInfo comes before the jitter; a day's quota waits for hours."""
+def test_a_provider_is_never_called_before_its_requested_delay() -> None:
+    """The jitter is added to RetryInfo; a daily quota waits for hours."""
     assert delay(RateLimitedError("x", retry_after_seconds=30)) == pytest.approx(32, abs=0.1)
     assert delay(RateLimitedError("x", daily=True)) >= 3600
 
@@ -77,8 +77,8 @@ def test_a_provider_is_never_asked_before_it_said() -> None:
         WatermarkMovedError("x"),
     ],
 )
-def test_faults_of_transport_are_tried_again_so_often(error: Exception) -> None:
-    """Up to the last try, and not beyond it."""
+def test_transport_faults_are_retried_a_bounded_number_of_times(error: Exception) -> None:
+    """Up to the last attempt, and not beyond it."""
     assert delay(error, attempts=6) is not None
     assert delay(error, attempts=7) is None
 
@@ -87,42 +87,42 @@ def test_faults_of_transport_are_tried_again_so_often(error: Exception) -> None:
     "error",
     [PermanentProviderError("x"), MalformedReplyError("x"), KeyError("x"), asyncpg.DataError("x"), ValueError("x")],
 )
-def test_faults_of_meaning_are_not_tried_again(error: Exception) -> None:
+def test_content_faults_are_not_retried(error: Exception) -> None:
     assert delay(error) is None
 
 
 @pytest.mark.parametrize(
     "error", [CallPostponedError("x", code="limited", retry_after_seconds=7), RateLimitedError("x", daily=True)]
 )
-def test_what_nobody_could_call_for_is_no_try(error: RateLimitedError) -> None:
-    """However often a job was postponed, it never fails for it, and its waits do not grow."""
+def test_a_refused_call_costs_no_attempt(error: RateLimitedError) -> None:
+    """However often a job is postponed, it never fails because of it, and its waits do not grow."""
     assert delay(error, attempts=99) == pytest.approx(delay(error, attempts=0), abs=0.1)
 
 
-def test_a_job_whose_probe_failed_leaves_the_next_one_to_others() -> None:
-    """It may be what breaks the provider: its waits grow, and still it does not fail."""
+def test_a_job_whose_probe_failed_yields_to_others() -> None:
+    """It may be the cause of the failures: its waits grow, but it does not fail."""
     error = CallPostponedError("x", code="503", retry_after_seconds=5, was_sent=True)
     assert [delay(error, attempts) for attempts in (0, 2, 99)] == pytest.approx([7, 13, 65], abs=0.1)
 
 
-def test_a_moved_watermark_is_looked_at_again_soon() -> None:
+def test_a_moved_watermark_is_retried_soon() -> None:
     assert delay(WatermarkMovedError("x"), attempts=5) <= 0.5
 
 
 @pytest.mark.parametrize("error", [asyncio.CancelledError(), JobAborted()])
-def test_a_stopping_worker_gives_its_jobs_back_however_often(error: BaseException) -> None:
+def test_a_stopping_worker_gives_its_jobs_back_any_number_of_times(error: BaseException) -> None:
     assert delay(error, attempts=99) == 0.0
 
 
-def test_a_job_that_was_run_again_by_hand_has_all_its_tries() -> None:
+def test_a_job_run_again_by_hand_has_all_its_attempts() -> None:
     error = TransientProviderError("x")
     assert delay(error, attempts=8, tried=8) == pytest.approx(2, abs=0.1)
     assert delay(error, attempts=14, tried=8) is not None
     assert delay(error, attempts=15, tried=8) is None
 
 
-def test_what_is_kept_of_an_error_can_be_stored() -> None:
-    """NUL and lone surrogates, which PostgreSQL refuses, are replaced; long texts are cut."""
+def test_the_stored_text_of_an_error_is_valid() -> None:
+    """NUL and lone surrogates, which PostgreSQL rejects, are replaced; long texts are cut."""
     kept = describe(MalformedReplyError("a\x00b\ud800" + "c" * 9999, code="malformed", raw_reply="\x00{"))
     assert "\x00" not in kept.error
     assert len(kept.error) < 4100
@@ -130,8 +130,8 @@ def test_what_is_kept_of_an_error_can_be_stored() -> None:
     assert kept.raw_reply == "\ufffd{"
 
 
-async def test_429_twice_then_an_answer_completes_at_the_third_attempt(tables: asyncpg.Pool, workers: Workers) -> None:
-    """The waits are at least what the provider asked for (0.2 s)."""
+async def test_two_429s_then_a_reply_complete_at_the_third_attempt(tables: asyncpg.Pool, workers: Workers) -> None:
+    """The waits are at least the provider's delay (0.2 s)."""
     await workers.start("fast_replay")
     await tables.execute("INSERT INTO scripted (fault) VALUES ('429'), ('429')")
     job_id = await harness.enqueue(tables, await harness.make_thread(tables))
@@ -148,7 +148,8 @@ async def test_429_twice_then_an_answer_completes_at_the_third_attempt(tables: a
 async def test_a_permanent_error_fails_at_once_keeps_its_reply_and_can_be_run_again(
     tables: asyncpg.Pool, workers: Workers
 ) -> None:
-    """400: one attempt, status failed, error and raw reply kept; by hand it completes, and the error is gone."""
+    """400: one attempt, status failed, error and raw reply kept; run again by hand it completes,
+    and the error is gone."""
     await workers.start("fast_replay")
     await tables.execute("INSERT INTO scripted (fault) VALUES ('400')")
     job_id = await harness.enqueue(tables, await harness.make_thread(tables))
@@ -164,7 +165,7 @@ async def test_a_permanent_error_fails_at_once_keeps_its_reply_and_can_be_run_ag
     assert await harness.count(tables, "effects") == 1
 
 
-async def test_a_transport_fault_fails_after_its_tries_with_the_last_error(
+async def test_a_transport_fault_fails_after_all_attempts_with_the_last_error(
     tables: asyncpg.Pool, workers: Workers
 ) -> None:
     await workers.start("fast_replay", job_tries_max="3")
@@ -176,7 +177,7 @@ async def test_a_transport_fault_fails_after_its_tries_with_the_last_error(
 
 
 async def test_a_job_that_waits_for_its_retry_does_not_keep_its_slot(tables: asyncpg.Pool, workers: Workers) -> None:
-    """A day's quota: the job waits for hours in the queue, its last error is visible, and neighbours run."""
+    """A daily quota: the job waits for hours in the queue, its last error is visible, and other jobs run."""
     await workers.start("fast_replay", fast_replay_concurrency="1")
     await tables.execute("INSERT INTO scripted (fault) VALUES ('daily')")
     waiting = await harness.enqueue(tables, await harness.make_thread(tables, "a"))
@@ -194,7 +195,7 @@ async def _error_code(pool: asyncpg.Pool, job_id: object) -> str | None:
 
 
 async def test_a_running_job_can_be_cancelled(tables: asyncpg.Pool, workers: Workers) -> None:
-    """The attempt is cut, nothing is written, and the job is cancelled, not tried again."""
+    """The attempt is cut off, nothing is written, and the job is cancelled, not retried."""
     await workers.start("fast_replay")
     async with harness.gate(tables):
         job_id = await harness.enqueue(tables, await harness.make_thread(tables))
@@ -204,7 +205,7 @@ async def test_a_running_job_can_be_cancelled(tables: asyncpg.Pool, workers: Wor
     assert await harness.count(tables, "effects") == 0
 
 
-async def test_what_is_kept_of_a_database_error_quotes_no_row(pool: asyncpg.Pool) -> None:
+async def test_the_stored_database_error_quotes_no_row(pool: asyncpg.Pool) -> None:
     with pytest.raises(asyncpg.CheckViolationError) as caught:
         await pool.execute("INSERT INTO app_policies (app_name, fast_events) VALUES ('what the user said', 0)")
     assert "what the user said" in str(caught.value)

@@ -1,4 +1,4 @@
-"""Settings: read once, checked at birth, frozen; every error names the variable and never shows a secret."""
+"""Settings: read once, validated when created, frozen; every error names the variable and never shows a secret."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from workers import settings
 from workers.settings import Settings, SettingsError, load, variables_of
 
 
-def test_nothing_set_is_enough() -> None:
+def test_no_variable_is_required() -> None:
     """Without any variable: the embedded server, loopback, the local provider."""
     loaded = load()
     assert loaded.dsn is None
@@ -35,8 +35,8 @@ def test_settings_are_frozen() -> None:
 
 
 @pytest.mark.parametrize("variable", ["GOOGLE_API_KEY", "GEMINI_API_KEY"])
-def test_a_key_chooses_gemini(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
-    """Both common names of the key work, unless local is asked for."""
+def test_a_key_selects_gemini(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+    """Both common names of the key work, unless local is configured."""
     monkeypatch.setenv(variable, "AIzaSy-0123456789abcdef")
     loaded = load()
     assert loaded.provider == "gemini"
@@ -47,8 +47,8 @@ def test_a_key_chooses_gemini(monkeypatch: pytest.MonkeyPatch, variable: str) ->
     assert load().provider == "local"
 
 
-def test_the_key_may_be_given_for_the_named_provider(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It stands above the provider's own variable, and says nothing about which provider is meant."""
+def test_the_key_may_be_set_for_the_named_provider(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes precedence over the provider's own variable, and does not select a provider."""
     monkeypatch.setenv("HIPPOCAMPUS_PROVIDER_API_KEY", "a-key-of-some-provider")
     with pytest.raises(SettingsError, match="set HIPPOCAMPUS_PROVIDER to its provider"):
         load()
@@ -60,7 +60,7 @@ def test_the_key_may_be_given_for_the_named_provider(monkeypatch: pytest.MonkeyP
 
 
 def test_former_names_still_work_and_are_logged(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A current name stands above a former one; an error names the variable that was set."""
+    """A current name takes precedence over a former one; an error names the variable that was set."""
     monkeypatch.setenv("HIPPOCAMPUS_GOOGLE_API_KEY", "AIzaSy-0123456789abcdef")
     monkeypatch.setenv("HIPPOCAMPUS_GEMINI_BASE_URL", "http://former")
     monkeypatch.setenv("HIPPOCAMPUS_PROVIDER_TRIES_MAX", "7")
@@ -124,7 +124,7 @@ def test_several_wrong_variables_are_named_together(monkeypatch: pytest.MonkeyPa
 
 
 def test_secrets_are_shown_by_five_characters_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither what is printed for people nor the object's own text has a key or a password in it."""
+    """Neither the printed text nor the object's repr contains a key or a password."""
     monkeypatch.setenv("GOOGLE_API_KEY", "AIzaSy-0123456789abcdef")
     monkeypatch.setenv("HIPPOCAMPUS_API_KEY", "sixteen-letters!")
     monkeypatch.setenv("DATABASE_URL", "postgresql://me:hushhush@db.example:5433/agents?sslmode=require")
@@ -138,8 +138,8 @@ def test_secrets_are_shown_by_five_characters_at_most(monkeypatch: pytest.Monkey
     assert loaded.dsn == "postgresql://me:hushhush@db.example:5433/agents?sslmode=require"
 
 
-def test_the_home_is_where_users_keep_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """For root below /var/lib, for others in the user's data folder; HIPPOCAMPUS_HOME stands above both."""
+def test_the_home_is_in_the_users_data_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Below /var/lib for root, in the user's data folder for others; HIPPOCAMPUS_HOME takes precedence over both."""
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     assert load().home == Path("/var/lib/hippocampus")
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
@@ -160,8 +160,8 @@ def test_what_is_loopback(host: str, local: bool) -> None:
     assert settings.is_loopback(host) is local
 
 
-def test_every_setting_says_what_it_is_for() -> None:
-    """The documentation is made from the descriptions: each is a sentence."""
+def test_every_setting_has_a_description() -> None:
+    """The documentation is generated from the descriptions: each is a sentence."""
     for name, field in Settings.model_fields.items():
         assert (field.description or "").endswith("."), name
         assert variables_of(name)[0].isupper()

@@ -1,4 +1,4 @@
-"""Sessions as JSONL and back: exactly, each whole or not at all, and again without harm."""
+"""Export of sessions to JSONL and back: exact, atomic per session, and repeatable."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def fill(pool: asyncpg.Pool) -> None:
             await service.append(app, user, session.id, events)
     await service.finalize_session("shop", "ann", "s0")
     await pool.execute("UPDATE threads SET fast_upto_seq = 5, deep_upto_seq = 3 WHERE session_id = 's1'")
-    # Somebody who writes plain SQL, with white space of their own.
+    # A plain SQL client, with its own white space.
     await pool.execute(
         """SELECT append_event('shop', 'ann', 's0', NULL, 'plain', 'user', 'message', E'{"a":\\n 1.50,\\n "a": 2}')"""
     )
@@ -69,7 +69,7 @@ async def fill(pool: asyncpg.Pool) -> None:
 
 
 async def fill_rarer(pool: asyncpg.Pool) -> None:
-    """A session that goes by itself, one with an erased event, and what the memory was given of one elsewhere."""
+    """A session that expires, one with an erased event, and a memory-only one."""
     service = OpenSessionService(pool)
     await pool.execute("SELECT create_session('shop', 'cid', 'brief', p_ttl => '40000 days 00:00:01.5')")
     await service.append(
@@ -81,7 +81,7 @@ async def fill_rarer(pool: asyncpg.Pool) -> None:
     await service.close()
 
 
-# What another database has of its own: vectors, versions of shared states, timers of its queue, costs.
+# Values that differ between databases: vectors, versions of shared states, timers of the queue, costs.
 NOT_CARRIED = {
     "threads": "fast_due_at deep_due_at fast_queued_seq deep_queued_seq fast_queued_tokens deep_queued_tokens erasures"
     " generate_calls embed_calls prompt_tokens output_tokens reused_replies",
@@ -136,7 +136,7 @@ async def test_a_round_trip_is_exact(pool: asyncpg.Pool, other: asyncpg.Pool, tm
         "SELECT sequence_num, role, author, content, token_estimate, occurred_at FROM messages ORDER BY event_id, 1"
     )
     assert await pool.fetch(messages) == await other.fetch(messages)
-    # The state of each moment can be told from the imported events too.
+    # The state at each moment can be derived from the imported events too.
     for number in range(0, 9):
         past = [
             await StateHistory(each).restore("shop", "ann", "s0", sequence_num=number, from_snapshot=False)
@@ -147,7 +147,7 @@ async def test_a_round_trip_is_exact(pool: asyncpg.Pool, other: asyncpg.Pool, tm
     assert whole is not None
     assert past[1].state == {key: value for key, value in whole.state.items() if ":" not in key}
     await assert_shared(after, StateHistory(other), "shop", "ann")
-    # It goes on where it was.
+    # The session can be continued.
     outcome = await after.append("shop", "ann", "s0", [Event(author="user", content={"text": "and on"})])
     assert outcome.events[0].sequence_num == 9
     await before.close()
@@ -155,19 +155,19 @@ async def test_a_round_trip_is_exact(pool: asyncpg.Pool, other: asyncpg.Pool, tm
 
 
 async def assert_shared(service: OpenSessionService, history: StateHistory, app: str, user: str) -> None:
-    """The shared states are told from what was imported and what happened here; not from another database's past."""
+    """Shared states are derived from the import and from events here, not from another database's past."""
     session = await service.get_session(app, user, "s0", num_recent_events=0)
     assert session is not None
     scopes = split_delta(session.state)
-    told = await history.rebuild_shared(app, user)
-    assert (told.user_state, told.app_state) == (scopes.user, scopes.app)
-    assert (told.user_is_complete, told.app_is_complete) == (True, True)
+    rebuilt = await history.rebuild_shared(app, user)
+    assert (rebuilt.user_state, rebuilt.app_state) == (scopes.user, scopes.app)
+    assert (rebuilt.user_is_complete, rebuilt.app_is_complete) == (True, True)
 
 
-async def test_what_frameworks_say_of_a_session_comes_along(
+async def test_framework_fields_of_a_session_are_transferred(
     pool: asyncpg.Pool, other: asyncpg.Pool, tmp_path: Path
 ) -> None:
-    """The exact time of its last event, its time to live, and that it holds but what the memory was given."""
+    """The exact time of its last event, its time to live, and whether it is memory-only."""
     await pool.execute("SELECT create_session('shop', 'ann', 'brief', p_ttl => '36 hours')")
     await pool.execute("UPDATE threads SET event_time = 1700000000.1234567")
     await pool.execute("SELECT memory_thread('shop', 'ann', 'elsewhere')")
@@ -181,8 +181,8 @@ async def test_what_frameworks_say_of_a_session_comes_along(
     ]
 
 
-async def test_what_is_there_stays_as_it_is(pool: asyncpg.Pool, other: asyncpg.Pool, tmp_path: Path) -> None:
-    """A second import changes nothing; a session and a state that moved on are not set back."""
+async def test_existing_sessions_and_states_are_kept(pool: asyncpg.Pool, other: asyncpg.Pool, tmp_path: Path) -> None:
+    """A second import changes nothing; a session and a state that moved on are not reset."""
     await fill(pool)
     source = kept(tmp_path, await exported(pool))
     service = OpenSessionService(other)
@@ -207,7 +207,7 @@ async def test_one_user_or_one_session_can_be_exported(pool: asyncpg.Pool) -> No
 
 
 def lines_of(text: str) -> list[str]:
-    """Only a line feed ends a line: a text may hold other marks that count as one elsewhere."""
+    """Only a line feed ends a line: a text may contain other line separators."""
     return text.removesuffix("\n").split("\n")
 
 
@@ -218,10 +218,10 @@ def spoiled(text: str, number: int, change: Any) -> str:
     return "\n".join(lines) + "\n"
 
 
-async def test_a_session_with_a_bad_line_is_refused_whole(
+async def test_a_session_with_a_bad_line_is_refused_completely(
     pool: asyncpg.Pool, other: asyncpg.Pool, tmp_path: Path
 ) -> None:
-    """Cut, doubled, missing, of another type: that session is not stored at all, and the others are."""
+    """Truncated, duplicated, missing, of another type: that session is not stored at all, and the others are."""
     await fill(pool)
     text = await exported(pool, app_name="other")
     assert '"kind" : "event"' in text
@@ -250,15 +250,15 @@ async def test_a_session_with_a_bad_line_is_refused_whole(
         ('{"kind": "header", "format": "hippocampus sessions", "version": 2}\n', "version 2"),
     ],
 )
-async def test_another_file_is_refused(pool: asyncpg.Pool, tmp_path: Path, text: str, part: str) -> None:
+async def test_an_unrelated_file_is_refused(pool: asyncpg.Pool, tmp_path: Path, text: str, part: str) -> None:
     with pytest.raises(InvalidInputError, match=part):
         await import_sessions(pool, kept(tmp_path, text))
 
 
-async def test_imported_sessions_can_be_consolidated_anew(
+async def test_imported_sessions_can_be_consolidated_again(
     pool: asyncpg.Pool, other: asyncpg.Pool, tmp_path: Path
 ) -> None:
-    """As they were, only what was not consolidated is; with the option, all of it. The idle scan enqueues it."""
+    """By default only what was not consolidated; with the option, all of it. The idle scan enqueues it."""
     await fill(pool)
     await pool.execute("UPDATE threads SET fast_upto_seq = last_seq, deep_upto_seq = last_seq WHERE session_id = 's0'")
     await pool.execute("UPDATE threads SET last_event_at = last_event_at - interval '1 day'")
@@ -274,7 +274,7 @@ async def test_imported_sessions_can_be_consolidated_anew(
 
 
 async def test_the_commands_round_trip(dsn: str, pool: asyncpg.Pool, other: asyncpg.Pool, tmp_path: Path) -> None:
-    """Through files, packed too; what cannot be written or read is said."""
+    """Through files, including compressed ones; files that cannot be written or read are reported."""
     await fill(pool)
     home = tmp_path / "home"
     target = str(tmp_path / "all.jsonl.gz")

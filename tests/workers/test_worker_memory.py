@@ -1,4 +1,4 @@
-"""The whole path through real processes: a conversation goes in, memories come out, whatever happens to workers."""
+"""The whole path through real processes: a conversation becomes memories, whatever happens to the workers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ async def summaries(pool: asyncpg.Pool) -> int:
 
 
 async def test_a_conversation_becomes_memories_and_facts(pool: asyncpg.Pool, workers: Workers) -> None:
-    """Without a key: both pools, the local provider, every event consolidated; no line holds what was said."""
+    """Without a key: both pools, the local provider, every event consolidated; no log line has a text of the
+    conversation."""
     started = [await workers.start(name, module=PRODUCT) for name in ("fast_replay", "deep_reflection")]
     await say(pool)
     await until(lambda: all_ended(pool))
@@ -46,7 +47,7 @@ async def test_a_conversation_becomes_memories_and_facts(pool: asyncpg.Pool, wor
 
 
 @pytest.mark.timing
-async def test_a_worker_killed_during_the_models_call_leaves_one_summary(pool: asyncpg.Pool, workers: Workers) -> None:
+async def test_a_worker_killed_during_the_model_call_leaves_one_summary(pool: asyncpg.Pool, workers: Workers) -> None:
     """The model hangs, the worker is killed, another does the job: one summary, one slice, within two seconds."""
     async with FakeGemini() as gemini:
         gemini.script("hang", operation="generateContent")
@@ -68,8 +69,8 @@ async def test_a_worker_killed_during_the_models_call_leaves_one_summary(pool: a
         assert KEY not in victim.lines()
 
 
-async def test_429_twice_then_an_answer_completes_with_three_attempts(pool: asyncpg.Pool, workers: Workers) -> None:
-    """Each attempt comes no earlier than the API asked for."""
+async def test_two_429s_then_a_reply_complete_with_three_attempts(pool: asyncpg.Pool, workers: Workers) -> None:
+    """No attempt comes earlier than the API requested."""
     async with FakeGemini() as gemini:
         gemini.script("rate_limit", operation="generateContent", times=2, retry_delay_seconds=0.3)
         started = time.monotonic()
@@ -86,7 +87,7 @@ async def test_429_twice_then_an_answer_completes_with_three_attempts(pool: asyn
         assert await summaries(pool) == 1
 
 
-async def test_a_wrong_reply_fails_keeps_it_and_can_be_run_again(pool: asyncpg.Pool, workers: Workers) -> None:
+async def test_a_malformed_reply_fails_is_kept_and_can_be_run_again(pool: asyncpg.Pool, workers: Workers) -> None:
     """Broken JSON, also after the repair: failed at the first attempt, the raw reply in the row, not in the log."""
     async with FakeGemini() as gemini:
         gemini.script("broken_json", operation="generateContent", times=2)
@@ -100,7 +101,7 @@ async def test_a_wrong_reply_fails_keeps_it_and_can_be_run_again(pool: asyncpg.P
         assert job["attempts"] == 1
         assert job["raw_reply"]
         assert job["raw_reply"] not in worker.lines()
-        await asyncio.sleep(0.6)  # a poll: nobody takes it up by himself
+        await asyncio.sleep(0.6)  # a poll: no worker takes it by itself
         assert await harness.status_of(pool, job["id"]) == "failed"
         await pool.execute("SELECT retry_failed_job($1)", job["id"])
         await harness.wait_for_status(pool, job["id"], "completed")

@@ -1,4 +1,4 @@
-"""Worker processes: each pool works off its own queues, drains when told to, and survives its database."""
+"""Worker processes: each pool runs its own queues, drains on SIGTERM, and survives its database."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from workers.queue import liveness
 from workers.settings import Settings
 
 
-async def test_a_worker_works_off_an_enqueued_job_and_keeps_its_result(tables: asyncpg.Pool, workers: Workers) -> None:
-    """A job that was enqueued by SQL alone is run once, and its row says so."""
+async def test_a_worker_runs_an_enqueued_job_and_keeps_its_result(tables: asyncpg.Pool, workers: Workers) -> None:
+    """A job enqueued by SQL alone is run once, and its row shows the result."""
     await workers.start("fast_replay")
     thread = await harness.make_thread(tables)
     job = await harness.enqueue(tables, thread)
@@ -46,7 +46,7 @@ async def test_pools_never_take_each_others_jobs(tables: asyncpg.Pool, workers: 
         thread = await harness.make_thread(tables, f"s{number}")
         jobs[job_type] = await harness.enqueue(tables, thread, job_type)
     await harness.wait_for_status(tables, jobs["fast_replay"], "completed")
-    # Two polls of a worker that would take anything.
+    # Two polls of a worker that would take any job.
     await asyncio.sleep(1.1)
     assert await harness.status_of(tables, jobs["deep_reflection"]) == "pending"
     assert await harness.status_of(tables, jobs["full_consolidation"]) == "pending"
@@ -62,8 +62,8 @@ async def test_pools_never_take_each_others_jobs(tables: asyncpg.Pool, workers: 
     }
 
 
-async def test_sigterm_lets_a_running_job_end(tables: asyncpg.Pool, workers: Workers) -> None:
-    """SIGTERM: the job that runs is finished, no other is fetched, and the process exits with 0."""
+async def test_sigterm_lets_a_running_job_finish(tables: asyncpg.Pool, workers: Workers) -> None:
+    """The running job is finished, no other is fetched, and the process exits with 0."""
     worker = await workers.start("fast_replay", fast_replay_concurrency="1")
     async with harness.gate(tables) as open_gate:
         running = await harness.enqueue(tables, await harness.make_thread(tables, "a"))
@@ -79,8 +79,8 @@ async def test_sigterm_lets_a_running_job_end(tables: asyncpg.Pool, workers: Wor
 
 
 @pytest.mark.timing
-async def test_sigterm_gives_back_what_outlasts_the_grace_time(tables: asyncpg.Pool, workers: Workers) -> None:
-    """A job that does not end in time goes back untried, never aborted, and another worker runs it."""
+async def test_sigterm_gives_back_what_exceeds_the_grace_time(tables: asyncpg.Pool, workers: Workers) -> None:
+    """A job that does not end in time is given back unattempted, never aborted, and another worker runs it."""
     worker = await workers.start("fast_replay", shutdown_grace_seconds="0.3")
     async with harness.gate(tables):
         job = await harness.enqueue(tables, await harness.make_thread(tables))
@@ -97,7 +97,7 @@ async def test_sigterm_gives_back_what_outlasts_the_grace_time(tables: asyncpg.P
 
 
 async def test_a_second_signal_ends_the_process_at_once(tables: asyncpg.Pool, workers: Workers) -> None:
-    """The job of a worker that was told twice is given back by another worker."""
+    """The job of a worker that was signalled twice is given back by another worker."""
     worker = await workers.start("fast_replay", shutdown_grace_seconds="60")
     other = await workers.start("deep_reflection")
     async with harness.gate(tables):
@@ -105,7 +105,7 @@ async def test_a_second_signal_ends_the_process_at_once(tables: asyncpg.Pool, wo
         await harness.wait_for_status(tables, job, "running")
         worker.send(signal.SIGTERM)
         await until(lambda: '"worker_stop_requested"' in worker.lines())
-        await asyncio.sleep(0.3)  # until it is a second request, see SAME_REQUEST_SECONDS
+        await asyncio.sleep(0.3)  # until it counts as a second request, see SAME_REQUEST_SECONDS
         worker.send(signal.SIGTERM)
         assert await worker.ended() == 128 + signal.SIGTERM
         await harness.wait_for_status(tables, job, "pending")
@@ -113,7 +113,7 @@ async def test_a_second_signal_ends_the_process_at_once(tables: asyncpg.Pool, wo
 
 
 async def test_every_role_exits_with_0_on_sigterm(tables: asyncpg.Pool, workers: Workers) -> None:
-    """An idle worker of each pool ends in good order, in less than a process manager's patience."""
+    """An idle worker of each pool exits gracefully, faster than a process manager's timeout."""
     started = [workers.spawn(pool) for pool in POOLS]
     for worker in started:
         await until(lambda log=worker: '"worker_registered"' in log.lines())
@@ -123,7 +123,7 @@ async def test_every_role_exits_with_0_on_sigterm(tables: asyncpg.Pool, workers:
 
 
 async def test_a_worker_survives_the_loss_of_every_connection(tables: asyncpg.Pool, workers: Workers) -> None:
-    """Backends that are ended, all of a worker's at once, while it runs a job: the job is done once, by it."""
+    """Backends are terminated, all of a worker's at once, while it runs a job: it does the job, once."""
     worker = await workers.start("fast_replay")
     async with harness.gate(tables):
         job = await harness.enqueue(tables, await harness.make_thread(tables, "a"))
@@ -141,7 +141,8 @@ async def test_a_worker_survives_the_loss_of_every_connection(tables: asyncpg.Po
 
 
 async def test_a_cut_connection_stops_no_worker_from_taking_other_jobs(tables: asyncpg.Pool, workers: Workers) -> None:
-    """All connections of the queue are ended while one job waits for its model: its neighbour starts all the same."""
+    """All connections of the queue are terminated while one job waits for its model: another job
+    starts all the same."""
     worker = await workers.start("fast_replay", shutdown_grace_seconds="60")
     async with harness.gate(tables):
         for session in "abc":
@@ -165,15 +166,15 @@ async def _all_completed(pool: asyncpg.Pool, jobs: int) -> bool:
     return done == jobs
 
 
-async def test_a_worker_that_stops_in_a_transaction_is_taken_for_dead(dsn: str) -> None:
-    """As soon as by its heartbeat: what its transaction holds is free for whoever takes its job."""
+async def test_a_worker_that_stops_in_a_transaction_counts_as_dead(dsn: str) -> None:
+    """As soon as by its heartbeat: the locks of its transaction are free for the worker that takes its job."""
     async with worker_process._open_pool(Settings(DATABASE_URL=dsn), get_pool("fast_replay")) as connections:
         shown = await connections.fetchval("SHOW idle_in_transaction_session_timeout")
     assert shown == f"{liveness.STALLED_SECONDS:g}s"
 
 
-async def test_a_worker_survives_that_its_row_was_pruned(tables: asyncpg.Pool, workers: Workers) -> None:
-    """A worker that another took for stalled registers again instead of ending."""
+async def test_a_worker_survives_the_pruning_of_its_row(tables: asyncpg.Pool, workers: Workers) -> None:
+    """A worker that another considered stalled registers again instead of exiting."""
     worker = await workers.start("fast_replay")
     await tables.execute("DELETE FROM procrastinate_workers")
     job = await harness.enqueue(tables, await harness.make_thread(tables))
@@ -182,7 +183,7 @@ async def test_a_worker_survives_that_its_row_was_pruned(tables: asyncpg.Pool, w
 
 
 async def test_logs_hold_ids_and_never_content(tables: asyncpg.Pool, workers: Workers) -> None:
-    """Every line is a JSON object; a failed job's lines carry its ids, and no word of what it failed of."""
+    """Every line is a JSON object; a failed job's lines have its ids, and nothing of its content."""
     worker = await workers.start("fast_replay", job_tries_max="2", log_level="debug")
     await tables.execute("INSERT INTO scripted (fault) VALUES ('429'), ('400'), ('bug')")
     threads = [await harness.make_thread(tables, f"s{number}") for number in range(2)]
@@ -206,7 +207,7 @@ async def _has_ended(pool: asyncpg.Pool, job: object) -> bool:
 
 
 def test_a_worker_without_a_database_says_what_to_do() -> None:
-    """No DATABASE_URL, an unknown pool, a database that nobody serves: exit code 2 and a sentence."""
+    """No DATABASE_URL, an unknown pool, an unreachable database: exit code 2 and a sentence."""
     for arguments, dsn, word in (
         ("fast_replay", "", "DATABASE_URL"),
         ("fast", "postgresql://localhost/x", "deep_reflection"),

@@ -35,8 +35,9 @@ def log(tmp_path: Path) -> Path:
 
 
 @pytest.mark.timing
-async def test_without_a_key_loopback_is_open_but_for_other_names(dsn: str, log: Path) -> None:
-    """No key on loopback: callers on this machine come in, a page that points a name here does not; SIGTERM ends it."""
+async def test_without_a_key_loopback_is_open_except_for_other_host_names(dsn: str, log: Path) -> None:
+    """No key on loopback: callers on this machine are accepted, a page under another host name is
+    not; SIGTERM ends it."""
     with WriterProcess(dsn, log) as writer:
         assert httpx.post(f"{writer.url}{PATH}", json={}, timeout=WAIT_SECONDS).status_code == 201
         assert httpx.get(f"http://localhost:{writer.port}{PATH}", timeout=WAIT_SECONDS).status_code == 200
@@ -58,8 +59,8 @@ async def test_without_a_key_loopback_is_open_but_for_other_names(dsn: str, log:
         assert time.monotonic() - began < at_this_pace(4)
 
 
-async def test_a_session_that_somebody_holds_takes_no_connection_for_long(dsn: str, conn: asyncpg.Connection) -> None:
-    """A request for it is told to come back within seconds: others would find no connection left."""
+async def test_a_locked_session_occupies_no_connection_for_long(dsn: str, conn: asyncpg.Connection) -> None:
+    """A request for it is refused within seconds; otherwise no connection would be left for others."""
     async with writer_role._open_pool(Settings(DATABASE_URL=dsn)) as pool:
         assert await pool.fetchval("SHOW lock_timeout") == f"{writer_role.LOCK_SECONDS_MAX:g}s"
     await conn.execute("SELECT create_session('app', 'user', 's1')")
@@ -79,8 +80,8 @@ def test_core_needs_no_web_framework() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
 
 
-async def test_requests_wait_in_turn_and_in_bounds() -> None:
-    """One at work, one waiting: a third is refused at once; the one that waits too long, too; then it goes on."""
+async def test_the_request_queue_is_ordered_and_bounded() -> None:
+    """One running, one waiting: a third is refused at once; one that waits too long, too; then the next is served."""
     admission = Admission(at_once=1, waiting_max=1, wait_seconds=0.2, work_seconds=WAIT_SECONDS)
 
     async def enter() -> None:
@@ -97,8 +98,8 @@ async def test_requests_wait_in_turn_and_in_bounds() -> None:
     await enter()
 
 
-async def test_bodies_held_at_once_have_a_limit(dsn: str, log: Path) -> None:
-    """Many unfinished bodies make the next one wait its turn, with 503; when they are gone, it is taken."""
+async def test_concurrently_held_bodies_have_a_limit(dsn: str, log: Path) -> None:
+    """With many unfinished bodies the next request gets a 503; once they are gone, it is served."""
     with WriterProcess(dsn, log, max_body_bytes="2097152") as writer:
         async with httpx.AsyncClient(base_url=writer.url, timeout=WAIT_SECONDS) as client:
             await client.post(PATH, json={"session_id": "s"})
@@ -149,7 +150,7 @@ def test_port_in_use_is_one_sentence(dsn: str, log: Path) -> None:
 
 
 def test_without_a_database_it_refuses(log: Path) -> None:
-    """A role alone starts no database of its own, and says how to get one."""
+    """A single role starts no database of its own, and says how to get one."""
     code, said = WriterProcess(None, log).refusal()
     assert code == 2
     assert "DATABASE_URL" in said
@@ -192,10 +193,8 @@ async def test_sigterm_lets_a_running_request_finish(dsn: str, log: Path, conn: 
 
 
 @pytest.mark.timing
-async def test_request_that_does_not_end_does_not_hold_up_the_end(
-    dsn: str, log: Path, conn: asyncpg.Connection
-) -> None:
-    """A request that is stuck behind a lock is dropped after the grace; exit code 0 within 4 s; nothing is stored."""
+async def test_a_hanging_request_does_not_delay_the_exit(dsn: str, log: Path, conn: asyncpg.Connection) -> None:
+    """A request that waits for a lock is dropped after the grace time; exit code 0 within 4 s; nothing is stored."""
     with WriterProcess(dsn, log, shutdown_grace_seconds="2") as writer:
         async with httpx.AsyncClient(base_url=writer.url, timeout=WAIT_SECONDS) as client:
             await client.post(PATH, json={"session_id": "s"})
@@ -211,16 +210,14 @@ async def test_request_that_does_not_end_does_not_hold_up_the_end(
     assert await conn.fetchval("SELECT count(*) FROM events") == 0
 
 
-async def test_health_and_writes_tell_the_truth_when_the_database_goes(
-    dsn: str, log: Path, conn: asyncpg.Connection
-) -> None:
+async def test_health_and_writes_report_a_broken_database(dsn: str, log: Path, conn: asyncpg.Connection) -> None:
     """A missing function is 503 schema mismatch; after it is back, health is ok again."""
     with WriterProcess(dsn, log) as writer:
         source = await conn.fetchval("SELECT pg_get_functiondef('delete_session(text,text,text)'::regprocedure)")
         await conn.execute("DROP FUNCTION delete_session(text,text,text)")
         broken = await _health(writer, 503)
-        told = {"status": "failing", "database": "reachable", "schema": "mismatch", "listener_running": True}
-        assert broken == told
+        expected = {"status": "failing", "database": "reachable", "schema": "mismatch", "listener_running": True}
+        assert broken == expected
         refused = httpx.delete(f"{writer.url}{PATH}/s", timeout=WAIT_SECONDS)
         assert (refused.status_code, problem(refused)["type"]) == (503, "/problems/schema-mismatch")
         assert refused.headers["retry-after"]
@@ -228,8 +225,8 @@ async def test_health_and_writes_tell_the_truth_when_the_database_goes(
         assert (await _health(writer, 200))["schema"] == "current"
 
 
-async def test_log_holds_neither_content_nor_keys_nor_names(dsn: str, log: Path, conn: asyncpg.Connection) -> None:
-    """Of a request the log keeps its id, the route's template and the status; of a crash, where it was."""
+async def test_log_contains_no_content_keys_or_names(dsn: str, log: Path, conn: asyncpg.Connection) -> None:
+    """The log has a request's id, the route's template and the status, and the location of a crash."""
     with WriterProcess(dsn, log, api_key=KEY) as writer:
         headers = {"Authorization": f"Bearer {KEY}", "X-Request-Id": "my-request"}
         httpx.post(f"{writer.url}{PATH}", json={"session_id": "secret-session"}, headers=headers, timeout=WAIT_SECONDS)
@@ -242,7 +239,7 @@ async def test_log_holds_neither_content_nor_keys_nor_names(dsn: str, log: Path,
             timeout=WAIT_SECONDS,
         )
         httpx.get(f"{writer.url}{PATH}", headers={"Authorization": "Bearer secret-guess"}, timeout=WAIT_SECONDS)
-        # A fault that nobody foresees: the database refuses what it should take, and quotes the row.
+        # An unforeseen fault: the database rejects a valid value, and quotes the row.
         await conn.execute(
             "CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS"
             " $$ BEGIN RAISE EXCEPTION 'cannot take %', NEW.content USING ERRCODE = 'XX000'; END $$"
@@ -268,7 +265,7 @@ async def test_log_holds_neither_content_nor_keys_nor_names(dsn: str, log: Path,
 
 
 async def _until_someone_waits_for_a_lock(dsn: str) -> None:
-    # A connection of its own: inside a transaction pg_stat_activity is a snapshot.
+    # A separate connection: inside a transaction pg_stat_activity is a snapshot.
     watcher = await asyncpg.connect(dsn)
     try:
         await until(lambda: watcher.fetchval(WAITING), "a session waits for a lock")

@@ -1,4 +1,4 @@
-"""Events of ADK, one of each kind."""
+"""ADK events, one of each kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One agent of ADK, for both ways to the wire."""
+"""One ADK agent, for both ways to the wire."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support.adk.scripted import Reply, agent, last_text
 
 
 def look_up(place: str, tool_context: ToolContext) -> dict[str, object]:
-    """Look a place up."""
+    """Look up a place."""
     tool_context.state["place"] = {"name": place, "seen": 1}
     tool_context.state["user:last"] = place
     return {"found": place, "stars": 3}

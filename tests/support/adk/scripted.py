@@ -1,4 +1,4 @@
-"""A model for ADK that says what a test wants, and an agent over it."""
+"""A scripted model for ADK, and an agent that uses it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Reply = types.Part | Sequence[types.Part]
 
 
 class ScriptedLlm(BaseLlm):
-    """Answers by a function of the request; streams the text in two pieces when it is asked to."""
+    """Replies with a function of the request; streams the text in two pieces if streaming is requested."""
 
     model: str = "scripted"
     answer: Callable[[LlmRequest], Reply]
@@ -31,13 +31,13 @@ class ScriptedLlm(BaseLlm):
 
 
 def last_text(request: LlmRequest) -> str:
-    """What was said last."""
+    """The text of the last content."""
     texts = [part.text for content in request.contents for part in content.parts or [] if part.text]
     return texts[-1] if texts else ""
 
 
 def echo(request: LlmRequest) -> types.Part:
-    """Answer with what was said, and how many turns the model was shown."""
+    """Reply with the last message, and the number of turns that the model received."""
     return types.Part(text=f"[{len(request.contents)}] you said: {last_text(request)}")
 
 

@@ -1,4 +1,4 @@
-"""What the contract's cases share: ADK's own database service, events, marks for known differences."""
+"""Shared by the cases of the contract: ADK's own database service, events, and marks for known differences."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from google.adk.events import Event, EventActions
 from google.adk.sessions import DatabaseSessionService
 from google.genai import types
 
-#: The services by the name that a case's id shows.
+#: The services by the name in a case's id.
 MEMORY, DATABASE, OURS = "memory", "database", "ours"
 
-#: Marks a case that a service of ADK is known to fail, and says why: ``differs(database="loses NaN")``. The mark is
-#: strict: the day that ADK is mended, the case says so.
+#: Marks a case that a service of ADK is known to fail, with the reason: ``differs(database="loses NaN")``. The mark is
+#: strict: once ADK is fixed, the case fails.
 differs = pytest.mark.differs
 
 
 class Who(TypedDict):
-    """Whose session: what every call of a service names."""
+    """The session of every call."""
 
     app_name: str
     user_id: str
 
 
 async def make_adk_tables(dsn: str) -> None:
-    """Make the tables of ADK's own service in a schema of their own: some are called like ours."""
+    """Create the tables of ADK's own service in a separate schema: some have the names of ours."""
     connection = await asyncpg.connect(dsn)
     await connection.execute("CREATE SCHEMA adk")
     await connection.close()
@@ -50,7 +50,7 @@ async def adk_database_service(dsn: str) -> AsyncIterator[DatabaseSessionService
 
 
 def said(text: str, author: str = "user", **fields: Any) -> Event:
-    """An event that says something."""
+    """An event with a text."""
     content = types.Content(role="user" if author == "user" else "model", parts=[types.Part(text=text)])
     return Event(**{"invocation_id": "e-1", "author": author, "content": content, **fields})
 

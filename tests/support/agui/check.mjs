@@ -1,9 +1,9 @@
-// What the AG-UI client itself makes of a server's stream, over POST, GET and WebSocket, in two of its versions.
+// How the AG-UI client itself processes a server's stream, over POST, GET and WebSocket, in two of its versions.
 //
 //   node check.mjs <client package> <base URL>      headers as JSON in CHECK_HEADERS
 //
-// Every scenario runs the real pipeline. It demands a terminal event, no warning, what the rules ask beyond what the
-// client checks, and the outcome that the scenario names. The output is a JSON report.
+// Every scenario runs the real pipeline. It requires a terminal event, no warning, the rules that the client does not
+// check, and the outcome that the scenario names. The output is a JSON report.
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { Observable } from "rxjs";
@@ -163,15 +163,15 @@ const scenarios = {
     warnings = [];
   },
 
-  async "cancel, seen by whoever follows"() {
+  async "cancel, seen by every follower"() {
     const [threadId, runId] = [randomUUID(), randomUUID()];
     const agents = ["post", "get", "ws"].map((transport) => agentOver(transport, "wait", threadId));
     say(agents[0], "wait");
     const following = [];
     for (const agent of agents) {
-      // Each has heard something before the next one comes, and all before the run is cancelled.
-      await new Promise((heard) => {
-        const onEvent = (event) => event.type === "TEXT_MESSAGE_CONTENT" && heard();
+      // Each has received something before the next one connects, and all before the run is cancelled.
+      await new Promise((received) => {
+        const onEvent = (event) => event.type === "TEXT_MESSAGE_CONTENT" && received();
         following.push(once(agent, runId, { onEvent }));
       });
     }
@@ -184,7 +184,7 @@ const scenarios = {
     for (const agent of agents) assert.deepEqual(said(agent), ["still here "]);
   },
 
-  async "interrupt, and the answer to it, seen by whoever follows"() {
+  async "interrupt, and the answer to it, seen by every follower"() {
     const [threadId, asking, answering] = [randomUUID(), randomUUID(), randomUUID()];
     const agent = agentOver("post", "ask", threadId);
     const followers = () => ["get", "ws"].map((transport) => agentOver(transport, "ask", threadId));
@@ -224,7 +224,7 @@ const scenarios = {
     }
     const ids = agent.messages.map((each) => each.id);
     assert.equal(new Set(ids).size, ids.length, "each message has an id of its own");
-    // Who joins later has the whole conversation, in the same order.
+    // A client that joins later has the whole conversation, in the same order.
     const joined = agentOver("get", "default", agent.threadId);
     const runId = randomUUID();
     say(agent, "turn 4");
