@@ -14,12 +14,8 @@ import asyncio
 import os
 import sys
 
-from hippocampus.context.window import format_items
-from hippocampus.context_assembler import ContextAssembler
-from hippocampus.providers.local.provider import LocalEmbedder
-from pulse import database
-from pulse.events import Event
-from pulse.session_service import OpenSessionService
+from hippocampus import ContextAssembler, LocalEmbedder, format_items
+from pulse import Event, OpenSessionService, create_pool
 
 APP = "agent-loop"
 INSTRUCTIONS = "You are a helpful assistant. Use what you know of the user."
@@ -35,7 +31,7 @@ def answer(context: str, message: str) -> str:
 
 async def talk(user: str) -> None:
     """One session: each turn is stored, answered from a packed context, and stored again."""
-    async with await database.create_pool(os.environ["DATABASE_URL"]) as pool:
+    async with await create_pool(os.environ["DATABASE_URL"]) as pool:
         sessions = OpenSessionService(pool)
         assembler = ContextAssembler(pool, LocalEmbedder(), language="en")
         session = await sessions.create_session(APP, user)

@@ -10,7 +10,7 @@ matplotlib.use("Agg")
 
 from matplotlib import pyplot as plt
 
-from hippocampus.retention.curves import days_above, score
+from hippocampus import days_above, score
 
 DAYS = 60
 DECAY_RATE = 0.1

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         ContextWindow as ContextWindow,
         LeftOut as LeftOut,
         SectionAccount as SectionAccount,
+        format_items as format_items,
     )
     from hippocampus.context_assembler import ContextAssembler as ContextAssembler
     from hippocampus.engine import AddedMessages as AddedMessages, Hippocampus as Hippocampus
@@ -81,6 +82,7 @@ if TYPE_CHECKING:
         Verdict as Verdict,
     )
     from hippocampus.retention.archive import ArchivedMemory as ArchivedMemory, MemoryArchive as MemoryArchive
+    from hippocampus.retention.curves import days_above as days_above, score as score
     from hippocampus.retention.policies import (
         AppPolicy as AppPolicy,
         get_policy as get_policy,
@@ -188,10 +190,13 @@ _PUBLIC: dict[str, str] = {
     "Verdict": "hippocampus.retention.advice",
     "WatermarkMovedError": "hippocampus.errors",
     "WeakMemory": "hippocampus.retention_manager",
+    "days_above": "hippocampus.retention.curves",
     "export_memory": "hippocampus.transfer.memory_file",
+    "format_items": "hippocampus.context.window",
     "get_policy": "hippocampus.retention.policies",
     "import_memory": "hippocampus.transfer.memory_file",
     "reset_policy": "hippocampus.retention.policies",
+    "score": "hippocampus.retention.curves",
     "set_policy": "hippocampus.retention.policies",
 }
 

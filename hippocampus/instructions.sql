@@ -30,7 +30,7 @@ WHERE app_name = $1 AND ($2::text IS NULL OR status = $2) AND ($3::uuid IS NULL 
 ORDER BY id DESC LIMIT $4
 
 -- name: approve_proposal
--- app, proposal, who decides, also where the instruction moved on
+-- app, proposal, who decides, whether to approve even if the instruction has changed
 SELECT p.* FROM approve_proposal($1, $2, $3, $4) AS p
 
 -- name: reject_proposal

@@ -26,7 +26,7 @@ PREFIX = "HIPPOCAMPUS_"
 SECRET_PREFIX_CHARACTERS = 5
 _ROOT_HOME = Path("/var/lib/hippocampus")
 
-#: Former names of variables. They still work, and `report_former_names` logs them.
+#: Former names of variables. They still work, in any case of letters, and `report_former_names` logs them.
 FORMER_NAMES = {
     "HIPPOCAMPUS_GOOGLE_API_KEY": "GOOGLE_API_KEY",
     "HIPPOCAMPUS_GEMINI_BASE_URL": "HIPPOCAMPUS_PROVIDER_BASE_URL",
@@ -294,8 +294,8 @@ class Settings(BaseSettings):
     @model_validator(mode="before")
     @classmethod
     def _take_former_names(cls, given: dict[str, Any]) -> dict[str, Any]:
-        former = {new.removeprefix(PREFIX).lower(): os.environ.get(old) for old, new in FORMER_NAMES.items()}
-        return {**{field: value for field, value in former.items() if field in cls.model_fields and value}, **given}
+        former = {FORMER_NAMES[old].removeprefix(PREFIX).lower(): value for old, value in _former_values().items()}
+        return {**{field: value for field, value in former.items() if field in cls.model_fields}, **given}
 
     @model_validator(mode="before")
     @classmethod
@@ -362,15 +362,20 @@ class Settings(BaseSettings):
 def _find_key(provider: registry.Provider) -> str | None:
     """Return the key in the provider's own variables, if one of them is set."""
     names = provider.key_variables
-    former = (old for old, new in FORMER_NAMES.items() if new in names)
-    return next((key for name in (*names, *former) if (key := os.environ.get(name))), None)
+    former = (value for old, value in _former_values().items() if FORMER_NAMES[old] in names)
+    return next((key for key in (*map(os.environ.get, names), *former) if key), None)
+
+
+def _former_values() -> dict[str, str]:
+    """Return the values that are set under former names, which are case-insensitive like the current ones."""
+    given = {name.upper(): value for name, value in os.environ.items() if value}
+    return {old: given[old] for old in FORMER_NAMES if old in given}
 
 
 def report_former_names() -> None:
     """Log each variable that is set under a former name. To be called once, when the log is configured."""
-    for old, new in FORMER_NAMES.items():
-        if os.environ.get(old):
-            _log.warning("setting_renamed", former=old, current=new)
+    for old in _former_values():
+        _log.warning("setting_renamed", former=old, current=FORMER_NAMES[old])
 
 
 def load() -> Settings:
@@ -441,7 +446,7 @@ def _explain(error: object) -> str:
     names = [name for name in Settings.model_fields if location in (name, *variables_of(name))]
     field = names[0] if names else location
     variable = variables_of(field)[0] if names else location
-    variable = next((old for old, new in FORMER_NAMES.items() if new == variable and os.environ.get(old)), variable)
+    variable = next((old for old in _former_values() if FORMER_NAMES[old] == variable), variable)
     is_secret = field in ("database_url", "provider_api_key", "api_key")
     given = "" if is_secret else f" (it is {error['input']!r})"
     return f"{variable} is wrong: {message[:1].lower() + message[1:]}{given}"

@@ -17,7 +17,7 @@ from workers import adk, settings
 from workers.cli import databases, running
 
 if TYPE_CHECKING:
-    from pulse.database import Pool
+    from pulse import Pool
 
 APP = "companion"
 FIRST = ("My name is Ada and I live in Turin.", "I love plum jam.", "Please never book anything on Fridays.")

@@ -6,8 +6,7 @@ import sys
 
 from companion.agent import root_agent
 
-from pulse.adk.agent import AdkAgent
-from pulse.runs.agents import Agent
+from pulse import AdkAgent, Agent
 from workers import adk, settings
 from workers.writer import main_writer
 

@@ -120,7 +120,7 @@ DECLARE
         ORDER BY created_at DESC LIMIT 1));
     v_shares integer[];
     v_used   integer[] := '{0,0,0}';
-    v_kept   integer := 0;     -- free for the newest turn, while it waits for its place
+    v_kept   integer := 0;     -- reserved for the newest turn until it is packed
     v_kinds  text[];
     v_texts  text[];
     v_scores double precision[];

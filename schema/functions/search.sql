@@ -459,7 +459,7 @@ BEGIN
                l.retention, NULL, l.similarity
         FROM learned AS l
     ), corpus AS MATERIALIZED (
-        -- What only candidates can tell was counted where they were chosen.
+        -- Where only candidates are read, the rest was counted when they were selected.
         SELECT (count(*) FILTER (WHERE d.source = 'fact' OR d.source = 'memory' AND near.ids IS NULL
                                        OR d.source = 'message' AND turns.ids IS NULL)
                 + coalesce(near.total, 0) + coalesce(turns.total, 0))::float8 AS size,

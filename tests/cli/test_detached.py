@@ -180,3 +180,26 @@ def test_down_stops_an_installation_in_a_terminal_too(home: Path, dsn: str) -> N
         assert cli_process.run(home, "down").returncode == 0
         assert foreground.end()[0] == 0
     assert cli_process.processes_of(home) == []
+
+
+def test_a_state_of_another_version_is_read(tmp_path: Path) -> None:
+    """A field that this version does not know is ignored, one that it lacks has its default."""
+    installation = Installation(tmp_path)
+    descriptor = installation.claim()
+    assert descriptor is not None
+    try:
+        (tmp_path / "up.json").write_text(json.dumps({"pid": 7, "started_at": "today", "added_later": [1]}))
+        assert installation.read() == State(pid=7, started_at="today")
+    finally:
+        os.close(descriptor)
+
+
+def test_each_start_begins_a_log_and_keeps_the_former(tmp_path: Path) -> None:
+    """The log does not grow for ever, and what a crash left can still be read after the next start."""
+    installation = Installation(tmp_path)
+    for number in range(3):
+        log = installation.open_log()
+        os.write(log, f"start {number}\n".encode())
+        os.close(log)
+    assert installation.log_path.read_text() == "start 2\n"
+    assert (tmp_path / "up.log.1").read_text() == "start 1\n"

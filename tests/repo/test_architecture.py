@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -52,3 +53,31 @@ def test_it_names_the_three_paths_and_fits_on_a_page() -> None:
 def test_each_path_that_it_names_exists(path: str) -> None:
     """Folders and files without a function."""
     assert (ROOT / path).exists()
+
+
+def directories_of_the_tree() -> Iterator[tuple[str, str]]:
+    """Each directory that the tree names: its package, and where it is, below the package or its line's first one."""
+    (block,) = re.findall(r"^```\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+    package = ""
+    for line in block.splitlines():
+        first, *others = re.findall(r"(\w+)/", line) or [""]
+        if not line.startswith(" "):
+            package = first
+            first = ""
+        for name in filter(None, (first, *others)):
+            is_below_first = not (ROOT / package / name).is_dir()
+            yield package, f"{package}/{first}/{name}" if is_below_first and name != first else f"{package}/{name}"
+
+
+def test_each_directory_of_the_tree_exists() -> None:
+    """Those of a package, and those of its packages."""
+    named = [path for _, path in directories_of_the_tree()]
+    assert len(named) > 30
+    assert [path for path in named if not (ROOT / path).is_dir()] == []
+
+
+@pytest.mark.parametrize("package", ["pulse", "hippocampus", "workers"])
+def test_the_tree_names_each_directory_of_a_package(package: str) -> None:
+    """None is left out."""
+    named = {path for each, path in directories_of_the_tree() if each == package}
+    assert {f"{package}/{path.parent.name}" for path in (ROOT / package).glob("*/__init__.py")} <= named

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,29 @@ def test_former_names_still_work_and_are_logged(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("HIPPOCAMPUS_PROVIDER_BASE_URL", "http://current")
     assert load().provider_base_url == "http://current"
     monkeypatch.setenv("HIPPOCAMPUS_PROVIDER_TRIES_MAX", "none")
+    with pytest.raises(SettingsError, match="HIPPOCAMPUS_PROVIDER_TRIES_MAX is wrong"):
+        load()
+
+
+@pytest.mark.parametrize("change", [str.lower, str.title])
+def test_names_are_case_insensitive_the_former_ones_too(
+    monkeypatch: pytest.MonkeyPatch, change: Callable[[str], str]
+) -> None:
+    """No name is accepted and then ignored."""
+    key = "AIzaSy-0123456789abcdef"
+    monkeypatch.setenv(change("HIPPOCAMPUS_API_PORT"), "8123")
+    monkeypatch.setenv(change("HIPPOCAMPUS_GOOGLE_API_KEY"), key)
+    monkeypatch.setenv(change("HIPPOCAMPUS_GEMINI_BASE_URL"), "http://former")
+    monkeypatch.setenv(change("HIPPOCAMPUS_PROVIDER_TRIES_MAX"), "7")
+    loaded = load()
+    assert (loaded.api_port, loaded.provider_base_url, loaded.provider_attempts_max) == (8123, "http://former", 7)
+    assert loaded.provider == "gemini"
+    assert loaded.provider_api_key is not None
+    assert loaded.provider_api_key.get_secret_value() == key
+    with structlog.testing.capture_logs() as logs:
+        settings.report_former_names()
+    assert [line["former"] for line in logs] == list(settings.FORMER_NAMES)
+    monkeypatch.setenv(change("HIPPOCAMPUS_PROVIDER_TRIES_MAX"), "none")
     with pytest.raises(SettingsError, match="HIPPOCAMPUS_PROVIDER_TRIES_MAX is wrong"):
         load()
 

@@ -4,7 +4,7 @@ The files below the home folder::
 
     up.lock    held for an instant, while the state is read or written
     up.json    the state; locked by the process that runs the installation, for as long as it lives
-    up.log     the output of a detached installation
+    up.log     the output of a detached installation; up.log.1 is that of the one before
 
 The locks are the kernel's (flock): they end with their process. The state of a process that was killed, or that ran
 before a reboot, is therefore known to be stale, whichever process has its id now.
@@ -81,6 +81,12 @@ class Installation:
             os.ftruncate(descriptor, 0)
             return descriptor
 
+    def open_log(self) -> int:
+        """Open an empty log, as the process that has claimed the installation. The former one becomes up.log.1."""
+        with contextlib.suppress(FileNotFoundError):
+            self.log_path.replace(self.home / "up.log.1")
+        return os.open(self.log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+
     def record(self, descriptor: int, state: State) -> None:
         """Write the state, as the process that has claimed the installation."""
         with self._exclusively():
@@ -132,7 +138,7 @@ class Installation:
                     yield None
                 else:
                     text = os.pread(descriptor, os.fstat(descriptor).st_size, 0)
-                    yield State(**json.loads(text)) if text else State()
+                    yield _state_of(text)
             finally:
                 os.close(descriptor)
 
@@ -144,6 +150,13 @@ class Installation:
             yield
         finally:
             os.close(descriptor)
+
+
+def _state_of(text: bytes) -> State:
+    """Return a recorded state, without fields that only another version of the program knows."""
+    recorded = json.loads(text) if text else {}
+    known = {field.name for field in dataclasses.fields(State)}
+    return State(**{name: value for name, value in recorded.items() if name in known})
 
 
 def _lock(descriptor: int) -> bool:

@@ -23,7 +23,7 @@ from workers.telemetry.metrics import Metrics
 if TYPE_CHECKING:
     from pulse.database import Pool
 
-_log = structlog.get_logger("workers.jobs")
+_log = structlog.get_logger(__name__)
 
 #: Waits before the end of a job is written again after the database failed.
 WRITE_AGAIN_SECONDS = (0.1, 0.4, 1.0)

@@ -20,7 +20,7 @@ from workers.telemetry.discovery import Target
 if TYPE_CHECKING:
     from pulse.database import Pool
 
-_log = structlog.get_logger("workers.telemetry.metrics")
+_log = structlog.get_logger(__name__)
 
 PORT_ATTEMPTS_MAX = 100
 HEARTBEAT_SECONDS = 10.0

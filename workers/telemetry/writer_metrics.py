@@ -5,7 +5,7 @@
 | writer_requests_total | method, route, status | requests answered; 499: the client disconnected first |
 | writer_request_duration_seconds | method, route | from the head of the request to the end of the response |
 | events_appended_total | | new events, without those that were stored before |
-| version_conflicts_total | | appends refused because the session had moved on |
+| version_conflicts_total | | appends refused because the session had changed |
 | streams_open, streams_runs_followed | | clients that follow a run, and the runs |
 | streams_let_go_total | | clients that read too slowly and were disconnected |
 | streams_failures_total | | reads for streams that failed and were retried, and followers that a fault disconnected |
@@ -70,7 +70,7 @@ class WriterMetrics:
         )
         self._appended = Counter("events_appended_total", "New events stored.", registry=own)
         self._conflicts = Counter(
-            "version_conflicts_total", "Appends refused because the session had moved on.", registry=own
+            "version_conflicts_total", "Appends refused because the session had changed.", registry=own
         )
         self._degraded = Counter("search_degraded_total", "Searches by text alone.", ("reason",), registry=own)
 

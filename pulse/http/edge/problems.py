@@ -83,7 +83,7 @@ METHOD_NOT_ALLOWED = Kind(
 )
 SESSION_EXISTS = Kind("session-exists", 409, "The session id is taken", "Get that session, or choose another id.")
 VERSION_CONFLICT = Kind(
-    "version-conflict", 409, "The session moved on", "Read the session again, recompute the change, append again."
+    "version-conflict", 409, "The session has changed", "Read the session again, recompute the change, append again."
 )
 EVENT_CONFLICT = Kind(
     "event-conflict", 409, "The event id belongs to an event with other content", "Use a new id for a new event."

@@ -148,8 +148,7 @@ def _start(installation: Installation, descriptor: int) -> State:
     """
     interrupts.raise_on_all()
     click.echo(f"Starting every role. Log: {installation.log_path}", err=True)
-    log = os.open(installation.log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-    log_start = os.fstat(log).st_size
+    log = installation.open_log()
     try:
         with interrupts.postponed():
             process = subprocess.Popen(  # noqa: S603 - our own program
@@ -172,15 +171,13 @@ def _start(installation: Installation, descriptor: int) -> State:
         raise
     if state is None:
         failure = settings.SettingsError if process.wait() == exit_codes.USAGE else click.ClickException
-        raise failure(
-            f"{_last_line(installation.log_path, log_start)} Nothing is left running. Log: {installation.log_path}"
-        )
+        raise failure(f"{_last_line(installation.log_path)} Nothing is left running. Log: {installation.log_path}")
     click.echo(f"Everything runs ({state.describe()}). Stop it with `hippocampus down`.", err=True)
     return state
 
 
-def _last_line(log: Path, start: int) -> str:
-    lines = [line.strip() for line in log.read_bytes()[start:].decode("utf-8", "replace").splitlines() if line.strip()]
+def _last_line(log: Path) -> str:
+    lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
     return lines[-1].removeprefix("hippocampus: ") if lines else "The program ended without a message."
 
 
