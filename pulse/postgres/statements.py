@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     #: What runs a statement.
     Session: TypeAlias = Pool | Connection | PoolConnectionProxy[asyncpg.Record]
 
-#: Called with a statement's file and name, such as ``sessions.list_sessions``, its duration in seconds, and whether it succeeded.
+#: Called with a statement's file and name, such as ``sessions.list_sessions``, its duration in seconds, and whether it
+#: succeeded.
 Observer = Callable[[str, float, bool], None]
 
 Result = TypeVar("Result")
