@@ -1,7 +1,7 @@
 """Retention: which memories are strong, which have decayed, and the clean-up that archives the weak ones.
 
 A score is computed when it is read (`hippocampus.retention.curves`); none is stored, so none has to be updated. What a
-clean-up archives is decided by the SQL function ``weak_memories``. The clean-up works in small batches, each in its own
+clean-up archives is decided by the SQL function ``is_weak``. The clean-up works in small batches, each in its own
 transaction: it can be killed between any two of them, and several may run at once.
 
 What a clean-up reports, to its caller after the run and to `on_batch` while it runs:

@@ -72,16 +72,19 @@ _EXTENSION_HOME = "SELECT extnamespace::regnamespace::text FROM pg_extension WHE
 _RECORD = """
 INSERT INTO hippocampus_migrations (name, sha256, program, contract) VALUES ($1, $2, $3, $4)
 ON CONFLICT (name) DO UPDATE SET sha256 = EXCLUDED.sha256, program = EXCLUDED.program,
-    contract = EXCLUDED.contract, applied_at = clock_timestamp()
+    contract = greatest(hippocampus_migrations.contract, EXCLUDED.contract), applied_at = clock_timestamp()
 """
 _CATALOGUE_PUT = """
 INSERT INTO hippocampus_catalogue (kind, name, sha256, made_by) VALUES ($1, $2, $3, $4)
 ON CONFLICT (kind, name) DO UPDATE SET sha256 = EXCLUDED.sha256, made_by = EXCLUDED.made_by
 """
+# A file of functions without a hash is applied again if there still is one. Its row stays, since the contract that it
+# asked for never goes down.
+_UNAPPLY = "UPDATE hippocampus_migrations SET sha256 = '' WHERE name = ANY ($1)"
 # A file whose function or view a migration dropped is applied again.
 _CATALOGUE_DELETE = """
 WITH gone AS (DELETE FROM hippocampus_catalogue WHERE kind = $1 AND name = $2 RETURNING made_by)
-DELETE FROM hippocampus_migrations AS m USING gone WHERE m.name = gone.made_by AND m.name LIKE 'functions/%'
+UPDATE hippocampus_migrations AS m SET sha256 = '' FROM gone WHERE m.name = gone.made_by AND m.name LIKE 'functions/%'
 """
 # What a migration or a trigger meets where writers are at work: it is tried again.
 _BUSY = (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError)
@@ -334,28 +337,38 @@ async def _apply_all(connection: Connection, schema: str, ours: Schema) -> list[
     names = []
     for each in pending:
         if not each.name.startswith(FUNCTIONS):
-            await _in_transaction(connection, functools.partial(_apply, connection, schema, each))
+            await _in_transaction(connection, each.name, functools.partial(_apply, connection, schema, each))
             names.append(each.name)
     # Read again: a migration may have dropped what a file of functions made.
     applied = await _applied(connection, schema)
     changed = [each for each in _pending(applied, ours) if each.name.startswith(FUNCTIONS)]
-    vanished = sorted({name for name in applied if name.startswith(FUNCTIONS)} - {each.name for each in ours.functions})
+    recorded = {name for name, record in applied.items() if name.startswith(FUNCTIONS) and record.sha256}
+    vanished = sorted(recorded - {each.name for each in ours.functions})
     if changed or vanished:
-        await _in_transaction(connection, functools.partial(_apply_functions, connection, schema, changed, vanished))
+        names_touched = [*(each.name for each in changed), *vanished]
+        work = functools.partial(_apply_functions, connection, schema, changed, vanished)
+        await _in_transaction(connection, ", ".join(names_touched), work)
     return names + [each.name for each in changed]
 
 
-async def _in_transaction(connection: Connection, work: Callable[[], Awaitable[None]]) -> None:
-    """Do the work in one transaction, again while other sessions hold the tables that it locks."""
-    async for attempt in tenacity.AsyncRetrying(
-        retry=tenacity.retry_if_exception_type(_BUSY),
-        stop=tenacity.stop_after_delay(LOCK_TIMEOUT_SECONDS),
-        wait=tenacity.wait_random(0.1, 1),
-        reraise=True,
-    ):
-        with attempt:
-            async with connection.transaction():
-                await work()
+async def _in_transaction(connection: Connection, name: str, work: Callable[[], Awaitable[None]]) -> None:
+    """Do the work of these files in one transaction, again while other sessions hold the tables that it locks."""
+    try:
+        async for attempt in tenacity.AsyncRetrying(
+            retry=tenacity.retry_if_exception_type(_BUSY),
+            stop=tenacity.stop_after_delay(LOCK_TIMEOUT_SECONDS),
+            wait=tenacity.wait_random(0.1, 1),
+            reraise=True,
+        ):
+            with attempt:
+                async with connection.transaction():
+                    await work()
+    except _BUSY as error:
+        raise SchemaError(
+            f"{name} was not applied: for {LOCK_TIMEOUT_SECONDS} s other transactions have held a table that it"
+            f" changes (SQLSTATE {error.sqlstate}: {error}). Find the oldest one in pg_stat_activity (ORDER BY"
+            " xact_start; `hippocampus doctor` prints its age), end it, then run `hippocampus migrate` again."
+        ) from error
 
 
 async def _apply(connection: Connection, schema: str, migration: Migration) -> None:
@@ -391,7 +404,7 @@ async def _apply_functions(
     with _naming(", ".join(sorted({row["made_by"] for row in stale}))):
         await _drop(connection, [(row["kind"], row["name"]) for row in stale])
     await _record_catalogue(connection, before, await _catalogue(connection, schema), "")
-    await connection.execute("DELETE FROM hippocampus_migrations WHERE name = ANY ($1)", vanished)
+    await connection.execute(_UNAPPLY, vanished)
     for each in changed:
         await _record(connection, each)
     await connection.execute("SET LOCAL check_function_bodies = on")

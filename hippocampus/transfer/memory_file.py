@@ -7,13 +7,12 @@ exists here is erased after the import, each in a transaction of its own.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
-
-import asyncpg
 
 from hippocampus.errors import BY_SQLSTATE, ImportFileError
 from hippocampus.names import check_app_name
@@ -21,6 +20,9 @@ from pulse.errors import InvalidInputError
 from pulse.postgres.statements import Statements
 
 if TYPE_CHECKING:
+    import asyncpg
+    from asyncpg.pool import PoolConnectionProxy
+
     from pulse.database import Connection, Pool
 
 FORMAT = "hippocampus-memory"
@@ -33,6 +35,12 @@ BAD_LINES_MAX = 20
 
 _FIRST_ID = UUID(int=0)
 _STATEMENTS = Statements("hippocampus.transfer", "memory_file.sql", errors=BY_SQLSTATE)
+# A line may also have a value of a wrong type or out of range, or violate a constraint.
+_LINES = Statements(
+    "hippocampus.transfer",
+    "memory_file.sql",
+    errors={**BY_SQLSTATE, "22": ImportFileError, "23": ImportFileError},
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +113,7 @@ async def import_memory(
     who = (check_app_name(app_name or header["app_name"]), user_id or header["user_id"])
     stored: dict[str, int] = {}
     rows = 0
-    async with pool.acquire() as proxy, proxy.transaction():
+    async with pool.acquire() as proxy, _importing(proxy):
         connection = cast("Connection", proxy)
         await _STATEMENTS.execute(connection, "begin_import", *who)
         kinds = set(await _kinds(connection))
@@ -118,6 +126,14 @@ async def import_memory(
     forgotten = await _erase_as_listed(pool, who)
     skipped = rows - sum(stored.values())
     return Imported(app_name=who[0], user_id=who[1], stored=stored, skipped=skipped, forgotten=forgotten)
+
+
+@contextlib.asynccontextmanager
+async def _importing(connection: PoolConnectionProxy[asyncpg.Record]) -> AsyncIterator[None]:
+    """Run the body in one transaction; a deferred constraint may still refuse it at the end."""
+    with _LINES.translating():
+        async with connection.transaction():
+            yield
 
 
 async def _kinds(connection: Connection) -> list[str]:
@@ -211,14 +227,11 @@ async def _store(connection: Connection, who: tuple[str, str], kind: str, page: 
     """Store one page; if the database refuses it, find the lines that are wrong."""
     try:
         async with connection.transaction():
-            # Not through the gateway: a refused line is reported in the database's own words.
-            count: int = await connection.fetchval(_STATEMENTS["import_lines"], *who, kind, [line for _, line in page])
+            count: int = await _LINES.fetchval(connection, "import_lines", *who, kind, [line for _, line in page])
             return count
-    except asyncpg.PostgresError as error:
-        if not _is_refusal(error):
-            raise
+    except ImportFileError as error:
         bad = await _find_bad(connection, who, kind, page)
-        raise ImportFileError("nothing was imported", bad or [(page[0][0], str(error)[:300])]) from error
+        raise ImportFileError("nothing was imported", bad or [(page[0][0], str(error)[:300])]) from error.__cause__
 
 
 async def _find_bad(connection: Connection, who: tuple[str, str], kind: str, page: _Page) -> list[tuple[int, str]]:
@@ -226,16 +239,9 @@ async def _find_bad(connection: Connection, who: tuple[str, str], kind: str, pag
     for number, line in page:
         try:
             async with connection.transaction():
-                await connection.execute(_STATEMENTS["import_lines"], *who, kind, [line])
-        except asyncpg.PostgresError as error:
-            if not _is_refusal(error):
-                raise
+                await _LINES.execute(connection, "import_lines", *who, kind, [line])
+        except ImportFileError as error:
             bad.append((number, str(error).splitlines()[0][:300]))
         if len(bad) == BAD_LINES_MAX:
             break
     return bad
-
-
-def _is_refusal(error: asyncpg.PostgresError) -> bool:
-    """Whether the line is wrong: a value's type or range, a constraint, a field that the table does not have."""
-    return (error.sqlstate or "").startswith(("22", "23", "HP048"))

@@ -4,8 +4,8 @@ A statement starts at a line ``-- name: list_sessions`` of a query file and ends
 below the name say what it takes and returns. A query file can be read, counted and explained as a whole.
 
 No other module catches `asyncpg.PostgresError` to turn it into an error class: a statement that runs outside of
-`Statements`, such as a COPY or a whole transaction, runs inside `Statements.translating`. The exceptions name the text
-that PostgreSQL refused: a migration (`workers.migrate`), or a line of a file (`hippocampus.transfer.memory_file`).
+`Statements`, such as a COPY or a whole transaction, runs inside `Statements.translating`. The exception is a migration
+(`workers.migrate`), whose errors name the file that PostgreSQL refused.
 """
 
 from __future__ import annotations
@@ -31,12 +31,18 @@ if TYPE_CHECKING:
     #: What runs a statement.
     Session: TypeAlias = Pool | Connection | PoolConnectionProxy[asyncpg.Record]
 
-#: Called with a statement's name, its duration in seconds, and whether it succeeded.
+#: Called with a statement's file and name, such as ``sessions.list_sessions``, its duration in seconds, and whether it
+#: succeeded.
 Observer = Callable[[str, float, bool], None]
 
 Result = TypeVar("Result")
 
 _HEADER = re.compile(r"^-- name: (?P<name>[a-z][a-z0-9_]*)$", re.MULTILINE)
+_PROGRAM_LIMIT_EXCEEDED = "54000"
+#: Numeric value out of range, character not in repertoire, untranslatable character.
+_UNSTORABLE = frozenset({"22003", "22021", "22P05"})
+_DRIVER_ARGUMENT = re.compile(r"invalid input for query argument (\$\d+)")
+_SERVER_ARGUMENT = re.compile(r"portal parameter (\$\d+)")
 _observers: list[Observer] = []
 
 
@@ -47,7 +53,7 @@ class Statements:
     PostgreSQL cannot hold, and any other `asyncpg.PostgresError` unchanged. `timeout` is asyncpg's, in seconds.
     """
 
-    __slots__ = ("_errors", "_texts")
+    __slots__ = ("_errors", "_labels", "_texts")
 
     def __init__(
         self,
@@ -59,12 +65,14 @@ class Statements:
         """Load the query file of a package.
 
         Args:
-            errors: the error class of each SQLSTATE.
+            errors: the error class of each SQLSTATE, or of each class of SQLSTATEs by its first two characters.
 
         Raises:
             ValueError: a name occurs twice, or a statement is empty.
         """
         self._texts = load_queries(package, filename)
+        stem = filename.removesuffix(".sql")
+        self._labels = {name: f"{stem}.{name}" for name in self._texts}
         self._errors = errors
 
     def __getitem__(self, name: str) -> str:
@@ -124,29 +132,52 @@ class Statements:
         finally:
             if _observers:
                 seconds = time.perf_counter() - started
+                label = self._labels[name]
                 for observer in _observers:
-                    observer(name, seconds, succeeded)
+                    observer(label, seconds, succeeded)
 
 
 def translate(error: asyncpg.PostgresError, errors: Mapping[str, type[Exception]] = BY_SQLSTATE) -> Exception:
-    """Return the error class of a database error's SQLSTATE, or the error itself if it has none."""
+    """Return the error class of a database error's SQLSTATE, or the error itself if it has none.
+
+    `errors` may also have the first two characters of an SQLSTATE, for each of that class.
+    """
+    sqlstate = error.sqlstate or ""
+    kind = errors.get(sqlstate) or errors.get(sqlstate[:2])
+    if kind is not None:
+        return kind(str(error))
     if isinstance(error, asyncpg.CheckViolationError | asyncpg.StringDataRightTruncationError):
         # Not str(error): its DETAIL quotes the row.
         return InvalidInputError(f"{error.args[0]}; nothing was changed")
-    if isinstance(error, asyncpg.DataError):
-        # Its text may quote the argument.
+    argument = _refused_argument(error)
+    if argument is not None:
         return InvalidInputError(
-            "PostgreSQL cannot hold one of the arguments: a text with U+0000 or a lone surrogate, or a number out of"
-            " range; nothing was changed"
+            f"PostgreSQL cannot hold {argument}: a text with U+0000 or a lone surrogate, or a number out of range;"
+            " nothing was changed"
         )
-    if isinstance(error, asyncpg.ProgramLimitExceededError):
+    # Of the errors of this SQLSTATE, only that of a B-tree names an index.
+    if sqlstate == _PROGRAM_LIMIT_EXCEEDED and error.constraint_name is not None:
         # Each name is within its own bound; with four bytes a character they may still be too long together.
         return InvalidInputError(
             "names and ids are too long for an index of PostgreSQL: keep app, user and id under 2,600 bytes of UTF-8"
             " together; nothing was changed"
         )
-    kind = errors.get(error.sqlstate or "")
-    return error if kind is None else kind(str(error))
+    return error
+
+
+def _refused_argument(error: asyncpg.PostgresError) -> str | None:
+    """Return which argument the driver or the server could not read or hold; None if the error is another.
+
+    The texts of both may quote the argument's value; only its number is returned.
+    """
+    if type(error) is asyncpg.DataError and error.severity is None:
+        # The driver's own: only a server sends a severity.
+        found = _DRIVER_ARGUMENT.match(error.args[0])
+    else:
+        found = _SERVER_ARGUMENT.search(error.context or "") if isinstance(error, asyncpg.DataError) else None
+        if found is None and error.sqlstate not in _UNSTORABLE:
+            return None
+    return f"argument {found[1]}" if found else "one of the arguments"
 
 
 def observe_statements(observer: Observer) -> Callable[[], None]:

@@ -50,6 +50,15 @@ RETURNS double precision
 LANGUAGE sql STABLE PARALLEL SAFE
 RETURN retention_score('strength', p_initial_score, p_access_count, p_last_accessed_at, p_decay_rate, engine_now());
 
+-- Whether a clean-up archives a memory of this score: it is below the threshold, not pinned, and old enough.
+CREATE OR REPLACE FUNCTION is_weak(
+    p_score double precision, p_threshold double precision, p_pinned boolean, p_created_at timestamptz,
+    p_min_age_days double precision, p_now timestamptz)
+RETURNS boolean
+LANGUAGE sql STABLE PARALLEL SAFE
+RETURN p_score < p_threshold AND NOT p_pinned
+    AND p_created_at <= p_now - make_interval(secs => 86400 * p_min_age_days);
+
 -- Checks the values that a caller of the clean-up sets in place of the apps' policies; NULL: each app's own.
 -- Errors: HP007.
 CREATE OR REPLACE FUNCTION check_cleanup_arguments(
@@ -107,9 +116,8 @@ BEGIN
             coalesce(p_decay_rate, own.decay_rate, rest.decay_rate)
         ) AS s (score, threshold, curve, decay_rate)
         WHERE m.id > p_after AND (p_app_name IS NULL OR m.app_name = p_app_name)
-          AND s.score < s.threshold AND NOT m.pinned
-          AND m.created_at <= v_now - make_interval(
-                  secs => 86400 * coalesce(p_min_age_days, own.min_age_days, rest.min_age_days))
+          AND is_weak(s.score, s.threshold, m.pinned, m.created_at,
+                      coalesce(p_min_age_days, own.min_age_days, rest.min_age_days), v_now)
         ORDER BY m.id LIMIT p_limit;
 END
 $$;
@@ -157,9 +165,8 @@ BEGIN
         ) AS s (score, threshold)
         WHERE m.id > p_after AND m.id <= coalesce(v_upto, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
           AND (p_app_name IS NULL OR m.app_name = p_app_name)
-          AND s.score < s.threshold AND NOT m.pinned
-          AND m.created_at <= v_now - make_interval(
-                  secs => 86400 * coalesce(p_min_age_days, own.min_age_days, rest.min_age_days))
+          AND is_weak(s.score, s.threshold, m.pinned, m.created_at,
+                      coalesce(p_min_age_days, own.min_age_days, rest.min_age_days), v_now)
         ORDER BY m.id LIMIT p_limit
         FOR UPDATE OF m SKIP LOCKED
     ) AS w;
@@ -223,10 +230,9 @@ BEGIN
         SELECT m.app_name, count(*), count(*) FILTER (WHERE s.score >= 0.7),
                count(*) FILTER (WHERE s.score >= 0.3 AND s.score < 0.7), count(*) FILTER (WHERE s.score < 0.3),
                sum(s.score),
-               count(*) FILTER (WHERE
-                   s.score < coalesce(p_threshold, own.cleanup_threshold, rest.cleanup_threshold) AND NOT m.pinned
-                   AND m.created_at <= v_now - make_interval(
-                           secs => 86400 * coalesce(p_min_age_days, own.min_age_days, rest.min_age_days)))
+               count(*) FILTER (WHERE is_weak(
+                   s.score, coalesce(p_threshold, own.cleanup_threshold, rest.cleanup_threshold), m.pinned,
+                   m.created_at, coalesce(p_min_age_days, own.min_age_days, rest.min_age_days), v_now))
         FROM memories AS m
         JOIN app_policies AS rest ON rest.app_name = '*'
         LEFT JOIN app_policies AS own ON own.app_name = m.app_name

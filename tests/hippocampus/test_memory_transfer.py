@@ -170,6 +170,22 @@ async def test_a_bad_file_changes_nothing_and_the_error_names_the_lines(
     assert [number for number, _ in caught.value.lines] == [place + 1, place + 2]
 
 
+async def test_what_the_database_refuses_at_the_end_is_an_error_of_the_file(
+    pool: asyncpg.Pool, elsewhere: asyncpg.Pool
+) -> None:
+    """Such as a deferred constraint, which is checked at COMMIT."""
+    await fill(pool, rows=3)
+    await elsewhere.execute("""
+        CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN RAISE EXCEPTION 'refused at the end' USING ERRCODE = '23503'; END $$;
+        CREATE CONSTRAINT TRIGGER refuse AFTER INSERT ON memories DEFERRABLE INITIALLY DEFERRED
+        FOR EACH ROW EXECUTE FUNCTION refuse();
+    """)
+    with pytest.raises(ImportFileError, match="refused at the end"):
+        await import_memory(elsewhere, await exported(pool))
+    assert await elsewhere.fetchval("SELECT count(*) FROM memories") == 0
+
+
 async def test_erased_memories_are_not_imported_again(pool: asyncpg.Pool) -> None:
     """A memory that was erased by itself stays erased; nothing is imported for a user whose erasure is running."""
     await fill(pool)

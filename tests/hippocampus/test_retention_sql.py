@@ -183,6 +183,10 @@ async def test_scores_over_many_rows_are_inlined(conn: Connection) -> None:
         "EXPLAIN (VERBOSE) SELECT calculate_retention_score(access_count, created_at) FROM memories"
     )
     assert "exp(" in "\n".join(row[0] for row in rows)
+    rows = await conn.fetch(
+        "EXPLAIN (VERBOSE) SELECT FROM memories WHERE is_weak(initial_score, 0.1, pinned, created_at, 7, now())"
+    )
+    assert "is_weak(" not in "\n".join(row[0] for row in rows)
 
 
 async def test_a_callers_search_path_changes_no_score(conn: Connection) -> None:
@@ -203,8 +207,8 @@ async def test_every_function_is_safe_from_a_callers_search_path(conn: Connectio
     rows = await conn.fetch("""
         SELECT proname FROM pg_proc
         WHERE proname IN ('calculate_retention_score', 'memory_strength', 'retention_score', 'check_cleanup_arguments',
-                          'weak_memories', 'archive_weak_memories', 'cleanup_low_value_memories', 'retention_stats',
-                          'set_app_policy')
+                          'is_weak', 'weak_memories', 'archive_weak_memories', 'cleanup_low_value_memories',
+                          'retention_stats', 'set_app_policy')
           AND prosqlbody IS NULL AND NOT coalesce(proconfig::text LIKE '%search_path=%', false)""")
     assert rows == []
 

@@ -148,6 +148,32 @@ async def test_manual_changes_are_named(empty_dsn: str, folder: Path, damage: st
         await check(empty_dsn, folder)
 
 
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("migrations/0003_more.sql", "ALTER TABLE notes ADD COLUMN more text;"),
+        ("functions/shout.sql", small_schema.SHOUT + "DROP TRIGGER shout ON notes;"),
+    ],
+)
+async def test_a_table_that_stays_locked_is_an_error_that_names_the_file(
+    empty_dsn: str, folder: Path, monkeypatch: pytest.MonkeyPatch, file: str, text: str
+) -> None:
+    """It says how to find the transaction that holds the table, and nothing of the file is applied."""
+    await migrate(empty_dsn, folder=folder)
+    (folder / file).write_text(text)
+    monkeypatch.setattr(migrate_module, "LOCK_TIMEOUT_SECONDS", 1)
+    holder = await database.connect(empty_dsn, schema="public", prepare=False)
+    try:
+        async with holder.transaction():
+            await holder.execute("LOCK TABLE notes IN ROW EXCLUSIVE MODE")
+            name = file.removeprefix("migrations/")
+            with pytest.raises(SchemaError, match=rf"^{name} was not applied: for 1 s .*pg_stat_activity.*doctor"):
+                await migrate(empty_dsn, folder=folder)
+    finally:
+        await holder.close()
+    assert await migrate(empty_dsn, folder=folder) == [name]
+
+
 async def test_objects_of_others_are_not_checked(empty_dsn: str, folder: Path) -> None:
     """A table that was in the schema before, or was added later, may come and go."""
     await run_sql(empty_dsn, "CREATE TABLE earlier ()")

@@ -276,6 +276,39 @@ class TestANewerDatabase:
             ):
                 await attempt
 
+    @pytest.mark.parametrize("later", ["rewritten", "removed", "dropped by a migration"])
+    async def test_a_contract_never_goes_down(
+        self, empty_dsn: str, folder: Path, monkeypatch: pytest.MonkeyPatch, later: str
+    ) -> None:
+        """A file of functions that asked for it is rewritten without the line, or removed."""
+        file = folder / "functions" / "more.sql"
+        function = "CREATE OR REPLACE FUNCTION more() RETURNS integer LANGUAGE sql STABLE\nRETURN 1;\n"
+        file.write_text("-- contract: 2\n" + function)
+        with monkeypatch.context() as patch:
+            patch.setattr(migrate_module, "CONTRACT", 2)
+            await migrate(empty_dsn, folder=folder)
+            if later == "rewritten":
+                file.write_text(function)
+            else:
+                file.unlink()
+            if later == "dropped by a migration":
+                (folder / "migrations" / "0003_less.sql").write_text("DROP FUNCTION more();")
+            await migrate(empty_dsn, folder=folder)
+            assert await migrate(empty_dsn, folder=folder) == []
+            await check(empty_dsn, folder)
+        for attempt in (migrate(empty_dsn, folder=folder), check(empty_dsn, folder)):
+            with pytest.raises(SchemaError, match=r"contract 2 or higher, since functions/more\.sql "):
+                await attempt
+
+    async def test_a_removed_file_that_returns_is_applied_again(self, empty_dsn: str, folder: Path) -> None:
+        file = folder / "functions" / "count.sql"
+        await migrate(empty_dsn, folder=folder)
+        file.unlink()
+        assert await migrate(empty_dsn, folder=folder) == []
+        file.write_text(COUNT)
+        assert await migrate(empty_dsn, folder=folder) == ["functions/count.sql"]
+        assert await run_sql(empty_dsn, "SELECT count_notes()") == 0
+
     async def test_another_branchs_database_is_refused(self, newer_dsn: str, folder: Path) -> None:
         """It has objects that we lack, and lacks objects that we have: nothing is applied."""
         (folder / "migrations" / "0003_else.sql").write_text("CREATE TABLE elsewhere ();")

@@ -34,7 +34,7 @@ async def test_a_worker_counts_what_it_does(tables: asyncpg.Pool, workers: Worke
     assert seen["worker_job_duration_seconds_count", "fast_replay", "fast_replay"] == 3
     assert seen["worker_job_queue_latency_seconds_count", "fast_replay"] == 2
     assert seen["worker_jobs_in_progress", "fast_replay"] == 0
-    assert seen["database_statement_duration_seconds_count", "fail_job"] == 1
+    assert seen["database_statement_duration_seconds_count", "claims.fail_job"] == 1
     assert not any("user" in label or "thread" in label for name in seen for label in name[1:])
 
 

@@ -13,7 +13,7 @@ from pulse.postgres.statements import Statements
 if TYPE_CHECKING:
     from pulse.postgres.statements import Session
 
-#: Only the fence has a class here: what else the database refuses is kept in the job's row as it is.
+#: Of the SQLSTATEs of our own, these statements raise only the fence's.
 _STATEMENTS = Statements("workers.queue", "claims.sql", errors={"HP010": JobFencedError})
 
 

@@ -9,7 +9,7 @@
 | worker_job_retries_total | task, reason | attempts that will be repeated, by error code |
 | worker_jobs_rescued_total | | jobs of dead workers that this process gave back to the queue |
 | worker_fenced_total | queue | ends that came too late: another attempt owned the job |
-| database_statement_duration_seconds | statement | how long statements took, by the name in their query file |
+| database_statement_duration_seconds | statement | how long statements took, by query file and name |
 | worker_restarts_total | reason | how often this process began to serve its queues again |
 | model_requests_total | provider, operation, code | calls of the model; timeout, connection, cancelled count as codes |
 | model_request_duration_seconds | provider, operation | how long calls took |

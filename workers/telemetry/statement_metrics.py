@@ -1,4 +1,4 @@
-"""How long the statements of a process take, by the name that they have in their query file."""
+"""How long the statements of a process take, by query file and name."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@
 | streams_failures_total | | reads for streams that failed and were retried, and followers that a fault disconnected |
 | runs_executing | | runs whose agent this process executes |
 | listener_running, listener_connects_total | | whether notifications are received, and how often it began to listen |
-| database_statement_duration_seconds | statement | how long statements took, by the name in their query file |
+| database_statement_duration_seconds | statement | how long statements took, by query file and name |
 | search_degraded_total | reason | searches by text alone, because the query could not be embedded |
 | model_* | | see `workers.telemetry.call_metrics`: queries are embedded here |
 

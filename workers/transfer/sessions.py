@@ -35,9 +35,8 @@ _DECODER = json.JSONDecoder()
 LINES_AT_ONCE = 500
 BYTES_AT_ONCE = 4 * 1024 * 1024
 
-# A line is refused also for a member that is missing, or a number that is taken.
-_NOT_NULL_VIOLATION, _FOREIGN_KEY_VIOLATION, _UNIQUE_VIOLATION = "23502", "23503", "23505"
-_REFUSALS = dict.fromkeys((_NOT_NULL_VIOLATION, _FOREIGN_KEY_VIOLATION, _UNIQUE_VIOLATION), InvalidInputError)
+# A line is refused also for a value of a wrong type, a member that is missing, or a number that is taken.
+_REFUSALS = {"22": InvalidInputError, "23": InvalidInputError}
 _STATEMENTS = Statements("workers.transfer", "sessions.sql", errors={**BY_SQLSTATE, **_REFUSALS})
 
 
