@@ -10,23 +10,41 @@ from uuid import uuid4
 from hippocampus.context.window import ContextWindow, Language
 from hippocampus.context_assembler import ContextAssembler
 from hippocampus.erasure.service import ErasureService
+from hippocampus.errors import BY_SQLSTATE
 from hippocampus.facts.ledger import FactLedger
 from hippocampus.instructions import InstructionStore
 from hippocampus.memory_service import OpenMemoryService
-from hippocampus.messages import Message, Messages, count_known, read_messages
+from hippocampus.messages import CONVERSATION_MIN, MESSAGE_TYPES, Message, Messages, new_messages, read_messages
+from hippocampus.names import check_names
 from hippocampus.providers.local.embedding import LocalEmbedder
 from hippocampus.retention.archive import MemoryArchive
 from hippocampus.retention_manager import MemoryRetentionManager
 from hippocampus.search import MemorySearch, SearchFilter, SearchMemoryResult
 from pulse import database
-from pulse.errors import ConcurrencyConflictError, PulseError, SessionExistsError, SessionNotFoundError
+from pulse.errors import (
+    ConcurrencyConflictError,
+    InvalidInputError,
+    PulseError,
+    SessionExistsError,
+    SessionNotFoundError,
+)
+from pulse.event_rows import read_event
+from pulse.postgres.backoff import Backoff
+from pulse.postgres.statements import Statements
 from pulse.session_key import SessionKey
 from pulse.session_service import BATCH_SIZE_MAX, OpenSessionService
 
 if TYPE_CHECKING:
     from hippocampus.providers.protocols import Embedder
     from pulse.database import Pool
-    from pulse.events import Session
+
+
+_STATEMENTS = Statements("hippocampus", "messages.sql", errors=BY_SQLSTATE)
+_ATTEMPTS_MAX = 50
+_RETRY_SECONDS = 0.005
+_RETRY_SECONDS_MAX = 0.5
+#: Messages of other writers among which a list is looked for, besides three times its own length.
+_READ_MORE = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +60,20 @@ class AddedMessages:
     session_id: str
     added: int
     known: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Held:
+    """A session at one version, and what it does not hold of a list.
+
+    Attributes:
+        may_hold_more: the session does not end with the list, which may be further back.
+    """
+
+    version: int
+    last_seq: int
+    new: list[Message]
+    may_hold_more: bool
 
 
 class Hippocampus:
@@ -176,29 +208,33 @@ class Hippocampus:
     async def add(self, user: str, messages: Messages, *, session: str | None = None) -> AddedMessages:
         """Append what is new of a conversation to a session, which is created if it does not exist.
 
-        The same list may be added again, and so may a conversation that grew since: the longest beginning of `messages`
-        that the session ends with is known already, and what follows is appended. In one list, each message counts:
-        "ok" twice is stored twice. Added by several processes at once, a list is stored once.
+        The longest beginning of `messages` that the session's messages end with is known; what follows is appended. If
+        there is none, as after other writers, a list of three or more whose first two messages the session holds is the
+        whole conversation: its longest beginning that the session holds in this order is known. State and run events
+        do not count. A shorter list is a new turn, even if it repeats an old one. A message with an ``id`` is outside
+        of this order: it is stored once per session, wherever it stands.
 
-        A message with an ``id`` is stored once per session under that id, wherever it stands; give ids where messages
-        arrive out of order or are delivered again late. A message without one gets an id made of its number in the
-        session and of what it says, so that it stays recognised after its event was erased.
+        Added by several processes at once, a list is stored once. Give ids where messages arrive out of order. A
+        message without one gets an id made of its number in the session and of what it says, so that it stays
+        recognised after its event was erased.
 
         Args:
             messages: a text of the user, a message, or a list of messages with ``role`` (user, assistant, tool,
                 function; system and developer messages instruct the model and are left out) and ``content`` (a text or
-                content parts). Optional: ``id``, ``name``, ``timestamp`` or ``created_at`` (seconds since 1970, ISO
-                8601 or a datetime), ``tool_calls``; other keys are kept with the event.
+                content parts, or none for the result of a tool; an assistant's message without content, refusal or
+                tool calls is left out). Optional: ``id``, ``name``, ``timestamp`` or ``created_at`` (seconds since
+                1970, ISO 8601 or a datetime), ``tool_calls``; other keys are kept with the event.
             session: its id; None creates a session.
 
         Raises:
-            InvalidInputError: a message has no known role, no content or a time that cannot be read; nothing was
-                written.
+            InvalidInputError: a message has no known role, no content or a time that cannot be read, two have the same
+                id, or the session is blank; nothing was written.
+            ConcurrencyConflictError: other writers appended first each time; add the list again later.
             EventConflictError: an id is taken by a message with other content.
             EventTooLargeError: a message is over the app's limit.
         """
         given = read_messages(messages)
-        key = SessionKey(self.app, user, (session or "").strip() or str(uuid4()))
+        key = SessionKey(self.app, user, _session_id(session) or str(uuid4()))
         added = await self._append(key, given)
         return AddedMessages(session_id=key.session_id, added=added, known=len(given) - added)
 
@@ -216,7 +252,11 @@ class Hippocampus:
             SessionNotFoundError: the user has no such session.
         """
         found = await self._search.search(
-            app_name=self.app, user_id=user, query=query, limit=limit, narrow=SearchFilter(session_id=session)
+            app_name=self.app,
+            user_id=user,
+            query=query,
+            limit=limit,
+            narrow=SearchFilter(session_id=_session_id(session)),
         )
         return list(found.memories)
 
@@ -238,12 +278,13 @@ class Hippocampus:
 
         Raises:
             ContextBudgetError: the system prompt alone is over the budget.
+            InvalidInputError: the session is blank, or an argument is out of its bounds.
             SessionNotFoundError: the user has no such session.
         """
         return await self.assembler.assemble(
             app_name=self.app,
             user_id=user,
-            session_id=session,
+            session_id=_session_id(session),
             query=query,
             system_prompt=system_prompt,
             max_tokens=max_tokens,
@@ -251,37 +292,76 @@ class Hippocampus:
 
     async def _append(self, key: SessionKey, messages: list[Message]) -> int:
         """Append the messages that a session does not hold, a thousand in one transaction; return how many."""
-        added = 0
+        added = attempts = 0
+        # Full jitter: writers that wait equally long conflict again.
+        backoff = Backoff(_RETRY_SECONDS, _RETRY_SECONDS_MAX)
         while True:
-            stored = await self._newest(key, len(messages))
-            known = count_known(messages, stored.events)
-            # Those with an id of their own are given to the database even so: it compares their content.
-            new = [each for place, each in enumerate(messages) if place >= known or each.id is not None]
-            version, number = stored.version, (stored.events[-1].sequence_num or 0) if stored.events else 0
             try:
-                while new:
-                    batch = [each.numbered(number + place) for place, each in enumerate(new[:BATCH_SIZE_MAX], 1)]
+                held = await self._held(key, messages)
+                version, number = held.version, held.last_seq
+                for start in range(0, len(held.new), BATCH_SIZE_MAX):
+                    new = held.new[start : start + BATCH_SIZE_MAX]
+                    batch = [each.numbered(number + place) for place, each in enumerate(new, 1)]
                     appended = await self.sessions.append(*key, batch, expected_version=version)
                     added += len(appended.new_events)
                     version, number = appended.version, appended.last_sequence_num
-                    messages = new = new[BATCH_SIZE_MAX:]
-            except (ConcurrencyConflictError, SessionNotFoundError):
-                continue  # Another process was first: what it appended may be the same.
-            return added
+                    attempts = 0
+            except (ConcurrencyConflictError, SessionNotFoundError) as error:
+                # Another process was first: what it appended may be the same.
+                attempts += 1
+                if attempts >= _ATTEMPTS_MAX:
+                    raise ConcurrencyConflictError(
+                        f"session {key.session_id!r}: other writers were first {attempts} times in a row; retry later"
+                    ) from error
+                await backoff.wait()
+            else:
+                return added
 
-    async def _newest(self, key: SessionKey, count: int) -> Session:
-        """Return a session with its newest events; create it if there is none."""
-        session = await self.sessions.get_session(*key, num_recent_events=count, state_keys=())
-        if session is not None:
-            return session
-        try:
-            return await self.sessions.create_session(*key[:2], session_id=key.session_id)
-        except SessionExistsError:
-            # Another process created it. Where it is still not found, its name is taken by a thread of the memory's.
-            session = await self.sessions.get_session(*key, num_recent_events=count, state_keys=())
-            if session is None:
-                raise
-            return session
+    async def _held(self, key: SessionKey, messages: list[Message]) -> _Held:
+        """Return what a session does not hold of a list; create the session if there is none."""
+        held = await self._read(key, messages, len(messages))
+        if held is None:
+            taken = None
+            try:
+                await self.sessions.create_session(*key[:2], session_id=key.session_id)
+            except SessionExistsError as error:
+                # Another process created it. Where it is still not found, its name is taken by a memory's own thread.
+                taken = error
+            held = await self._read(key, messages, len(messages))
+            if held is None:
+                raise taken or key.not_found()
+        if held.may_hold_more:
+            limit = 4 * len(messages) + _READ_MORE
+            held = await self._read(key, messages, limit, is_last=True) or held
+        return held
+
+    async def _read(
+        self, key: SessionKey, messages: list[Message], limit: int, *, is_last: bool = False
+    ) -> _Held | None:
+        """Compare a list with the newest messages of a session; None if there is none."""
+        ids = [each.id for each in messages if each.id is not None]
+        row = await _STATEMENTS.fetchrow(self.pool, "read_conversation", *key, ids, MESSAGE_TYPES, limit)
+        if row is None:
+            return None
+        newest, identified = ([read_event(*each) for each in row[name] or ()] for name in ("newest", "identified"))
+        reads_all = is_last or len(newest) < limit or len(messages) < CONVERSATION_MIN
+        new = new_messages(messages, newest, identified, anywhere=reads_all)
+        is_unmatched = sum(each.id is None for each in new) == len(messages) - len(ids)
+        return _Held(
+            version=row["version"], last_seq=row["last_seq"], new=new, may_hold_more=is_unmatched and not reads_all
+        )
+
+
+def _session_id(session: str | None) -> str | None:
+    """Return the id of a session without surrounding blanks; None for none.
+
+    Raises:
+        InvalidInputError: it is blank or not a text.
+    """
+    check_names(session=session)
+    if session is not None and not session.strip():
+        raise InvalidInputError("session is blank: give the id of a session, or None")
+    return None if session is None else session.strip()
 
 
 _SERVICES = frozenset(name for name, value in vars(Hippocampus).items() if isinstance(value, cached_property))

@@ -15,11 +15,12 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import accumulate
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from hippocampus.names import check_names
-from pulse.errors import InvalidInputError
+from pulse.errors import EventConflictError, InvalidInputError
 from pulse.event_rows import check_event_id
 from pulse.events import Event, moment
 from pulse.postgres.json_values import decode_body, encode_body
@@ -36,10 +37,15 @@ _ROLES: Mapping[str, tuple[str, str]] = MappingProxyType(
         "function": ("tool", "message"),
     }
 )
+#: The types of the events that messages become. Other events of a session are not compared.
+MESSAGE_TYPES = ("user_message", "assistant_message", "message", "tool_call", "attachment")
 #: They instruct the model. They are not a participant's words, so no memory may come from them.
 _INSTRUCTIONS = ("system", "developer")
 _TIMES = ("timestamp", "created_at")
 _CALLS = ("tool_calls", "function_call")
+#: A shorter list may be a turn that says again what was said before: it is known only at the end of the session.
+CONVERSATION_MIN = 3
+_ERASED = "erased"
 #: What an event keeps elsewhere than in its content.
 _BESIDE = frozenset({"role", "content", "name", "id", *_TIMES})
 
@@ -53,44 +59,98 @@ class Message:
 
     def numbered(self, sequence_num: int) -> Event:
         """Return the event under the message's own id, or under one made of its number in the session and itself."""
-        return dataclasses.replace(self.event, id=self.id or self._id(sequence_num))
+        return dataclasses.replace(self.event, id=self.id or self._id(sequence_num, self.event.timestamp))
 
     def is_stored_as(self, stored: Event) -> bool:
         """Whether a stored event is this message. An erased event is recognised by its id."""
-        if self.id is not None:
-            return stored.id == self.id
         own = self.event
-        return stored.id == self._id(stored.sequence_num or 0) or (
-            (own.author, own.event_type, own.content) == (stored.author, stored.event_type, stored.content)
-            and (own.timestamp is None or own.occurred_at == stored.occurred_at)
+        if stored.event_type == _ERASED:
+            times = {own.timestamp, stored.timestamp, None}
+            return stored.id in {self.id, *(self._id(stored.sequence_num or 0, time) for time in times)}
+        return (own.author, own.event_type, own.content) == (stored.author, stored.event_type, stored.content) and (
+            own.timestamp is None or own.occurred_at == stored.occurred_at or _has_no_time(stored)
         )
 
-    def _id(self, sequence_num: int) -> str:
+    def _id(self, sequence_num: int, timestamp: float | None) -> str:
         own = self.event
-        text = json.dumps([sequence_num, own.event_type, own.author, own.timestamp, own.content], sort_keys=True)
+        text = json.dumps([sequence_num, own.event_type, own.author, timestamp, own.content], sort_keys=True)
         return f"message-{hashlib.sha256(text.encode()).hexdigest()[:32]}"
 
 
 def read_messages(messages: Messages) -> list[Message]:
-    """Return the messages of a conversation; those that instruct the model are left out.
+    """Return the messages of a conversation. Those that instruct the model and empty replies of it are left out.
 
     Raises:
-        InvalidInputError: there is no message, or one has no known role, no content, or a time that cannot be read.
+        InvalidInputError: there is no message, one has no known role, no content, or a time that cannot be read, or two
+            have the same id.
     """
     given = [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
     listed = [given] if isinstance(given, Mapping) else list(given)
     if not listed:
         raise InvalidInputError("messages is empty: give a text, a message, or a list of messages")
-    return [each for number, message in enumerate(listed) for each in _read(message, f"messages[{number}]")]
+    read = [each for number, message in enumerate(listed) for each in _read(message, f"messages[{number}]")]
+    ids: set[str] = set()
+    for own_id in (each.id for each in read if each.id is not None):
+        if own_id in ids:
+            raise InvalidInputError(f"the id {own_id[:80]!r} is given twice: each message needs an id of its own")
+        ids.add(own_id)
+    return read
 
 
-def count_known(messages: Sequence[Message], stored: Sequence[Event]) -> int:
-    """Return how many messages at the beginning of a conversation are the end of what a session holds."""
+def new_messages(
+    messages: Sequence[Message], stored: Sequence[Event], identified: Sequence[Event], *, anywhere: bool
+) -> list[Message]:
+    """Return the messages that a session does not hold, in order; `Hippocampus.add` states the rule.
+
+    Args:
+        messages: a conversation.
+        stored: the newest messages of the session, in sequence, without `identified`.
+        identified: the events of the session whose ids messages have.
+        anywhere: also recognise a conversation that the session does not end with.
+
+    Raises:
+        EventConflictError: an id is taken by an event with other content.
+    """
+    by_id = {event.id: event for event in identified}
+    for message in messages:
+        taken = by_id.get(message.id) if message.id is not None else None
+        if taken is not None and not message.is_stored_as(taken):
+            raise EventConflictError(f"the session already has a message {message.id!r:.80} with other content")
+    without_id = [each for each in messages if each.id is None]
+    known = _count_at_end(without_id, stored)
+    if not known and anywhere and len(messages) >= CONVERSATION_MIN:
+        known = _count_in_order(without_id, stored)
+        if known + len(by_id) < CONVERSATION_MIN - 1:
+            known = 0
+    numbers = accumulate(each.id is None for each in messages)
+    return [
+        each
+        for each, number in zip(messages, numbers, strict=True)
+        if (number > known if each.id is None else each.id not in by_id)
+    ]
+
+
+def _count_at_end(messages: Sequence[Message], stored: Sequence[Event]) -> int:
+    """Return how many messages at the beginning of a list are the end of `stored`."""
     for count in range(min(len(messages), len(stored)), 0, -1):
         pairs = zip(messages[:count], stored[len(stored) - count :], strict=True)
         if all(message.is_stored_as(event) for message, event in pairs):
             return count
     return 0
+
+
+def _count_in_order(messages: Sequence[Message], stored: Sequence[Event]) -> int:
+    """Return how many messages at the beginning of a list are among `stored` in the same order."""
+    rest = iter(stored)
+    for count, message in enumerate(messages):
+        if not any(message.is_stored_as(event) for event in rest):
+            return count
+    return len(messages)
+
+
+def _has_no_time(stored: Event) -> bool:
+    """Whether an event was appended without a time: it then has that of the append."""
+    return stored.created_at is not None and stored.timestamp == stored.created_at.timestamp()
 
 
 def _read(message: Any, where: str) -> Iterator[Message]:
@@ -110,7 +170,14 @@ def _read(message: Any, where: str) -> Iterator[Message]:
         check_event_id(own_id)
     content = _content(message, where)
     if "text" not in content:
-        event_type = "tool_call" if content.keys() & set(_CALLS) else "attachment"
+        if any(content.get(key) for key in _CALLS):
+            event_type = "tool_call"
+        elif "parts" in content:
+            event_type = "attachment"
+        elif role == "assistant":
+            return
+        elif author != "tool":
+            raise InvalidInputError(f"{where} has no content: give a text, content parts or tool calls")
     event = Event(
         author=name if name and name.strip() else author,
         event_type=event_type,
@@ -125,16 +192,16 @@ def _content(message: Mapping[str, Any], where: str) -> Any:
     given = message.get("content")
     parts = given if isinstance(given, Sequence) and not isinstance(given, str) else None
     text = given if isinstance(given, str) else "\n".join(_texts(parts or ()))
+    if not text.strip() and isinstance(message.get("refusal"), str):
+        text = message["refusal"]
     others = {key: message[key] for key in sorted(message.keys() - _BESIDE) if message[key] is not None}
     content = {**({"text": text} if text.strip() else {}), **({"parts": parts} if parts else {}), **others}
-    if "text" not in content and not parts and not others.keys() & set(_CALLS):
-        raise InvalidInputError(f"{where} has no content: give a text, content parts or tool calls")
     return decode_body(encode_body(content, where=where))
 
 
 def _texts(parts: Sequence[Any]) -> Iterator[str]:
     for part in parts:
-        text = part.get("text") if isinstance(part, Mapping) else part
+        text = (part.get("text") or part.get("refusal")) if isinstance(part, Mapping) else part
         if isinstance(text, str) and text.strip():
             yield text
 

@@ -12,9 +12,17 @@ import asyncpg
 import pytest
 
 import hippocampus
-from hippocampus import AddedMessages, ErasureRunningError, Hippocampus
-from pulse.errors import EventConflictError, InvalidInputError, PulseError, SessionExistsError
+from hippocampus import AddedMessages, ErasureRunningError, Hippocampus, engine
+from pulse.errors import (
+    ConcurrencyConflictError,
+    EventConflictError,
+    InvalidInputError,
+    PulseError,
+    SessionExistsError,
+)
 from pulse.events import Event
+from pulse.state_manager import StateManager
+from tests.support.waiting import WAIT_SECONDS
 
 ASK = {"role": "user", "content": "Is there any milk?"}
 CALL = {"role": "assistant", "content": None, "tool_calls": [{"id": "c1", "function": {"name": "look"}}]}
@@ -130,6 +138,8 @@ async def test_a_client_librarys_reply_is_a_message(memory: Hippocampus) -> None
         ([OK, {"role": "narrator", "content": "Later."}], r"messages\[1\]: role is one of user, .* not 'narrator'"),
         ([OK, {"content": "Later."}], r"messages\[1\]: role is one of user, .* not None"),
         ([OK, "ok"], r"messages\[1\] is a mapping with a role and a content, not str"),
+        ([OK, {"role": "user", "content": None, "tool_calls": []}], r"messages\[1\] has no content"),
+        ([{**OK, "id": "m1"}, {**OK, "id": "m1"}], "'m1' is given twice"),
         ([{**OK, "id": ""}], "id is 1 to 512 characters"),
         ([{**OK, "id": 7}], r"messages\[0\].id is a text"),
         ([{**OK, "name": "A\0"}], r"messages\[0\].name is a text"),
@@ -180,6 +190,133 @@ async def test_an_erased_message_is_not_added_again(memory: Hippocampus) -> None
     await memory.erasure.erase_events("shop", "ann", "s", sequence_nums=[1])
     assert await counts(memory, [ASK, TELL, OK]) == (1, 2)
     assert [text for _, _, text in await said(memory, "s")] == [None, "Two bottles.", "ok"]
+
+
+async def test_messages_with_and_without_an_id_are_told_apart(memory: Hippocampus) -> None:
+    first, last = {**ASK, "id": "m1"}, {**BYE, "id": "m2"}
+    assert await counts(memory, [first]) == (1, 0)
+    # The message that is known takes no number: those that follow keep theirs, and stay erased.
+    assert await counts(memory, [first, TELL, OK]) == (2, 1)
+    await memory.erasure.erase_events("shop", "ann", "s", sequence_nums=[2])
+    assert await counts(memory, [first, TELL, OK, last]) == (1, 3)
+    assert await counts(memory, [first, TELL, OK, last, TELL]) == (1, 4)
+    assert await counts(memory, [first, TELL, OK, last, TELL]) == (0, 5)
+    await memory.erasure.erase_events("shop", "ann", "s", sequence_nums=[1])
+    assert await counts(memory, [first, TELL, OK, last, TELL, OK]) == (1, 5)
+    texts = [text for _, _, text in await said(memory, "s")]
+    assert texts == [None, None, "ok", "Bye.", "Two bottles.", "ok"]
+
+
+async def test_events_that_are_no_messages_do_not_count(memory: Hippocampus) -> None:
+    states = StateManager(memory.sessions)
+    talk: list[dict[str, Any]] = []
+    for number, message in enumerate((ASK, TELL, OK, OK, BYE)):
+        talk.append(message)
+        assert await counts(memory, talk) == (1, number)
+        await states.update_session_state("shop", "ann", "s", lambda _, number=number: {"turn": number})
+        for event_type in ("run_started", "thought", "complete"):
+            event = Event(author="model", event_type=event_type, content={"text": "ok"})
+            await memory.sessions.append("shop", "ann", "s", [event])
+        assert await counts(memory, talk) == (0, number + 1)
+    # Nor do they when they are erased.
+    events = await memory.sessions.list_events("shop", "ann", "s")
+    last = [event.sequence_num or 0 for event in events[-4:]]
+    await memory.erasure.erase_events("shop", "ann", "s", sequence_nums=last)
+    assert await counts(memory, [*talk, OK]) == (1, 5)
+
+
+async def test_two_writers_of_one_session_store_each_message_once(memory: Hippocampus) -> None:
+    start = [ASK, CALL, RESULT, TELL]
+    assert await counts(memory, start) == (4, 0)
+    mine, theirs = list(start), list(start)
+    for number in range(5):
+        for name, talk in (("mine", mine), ("theirs", theirs)):
+            known = len(talk)
+            talk += [{"role": "user", "content": f"{name} {number}"}, {"role": "assistant", "content": f"to {name}"}]
+            assert await counts(memory, talk) == (2, known)
+    # One of them was silent for longer than its list is.
+    talk = [*theirs, *({"role": "user", "content": f"note {number}"} for number in range(150))]
+    assert await counts(memory, talk) == (150, len(theirs))
+    assert await counts(memory, mine) == (0, len(mine))
+    assert await counts(memory, [*mine, OK]) == (1, len(mine))
+    assert len(await said(memory, "s")) == 4 + 10 + 10 + 150 + 1
+
+
+async def test_turns_that_repeat_older_ones_are_kept(memory: Hippocampus) -> None:
+    yes, done = {"role": "user", "content": "yes"}, {"role": "assistant", "content": "Done."}
+    for _ in range(3):
+        assert await counts(memory, [yes, done]) == (2, 0)
+        assert await counts(memory, [ASK, TELL]) == (2, 0)
+    for _ in range(2):
+        assert await counts(memory, yes) == (1, 0)
+        assert await counts(memory, done) == (1, 0)
+    call = {**CALL, "tool_calls": [{"id": "c2", "function": {"name": "look"}}]}
+    assert await counts(memory, [yes, call, {**RESULT, "tool_call_id": "c2"}, done]) == (4, 0)
+
+
+async def test_a_time_that_is_given_later_changes_nothing(memory: Hippocampus) -> None:
+    noon = datetime(2026, 3, 1, 12, tzinfo=UTC)
+    talk: list[dict[str, Any]] = [ASK, TELL, {**OK, "id": "m1"}]
+    timed = [{**message, "timestamp": noon} for message in talk]
+    assert await counts(memory, talk) == (3, 0)
+    assert await counts(memory, timed) == (0, 3)
+    await memory.erasure.erase_events("shop", "ann", "s", sequence_nums=[1])
+    assert await counts(memory, timed) == (0, 3)
+    # Nor one that is not given any more.
+    assert await counts(memory, timed, "t") == (3, 0)
+    await memory.erasure.erase_events("shop", "ann", "t", sequence_nums=[1])
+    assert await counts(memory, talk, "t") == (0, 3)
+
+
+async def test_empty_results_and_replies_are_valid(memory: Hippocampus) -> None:
+    empty = {"role": "tool", "tool_call_id": "c1", "content": ""}
+    refusal = {"role": "assistant", "content": None, "refusal": "I can't."}
+    part = {"role": "assistant", "content": [{"type": "refusal", "refusal": "I won't."}]}
+    replies = [{"role": "assistant", "content": content, "tool_calls": []} for content in (None, "", [])]
+    talk = [ASK, CALL, empty, {"role": "tool", "content": None}, refusal, part, *replies, {"role": "assistant"}, OK]
+    assert await counts(memory, talk) == (7, 0)
+    assert await counts(memory, talk) == (0, 7)
+    assert await said(memory, "s") == [
+        ("user", "user_message", "Is there any milk?"),
+        ("model", "tool_call", None),
+        ("tool", "message", None),
+        ("tool", "message", None),
+        ("model", "assistant_message", "I can't."),
+        ("model", "assistant_message", "I won't."),
+        ("user", "user_message", "ok"),
+    ]
+    window = await memory.context("ann", "", session="s")
+    assert "[model]: I won't.\n[user]: ok" in window.text
+
+
+async def test_a_session_is_named_alike_everywhere(memory: Hippocampus) -> None:
+    await memory.add("ann", "I'm allergic to peanuts.", session=" monday ")
+    assert len(await memory.search("ann", "peanuts", session=" monday ")) == 1
+    assert "peanuts" in (await memory.context("ann", "", session="monday\n")).text
+    for blank in ("", "  "):
+        with pytest.raises(InvalidInputError, match="session is blank"):
+            await memory.add("ann", "hello", session=blank)
+        with pytest.raises(InvalidInputError, match="session is blank"):
+            await memory.search("ann", "hello", session=blank)
+        with pytest.raises(InvalidInputError, match="session is blank"):
+            await memory.context("ann", "hello", session=blank)
+    assert len(await memory.sessions.list_sessions("shop", "ann")) == 1
+
+
+async def test_conflicts_end_with_an_error(
+    memory: Hippocampus, pool: asyncpg.Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "_ATTEMPTS_MAX", 5)
+    await pool.execute(
+        "CREATE SEQUENCE attempts;"
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+        "   PERFORM nextval('public.attempts'); RAISE EXCEPTION 'another was first' USING ERRCODE = 'HP002'; END $$;"
+        "CREATE TRIGGER refuse BEFORE INSERT ON events FOR EACH ROW EXECUTE FUNCTION refuse();"
+    )
+    with pytest.raises(ConcurrencyConflictError, match="other writers were first 5 times in a row"):
+        async with asyncio.timeout(WAIT_SECONDS):
+            await memory.add("ann", "hello", session="s")
+    assert await pool.fetchval("SELECT last_value FROM attempts") == 5
 
 
 async def test_messages_of_other_writers_are_recognised_by_their_content(memory: Hippocampus) -> None:
