@@ -91,13 +91,20 @@ class Summary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtractedFact:
-    """A fact that a provider extracted from a slice; validated, not yet stored."""
+    """A fact that a provider extracted from a slice; validated, not yet stored.
+
+    Attributes:
+        ended: what was stated is taken back: it no longer holds, or never did. What holds
+            under the key ends, and its history stays. `value` is what ended; None: whatever holds, in a collection
+            every element.
+    """
 
     fact_type: FactType
     key: str  # 1 to 255 characters, snake_case English if the provider chooses it
-    value: Any  # a JSON value that is neither null nor empty
+    value: Any  # a JSON value that is neither null nor empty; None only if `ended`
     confidence: float  # 0.0 to 1.0
     source_seqs: tuple[int, ...]  # the turns that state it; ascending, within the slice, never empty
+    ended: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

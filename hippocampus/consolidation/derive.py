@@ -99,8 +99,10 @@ async def _replay(generator: Generator, embedder: Embedder, turns: Turns) -> Eff
 async def _reflect(generator: Generator, embedder: Embedder, turns: Turns, styles: keys.Styles | None) -> Effects:
     """Derive facts, insights and proposals; nothing is embedded if none was found."""
     (reflection,) = await generator.reflect([ConversationSlice(turns=turns)])
-    facts = [element for fact in reflection.facts for element in elements.of_fact(fact, styles)]
-    fact_texts = [clean_text(f"{fact.key}: {_value_text(fact.value)}") for fact in facts]
+    # What ended, before what took its place: the two may be stated in one turn.
+    found = sorted(reflection.facts, key=lambda fact: not fact.ended)
+    facts = [element for fact in found for element in elements.of_fact(fact, styles)]
+    fact_texts = [_fact_text(fact) for fact in facts]
     insight_texts = [clean_text(insight.content) for insight in reflection.insights]
     vectors = await _embed(embedder, [*fact_texts, *insight_texts])
     fact_vectors, insight_vectors = vectors[: len(fact_texts)], vectors[len(fact_texts) :]
@@ -161,8 +163,8 @@ def _fact(turns: Turns, fact: Element, text: str, vector: Vector | None) -> Fact
     return FactInput(
         fact_type=fact.fact_type,
         key=clean_text(fact.key),
-        value=escape_state(fact.value, where=f"the value of {fact.key!r}"),
-        content=text,
+        value=None if fact.ended else escape_state(fact.value, where=f"the value of {fact.key!r}"),
+        content=_ended_text(fact) if fact.ended else text,
         embedding=vector,
         confidence=fact.confidence,
         source_seqs=list(fact.source_seqs),
@@ -184,6 +186,16 @@ def _message_vectors(turns: Turns, vectors: Sequence[Vector | None]) -> list[Mes
 def _said_at(turns: Turns, seqs: Sequence[int]) -> datetime:
     """Return the time of the last of these turns; the slice's end if a provider names only turns outside it."""
     return next((turn.occurred_at for turn in reversed(turns) if turn.sequence_num in seqs), turns[-1].occurred_at)
+
+
+def _fact_text(fact: Element) -> str:
+    """Return what is embedded of a fact."""
+    return clean_text(f"{fact.key}: {_value_text(fact.value)}" if fact.value is not None else fact.key)
+
+
+def _ended_text(fact: Element) -> str:
+    """Return the text of the value that ended; empty if it was not named."""
+    return "" if fact.value is None else clean_text(_value_text(fact.value))
 
 
 def _value_text(value: Any) -> str:

@@ -25,7 +25,7 @@ class MemoryInput(NamedTuple):
 
 
 class FactInput(NamedTuple):
-    """The SQL type fact_input."""
+    """The SQL type fact_input. A retraction has the value None, and as content what ended: '' for whatever holds."""
 
     fact_type: FactType
     key: str

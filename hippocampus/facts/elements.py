@@ -2,6 +2,9 @@
 
 hobbies: ["hiking", "chess"]  ->  hobbies:hiking: "hiking", hobbies:chess: "chess"
 home_city: "Lyon"             ->  home_city: "Lyon"
+
+A retraction is split likewise, so that it ends one value at a time: a retraction of hobbies: "chess" ends
+hobbies:chess, and one of hobbies without a value ends every element.
 """
 
 from __future__ import annotations
@@ -16,7 +19,12 @@ from hippocampus.records import ExtractedFact, FactType
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Element:
-    """A fact as it is stored. `collection` is the normal form of the collection's key; None: not an element of one."""
+    """A fact as it is stored, or what ends it.
+
+    Attributes:
+        collection: the normal form of the collection's key; None: not an element of one.
+        ended: it ends. `value` is what ended; None: whatever holds, and of a collection's own key every element.
+    """
 
     fact_type: FactType
     key: str
@@ -24,6 +32,7 @@ class Element:
     confidence: float
     source_seqs: tuple[int, ...]
     collection: str | None = None
+    ended: bool = False
 
 
 def of_fact(fact: ExtractedFact, styles: keys.Styles | None = None) -> list[Element]:
@@ -32,10 +41,13 @@ def of_fact(fact: ExtractedFact, styles: keys.Styles | None = None) -> list[Elem
     if element and base:
         is_element = keys.style_of(fact.fact_type, base, styles) == "collection"
         return [_element(fact, fact.key, fact.value, keys.normal_key(base) if is_element else None)]
-    if keys.style_of(fact.fact_type, fact.key, styles) == "profile":
-        return [_element(fact, fact.key, fact.value, None)]
-    collection = keys.normal_key(fact.key)
     values = fact.value if isinstance(fact.value, list) else [fact.value]
+    if keys.style_of(fact.fact_type, fact.key, styles) == "profile":
+        ended = values if fact.ended else [fact.value]
+        return [_element(fact, fact.key, value, None) for value in ended]
+    collection = keys.normal_key(fact.key)
+    if fact.ended and fact.value is None:
+        return [_element(fact, fact.key, None, collection)]
     elements = {keys.element_key(fact.key, _text(value)): value for value in values}
     return [_element(fact, key, value, collection) for key, value in elements.items()]
 
@@ -48,6 +60,7 @@ def _element(fact: ExtractedFact, key: str, value: Any, collection: str | None) 
         confidence=fact.confidence,
         source_seqs=fact.source_seqs,
         collection=collection,
+        ended=fact.ended,
     )
 
 

@@ -10,7 +10,9 @@ Decisions:
     - Duplicate keys in one object, NaN and Infinity are refused: Python's parser would accept them.
     - Confidence may exceed 0 or 1 by 0.01 (rounding) and is clamped; a percentage such as 85 is refused.
     - A source turn that is not in the slice is refused, not skipped: the model invented its evidence.
-    - Two facts of one type and key with different values are refused: one would overwrite the other.
+    - Two facts of one type and key with different values are refused: one would overwrite the other. A retraction of
+      the key beside its new value is not refused: it says which value ended.
+    - A retraction may leave out its value: then it ends whatever holds under its key.
     - A NUL or a lone surrogate is refused: the database cannot store it, and changing it would be a guess.
 
 Messages name the path and the kind of problem, never the content: they are logged.
@@ -20,6 +22,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from typing import Any, TypeAlias, get_args
 
 from hippocampus.providers.reply_check import ReplyCheck, read_object, refuse
@@ -44,12 +47,12 @@ _SCALARS: list[dict[str, Any]] = [{"type": "string"}, {"type": "number"}, {"type
 _SOURCES: dict[str, Any] = {"type": "array", "items": {"type": "integer"}, "minItems": 1}
 
 
-def _closed(properties: dict[str, Any]) -> dict[str, Any]:
-    """Return the JSON Schema of an object with exactly these properties."""
+def _closed(properties: dict[str, Any], optional: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Return the JSON Schema of an object with exactly these properties, some of which may be left out."""
     return {
         "type": "object",
         "properties": properties,
-        "required": list(properties),
+        "required": [name for name in properties if name not in optional],
         "additionalProperties": False,
     }
 
@@ -63,7 +66,9 @@ _FACT_SCHEMA = _closed(
         "value": {"anyOf": [*_SCALARS, {"type": "array", "items": {"anyOf": _SCALARS}}]},
         "confidence": {"type": "number", "minimum": 0, "maximum": 1},
         "source_turns": _SOURCES,
-    }
+        "ended": {"type": "boolean"},
+    },
+    optional=("ended",),
 )
 _INSIGHT_SCHEMA = _closed(
     {
@@ -141,15 +146,17 @@ def clip_text(text: str, characters_max: int) -> str:
 
 
 def _fact(check: ReplyCheck, item: Any, path: str) -> ExtractedFact | None:
-    fields = check.object(item, path, ("type", "key", "value", "confidence", "source_turns"))
+    fields = check.object(item, path, ("type", "key", "confidence", "source_turns"), ("value", "ended"))
     if not fields:
         return None
+    ended = check.flag(fields, "ended", path)
     found = {
         "fact_type": check.word(fields, "type", path, MODEL_FACT_TYPES),
         "key": check.text(fields, "key", path, characters_max=KEY_CHARACTERS_MAX),
-        "value": check.value(fields, path),
+        "value": check.value(fields, path, may_lack=ended),
         "confidence": check.confidence(fields, path),
         "source_seqs": check.sources(fields, path),
+        "ended": ended,
     }
     return ExtractedFact(**found)
 
@@ -179,17 +186,15 @@ def _proposal(check: ReplyCheck, item: Any, path: str) -> ExtractedProposal | No
 
 def _merge_repeated(reply: str, facts: list[ExtractedFact]) -> tuple[ExtractedFact, ...]:
     """Merge facts that repeat each other; refuse those that contradict each other."""
-    merged: dict[tuple[str, str], ExtractedFact] = {}
+    merged: dict[tuple[str, str, bool], ExtractedFact] = {}
     for number, fact in enumerate(facts):
-        known = merged.setdefault((fact.fact_type, fact.key), fact)
+        known = merged.setdefault((fact.fact_type, fact.key, fact.ended), fact)
         if known is fact:
             continue
         if json.dumps(known.value, sort_keys=True) != json.dumps(fact.value, sort_keys=True):
             refuse(reply, [f"facts[{number}] repeats an earlier type and key with another value: use a list"])
-        merged[(fact.fact_type, fact.key)] = ExtractedFact(
-            fact_type=fact.fact_type,
-            key=fact.key,
-            value=fact.value,
+        merged[(fact.fact_type, fact.key, fact.ended)] = replace(
+            fact,
             confidence=max(known.confidence, fact.confidence),
             source_seqs=tuple(sorted({*known.source_seqs, *fact.source_seqs})),
         )

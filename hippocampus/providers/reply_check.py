@@ -130,9 +130,18 @@ class ReplyCheck:
             self.problems.append(f"{path}.{name} must be one of {', '.join(allowed)}")
         return word
 
-    def value(self, fields: Mapping[str, Any], path: str) -> Any:
-        """Return a JSON value that is not empty."""
-        value = fields["value"]
+    def flag(self, fields: Mapping[str, Any], name: str, path: str) -> bool:
+        """Return true or false; false if it was left out."""
+        value = fields.get(name, False)
+        if not isinstance(value, bool):
+            self.problems.append(f"{path}.{name} must be true or false, it is {_kind(value)}")
+        return value is True
+
+    def value(self, fields: Mapping[str, Any], path: str, *, may_lack: bool = False) -> Any:
+        """Return a JSON value that is not empty; None if it may be left out and is."""
+        value = fields.get("value")
+        if may_lack and value is None:
+            return None
         if value is None or value in ([], {}) or (isinstance(value, str) and not value.strip()):
             self.problems.append(f"{path}.value is null or empty")
         for text in _texts(value):

@@ -1,18 +1,21 @@
 """A slice of conversation as text for a model: one line per turn, which no turn can forge.
 
     BEGIN CONVERSATION
-    [12] 2026-03-01 09:30 用户: "Where did I leave the key?"
-    [13] 2026-03-01 09:30 助手: "You said:\\n under the flower pot."
+    2026-03-01 Sunday
+    12 09:30 U "Where did I leave the key?"
+    13 A "You said:\\n under the flower pot."
     END CONVERSATION
 
 The text of a turn is a JSON string, so every line break in it is escaped: no speaker can begin a line, and thereby
-forge another turn or the closing line. A name that could be misread is quoted likewise.
+forge another turn or the closing line. A name that could be misread is quoted likewise. What a line repeats of the one
+before it is left out: a slice is paid for by its length.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping, Sequence
 from datetime import UTC
 
 from hippocampus.records import ConversationSlice, Turn
@@ -22,6 +25,9 @@ END = "END CONVERSATION"
 
 _LABELS = {"user": "用户", "agent": "助手", "model": "助手", "assistant": "助手", "tool": "工具"}
 
+#: The roles in a transcript, as the prompts explain them.
+_MARKS = {"user": "U", "agent": "A", "model": "A", "assistant": "A", "tool": "T"}
+
 #: A name that can stand without quotes: letters, digits and a few signs, at most 64 characters.
 _PLAIN_NAME = re.compile(r"\w(?:[\w .@'\-]{0,62}\w)?")
 
@@ -30,27 +36,49 @@ _UNSAFE = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 def label(author: str) -> str:
-    """Return the speaker as the prompts explain it: a role's label, else the author's own name.
+    """Return the speaker as a stored slice names it: a role's label, else the author's own name.
 
     A name that resembles a role's label, or that is more than a plain name, is quoted.
     """
-    known = _LABELS.get(author.strip().lower())
-    if known is not None:
-        return known
-    if author not in _LABELS.values() and _PLAIN_NAME.fullmatch(author):
-        return author
-    return _quoted(author)
+    return _named(author, _LABELS)
 
 
-def format_turn(turn: Turn) -> str:
-    """Return a turn as one line: number, time in UTC, speaker, text as a JSON string."""
-    spoken = turn.occurred_at.astimezone(UTC).strftime("%Y-%m-%d %H:%M")
-    return f"[{turn.sequence_num}] {spoken} {label(turn.author)}: {_quoted(turn.text)}"
+def mark(author: str) -> str:
+    """Return the speaker as a transcript names it: a role's letter, else as `label` does."""
+    return _named(author, _MARKS)
+
+
+def format_turns(turns: Sequence[Turn]) -> list[str]:
+    """Return one line per turn: number, time, speaker, text as a JSON string; a line with the date where it changes.
+
+    Times are in UTC. One that is the same as in the line before is left out.
+    """
+    lines: list[str] = []
+    date = time = ""
+    for turn in turns:
+        spoken = turn.occurred_at.astimezone(UTC)
+        if (today := spoken.strftime("%Y-%m-%d %A")) != date:
+            lines.append(today)
+            date, time = today, ""
+        now = spoken.strftime("%H:%M")
+        shown = "" if now == time else f"{now} "
+        time = now
+        lines.append(f"{turn.sequence_num} {shown}{mark(turn.author)} {_quoted(turn.text)}")
+    return lines
 
 
 def format_transcript(slice_: ConversationSlice) -> str:
     """Return the whole slice between its two delimiting lines."""
-    return "\n".join((BEGIN, *(format_turn(turn) for turn in slice_.turns), END))
+    return "\n".join((BEGIN, *format_turns(slice_.turns), END))
+
+
+def _named(author: str, roles: Mapping[str, str]) -> str:
+    known = roles.get(author.strip().lower())
+    if known is not None:
+        return known
+    if author not in roles.values() and _PLAIN_NAME.fullmatch(author):
+        return author
+    return _quoted(author)
 
 
 def _quoted(text: str) -> str:

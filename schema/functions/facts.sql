@@ -395,6 +395,7 @@ $$;
 --   less certain by over 0.1 than what held at that time   'candidate'     stored beside it, never counts
 --   so, but its candidates together are certain enough     'promoted'      they count from when they were stated
 --   stated before the fact was erased on request           'forgotten'     nothing is stored, fact_id is NULL
+--   value NULL: it no longer holds, or never did           see end_fact
 --
 -- The rival is what held when it was stated; before the first statement, the first. Candidates of one value that other
 -- turns stated since the rival count together: 1 - (1 - c1)(1 - c2)… Models rate the same certainty slightly
@@ -414,6 +415,10 @@ DECLARE
     v_accepted boolean;
     fresh      fact_versions;
 BEGIN
+    IF p_fact.value IS NULL THEN
+        RETURN QUERY SELECT * FROM end_fact(p_thread, p_origin, p_fact);
+        RETURN;
+    END IF;
     fresh := statement_of(p_thread, p_origin, p_fact);
     LOOP
         SELECT * INTO v_target FROM resolve_fact(p_thread.app_name, p_thread.user_id, p_fact, p_origin.embedding_model);
@@ -486,6 +491,100 @@ BEGIN
                                      AND f.last_said_at >= v_head.last_said_at) THEN 'confirmed'
         WHEN v_said < v_head.last_said_at THEN 'out_of_order'
         ELSE 'updated' END;
+    RETURN NEXT;
+END
+$$;
+
+-- The words of a value, to compare: a text, or the text of a statement about a person.
+CREATE OR REPLACE FUNCTION value_words(p_value jsonb) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN plain_key(coalesce(p_value ->> 'text', p_value #>> '{}'));
+
+-- Whether two values are worded alike: the same, or the words of one begin, end or are within the other's.
+CREATE OR REPLACE FUNCTION worded_alike(p_one text, p_other text) RETURNS boolean
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN strpos(' ' || p_one || ' ', ' ' || p_other || ' ') > 0 OR strpos(' ' || p_other || ' ', ' ' || p_one || ' ') > 0
+    -- Chinese and Japanese have no spaces between words.
+    OR p_one ~ '[\u3040-\u9fff]' AND p_other ~ '[\u3040-\u9fff]' AND (strpos(p_one, p_other) > 0 OR strpos(p_other, p_one) > 0);
+
+-- The facts that a retraction may be about: that of its key, in any spelling; of a collection's own key every element;
+-- of an element also those that are worded alike.
+CREATE OR REPLACE FUNCTION retraction_targets(p_app_name text, p_user_id text, p_fact fact_input, p_embedding_model text)
+RETURNS SETOF facts
+LANGUAGE sql STABLE SET search_path FROM CURRENT
+AS $$
+    WITH named AS MATERIALIZED (
+        SELECT r.fact_id FROM resolve_fact(p_app_name, p_user_id, p_fact, p_embedding_model) AS r
+    )
+    SELECT f.* FROM facts AS f
+    WHERE f.app_name = p_app_name AND f.user_id = p_user_id AND f.fact_type = p_fact.fact_type
+      AND (f.id IN (SELECT fact_id FROM named)
+           OR f.collection = p_fact.collection
+              AND (p_fact.content = '' OR NOT EXISTS (SELECT FROM named)
+                   AND worded_alike(value_words(f.value), plain_key(p_fact.content))))
+    ORDER BY f.fact_type, f.key
+$$;
+
+-- Records that something no longer holds, or never did: a statement without a value ends what holds, and its history
+-- stays. p_fact.content is the text of what ended, '' for whatever holds.
+--
+--   it held at that time                                   'ended'
+--   the same, but another statement followed               'out_of_order'  what holds stays
+--   less certain by over 0.1 than what held                'candidate'     stored beside it, never counts
+--   it did not hold at that time, or something else did    'unknown'       nothing is stored, fact_id is NULL
+--
+-- Of a list, only what ended is taken out.
+CREATE OR REPLACE FUNCTION end_fact(p_thread threads, p_origin slice_origin, p_fact fact_input)
+RETURNS TABLE (fact_id uuid, outcome text)
+LANGUAGE plpgsql SET search_path FROM CURRENT
+AS $$
+#variable_conflict use_column
+DECLARE
+    f       facts;
+    v_rival record;
+    v_rest  jsonb;
+    fresh   fact_versions;
+BEGIN
+    outcome := 'unknown';
+    FOR f IN SELECT * FROM retraction_targets(p_thread.app_name, p_thread.user_id, p_fact, p_origin.embedding_model) LOOP
+        PERFORM FROM facts WHERE id = f.id FOR UPDATE;
+        CONTINUE WHEN NOT FOUND;
+        fresh := statement_of(p_thread, p_origin, p_fact);
+        fresh.fact_id := f.id;
+        fresh.recorded_at := greatest(recording_time(),
+                                      (SELECT max(v.recorded_at) FROM fact_versions AS v WHERE v.fact_id = f.id));
+        fresh.valid_from := least(p_fact.valid_from, fresh.recorded_at);
+        SELECT s.* INTO v_rival FROM fact_stretches(f.app_name, f.user_id, f.id, NULL) AS s
+        WHERE s.valid_from <= fresh.valid_from ORDER BY s.stretch DESC LIMIT 1;
+        CONTINUE WHEN NOT FOUND OR v_rival.value IS NULL;
+        IF p_fact.content <> '' AND jsonb_typeof(v_rival.value) = 'array' THEN
+            SELECT jsonb_agg(e) INTO v_rest FROM jsonb_array_elements(v_rival.value) AS e
+            WHERE NOT worded_alike(value_words(e), plain_key(p_fact.content));
+            CONTINUE WHEN v_rest = v_rival.value;
+            fresh.value := v_rest;
+            fresh.content := CASE WHEN v_rest IS NULL THEN p_fact.content ELSE fact_text(f.key, v_rest) END;
+        ELSIF p_fact.content <> '' THEN
+            CONTINUE WHEN NOT worded_alike(value_words(v_rival.value), plain_key(p_fact.content));
+        END IF;
+        -- What was stated at the same moment held for that moment.
+        IF EXISTS (SELECT FROM fact_versions AS v WHERE v.fact_id = f.id AND v.valid_from = fresh.valid_from) THEN
+            fresh.valid_from := fresh.valid_from + interval '1 microsecond';
+            fresh.recorded_at := greatest(fresh.recorded_at, fresh.valid_from);
+        END IF;
+        fresh.accepted_at := CASE WHEN fresh.confidence >= v_rival.confidence - 0.1 - 1e-9 THEN fresh.recorded_at END;
+        INSERT INTO fact_versions SELECT fresh.*;
+        fact_id := f.id;
+        IF fresh.accepted_at IS NULL THEN
+            outcome := 'candidate';
+        ELSE
+            PERFORM rebuild_fact(f.id);
+            outcome := CASE WHEN EXISTS (SELECT FROM fact_versions AS v
+                                         WHERE v.fact_id = f.id AND v.valid_from > fresh.valid_from
+                                           AND v.accepted_at IS NOT NULL AND v.retracted_at IS NULL)
+                            THEN 'out_of_order' ELSE 'ended' END;
+            PERFORM enqueue_embedding_backfill() WHERE fresh.value IS NOT NULL;
+        END IF;
+    END LOOP;
     RETURN NEXT;
 END
 $$;

@@ -135,6 +135,13 @@ MALFORMED = {
     "source a fraction": facts_reply(source_turns=[3.5]),
     "source a list": facts_reply(source_turns=[[3]]),
     "two values of one key": json.dumps({"facts": [FACT, {**FACT, "value": "Nice"}], "insights": []}),
+    "two endings of one key": json.dumps(
+        {"facts": [{**FACT, "ended": True}, {**FACT, "ended": True, "value": "Nice"}], "insights": []}
+    ),
+    "ended as text": facts_reply(ended="yes"),
+    "ended null": facts_reply(ended=None),
+    "value null and not ended": facts_reply(value=None, ended=False),
+    "value empty and ended": facts_reply(value="", ended=True),
     "one and true of one key": json.dumps({"facts": [{**FACT, "value": 1}, {**FACT, "value": True}], "insights": []}),
     # invalid insights
     "insight as text": json.dumps({"facts": [FACT], "insights": ["She plans ahead."]}),
@@ -247,6 +254,20 @@ class TestReflection:
             extraction.parse_reflection(text, CONVERSATION)
         except MalformedReplyError as error:
             assert error.raw_reply == text  # noqa: PT017 - most texts are refused, some may be read
+
+    def test_a_retraction_stands_beside_the_new_value(self) -> None:
+        """What ended and what took its place share a key; what ended may be left unnamed."""
+        reply = [
+            FACT,
+            {**FACT, "value": "Nice", "ended": True},
+            {**without(FACT, "value"), "key": "pet", "ended": True},
+        ]
+        facts, _, _ = extraction.parse_reflection(json.dumps({"facts": reply, "insights": []}), CONVERSATION)
+        assert [(fact.key, fact.value, fact.ended) for fact in facts] == [
+            ("home_city", "Lyon", False),
+            ("home_city", "Nice", True),
+            ("pet", None, True),
+        ]
 
     def test_the_schema_matches_the_checks(self) -> None:
         """The schema sent to the model and the checks name the same keys and words."""

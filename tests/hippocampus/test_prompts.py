@@ -48,7 +48,11 @@ def test_a_missing_prompt_is_an_error() -> None:
 def test_it_names_the_delimiters_and_labels(name: prompts.PromptName) -> None:
     """The prompt explains the transcript as it is written."""
     text = prompts.load(name).text
-    for word in (transcript.BEGIN, transcript.END, *map(transcript.label, ("user", "model", "tool"))):
+    for word in (
+        transcript.BEGIN,
+        transcript.END,
+        *(f"`{transcript.mark(role)}`" for role in ("user", "model", "tool")),
+    ):
         assert word in text
 
 

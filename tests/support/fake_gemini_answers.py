@@ -7,8 +7,8 @@ import json
 import re
 from typing import Any
 
-# A label other than a plain name is quoted as JSON, and may contain anything.
-TURN = re.compile(r'^\[(?P<seq>-?\d+)\] \S+ \S+ (?P<label>"(?:[^"\\]|\\.)*"|[^":]+): (?P<text>".*")$')
+# A name other than a plain one is quoted as JSON, and may contain anything.
+TURN = re.compile(r'^(?P<seq>-?\d+) (?:\d\d:\d\d )?(?P<label>"(?:[^"\\]|\\.)*"|[^"]+) (?P<text>".*")$')
 
 #: (type, key, pattern): the first group is the value. One turn may yield several facts.
 FACT_PATTERNS = tuple(
@@ -26,6 +26,18 @@ FACT_PATTERNS = tuple(
         ("preference", "food_preference", r"\bthe food I prefer is ([\w' -]+?)(?:[.,!?]|$)"),
         ("profile", "hobbies", r"\bmy hobby is ([\w' -]+?)(?:[.,!?]|$)"),
         ("rule", "never", r"\bnever ([\w' -]+?)(?:[.,!?]|$)"),
+    )
+)
+
+
+#: The same for what is taken back.
+ENDED_PATTERNS = tuple(
+    (fact_type, key, re.compile(pattern, re.IGNORECASE))
+    for fact_type, key, pattern in (
+        ("profile", "home_city", r"\bI no longer live in ([\w' -]+?)(?:[.,!?]|$)"),
+        ("profile", "hobbies", r"\bI gave up ([\w' -]+?)(?:[.,!?]|$)"),
+        ("preference", "likes", r"\bI never (?:liked|loved) ([\w' -]+?)(?:[.,!?]|$)"),
+        ("preference", "likes", r"我不再喜欢(\w{1,20})"),
     )
 )
 
@@ -57,15 +69,17 @@ def summarise(turns: list[tuple[int, str, str]]) -> str:
 
 
 def facts(turns: list[tuple[int, str, str]]) -> list[dict[str, Any]]:
-    found: dict[tuple[str, str], dict[str, Any]] = {}
+    found: dict[tuple[str, str, bool], dict[str, Any]] = {}
+    patterns = [*((*each, False) for each in FACT_PATTERNS), *((*each, True) for each in ENDED_PATTERNS)]
     for seq, label, text in turns:
-        if label in ("助手", "工具"):
+        if label in ("A", "T"):
             continue
-        for fact_type, key, pattern in FACT_PATTERNS:
+        for fact_type, key, pattern, ended in patterns:
             for match in pattern.finditer(text):
                 fact = found.setdefault(
-                    (fact_type, key),
-                    {"type": fact_type, "key": key, "value": [], "confidence": 0.95, "source_turns": []},
+                    (fact_type, key, ended),
+                    {"type": fact_type, "key": key, "value": [], "confidence": 0.95, "source_turns": []}
+                    | ({"ended": True} if ended else {}),
                 )
                 fact["value"].append(match.group(1).strip())
                 fact["source_turns"].append(seq)

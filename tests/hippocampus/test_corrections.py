@@ -1,0 +1,173 @@
+"""What a conversation takes back ends, with its history kept: from the model's reply to the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import asyncpg
+import pytest
+
+from hippocampus.consolidation.replay import MemoryReplay
+from hippocampus.consolidation_worker import MemoryConsolidationWorker
+from hippocampus.memory_service import OpenMemoryService
+from hippocampus.providers.gemini.provider import GeminiConnection, GeminiGenerator
+from hippocampus.providers.local.provider import LocalEmbedder
+from hippocampus.records import ExtractedFact
+from pulse.events import Event
+from pulse.session_service import OpenSessionService
+from tests.support.fake_gemini import FakeGemini
+from tests.support.queue_claims import work_off
+from tests.support.scripted_provider import ScriptedEmbedder, ScriptedGenerator
+
+APP, USER = "app", "ann"
+DAY = datetime(2026, 3, 1, 9, tzinfo=UTC)
+
+
+@pytest.fixture
+async def gemini() -> AsyncIterator[GeminiGenerator]:
+    async with FakeGemini() as server:
+        generator = GeminiGenerator(GeminiConnection(api_key="k", base_url=server.base_url))
+        yield generator
+        await generator.close()
+
+
+async def tell(pool: asyncpg.Pool, generator: Any, *texts: str, day: int = 0, session: str = "s") -> list[str]:
+    """Append turns of one day, reflect on them, and return the outcomes of their facts."""
+    sessions = OpenSessionService(pool)
+    found = await sessions.get_session(APP, USER, session) or await sessions.create_session(
+        APP, USER, session_id=session
+    )
+    times = [(DAY + timedelta(days=day, minutes=minute)).timestamp() for minute in range(len(texts))]
+    events = [Event(author="user", content={"text": text}, timestamp=at) for text, at in zip(texts, times, strict=True)]
+    await sessions.append(APP, USER, session, events)
+    await sessions.close()
+    worker = MemoryConsolidationWorker(pool, generator, LocalEmbedder())
+    await worker.consolidate(found.thread_id, "deep_reflection", wait=False)
+    (job,) = await work_off(pool, worker)
+    return [each["outcome"] for each in job.result["facts"]]
+
+
+async def holds(pool: asyncpg.Pool) -> dict[str, Any]:
+    facts = await OpenMemoryService(pool, None).list_facts(app_name=APP, user_id=USER)
+    return {fact.key: fact.value for fact in facts}
+
+
+def fact(key: str, value: Any, *, ended: bool = False, confidence: float = 0.9, seq: int = 1) -> ExtractedFact:
+    return ExtractedFact(
+        fact_type="profile", key=key, value=value, confidence=confidence, source_seqs=(seq,), ended=ended
+    )
+
+
+def scripted(*facts: ExtractedFact) -> ScriptedGenerator:
+    return ScriptedGenerator(reflections=[(facts, [])])
+
+
+async def test_a_reply_that_takes_a_fact_back_ends_it(pool: asyncpg.Pool, gemini: GeminiGenerator) -> None:
+    """The fact holds until the turn that took it back; its history and earlier times still show it."""
+    await tell(pool, gemini, "I live in Lyon.")
+    assert await tell(pool, gemini, "I no longer live in Lyon.", day=7) == ["ended"]
+    assert await holds(pool) == {}
+    service = OpenMemoryService(pool, None)
+    (version,) = await service.fact_history(app_name=APP, user_id=USER, fact_type="profile", key="home_city")
+    assert (version.value, version.outcome, version.valid_until) == ("Lyon", "superseded", DAY + timedelta(days=7))
+    then = await service.list_facts(app_name=APP, user_id=USER, as_of=DAY + timedelta(days=1))
+    assert [each.value for each in then] == ["Lyon"]
+
+
+async def test_the_turn_that_took_it_back_is_named(pool: asyncpg.Pool, gemini: GeminiGenerator) -> None:
+    """The history says which turn ended a fact."""
+    await tell(pool, gemini, "I live in Lyon.")
+    await tell(pool, gemini, "Good morning.", "I no longer live in Lyon.", day=7)
+    service = OpenMemoryService(pool, None)
+    (version,) = await service.fact_history(app_name=APP, user_id=USER, fact_type="profile", key="home_city")
+    assert version.superseded_by_seq == 3
+
+
+async def test_one_element_of_a_collection_ends(pool: asyncpg.Pool, gemini: GeminiGenerator) -> None:
+    """The others stay."""
+    await tell(pool, gemini, "My hobby is chess. My hobby is rowing.")
+    assert await tell(pool, gemini, "I gave up Chess.", day=1) == ["ended"]
+    assert await holds(pool) == {"hobbies:rowing": "rowing"}
+
+
+async def test_the_new_value_of_the_same_reply_stands(pool: asyncpg.Pool, gemini: GeminiGenerator) -> None:
+    """What ended and what took its place may come in one turn, in either order of the reply."""
+    await tell(pool, gemini, "I live in Lyon.")
+    await tell(pool, gemini, "I no longer live in Lyon. I live in Nice.", day=1)
+    assert await holds(pool) == {"home_city": "Nice"}
+
+
+async def test_another_value_than_the_one_that_ended_stays(pool: asyncpg.Pool, gemini: GeminiGenerator) -> None:
+    """A city that was left long ago does not end the present one."""
+    await tell(pool, gemini, "I live in Lyon.")
+    await tell(pool, gemini, "I live in Nice.", day=1)
+    assert await tell(pool, gemini, "I no longer live in Lyon.", day=2) == ["unknown"]
+    assert await holds(pool) == {"home_city": "Nice"}
+
+
+async def test_it_can_be_stated_again(pool: asyncpg.Pool, gemini: GeminiGenerator) -> None:
+    """A later statement reopens the fact; an earlier turn that is read later does not."""
+    await tell(pool, gemini, "I live in Lyon.", day=1)
+    await tell(pool, gemini, "I no longer live in Lyon.", day=2)
+    assert await tell(pool, gemini, "I live in Lyon.", day=0, session="older") == ["confirmed"]
+    assert await holds(pool) == {}
+    assert await tell(pool, gemini, "I live in Lyon.", day=3) == ["reopened"]
+    assert await holds(pool) == {"home_city": "Lyon"}
+
+
+async def test_a_collection_ends_as_a_whole(pool: asyncpg.Pool) -> None:
+    """A retraction of a collection's own key without a value ends every element, and nothing else."""
+    await tell(pool, scripted(fact("allergies", ["nuts", "pollen"]), fact("pet", "a cat")), "...")
+    assert await tell(pool, scripted(fact("allergies", None, ended=True)), "...", day=1) == ["ended"]
+    assert list((await holds(pool)).values()) == ["a cat"]
+
+
+@pytest.mark.parametrize(
+    ("held", "ended", "left"),
+    [
+        ("Acme Ltd.", "acme", None),
+        ("海鲜过敏", "海鲜", None),
+        ("Acme Ltd.", None, None),
+        ("Acme Ltd.", "Globex", "Acme Ltd."),
+        (["Thai food", "Indian food"], "Thai food", ["Indian food"]),
+        (["Thai food"], "thai", None),
+        (["Thai food"], "Greek food", ["Thai food"]),
+    ],
+)
+async def test_what_ended_is_recognised_by_its_words(pool: asyncpg.Pool, held: Any, ended: Any, left: Any) -> None:
+    """A retraction ends what it names, in other words as well; of a list only that."""
+    await tell(pool, scripted(fact("employer", held)), "...")
+    await tell(pool, scripted(fact("employer", ended, ended=True)), "...", day=1)
+    assert await holds(pool) == ({} if left is None else {"employer": left})
+
+
+async def test_an_unsure_retraction_is_a_candidate(pool: asyncpg.Pool) -> None:
+    """What holds is not ended by what is much less certain; a person may promote it."""
+    await tell(pool, scripted(fact("employer", "Acme", confidence=0.95)), "...")
+    assert await tell(pool, scripted(fact("employer", "Acme", ended=True, confidence=0.6)), "...", day=1) == [
+        "candidate"
+    ]
+    assert await holds(pool) == {"employer": "Acme"}
+    candidate = await pool.fetchval("SELECT id FROM fact_versions WHERE accepted_at IS NULL")
+    await pool.execute("SELECT promote_candidate($1, $2, $3)", APP, USER, candidate)
+    assert await holds(pool) == {}
+
+
+async def test_a_retraction_of_what_is_not_known_stores_nothing(pool: asyncpg.Pool) -> None:
+    """Nothing can be ended that was never stated."""
+    assert await tell(pool, scripted(fact("employer", "Acme", ended=True)), "...") == ["unknown"]
+    assert await pool.fetchval("SELECT count(*) FROM fact_versions") == 0
+
+
+async def test_a_replay_keeps_what_ended(pool: asyncpg.Pool, gemini: GeminiGenerator) -> None:
+    """Extracting the same turns again changes nothing, and does not bring back what was taken back."""
+    await tell(pool, gemini, "I live in Lyon. My hobby is chess.")
+    await tell(pool, gemini, "I no longer live in Lyon. I gave up chess.", day=1)
+    before = await pool.fetch("SELECT * FROM fact_versions ORDER BY id")
+    report = await MemoryReplay(pool, gemini, ScriptedEmbedder()).replay(APP, USER, apply=True)
+    assert report.facts == ()
+    assert {each.change for each in report.changes if each.kind == "fact"} == {"kept"}
+    assert await pool.fetch("SELECT * FROM fact_versions ORDER BY id") == before
+    assert await holds(pool) == {}
