@@ -61,6 +61,8 @@ class ConversationSlice:
     """Consecutive turns of one thread: the unit of consolidation."""
 
     turns: tuple[Turn, ...]  # ascending by sequence_num, never empty
+    #: The turns just before them, which say what 'actually I'm not' takes back; nothing is extracted from them.
+    before: tuple[Turn, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +100,7 @@ class ExtractedFact:
     value: Any  # a JSON value that is neither null nor empty
     confidence: float  # 0.0 to 1.0
     source_seqs: tuple[int, ...]  # the turns that state it; ascending, within the slice, never empty
+    ended: bool = False  # `value` is taken back: it no longer holds, or never did
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,7 @@ class Element:
     confidence: float
     source_seqs: tuple[int, ...]
     collection: str | None = None
+    ended: bool = False
 
 
 def of_fact(fact: ExtractedFact, styles: keys.Styles | None = None) -> list[Element]:
@@ -48,6 +49,7 @@ def _element(fact: ExtractedFact, key: str, value: Any, collection: str | None) 
         confidence=fact.confidence,
         source_seqs=fact.source_seqs,
         collection=collection,
+        ended=fact.ended,
     )
 
 

@@ -65,6 +65,8 @@ _FACT_SCHEMA = _closed(
         "source_turns": _SOURCES,
     }
 )
+#: Left out of most facts: a fact that is not taken back costs no token for saying so.
+_FACT_SCHEMA["properties"]["ended"] = {"type": "boolean"}
 _INSIGHT_SCHEMA = _closed(
     {
         "content": {"type": "string"},
@@ -141,7 +143,7 @@ def clip_text(text: str, characters_max: int) -> str:
 
 
 def _fact(check: ReplyCheck, item: Any, path: str) -> ExtractedFact | None:
-    fields = check.object(item, path, ("type", "key", "value", "confidence", "source_turns"))
+    fields = check.object(item, path, ("type", "key", "value", "confidence", "source_turns"), ("ended",))
     if not fields:
         return None
     found = {
@@ -150,6 +152,7 @@ def _fact(check: ReplyCheck, item: Any, path: str) -> ExtractedFact | None:
         "value": check.value(fields, path),
         "confidence": check.confidence(fields, path),
         "source_seqs": check.sources(fields, path),
+        "ended": check.flag(fields, "ended", path),
     }
     return ExtractedFact(**found)
 
@@ -184,7 +187,10 @@ def _merge_repeated(reply: str, facts: list[ExtractedFact]) -> tuple[ExtractedFa
         known = merged.setdefault((fact.fact_type, fact.key), fact)
         if known is fact:
             continue
-        if json.dumps(known.value, sort_keys=True) != json.dumps(fact.value, sort_keys=True):
+        if (known.ended, json.dumps(known.value, sort_keys=True)) != (
+            fact.ended,
+            json.dumps(fact.value, sort_keys=True),
+        ):
             refuse(reply, [f"facts[{number}] repeats an earlier type and key with another value: use a list"])
         merged[(fact.fact_type, fact.key)] = ExtractedFact(
             fact_type=fact.fact_type,
@@ -192,5 +198,6 @@ def _merge_repeated(reply: str, facts: list[ExtractedFact]) -> tuple[ExtractedFa
             value=fact.value,
             confidence=max(known.confidence, fact.confidence),
             source_seqs=tuple(sorted({*known.source_seqs, *fact.source_seqs})),
+            ended=fact.ended,
         )
     return tuple(merged.values())

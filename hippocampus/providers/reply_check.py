@@ -139,6 +139,13 @@ class ReplyCheck:
             self._storable(text, f"{path}.value")
         return value.strip() if isinstance(value, str) else value
 
+    def flag(self, fields: Mapping[str, Any], name: str, path: str) -> bool:
+        """Return true or false; false if it is left out."""
+        value = fields.get(name, False)
+        if not isinstance(value, bool):
+            self.problems.append(f"{path}.{name} must be true or false, it is {_kind(value)}")
+        return value is True
+
     def confidence(self, fields: Mapping[str, Any], path: str) -> float:
         """Return a number from 0 to 1. A rounding error beyond the range is clamped."""
         value = fields["confidence"]

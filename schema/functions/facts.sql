@@ -385,6 +385,50 @@ BEGIN
 END
 $$;
 
+-- Records that a user took back what held; see record_fact. A later statement may reopen the fact.
+CREATE OR REPLACE FUNCTION end_fact(p_thread threads, p_origin slice_origin, p_fact fact_input)
+RETURNS TABLE (fact_id uuid, outcome text)
+LANGUAGE plpgsql SET search_path FROM CURRENT
+AS $$
+#variable_conflict use_column
+DECLARE
+    v_held record;
+    fresh  fact_versions := statement_of(p_thread, p_origin, p_fact);
+BEGIN
+    LOOP
+        SELECT r.fact_id INTO fresh.fact_id
+        FROM resolve_fact(p_thread.app_name, p_thread.user_id, p_fact, p_origin.embedding_model) AS r;
+        EXIT WHEN NOT FOUND;
+        PERFORM FROM facts WHERE id = fresh.fact_id FOR UPDATE;
+        EXIT WHEN FOUND;
+    END LOOP;
+    -- After the wait for the row: its holder may have erased it.
+    IF fresh.fact_id IS NULL OR is_forgotten_fact(p_thread, p_fact) THEN
+        RETURN QUERY SELECT NULL::uuid, CASE WHEN fresh.fact_id IS NULL THEN 'unknown' ELSE 'forgotten' END;
+        RETURN;
+    END IF;
+    fresh.recorded_at := greatest(recording_time(),
+                                  (SELECT max(v.recorded_at) FROM fact_versions AS v WHERE v.fact_id = fresh.fact_id));
+    fresh.accepted_at := fresh.recorded_at;
+    fresh.valid_from := least(p_fact.valid_from, fresh.recorded_at);
+    SELECT s.* INTO v_held FROM fact_stretches(fresh.app_name, fresh.user_id, fresh.fact_id, NULL) AS s
+    WHERE s.valid_from <= fresh.valid_from ORDER BY s.stretch DESC LIMIT 1;
+    IF v_held.value IS NULL THEN
+        RETURN QUERY SELECT NULL::uuid, 'unknown';
+        RETURN;
+    END IF;
+    -- What was stated at the same time was stated before it, and held for a moment.
+    IF fresh.valid_from = v_held.last_said_at THEN
+        fresh.valid_from := fresh.valid_from + interval '1 microsecond';
+        fresh.recorded_at := greatest(fresh.recorded_at, fresh.valid_from);
+        fresh.accepted_at := fresh.recorded_at;
+    END IF;
+    INSERT INTO fact_versions SELECT fresh.*;
+    PERFORM rebuild_fact(fresh.fact_id);
+    RETURN QUERY SELECT fresh.fact_id, 'ended';
+END
+$$;
+
 -- Records what a user stated, under the thread's app and user, whatever the text claims.
 --
 --   no such fact yet                                       'created'
@@ -395,6 +439,8 @@ $$;
 --   less certain by over 0.1 than what held at that time   'candidate'     stored beside it, never counts
 --   so, but its candidates together are certain enough     'promoted'      they count from when they were stated
 --   stated before the fact was erased on request           'forgotten'     nothing is stored, fact_id is NULL
+--   no value: what held is taken back                      'ended'         it stays in the history
+--   so, but nothing held                                   'unknown'       nothing is stored, fact_id is NULL
 --
 -- The rival is what held when it was stated; before the first statement, the first. Candidates of one value that other
 -- turns stated since the rival count together: 1 - (1 - c1)(1 - c2)… Models rate the same certainty slightly
@@ -414,6 +460,10 @@ DECLARE
     v_accepted boolean;
     fresh      fact_versions;
 BEGIN
+    IF p_fact.value IS NULL THEN
+        RETURN QUERY SELECT e.fact_id, e.outcome FROM end_fact(p_thread, p_origin, p_fact) AS e;
+        RETURN;
+    END IF;
     fresh := statement_of(p_thread, p_origin, p_fact);
     LOOP
         SELECT * INTO v_target FROM resolve_fact(p_thread.app_name, p_thread.user_id, p_fact, p_origin.embedding_model);

@@ -177,7 +177,7 @@ BEGIN
     SELECT array_agg(v.id), array_agg(DISTINCT v.fact_id) INTO v_old, v_facts
     FROM fact_versions AS v JOIN threads AS x ON x.id = v.thread_id
     WHERE x.app_name = r.app_name AND x.user_id = r.user_id AND (r.thread_id IS NULL OR x.id = r.thread_id)
-      AND v.from_seq IS NOT NULL AND v.value IS NOT NULL AND v.retracted_at IS NULL;
+      AND v.from_seq IS NOT NULL AND v.retracted_at IS NULL;
     PERFORM FROM facts WHERE id = ANY (v_facts) ORDER BY fact_type, key FOR UPDATE;
     FOR d IN
         SELECT x.thread_id, x.origin, x.facts[n] AS fact
@@ -187,7 +187,7 @@ BEGIN
     LOOP
         SELECT v.id INTO v_same FROM fact_versions AS v
         WHERE v.id = ANY (v_old) AND v.id <> ALL (v_kept) AND v.thread_id = d.thread_id
-          AND v.fact_type = (d.fact).fact_type AND v.key = (d.fact).key AND v.value = (d.fact).value
+          AND v.fact_type = (d.fact).fact_type AND v.key = (d.fact).key AND v.value IS NOT DISTINCT FROM (d.fact).value
           AND v.source_seqs = (d.fact).source_seqs AND v.confidence = (d.fact).confidence
         LIMIT 1;
         IF FOUND THEN
