@@ -97,6 +97,8 @@ async def read_slice(pool: Pool, job_id: UUID, stage: Stage | None, *, slice_tok
 
 async def read_before(pool: Pool, thread_id: UUID, first_seq: int) -> tuple[Turn, ...]:
     """Read the turns just before a slice that begins with turn `first_seq`, ascending."""
+    if first_seq <= 1:
+        return ()
     return turns_of(await STATEMENTS.fetch(pool, "read_before", thread_id, first_seq, BEFORE_TURNS_MAX))
 
 
