@@ -21,7 +21,7 @@ from hippocampus.consolidation import isolation
 from hippocampus.consolidation.derive import derive
 from hippocampus.consolidation.effects import Cost, Effects, SliceOrigin
 from hippocampus.consolidation.replies import PaidReplies
-from hippocampus.consolidation.slices import Slice, Stage, read_slice
+from hippocampus.consolidation.slices import Slice, Stage, read_before, read_slice
 from hippocampus.consolidation.statements import STATEMENTS
 from hippocampus.errors import ProviderError
 from hippocampus.facts import ledger
@@ -132,8 +132,10 @@ class MemoryConsolidationWorker:
             return Effects()
         replies = PaidReplies(self._pool, self._generator, slice_)
         deep = slice_.stage is Stage.DEEP
-        styles = await ledger.read_styles(self._pool, slice_.job.thread_id) if deep else None
-        derived = await derive(replies, self._embedder, slice_.stage, slice_.turns, styles)
+        thread_id = slice_.job.thread_id
+        styles = await ledger.read_styles(self._pool, thread_id) if deep else None
+        before = await read_before(self._pool, thread_id, slice_.turns[0].sequence_num) if deep else ()
+        derived = await derive(replies, self._embedder, slice_.stage, slice_.turns, styles, before)
         embed_calls = int(bool(derived.memories or derived.facts) and not derived.vectorless)
         cost = Cost(
             replies.calls, embed_calls, replies.usage.prompt_tokens, replies.usage.output_tokens, replies.reused
@@ -242,7 +244,7 @@ def _result(slice_: Slice, derived: Effects, stored: asyncpg.Record, before: Map
         result["episodic"] = {"memory_id": str(episodic_id)}
     elif slice_.turns:
         result["facts"] = [
-            {"fact_id": str(fact_id), "key": fact.key, "outcome": outcome}
+            {"fact_id": None if fact_id is None else str(fact_id), "key": fact.key, "outcome": outcome}
             for fact, fact_id, outcome in zip(derived.facts, stored["fact_ids"], stored["fact_outcomes"], strict=True)
         ]
         result["insights"] = [

@@ -61,6 +61,8 @@ class ConversationSlice:
     """Consecutive turns of one thread: the unit of consolidation."""
 
     turns: tuple[Turn, ...]  # ascending by sequence_num, never empty
+    #: The turns just before them, which say what 'actually I'm not' takes back; nothing is extracted from them.
+    before: tuple[Turn, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,6 +36,13 @@ FROM asked LEFT JOIN fits AS f ON f.within
 LEFT JOIN model_replies AS r ON r.thread_id = asked.thread_id AND r.stage = asked.stage
 ORDER BY f.sequence_num
 
+-- name: read_before
+-- thread, first turn of a slice, turns at most; ascending
+SELECT * FROM (
+    SELECT m.sequence_num, m.author, m.role, m.content AS text, m.occurred_at FROM messages AS m
+    WHERE m.thread_id = $1 AND m.sequence_num < $2 ORDER BY m.sequence_num DESC LIMIT $3) AS earlier
+ORDER BY sequence_num
+
 -- name: lock_slice
 -- thread, stage, watermark and erasures as they were read
 SELECT lock_slice($1, $2, $3, $4)

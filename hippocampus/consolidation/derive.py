@@ -39,12 +39,18 @@ _ROLES = frozenset(("user", "model", "agent", "assistant", "tool"))
 
 
 async def derive(
-    generator: Generator, embedder: Embedder, stage: Stage, turns: Turns, styles: keys.Styles | None = None
+    generator: Generator,
+    embedder: Embedder,
+    stage: Stage,
+    turns: Turns,
+    styles: keys.Styles | None = None,
+    before: Turns = (),
 ) -> Effects:
     """Have the models derive a stage's effects from turns. Without turns no model is called and nothing is derived.
 
     Args:
         styles: the app's policy on which keys hold many values; only the deep stage uses it.
+        before: the turns just before these, for the deep stage.
 
     Raises:
         ProviderError: the generator failed. A failed embedding is not an error: see `Effects.vectorless`.
@@ -54,7 +60,7 @@ async def derive(
         return Effects()
     if stage is Stage.FAST:
         return await _replay(generator, embedder, turns)
-    return await _reflect(generator, embedder, turns, styles)
+    return await _reflect(generator, embedder, ConversationSlice(turns=turns, before=before), styles)
 
 
 async def keep_text(embedder: Embedder, stage: Stage, turns: Turns, code: str) -> Effects:
@@ -96,9 +102,12 @@ async def _replay(generator: Generator, embedder: Embedder, turns: Turns) -> Eff
     )
 
 
-async def _reflect(generator: Generator, embedder: Embedder, turns: Turns, styles: keys.Styles | None) -> Effects:
+async def _reflect(
+    generator: Generator, embedder: Embedder, slice_: ConversationSlice, styles: keys.Styles | None
+) -> Effects:
     """Derive facts, insights and proposals; nothing is embedded if none was found."""
-    (reflection,) = await generator.reflect([ConversationSlice(turns=turns)])
+    turns = slice_.turns
+    (reflection,) = await generator.reflect([slice_])
     # What ended, before what took its place: the two may be stated in one turn.
     found = sorted(reflection.facts, key=lambda fact: not fact.ended)
     facts = [element for fact in found for element in elements.of_fact(fact, styles)]

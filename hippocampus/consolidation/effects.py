@@ -29,7 +29,7 @@ class FactInput(NamedTuple):
 
     fact_type: FactType
     key: str
-    value: Any
+    value: Any  # None: the fact ends
     content: str
     embedding: Vector | None
     confidence: float

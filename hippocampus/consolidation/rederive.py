@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from hippocampus.consolidation.derive import derive
-from hippocampus.consolidation.slices import SLICE_TURNS_MAX, Stage, turns_of
+from hippocampus.consolidation.slices import SLICE_TURNS_MAX, Stage, read_before, turns_of
 from hippocampus.consolidation.statements import STATEMENTS
 from hippocampus.facts import ledger
 from hippocampus.providers.protocols import Embedder, Generator
@@ -46,8 +46,10 @@ async def _rederive(pool: Pool, generator: Generator, embedder: Embedder, rows: 
     is_whole = len(rows) < SLICE_TURNS_MAX
     upto_seq = first["upto_seq"] if is_whole else rows[-1]["sequence_num"]
     stage = Stage.FAST if first["stage"] == "fast" else Stage.DEEP
-    styles = await ledger.read_styles(pool, first["thread_id"]) if stage is Stage.DEEP else None
-    derived = await derive(generator, embedder, stage, turns_of(rows), styles)
+    deep = stage is Stage.DEEP
+    styles = await ledger.read_styles(pool, first["thread_id"]) if deep else None
+    before = await read_before(pool, first["thread_id"], first["from_seq"]) if deep else ()
+    derived = await derive(generator, embedder, stage, turns_of(rows), styles, before)
     is_stored: bool = await STATEMENTS.fetchval(
         pool,
         "store_rederivation",

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
 from uuid import UUID
 
 from hippocampus.consolidation.derive import derive
-from hippocampus.consolidation.slices import SLICE_TURNS_MAX, Stage, input_hash, turns_of
+from hippocampus.consolidation.slices import SLICE_TURNS_MAX, Stage, input_hash, read_before, turns_of
 from hippocampus.consolidation.statements import STATEMENTS
 from hippocampus.facts import ledger
 from hippocampus.facts.keys import Styles
@@ -137,11 +137,13 @@ class MemoryReplay:
         first, turns = rows[0], turns_of(rows)
         stage = Stage(first["stage"])
         policy = sorted([*key, style] for key, style in styles.items())
-        question = input_hash(fingerprint, stage, turns, policy)
+        deep = stage is Stage.DEEP and bool(turns)
+        before = await read_before(self._pool, first["thread_id"], turns[0].sequence_num) if deep else ()
+        question = input_hash(fingerprint, stage, before, turns, policy)
         slice_ = (replay_id, first["thread_id"], stage, first["from_seq"], first["upto_seq"], first["digest"], question)
         if turns and await STATEMENTS.fetchval(self._pool, "reuse_answer", *slice_):
             return "reused"
-        derived = await derive(self._generator, self._embedder, stage, turns, styles)
+        derived = await derive(self._generator, self._embedder, stage, turns, styles, before)
         bounds = (turns[0].sequence_num, turns[-1].sequence_num) if turns else (None, None)
         await STATEMENTS.execute(
             self._pool,

@@ -74,7 +74,7 @@ class PaidReplies:
         read: Callable[[Mapping[str, Any]], Reply],
     ) -> Reply:
         own = self._slice
-        digest = input_hash(self._generator.fingerprint, slice_.turns)
+        digest = input_hash(self._generator.fingerprint, slice_.before, slice_.turns)
         if own.kept is not None and own.kept.input_hash == digest:
             reply = read(unescape(own.kept.reply))
             self.reused += 1

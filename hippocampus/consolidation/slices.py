@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 #: With a summary and the chunks of a slice, this many turns fit into one embedding call of 100 texts.
 SLICE_TURNS_MAX = 90
+#: Turns before a slice that a generator sees besides it: a correction follows soon after what it corrects.
+BEFORE_TURNS_MAX = 10
 
 
 class Stage(enum.StrEnum):
@@ -91,6 +93,13 @@ async def read_slice(pool: Pool, job_id: UUID, stage: Stage | None, *, slice_tok
         is_stuck=first["is_stuck"],
         kept=KeptReply(first["kept_hash"], first["kept_reply"]) if first["kept_reply"] is not None else None,
     )
+
+
+async def read_before(pool: Pool, thread_id: UUID, first_seq: int) -> tuple[Turn, ...]:
+    """Read the turns just before a slice that begins with turn `first_seq`, ascending."""
+    if first_seq <= 1:
+        return ()
+    return turns_of(await STATEMENTS.fetch(pool, "read_before", thread_id, first_seq, BEFORE_TURNS_MAX))
 
 
 def turns_of(rows: Iterable[asyncpg.Record]) -> tuple[Turn, ...]:

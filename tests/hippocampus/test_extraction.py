@@ -113,6 +113,7 @@ MALFORMED = {
     "key a number": facts_reply(key=7),
     "key of 256": facts_reply(key="k" * 256),
     "value null": facts_reply(value=None),
+    "ended null": facts_reply(ended=None),
     "value empty": facts_reply(value=""),
     "value blank": facts_reply(value=" \t"),
     "value an empty list": facts_reply(value=[]),
@@ -329,3 +330,9 @@ class TestSummary:
     def test_clipping_keeps_the_limit(self, text: str, limit: int) -> None:
         """No clipped text exceeds its limit."""
         assert len(extraction.clip_text(text, limit)) <= limit
+
+
+def test_a_fact_that_is_taken_back_says_so() -> None:
+    """`ended` is optional and false by default."""
+    facts, _, _ = extraction.parse_reflection(facts_reply(ended=True), CONVERSATION)
+    assert [fact.ended for fact in facts] == [False, True]

@@ -32,8 +32,10 @@ def service(pool: asyncpg.Pool) -> OpenMemoryService:
     return OpenMemoryService(pool, LocalEmbedder())
 
 
-def fact(value: Any, confidence: float = 0.9, *, key: str = KEY, kind: FactType = "profile") -> ExtractedFact:
-    return ExtractedFact(fact_type=kind, key=key, value=value, confidence=confidence, source_seqs=(1,))
+def fact(
+    value: Any, confidence: float = 0.9, *, key: str = KEY, kind: FactType = "profile", ended: bool = False
+) -> ExtractedFact:
+    return ExtractedFact(fact_type=kind, key=key, value=value, confidence=confidence, source_seqs=(1,), ended=ended)
 
 
 async def learn(
@@ -58,6 +60,7 @@ async def learn(
             value=f.value,
             confidence=f.confidence,
             source_seqs=(stored.sequence_num,),
+            ended=f.ended,
         )
         for f in facts
     ]
@@ -426,3 +429,42 @@ async def test_a_statement_dated_in_the_future_does_not_outrank_later_ones(pool:
     assert (await current(pool))["valid_from"] <= datetime.now(UTC)
     assert await learn(pool, fact("Porto"), at=datetime.now(UTC)) == ["updated"]
     assert (await current(pool))["value"] == "Porto"
+
+
+async def test_what_is_taken_back_ends_and_stays_in_the_history(pool: asyncpg.Pool) -> None:
+    """A retraction ends the fact from when it was made; earlier times still see it."""
+    await learn(pool, fact("Lisbon"), at=DAY_1)
+    assert await learn(pool, fact("Lisbon", ended=True), at=DAY_2) == ["ended"]
+    row = await current(pool)
+    assert (row["value"], row["valid_from"], row["valid_until"]) == ("Lisbon", DAY_1, DAY_2)
+    assert await versions(pool) == [("Lisbon", "superseded", DAY_1, DAY_2)]
+    seen = [
+        await pool.fetchval("SELECT count(*) FROM facts_as_of($1, $2, $3, NULL)", APP, USER, at)
+        for at in (DAY_1, DAY_2, DAY_3)
+    ]
+    assert seen == [1, 0, 0]
+    assert await learn(pool, fact("Lisbon", ended=True), at=DAY_3) == ["unknown"]
+    assert await learn(pool, fact("Lisbon"), at=DAY_4) == ["reopened"]
+    assert (await current(pool))["valid_until"] is None
+
+
+async def test_a_retraction_at_the_time_of_the_statement_ends_it(pool: asyncpg.Pool) -> None:
+    """Imported turns often share one time."""
+    await learn(pool, fact("Lisbon"), at=DAY_1)
+    assert await learn(pool, fact("Lisbon", ended=True), at=DAY_1) == ["ended"]
+    assert (await current(pool))["valid_until"] is not None
+
+
+async def test_nothing_is_stored_where_nothing_was_held(pool: asyncpg.Pool) -> None:
+    """What was never stated cannot be taken back, and neither what another user stated."""
+    await learn(pool, fact("Lisbon"), at=DAY_1, user="bo")
+    assert await learn(pool, fact("Lisbon", ended=True), at=DAY_2) == ["unknown"]
+    assert await pool.fetchval("SELECT count(*) FROM fact_versions") == 1
+
+
+async def test_one_element_of_a_collection_ends(pool: asyncpg.Pool) -> None:
+    """Taking back one allergy keeps the others."""
+    await learn(pool, fact(["nuts", "pollen"], key="allergies"), at=DAY_1)
+    assert await learn(pool, fact("nuts", key="allergies", ended=True), at=DAY_2) == ["ended"]
+    rows = await pool.fetch("SELECT key, valid_until FROM facts ORDER BY key")
+    assert [tuple(row) for row in rows] == [("allergies:nuts", DAY_2), ("allergies:pollen", None)]

@@ -1,8 +1,9 @@
-"""Clauses of a sentence, and the signs that a sentence states nothing about its speaker.
+"""Clauses of a sentence, and the signs that a clause states nothing about its speaker.
 
 A fact needs a plain statement in the first person. A sentence that is a question, a condition, a wish, a report of what
 another says, a quotation, a joke or irony is skipped as a whole: a missed fact will be repeated, a wrong one is
-believed.
+believed. A subject that is left out is supplied: 'Took a trip to Rome' -> 'I took a trip to Rome', 'in Rome，在医院上班'
+after '我住' -> '我在医院上班'.
 """
 
 from __future__ import annotations
@@ -11,78 +12,176 @@ import re
 from collections.abc import Iterator
 
 from hippocampus.providers.local.sentences import Sentence
+from hippocampus.text import words
 
 #: A longer sentence is pasted text or a list, and patterns would be slow on it.
 SENTENCE_CHARS_MAX = 600
 
-_SUBJECT = r"(?:I|we|my|our|it|he|she|they|you|that|there|every|on)(?:'(?:m|ve|ll|re|s))?\b"
+_ADVERB = r"(?:(?:also|now|then|just|recently|finally|actually|already|still|currently|even|usually|sometimes) )*"
+#: Past forms that begin a clause whose subject was left out.
+_IRREGULAR = "|".join(
+    words.listed(
+        """went took got made met saw bought began ran won lost left quit gave found flew drove rode swam wrote ate drank
+        built taught caught chose came had spent sold sent broke hurt grew became felt fell kept paid sang wore put read
+        set cut gave was"""
+    )
+)
+_PAST = rf"(?:(?!need|speed|indeed|feed|bleed|breed|hundred|sacred)[a-z]{{2,}}ed|{_IRREGULAR})"
+#: Participles that say how somebody feels, not what they did.
+_FELT = (
+    r"(?:excited|tired|bored|interested|worried|scared|surprised|relieved|stressed|thrilled|blessed|used|inspired|amazed"
+    r"|impressed|overwhelmed|exhausted|supposed|agreed|noted|understood|loved|related|based|finished\W*$|added)"
+)
+_PRESENT = (
+    r"(?:live|work|have|own|play|speak|study|teach|run|drive|prefer|love|like|hate|enjoy|hope|plan|commute|volunteer"
+    r"|coach|sing|write|cook|bake|paint|eat|drink|dislike|avoid|keep|go|am|need|collect|sleep|wake)"
+)
+_NAME_SUBJECT = r"(?-i:[A-Z])[a-z]+ (?:is|works|lives|has|studies|was)"
+_SUBJECT = (
+    r"(?:I|we|my|our|it|he|she|they|you|that|there|every|on|his|her|their|the)(?:'(?:m|ve|ll|re|s|d))?\b"
+    r"(?!-)"
+)
 _SPLIT_EN = re.compile(
-    r"\s*(?:[;:]\s|—|–|\s-+\s|\s--\s?|[.!]+\s)\s*"
-    rf"|,\s+(?=(?:and|but|so|because|since|plus|though|which)?\s*{_SUBJECT})"
+    r"\s*(?:[;:](?=\s|$)|—|–|\s-+\s|\s--\s?|[.!]+\s)\s*"
+    rf"|,\s+(?=(?:and|but|so|because|since|plus|though|although|which|when|while)?\s*(?:{_ADVERB})(?:{_SUBJECT}|{_NAME_SUBJECT}))"
     rf"|,?\s+(?:and|but|so|because|since|'cause|cause|plus|though|although|while)\s+(?=(?:also\s+|now\s+"
-    rf"|then\s+)?{_SUBJECT})"
-    r"|,\s+(?=(?:please|never|don't|no|currently)\b)",
+    rf"|then\s+|currently\s+)?(?:{_SUBJECT}|{_NAME_SUBJECT}))"
+    rf"|,?\s+(?:and|but|then|and then)\s+(?={_ADVERB}(?:{_PAST}|{_PRESENT}|no longer|don't|can't|not)\b)"
+    r"|,\s+(?=(?:please|never|don't|no|not|currently|always)\b)",
     re.IGNORECASE,
 )
 _LEAD_EN = re.compile(
-    r"^(?:(?:oh|ah|aw+|well|yeah|yes|yep|yup|(?:no|nope|nah)(?=[,.!])|ok|okay|so|and|but|also|btw|by the way"
-    r"|honestly|actually|plus"
-    r"|besides|fun fact|anyway|thanks|thank you|hey|hi|hello|wow|lol|haha+|sure|right|true|cool|nice|great"
-    r"|awesome"
-    r"|because|since|though|as for me|for me|personally|to be honest|tbh|i mean|you know|definitely|totally"
-    r"|absolutely|of course|as you know|these days|nowadays|lately|recently|currently|right now|now|in"
-    r" general"
-    r"|normally|still|same here|me too|sorry|unfortunately|luckily|guess what|good news|well then|speaking of"
-    r" which"
-    r"|for work|for what it's worth|one more thing|please note|note|heads up|in fact|meanwhile"
-    r"|then)\b[,!.…]*\s*)+",
+    r"^(?:(?:oh|ah|aw+|um+|uh+|er+|hmm+|well|yeah|yes|yep|yup|(?:no|nope|nah)(?=[,.!])|ok|okay|alright|so|and|but|also|btw"
+    r"|by the way|fyi|honestly|actually|plus|besides|fun fact|anyway|anyways|thanks|thank you|hey|hi|hello|wow|lol|haha+|sure"
+    r"|right|true|cool|nice|great|awesome|perfect|because|since|though|although|as for me|for me|personally|to be honest|tbh"
+    r"|i mean|you know|definitely|totally|absolutely|of course|as you know|as i said|as mentioned|these days|nowadays|lately"
+    r"|recently|currently|right now|now|in general|normally|still|same here|me too|sorry|unfortunately|sadly|luckily"
+    r"|guess what|good news|big news|well then|speaking of which|for work|for what it's worth|one more thing|please note"
+    r"|note|heads up|in fact|meanwhile|basically|apparently|turns out|it turns out|(?:just )?so you know|for context"
+    r"|quick (?:note|update|heads[- ]up)|update|remember|keep in mind|just a reminder|reminder|then"
+    r"|(?:another|one) thing|not sure (?:if|whether) i (?:told|mentioned) you|did i mention|you should know"
+    r"|the (?:truth|thing|fact) is|long story short|first(?: of all| off)?|second|finally|ps|p\.s\.)"
+    r"\b(?:,? that\b)?[,!.…:]*\s*)+",
     re.IGNORECASE,
 )
-_VOCATIVE_EN = re.compile(r"^[A-Z][a-z]+[,!]\s+|,\s+[A-Z][a-z]+$")
+_VOCATIVE_EN = re.compile(r"^[A-Z][a-z]+[,!]\s+(?!my\b)|,\s+[A-Z][a-z]+$")
+#: The whole sentence is unreal, long past, or not the speaker's.
 _NOT_STATED_EN = re.compile(
-    r"\b(?:if|unless|wish|wished|imagine|pretend|suppose|supposing|hypothetically"
-    r"|used to|no longer live|thought about"
-    r"|reads?(?=:)|lyrics?|quote|joke|joking|kidding|sarcas\w*|dreamt|dreamed|in my dream|in the (?:book"
-    r"|movie"
-    r"|film|game|story|song)"
-    r"|character|as if|not!|whether|when I was|as a (?:kid|child)|back then|growing up)\b|\bnot!?$|/s$"
-    r"|\byeah,? right\b|🙄",
+    r"(?<!know )(?<!see )(?<!wondering )(?<!sure )\bif\b(?! you (?:were|are) (?:curious|wondering))|\bunless\b"
+    r"|\b(?:wish|wished|imagine|pretend|suppose|supposing|hypothetically|let's say"
+    r"|reads?(?=:)|lyrics?|quote|joke|joking|kidding|sarcas\w*|dreamt|dreamed|in my dream|in the (?:book|movie|film|game|story"
+    r"|song)|character|as if|not!|when (?:I|we) (?:was|were)|as a (?:kid|child|teenager)|back then|back in the day|growing up"
+    r"|in my (?:childhood|youth|twenties|teens))\b|\bnot!?$|/s$|\byeah,? right\b|🙄",
+    re.IGNORECASE,
+)
+#: Only the clause is unreal, over, or of no certain time.
+_UNREAL_EN = re.compile(
+    r"\b(?:would|could|could've|should've|might|maybe|perhaps|probably|possibly|used to|thought about|whether|almost|nearly"
+    r"|(?:was|were) (?:going|about|supposed|planning|hoping) to|if only|not sure|no idea|forgot to|feels? like"
+    r"|(?:was|were) thinking|(?:been|is) (?:a (?:long )?while|ages|forever|so long|too long|years|months|weeks)|tempted)\b"
+    r"|'d\b|\bsince (?:I|we) (?:last )?[a-z]+",
+    re.IGNORECASE,
+)
+_LONG_AGO_EN = re.compile(
+    r"\b(?:been|'s|is) (?:a (?:long |good )?while|ages|forever|so long|too long|[a-z]+ (?:years|months|weeks)) since\b.*",
     re.IGNORECASE,
 )
 #: Introduces what another person says; what precedes it in the sentence is still the speaker's own.
-_REPORTED_EN = re.compile(r"\b(?:said|says|saying|told|tells|asked|asks|thinks|believes|claims|heard)\b", re.IGNORECASE)
-_UNREAL_EN = re.compile(r"\b(?:would|could|could've|should've|might|maybe|perhaps|probably)\b|'d\b", re.IGNORECASE)
-_QUOTED = re.compile(r"[\"“”][^\"“”]*[\"“”]|[「『][^」』]*[」』]|‘[^’]*’(?!\w)")
-_SPLIT_ZH = re.compile(r"[，,；;。！!？?：:\s]+|——|…+|(?:但是?|不过|而且|所以|因为|可是|然后|并且)(?=我|也|还|周|每)")
-_LEAD_ZH = re.compile(
-    "^(?:嗯+|哦|啊|好的?|是的|对了?|对啊|你好|谢谢|另外|还有|而且|其实|不过|但是?|所以|因为|然后|说实话|老实说|顺便说一下|顺便|总之|现在|目前|最近|那|哈哈+|当然"
-    "|告诉你|跟你说)(?=我|以后|请|周|每|不|别|千|麻)"
+_REPORTED_EN = re.compile(
+    r"\b(?:said|says|saying|told|tells|asked|asks|thinks|believes|claims|heard)\b(?! (?:you|to) )", re.IGNORECASE
 )
-_NAMING_ZH = re.compile("[，,](?=(?:名字)?(?:叫|名叫))")
-_SUBJECT_ZH = re.compile("(?:现在|目前|最近|其实)?我(?!妈|爸|女儿|儿子|老|太太|先生|[的家]|哥|姐|弟|妹|爷|奶|外|同)")
+_QUOTED = re.compile(r"[\"“”][^\"“”]*[\"“”]|[「『][^」』]*[」』]|‘[^’]*’(?!\w)")
+_FIRST_EN = re.compile(r"^(?:I|we|I'm|I've|we're|we've|I'll|we'll)\b", re.IGNORECASE)
+_CAPTURING_EN = re.compile(r"\b(?:to|can|will|must|should|don't|didn't|won't|never|not|let's|please)\b", re.IGNORECASE)
+_PROGRESSIVE = (
+    r"(?:working|living|learning|studying|training|planning|moving|going|flying|heading|starting|getting|visiting"
+    r"|expecting|saving|travell?ing|hosting|teaching|thinking (?:of|about)|based)"
+)
+#: What the beginning of a clause without a subject lacks.
+_ELLIPSES = (
+    (re.compile(rf"^{_ADVERB}(?!{_FELT}){_PAST}\b", re.IGNORECASE), "I "),
+    (re.compile(rf"^{_ADVERB}been \w", re.IGNORECASE), "I've "),
+    (
+        re.compile(
+            rf"^{_ADVERB}{_PROGRESSIVE}\b(?!.*\b(?:is|was|are|were|has|helps?|keeps|makes?|can|will|takes|seems|feels)\b)",
+            re.IGNORECASE,
+        ),
+        "I'm ",
+    ),
+    (
+        re.compile(
+            rf"^{_ADVERB}(?:(?:severely |highly |very )?allergic to|a (?:huge |big )?fan of|married (?:to|with)|pregnant|vegan\b"
+            r"|vegetarian\b|off to)",
+            re.IGNORECASE,
+        ),
+        "I'm ",
+    ),
+    (re.compile(r"^(?:love|hate|prefer|can't stand|live in|work (?:at|as|for)|really (?:love|like|hate))\b", re.I), "I "),
+    (re.compile(r"^born (?:and raised )?in\b", re.IGNORECASE), "I was "),
+)
+
+_SPLIT_ZH = re.compile(
+    r"[，,；;。！!？?：:\s]+|——|…+|(?:但是?|不过|而且|所以|因为|可是|然后|并且|结果)(?=[我咱俺]|也|还|周|每|现在|已经|打算)"
+)
+_LEAD_ZH = re.compile(
+    "^(?:嗯+|哦|啊|噢|唉|哎|好的?|是的|对了?|对啊|嘿|你好|谢谢|另外|还有|而且|其实|不过|但是?|所以|因为|然后|说实话|老实说|说真的|顺便说一下"
+    "|顺便提一下|顺便说一句|顺便|总之|那|哈哈+|当然|告诉你|跟你说一?(?:下|声)?|再说一下|忘了说|忘记说|补充一(?:下|点)|提醒一?下|报告一下|话说|话说回来|说起来"
+    "|记一?下|帮我记(?:一?下|住)?|你记(?:一?下|住)|反正|毕竟|就是|结果|原来|终于|上次说|之前说|首先|更新一下|更正一下)(?=[\\u4e00-\\u9fff\\w])"
+)
+_NAMING_ZH = re.compile("[，,](?=(?:名字)?(?:叫|名叫|名字是))")
+_ME = "(?:我们|咱们|我|咱|俺)"
+_KIN_ZH = (
+    "(?:妈妈?|爸爸?|爹|娘|女儿|儿子|闺女|老[公婆妈爸]|太太|先生|妻子|丈夫|爱人|哥哥?|姐姐?|弟弟?|妹妹?|爷爷|奶奶|外公|外婆|姥姥|姥爷"
+    "|男朋友|女朋友|男友|女友|未婚[妻夫]|孩子|大?表[哥姐弟妹]|堂[哥姐弟妹]|舅舅|姑姑|阿姨|叔叔|室友|同事|朋友|闺蜜|老板|领导|导师|家猫|家狗)"
+)
+_TIME_ZH = (
+    "(?:现在|目前|最近|其实|今年|去年|前年|明年|上个?月|下个?月|上周|下周|昨天|今天|明天|后天|前天|刚刚?|已经|从小|平时|一直|周末|每天|每周)"
+)
+_SUBJECT_ZH = re.compile(f"{_TIME_ZH}*{_ME}(?!{_KIN_ZH}|[的家]|同)")
+_KIN_SUBJECT_ZH = re.compile(f"{_TIME_ZH}*(?P<kin>{_ME}(?:的|家)?(?:大|小|二)?{_KIN_ZH})")
+_OTHER_SUBJECT_ZH = re.compile(
+    f"(?:他|她|它|你|大家|人家|别人|对方|这|那|{_KIN_ZH}|[\\u4e00-\\u9fff]{{1,4}}(?:老师|医生|总|经理|同学|先生|女士))"
+)
 _SUBJECTLESS_ZH = re.compile(
-    "在|是一|住|喜欢|不|爱|讨厌|对|养|有|每|打算|准备|计划|也|还|来自|最|已经|刚|现在|目前|特别|超"
+    f"(?:{_TIME_ZH}|还是?|也|都|就|真的?|特别|非常|超级?|比较|很|挺|最|又|终于|打算|准备|计划|决定)*"
+    "(?:在|是|住|喜欢|不|爱|讨厌|对|养|有|每|打算|准备|计划|来自|最|已经|特别|超|搬|换|入职|跳槽|辞|离职|结婚|离婚|订婚|怀孕|生了|去了?|买了?|租|学|报名|报了"
+    "|考|吃素|戒|过敏|信|会|毕业|退休|当|做|开了|加入|参加|收养|领养|从|今年|属|姓|叫|要|想|周|明|后天|约|订|定|得|患|确诊|受不了|怕|习惯|经常|喝|吃|迷上|爱上)"
 )
 _NOT_STATED_ZH = re.compile(
-    "如果|要是|假如|假设|万一|的话|倘若|本来想|曾经|以前|小时候|差点|开玩笑|才怪|梦见|梦到|电影里|小说里|书里|歌词"
-    "|可能会|也许|恨不得|是否|好像|要不要|是不是|有没有|能不能|该不该|希望能|不知道"
+    "如果|要是|假如|假设|万一|的话|倘若|本来想|小时候|差点|差一点|开玩笑|才怪|梦见|梦到|电影里|小说里|书里|歌词|游戏里"
+    "|可能会|也许|说不定|恨不得|是否|好像|要不要|是不是|有没有|能不能|该不该|希望能|不知道|要不|想象|多想|真想"
 )
+_PAST_ZH = re.compile("曾经|以前|之前(?=[^说])|过去|原来住|原先")
 _REPORTED_ZH = re.compile(
-    "听说|据说|有人说|[他她你]们?(?:说|问|觉得|以为|认为|告诉)|(?:妈|爸|老板|同事|朋友|老婆|老公|妹妹|姐姐|哥哥|弟弟|医生"
+    "听说|据说|有人说|[他她你]们?(?:说|问|觉得|以为|认为|告诉)|(?:妈|爸|老板|同事|朋友|老婆|老公|妹妹|姐姐|哥哥|弟弟"
     "|老师)(?:妈|爸)?(?:说|问|觉得|告诉|总说)"
 )
 
 
 def of_sentence(sentence: Sentence) -> Iterator[str]:
     """Yield the clauses of a sentence; none if it states nothing about its speaker."""
-    if sentence.is_question or len(sentence.text) > SENTENCE_CHARS_MAX:
+    if not sentence.is_question:
+        yield from of_text(sentence.text, chinese=sentence.is_cjk)
+
+
+def of_text(text: str, *, chinese: bool) -> Iterator[str]:
+    """Yield the clauses of a sentence that is not a question."""
+    if len(text) > SENTENCE_CHARS_MAX:
         return
-    text = " ".join(_unquoted(sentence.text).split())
-    if sentence.is_cjk:
+    text = " ".join(_unquoted(text).split())
+    if chinese:
         if not _NOT_STATED_ZH.search(text):
             yield from _chinese(text)
     elif not _NOT_STATED_EN.search(text):
         yield from _english(text)
+
+
+def without_lead(clause: str) -> str:
+    """Return an English clause without greetings, fillers and a name that it begins or ends with."""
+    clause = clause.strip(" ,.!…*~")
+    for pattern in (_LEAD_EN, _VOCATIVE_EN, _LEAD_EN):
+        clause = pattern.sub("", clause).strip(" ,.!…")
+    return clause
 
 
 def _unquoted(text: str) -> str:
@@ -97,24 +196,54 @@ def _unquoted(text: str) -> str:
 
 
 def _english(text: str) -> Iterator[str]:
-    for piece in _SPLIT_EN.split(text):
+    speaks = True  # whether a clause without a subject is the speaker's
+    before = ""
+    for piece in _SPLIT_EN.split(_LONG_AGO_EN.sub("", text)):
         if _REPORTED_EN.search(piece):
             return
-        clause = piece.strip(" ,.!…*~")
-        for pattern in (_LEAD_EN, _VOCATIVE_EN, _LEAD_EN):
-            clause = pattern.sub("", clause).strip(" ,.!…")
-        if clause and not _UNREAL_EN.search(clause):
+        clause = without_lead(piece)
+        if not clause:
+            continue
+        bare = _subject_lacks(clause, speaks=speaks, before=before)
+        if bare is None:
+            speaks = bool(_FIRST_EN.match(clause))
+        else:
+            clause = bare + (clause[0].lower() + clause[1:])
+        before = clause
+        if not _UNREAL_EN.search(clause):
             yield clause
 
 
+def _subject_lacks(clause: str, *, speaks: bool, before: str) -> str | None:
+    """Return what a clause without a subject lacks; None if it has its own, or is not the speaker's."""
+    if not speaks:
+        return None
+    for pattern, subject in _ELLIPSES:
+        if pattern.match(clause):
+            return subject
+    if before and _FIRST_EN.match(before) and not _CAPTURING_EN.search(before):
+        if re.match(rf"{_ADVERB}(?:{_PRESENT}|no longer|don't|can't)\b", clause, re.IGNORECASE):
+            return "I "
+    return None
+
+
 def _chinese(text: str) -> Iterator[str]:
-    subject = ""
+    subject = "我"
     for piece in _SPLIT_ZH.split(_NAMING_ZH.sub("", text)):
         if _REPORTED_ZH.search(piece):
             return
         clause = piece.strip(" ~～、")
         while (shorter := _LEAD_ZH.sub("", clause)) != clause:
             clause = shorter
-        if clause:
-            yield subject + clause if subject and _SUBJECTLESS_ZH.match(clause) else clause
-            subject = "我" if _SUBJECT_ZH.match(clause) else subject if _SUBJECTLESS_ZH.match(clause) else ""
+        if not clause:
+            continue
+        if own := _KIN_SUBJECT_ZH.match(clause):
+            subject = own["kin"]
+        elif _SUBJECT_ZH.match(clause):
+            subject = "我"
+        elif _OTHER_SUBJECT_ZH.match(clause):
+            subject = ""
+        elif subject and _SUBJECTLESS_ZH.match(clause):
+            clause = subject + clause
+        if not _PAST_ZH.search(clause):
+            yield clause

@@ -58,7 +58,7 @@ _ALLOWED_THE = re.compile(
     r"|^a good \w+(?: \w+)?$|^an? [\w-]+(?: [\w-]+){1,3}$",
     re.IGNORECASE,
 )
-_SUBJECT_EN = re.compile(r"\b(my|our|myself|ourselves|me|us)\b", re.IGNORECASE)
+_SUBJECT_EN = re.compile(r"(?<![\w-])(my|our|myself|ourselves|me|us)(?![\w-])", re.IGNORECASE)
 _THIRD_EN = {
     "my": "their",
     "our": "their",
