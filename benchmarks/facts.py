@@ -2,22 +2,23 @@
 
 python -m benchmarks.facts [--set first|second|both] [--provider local] [--show wrong,missing,stale]
 
-``benchmarks/conversations/first`` and ``second`` hold twelve conversations each, six English and six Chinese, written by
-hand. The first set is for work on the rules. The second was written without sight of the rules and must not be read
+``benchmarks/conversations/first`` and ``second`` hold twelve conversations each, six English and six Chinese, written
+by hand. The first set is for work on the rules. The second was written without sight of the rules and must not be read
 while they change: it is for the final measurement, and only its totals are printed.
 
 A conversation is one JSON file::
 
     {"language": "en",
      "sessions": [{"id": "s1", "start": "2025-02-03T09:10:00+00:00",
-                   "turns": [{"id": "s1-1", "speaker": "Ines", "role": "user", "text": "…", "at": "ISO time, optional"}]}],
+                   "turns": [{"id": "s1-1", "speaker": "Ines", "role": "user", "text": "…", "at": "optional time"}]}],
      "facts": [{"id": "home", "about": "Ines", "statement": "Ines lives in Leeds.", "kind": "home",
                 "any_of": [["leeds"], ["live", "home", "moved"]], "turns": ["s1-1"], "state": "superseded",
-                "superseded_by": "home2", "date": "2025-02, optional", "none_of": ["optional words"]}],
+                "superseded_by": "home2", "date": "optional", "none_of": ["optional", "words"]}],
      "acceptable": [{"about": "Ines", "statement": "…", "any_of": [["…"]], "turns": ["…"]}]}
 
 ``facts`` are wanted: ``current`` ones hold at the end of the conversation, ``superseded`` ones gave way to another,
-``retracted`` ones were taken back or ended. ``acceptable`` statements are true and make sense alone, but nobody has to keep them.
+``retracted`` ones were taken back, or ended without a successor. ``acceptable`` statements are true and make sense
+alone, but nobody has to keep them.
 
 A fact from the database matches a statement if it cites one of the statement's turns and its key and value contain a
 keyword of every group of ``any_of`` and none of ``none_of``. Case, underscores and punctuation do not count; a keyword
