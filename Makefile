@@ -45,11 +45,14 @@ run: export HIPPOCAMPUS_HOME := $(HIPPOCAMPUS_HOME)
 run: $(STAMP) ## Run every role until Ctrl-C
 	@$(BIN)/hippocampus up
 
-SUITE = -n $(TESTS_AT_ONCE) --dist loadfile -m 'not system and not timing'
+# A variable of many containers. Each of the hundreds of processes that the tests start would compile the program anew.
+unexport PYTHONDONTWRITEBYTECODE
+SUITE = -n $(TESTS_AT_ONCE) --dist loadfile --no-loadscope-reorder -m 'not system and not timing'
+TIMING = -m timing $$(grep -rl --include='test_*.py' 'pytest[.]mark[.]timing' tests)
 
 test: $(STAMP) ## Run the tests
 	$(BIN)/python -m pytest $(SUITE)
-	$(BIN)/python -m pytest -m timing
+	$(BIN)/python -m pytest $(TIMING)
 
 fuzz: $(STAMP) ## Run the property tests on new examples for FOR=10 minutes, or until one fails
 	@end=$$(( $$(date +%s) + 60 * $(or $(FOR),10) )); round=0; \
@@ -58,7 +61,7 @@ fuzz: $(STAMP) ## Run the property tests on new examples for FOR=10 minutes, or 
 
 coverage: $(STAMP) ## Run the tests, and fail where they cover less than COVERAGE_MIN percent of the lines
 	$(BIN)/python -m pytest $(SUITE) --cov --cov-report=
-	$(BIN)/python -m pytest -m timing --cov --cov-append --cov-report=term --cov-fail-under=$(COVERAGE_MIN)
+	$(BIN)/python -m pytest $(TIMING) --cov --cov-append --cov-report=term --cov-fail-under=$(COVERAGE_MIN)
 
 test-system: $(STAMP) ## Run the tests that need more of the machine
 	@for pair in $(SYSTEM_TOOLS); do command -v "$${pair%%:*}" >/dev/null \

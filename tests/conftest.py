@@ -36,12 +36,20 @@ FAST_SETTINGS = {
 MEMORY = Path("/dev/shm")
 MEMORY_BYTES_MIN = 8 * 2**30
 TEMPLATE = "hippocampus_template"
+TESTS = Path(__file__).parent
+LONG_FIRST = ("workers", "cli", "http", "adk", "schema", "repo")
 register_profiles()
 _numbers = itertools.count(1)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--postgres-major", type=int, default=18, help="the embedded PostgreSQL to test on: 18 or 16")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the directories with the long files first, so that no process of the suite is left with one at the end."""
+    order = {name: number for number, name in enumerate(LONG_FIRST)}
+    items.sort(key=lambda item: order.get(item.path.relative_to(TESTS).parts[0], len(order)))
 
 
 @pytest.fixture(autouse=True)

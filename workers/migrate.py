@@ -18,6 +18,7 @@ import dataclasses
 import functools
 import hashlib
 import importlib.metadata
+import importlib.util
 import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from importlib import resources
@@ -254,7 +255,11 @@ def read_migrations(folder: Path) -> list[Migration]:
 
 def read_procrastinate() -> tuple[Migration, list[Migration]]:
     """Read the installed procrastinate's whole schema, and the migrations that are contained in it."""
-    root = resources.files("procrastinate.sql")
+    # Found without importing it: a writer checks the schema, and needs nothing else of procrastinate.
+    package = importlib.util.find_spec("procrastinate")
+    if package is None or package.origin is None:
+        raise ModuleNotFoundError("procrastinate is not installed", name="procrastinate")
+    root = Path(package.origin).parent / "sql"
     whole = Migration(PROCRASTINATE_SCHEMA, (root / "schema.sql").read_text(encoding="utf-8"))
     files = sorted((root / "migrations").iterdir(), key=lambda each: each.name)
     steps = [

@@ -155,7 +155,8 @@ BEGIN
 END
 $$;
 
--- The turns of a scope whose vectors are nearest, by the index; see `nearest_memories`.
+-- The turns of a scope whose vectors are nearest. The index answers; where it finds too few, the scope is read; see
+-- `nearest_memories`.
 CREATE OR REPLACE FUNCTION nearest_messages(
     p_app_name text, p_user_id text, p_embedding vector(1536), p_embedding_model text, p_limit integer,
     p_thread_id uuid DEFAULT NULL, p_since timestamptz DEFAULT NULL, p_until timestamptz DEFAULT NULL,
@@ -166,14 +167,35 @@ SET hnsw.iterative_scan = 'relaxed_order' SET hnsw.ef_search = 200 SET hnsw.max_
 SET plan_cache_mode = force_custom_plan SET jit = off SET enable_sort = off
 AS $$
 #variable_conflict use_column
+DECLARE
+    v_ids          uuid[];
+    v_similarities double precision[];
 BEGIN
-    RETURN QUERY
-        SELECT m.id, 1 - (m.embedding <=> p_embedding) FROM messages AS m
+    SELECT array_agg(n.id), array_agg(n.similarity) INTO v_ids, v_similarities
+    FROM (
+        SELECT m.id, 1 - (m.embedding <=> p_embedding) AS similarity FROM messages AS m
         WHERE m.embedding_model = p_embedding_model AND m.app_name = p_app_name AND m.user_id = p_user_id
           AND (p_thread_id IS NULL OR m.thread_id = p_thread_id)
           AND (p_since IS NULL OR m.occurred_at >= p_since) AND (p_until IS NULL OR m.occurred_at < p_until)
           AND (p_metadata IS NULL OR m.metadata @> p_metadata)
-        ORDER BY m.embedding <=> p_embedding LIMIT p_limit;
+        ORDER BY m.embedding <=> p_embedding LIMIT p_limit
+    ) AS n;
+    IF cardinality(v_ids) = p_limit THEN
+        RETURN QUERY SELECT * FROM unnest(v_ids, v_similarities);
+        RETURN;
+    END IF;
+    -- As there, without the index.
+    RETURN QUERY
+        SELECT n.id, 1 - n.distance
+        FROM (
+            SELECT m.id, m.embedding <=> p_embedding AS distance FROM messages AS m
+            WHERE m.embedding_model = p_embedding_model AND m.app_name = p_app_name AND m.user_id = p_user_id
+              AND (p_thread_id IS NULL OR m.thread_id = p_thread_id)
+              AND (p_since IS NULL OR m.occurred_at >= p_since) AND (p_until IS NULL OR m.occurred_at < p_until)
+              AND (p_metadata IS NULL OR m.metadata @> p_metadata)
+            OFFSET 0
+        ) AS n
+        WHERE n.distance < 'NaN' ORDER BY n.distance LIMIT p_limit;
 END
 $$;
 

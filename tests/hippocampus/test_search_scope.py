@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
+from itertools import count
 
 import asyncpg
 import pytest
@@ -56,6 +58,35 @@ async def test_nearest_vectors_are_found_in_clusters_that_the_index_misses(conn:
     )
     await conn.execute("ANALYZE memories")
     near = await conn.fetch("SELECT * FROM nearest_memories('app', 'small', $1, 'words-1', 200)", vector_of("island7"))
+    assert len({row["id"] for row in near}) == 200
+    assert near[0]["similarity"] == pytest.approx(1)
+
+
+async def test_nearest_turns_are_found_in_clusters_that_the_index_misses(conn: asyncpg.Connection) -> None:
+    now, threads, numbers = datetime.now(UTC), {}, {"small": count(1), "big": count(1)}
+    async with conn.transaction():
+        for user, turns in (("small", 200), ("big", 3800)):
+            threads[user] = await conn.fetchval("SELECT thread_id FROM create_session('app', $1, 's')", user)
+            await conn.execute(
+                """INSERT INTO events (thread_id, sequence_num, id, author, event_type, content, occurred_at)
+                   SELECT $1, n, 'e' || n, 'user', 'user_message', '{}', now() FROM generate_series(1, $2) AS n""",
+                threads[user],
+                turns,
+            )
+        records = []
+        for island in range(200):
+            vector = vector_of(f"island{island}")
+            for user in ("small", *["big"] * 19):
+                n = next(numbers[user])
+                said = (threads[user], n, f"e{n}", "app", user, "user", "user", "x", 1, vector, "words-1", now)
+                records.append(said)
+        columns = (
+            "thread_id sequence_num event_id app_name user_id role author content token_estimate embedding"
+            " embedding_model occurred_at"
+        )
+        await conn.copy_records_to_table("messages", records=records, columns=columns.split())
+    await conn.execute("ANALYZE messages")
+    near = await conn.fetch("SELECT * FROM nearest_messages('app', 'small', $1, 'words-1', 200)", vector_of("island7"))
     assert len({row["id"] for row in near}) == 200
     assert near[0]["similarity"] == pytest.approx(1)
 

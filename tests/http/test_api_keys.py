@@ -18,7 +18,6 @@ from pulse.errors import ApiKeyNotFoundError, InvalidInputError
 from pulse.http.edge.roles import role_of
 from pulse.http.edge.routing import ExactRoute
 from pulse.http.routes.runs import router as runs_router
-from tests.support import cli_process
 from tests.support.key_scene import bearer, made
 from tests.support.pace import at_this_pace
 from tests.support.waiting import WAIT_SECONDS, until
@@ -175,30 +174,6 @@ async def test_every_route_documents_its_required_role(client: httpx.AsyncClient
     assert {role_of(route) for route in runs_router.routes} == {"read", "append"}
     with pytest.raises(LookupError, match="requires no role"):
         ExactRoute("/forgotten", lambda: None)
-
-
-def test_keys_are_created_listed_and_revoked_at_the_command_line(dsn: str, home: Path) -> None:
-    """The key is printed once and is never listed. Revoking it again changes nothing."""
-    made_now = cli_process.run(
-        home, "keys", "create", "--app", "shop", "--role", "append", "--role", "read", "--expires", "90d", "--json",
-        DATABASE_URL=dsn,
-    )  # fmt: skip
-    assert made_now.returncode == 0, made_now.stderr
-    key = json.loads(made_now.stdout)
-    assert (key["app_name"], key["roles"], key["status"]) == ("shop", ["append", "read"], "good")
-    listed = cli_process.run(home, "keys", "list", DATABASE_URL=dsn)
-    assert key["id"] in listed.stdout
-    assert key["key"].split("_")[2] not in listed.stdout
-    ended = json.loads(cli_process.run(home, "keys", "revoke", key["id"], "--json", DATABASE_URL=dsn).stdout)
-    again = json.loads(cli_process.run(home, "keys", "revoke", key["id"], "--json", DATABASE_URL=dsn).stdout)
-    assert ended["status"] == "revoked"
-    assert again == ended
-    for arguments in (("revoke", "nobody"), ("create", "--role", "read"), ("create", "--app", "a")):
-        refused = cli_process.run(home, "keys", *arguments, DATABASE_URL=dsn)
-        assert refused.returncode in (1, 2)
-        assert refused.stderr
-    bad = cli_process.run(home, "keys", "create", "--app", "a", "--role", "read", "--expires", "soon", DATABASE_URL=dsn)
-    assert "90d" in bad.stderr
 
 
 async def test_cors_rate_limits_and_malformed_http(dsn: str, tmp_path: Path, rows_of_dsn: asyncpg.Connection) -> None:

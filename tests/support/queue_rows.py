@@ -35,14 +35,17 @@ async def scans(pool: asyncpg.Pool) -> dict[str, int]:
         return {"seq_scan": await connection.fetchval(whole), **{row[0]: row[1] for row in rows}}
 
 
-def in_process(dsn: str, pool: asyncpg.Pool, **replaced: Any) -> tuple[Any, queue_worker.QueueWorker]:
+def in_process(
+    dsn: str, pool: asyncpg.Pool, *, queue: str = "fast_replay", **replaced: Any
+) -> tuple[Any, queue_worker.QueueWorker]:
     settings = Settings(DATABASE_URL=dsn)
     metrics = Metrics()
     nothing: dict[str, Any] = dict.fromkeys(services.Services.__dataclass_fields__, _nothing)
     app = make_app(settings, pool, metrics, services.Services(**{**nothing, "pause_seconds": float, **replaced}))
     guard = liveness.Guard(lambda: database.connect(dsn), metrics)
-    fast = WorkerPool("fast_replay", ("fast_replay",))
-    return app, queue_worker.QueueWorker(app, fast, guard, metrics, concurrency=4, grace_seconds=1)
+    return app, queue_worker.QueueWorker(
+        app, WorkerPool(queue, (queue,)), guard, metrics, concurrency=4, grace_seconds=1
+    )
 
 
 async def _nothing(*_given: object) -> None:

@@ -1,7 +1,7 @@
 """A rolling upgrade: the next release migrates and starts while the previous one serves, and nothing is lost.
 
-The previous release is the latest tag, or a copy of this checkout if there is no tag yet. The next release is this
-checkout with further expanding migrations, every file of functions changed, and a much higher version.
+The previous release is the code at `PREVIOUS_RELEASE`, taken from the history. The next release is this checkout with
+further expanding migrations, every file of functions changed, and a much higher version.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ import pytest
 from tests.support.writer_process import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
+#: What users upgrade from, a commit or a tag: set it to each release once that is out.
+PREVIOUS_RELEASE = "3d4e9361eab7ecb4b41482d741a446961bbaadbb"
 TREE = ("pulse", "hippocampus", "workers", "schema", "examples", "pyproject.toml")
 USERS = "/v1/apps/shop/users"
 SESSIONS = 8
@@ -57,15 +59,12 @@ pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
 def previous_release(tree: Path) -> Path:
     """The release that users upgrade from."""
     tree.mkdir()
-    tags = subprocess.run(
-        ["git", "tag", "--list", "v*", "--sort=-version:refname"], cwd=ROOT, capture_output=True, text=True, check=False
-    ).stdout.split()
-    if tags:
-        archive = subprocess.run(["git", "archive", tags[0], *TREE], cwd=ROOT, capture_output=True, check=True).stdout
-        with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
-            tar.extractall(tree, filter="data")
-    else:
-        copy_checkout(tree)
+    known = ["git", "rev-parse", "--quiet", "--verify", f"{PREVIOUS_RELEASE}^{{commit}}"]
+    if subprocess.run(known, cwd=ROOT, capture_output=True, check=False).returncode != 0:
+        pytest.skip(f"there is no history back to {PREVIOUS_RELEASE}: clone the repository, or git fetch --unshallow")
+    archive = subprocess.run(["git", "archive", PREVIOUS_RELEASE, *TREE], cwd=ROOT, capture_output=True, check=True)
+    with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as tar:
+        tar.extractall(tree, filter="data")
     found = re.search(r'^version = "(.+)"$', (tree / "pyproject.toml").read_text(), re.MULTILINE)
     assert found
     return named(tree, found[1])
@@ -221,6 +220,32 @@ class Traffic:
             await asyncio.sleep(0.02)
 
 
+async def done_by_type(conn: asyncpg.Connection) -> dict[str, int]:
+    rows = await conn.fetch(
+        "SELECT job_type, count(*) FROM consolidation_jobs WHERE status = 'completed' GROUP BY job_type"
+    )
+    return dict(rows)
+
+
+async def old_roles_work(client: httpx.AsyncClient, conn: asyncpg.Connection, url: str, before: dict[str, int]) -> None:
+    """The previous release's worker extracts, and its writer finds what was extracted, on the newer schema."""
+
+    async def consolidated() -> bool:
+        return (await done_by_type(conn)).get("fast_replay", 0) > before.get("fast_replay", 0)
+
+    await until(consolidated)
+
+    async def found() -> bool:
+        answer = await client.post(f"{url}{USERS}/s0/search", json={"query": "Which plum do I like?"})
+        assert answer.is_success, answer.text
+        return bool(answer.json()["results"])
+
+    await until(found)
+    for path in ("facts", "memories", "jobs", "fact-candidates", "sessions", "sessions/s0/events", "sessions/s0/state"):
+        answer = await client.get(f"{url}{USERS}/s0/{path}")
+        assert answer.is_success, f"{path}: {answer.text}"
+
+
 async def test_nothing_is_lost_and_nothing_fails(empty_dsn: str, tmp_path: Path) -> None:
     """Under constant load: migrate, start the new roles, stop the old ones one after the other."""
     old = previous_release(tmp_path / "old")
@@ -265,7 +290,9 @@ async def test_nothing_is_lost_and_nothing_fails(empty_dsn: str, tmp_path: Path)
                 await more(200)
                 printed = await Role(new, empty_dsn, tmp_path / "migrate-new.log", "migrate").run()
                 assert "applied functions/labels.sql" in printed
+                before = await done_by_type(conn)
                 await more(200)
+                await old_roles_work(client, conn, old_writer.url, before)
                 # The old program finds nothing to do, and a restarted old role works.
                 printed = await Role(old, empty_dsn, tmp_path / "migrate-again.log", "migrate").run()
                 assert "ahead of this program" in printed

@@ -297,49 +297,60 @@ async def test_a_notification_during_an_empty_fetch_is_not_lost(
 async def test_no_wake_up_is_lost_in_a_thousand_pairs(
     tables: asyncpg.Pool, dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two jobs 0 to 6 ms apart, a thousand times, on a worker that polls once a minute: each starts immediately."""
+    """Two jobs 0 to 6 ms apart, a thousand times, on workers that poll once a minute: each starts immediately.
+
+    Most of the time is waiting: five workers, each with a queue of its own, share the pairs.
+    """
     monkeypatch.setattr(queue_worker, "POLL_SECONDS", 60.0)
-    started = asyncio.Queue[UUID]()
 
-    async def consolidate(job_id: UUID, _claim: JobClaim) -> None:
-        started.put_nowait(job_id)
+    async def work(queue: str, rng: random.Random) -> None:
+        started = asyncio.Queue[UUID]()
 
-    app, worker = in_process(dsn, tables, consolidate=consolidate)
-    rng = random.Random(7)
-    fetch_job = app.job_manager.fetch_job
+        async def consolidate(job_id: UUID, _claim: JobClaim) -> None:
+            started.put_nowait(job_id)
 
-    async def fetch_over_a_network(**given: Any) -> Any:
-        """The result takes 2 ms, during which the notification of the next job may arrive."""
-        found = await fetch_job(**given)
-        await asyncio.sleep(0.002)
-        return found
+        app, worker = in_process(dsn, tables, queue=queue, consolidate=consolidate)
+        fetch_job = app.job_manager.fetch_job
 
-    monkeypatch.setattr(app.job_manager, "fetch_job", fetch_over_a_network)
-    async with app.open_async():
-        running = asyncio.create_task(worker.run())
-        await until(lambda: _listens(tables))
-        for _ in range(1000):
-            await _insert(tables)
-            await asyncio.sleep(rng.uniform(0, 0.006))
-            await _insert(tables)
-            for _ in range(2):
-                # A lost one would wait for half a minute on average.
-                await asyncio.wait_for(started.get(), WAIT_SECONDS)
-        worker.stop()
-        await running
+        async def fetch_over_a_network(**given: Any) -> Any:
+            """The result takes 2 ms, during which the notification of the next job may arrive."""
+            found = await fetch_job(**given)
+            await asyncio.sleep(0.002)
+            return found
+
+        monkeypatch.setattr(app.job_manager, "fetch_job", fetch_over_a_network)
+        async with app.open_async():
+            running = asyncio.create_task(worker.run())
+            await until(lambda: _listens(tables, queue))
+            for _ in range(200):
+                await _insert(tables, queue)
+                await asyncio.sleep(rng.uniform(0, 0.006))
+                await _insert(tables, queue)
+                for _ in range(2):
+                    # A lost one would wait for half a minute on average.
+                    await asyncio.wait_for(started.get(), WAIT_SECONDS)
+            worker.stop()
+            await running
+
+    async with asyncio.TaskGroup() as lanes:
+        for number in range(5):
+            lanes.create_task(work(f"queue_{number}", random.Random(number)))
     assert await harness.count(tables, "procrastinate_jobs") == 2000
 
 
-async def _insert(pool: asyncpg.Pool) -> None:
+async def _insert(pool: asyncpg.Pool, queue: str = "fast_replay") -> None:
     await pool.execute(
         "INSERT INTO procrastinate_jobs (queue_name, task_name, args)"
-        " VALUES ('fast_replay', 'fast_replay', jsonb_build_object('job_id', gen_random_uuid()))"
+        " VALUES ($1, 'fast_replay', jsonb_build_object('job_id', gen_random_uuid()))",
+        queue,
     )
 
 
-async def _listens(pool: asyncpg.Pool) -> bool:
+async def _listens(pool: asyncpg.Pool, queue: str = "fast_replay") -> bool:
     found: bool = await pool.fetchval(
-        "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND query ILIKE 'LISTEN %')"
+        "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database()"
+        " AND query LIKE 'LISTEN %' AND query LIKE '%' || $1 || '%')",
+        queue,
     )
     return found
 

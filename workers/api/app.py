@@ -116,7 +116,8 @@ def build_api(settings: Settings, pool: Pool, live: LiveStreams, embedder: Embed
     )
     provide(app, _services(settings, pool, live, embedder, metrics))
     for router in (*_ROUTERS, *([test_signal.router] if settings.test_routes else []), _documentation(app)):
-        app.include_router(router)
+        # Not by `include_router`, which builds each route once more, at the first request.
+        app.router.routes.extend(router.routes)
     problems.install(app, metrics.conflict)
     return _surround(app, settings, pool, metrics)
 

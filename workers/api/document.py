@@ -33,14 +33,14 @@ summary { cursor: pointer }
 
 
 class DocumentedApi(FastAPI):
-    """FastAPI with an exact document: problems have their media type, the key is a bearer token."""
+    """FastAPI with an exact document: problems have their schema, the key is a bearer token."""
 
     def openapi(self) -> dict[str, Any]:
         """Return the OpenAPI document. It is built once."""
         if self.openapi_schema is None:
             document = super().openapi()
-            for operation in _operations(document):
-                _give_problems_their_type(operation)
+            schemas = document["components"]["schemas"] | problems.schemas()
+            document["components"]["schemas"] = dict(sorted(schemas.items()))
             document["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
             document["security"] = [{"key": []}]
             for path in OPEN_PATHS & document["paths"].keys():
@@ -97,18 +97,6 @@ def _render_operation(document: dict[str, Any], method: str, path: str, operatio
     for status, response in operation["responses"].items():
         yield f"<tr><td>{status}<td>{_text(response['description'])}</tr>"
     yield "</table></details>"
-
-
-def _operations(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    for item in document["paths"].values():
-        yield from item.values()
-
-
-def _give_problems_their_type(operation: dict[str, Any]) -> None:
-    for response in operation["responses"].values():
-        content = response.get("content", {})
-        if problems.MEDIA_TYPE in content and "application/json" in content:
-            content[problems.MEDIA_TYPE].update(content.pop("application/json"))
 
 
 def _resolve(document: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:

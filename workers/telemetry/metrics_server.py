@@ -7,6 +7,7 @@ import contextlib
 import ipaddress
 import os
 import socket
+import threading
 from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,7 @@ _log = structlog.get_logger(__name__)
 
 PORT_ATTEMPTS_MAX = 100
 HEARTBEAT_SECONDS = 10.0
+CLOSE_SECONDS_MAX = 0.5
 
 
 class NoFreePortError(OSError):
@@ -70,7 +72,12 @@ def _listening(registry: CollectorRegistry, host: str, base: int) -> Iterator[in
         try:
             yield port
         finally:
-            server.shutdown()
+            # The server looks for an end twice a second, and after each connection.
+            stopping = threading.Thread(target=server.shutdown)
+            stopping.start()
+            with contextlib.suppress(OSError):
+                socket.create_connection(server.server_address[:2], timeout=CLOSE_SECONDS_MAX).close()
+            stopping.join()
             server.server_close()
             thread.join()
         return

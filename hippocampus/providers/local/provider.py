@@ -13,7 +13,6 @@ from functools import cache
 from pathlib import Path
 
 from hippocampus.providers import registry
-from hippocampus.providers.local import facts, feedback, insights, summary
 from hippocampus.providers.local.embedding import LocalEmbedder
 from hippocampus.providers.registry import ModelConfig
 from hippocampus.records import ConversationSlice, Origin, Reflection, Summary
@@ -60,10 +59,15 @@ class LocalGenerator:
 
 
 def _summarize(slice_: ConversationSlice) -> Summary:
+    # The rules are imported where they are used: a process that only embeds starts without them.
+    from hippocampus.providers.local import summary
+
     return Summary(text=summary.of_slice(slice_), origin=_origin())
 
 
 def _reflect(slice_: ConversationSlice) -> Reflection:
+    from hippocampus.providers.local import facts, feedback, insights
+
     return Reflection(
         facts=tuple(facts.of_slice(slice_)),
         insights=tuple(insights.of_slice(slice_)),

@@ -24,6 +24,7 @@ from starlette.responses import Response
 from pulse import errors
 
 MEDIA_TYPE = "application/problem+json"
+_SCHEMAS = "#/components/schemas/"
 RETRY_AFTER_SECONDS = 1
 _ERRORS_SHOWN_MAX = 20
 
@@ -308,7 +309,9 @@ def documented(*kinds: Kind) -> dict[int | str, dict[str, Any]]:
     responses: dict[int | str, dict[str, Any]] = {}
     for kind in kinds:
         entry = responses.setdefault(
-            kind.status, {"model": Problem, "description": "", "content": {MEDIA_TYPE: {"examples": {}}}}
+            kind.status,
+            # By reference and not by model: FastAPI would build a serializer for each problem of each route.
+            {"description": "", "content": {MEDIA_TYPE: {"schema": {"$ref": _SCHEMAS + "Problem"}, "examples": {}}}},
         )
         entry["description"] = f"{entry['description']} {kind.title} (`{kind.uri}`).".strip()
         entry["content"][MEDIA_TYPE]["examples"][kind.slug] = {
@@ -321,6 +324,12 @@ def documented(*kinds: Kind) -> dict[int | str, dict[str, Any]]:
             }
         }
     return responses
+
+
+def schemas() -> dict[str, Any]:
+    """Return the schemas to which the responses of `documented` refer, by name."""
+    problem = Problem.model_json_schema(ref_template=_SCHEMAS + "{model}")
+    return {**problem.pop("$defs"), Problem.__name__: problem}
 
 
 #: The problems that any route may answer with.
