@@ -234,7 +234,8 @@ AS $$ SELECT pg_try_advisory_lock(worker_lock_class(), worker_lock_key(p_worker_
 
 -- Running attempts whose worker is dead: its lock is gone, or its row, or it has sent no heartbeat for a while (its
 -- connection was cut unnoticed, or the process is stopped). For the worker that calls, also attempts that are its own
--- but that it does not run: the reply to a fetch, or a job's end, was lost with a connection.
+-- but that it does not run: the reply to a fetch, or a job's end, was lost with a connection. Those that it runs are
+-- never orphans, however old its heartbeat: a process that was stopped and continues is alive.
 CREATE OR REPLACE FUNCTION find_orphans(p_stalled_seconds double precision, p_worker_id bigint DEFAULT NULL,
                              p_running bigint[] DEFAULT '{}')
 RETURNS TABLE (job_id bigint, worker_id bigint, attempts integer)
@@ -255,10 +256,11 @@ BEGIN
         FROM procrastinate_jobs AS j
         LEFT JOIN procrastinate_workers AS w ON w.id = j.worker_id
         WHERE j.status = 'doing'
+          AND (j.worker_id = p_worker_id AND j.id = ANY (p_running)) IS NOT TRUE
           AND (w.id IS NULL
                OR w.last_heartbeat < now() - make_interval(secs => p_stalled_seconds)
                OR NOT EXISTS (SELECT FROM held WHERE held.key = worker_lock_key(j.worker_id))
-               OR (j.worker_id = p_worker_id AND j.id <> ALL (p_running)));
+               OR j.worker_id = p_worker_id);
 END
 $$;
 

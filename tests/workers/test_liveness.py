@@ -16,11 +16,13 @@ from pulse.postgres.statements import load_queries
 from tests.support import worker_harness as harness
 from tests.support.pace import at_this_pace
 from tests.support.waiting import until
-from tests.support.worker_harness import Workers
+from tests.support.worker_harness import WorkerProcess, Workers
 from workers.queue import liveness
 from workers.queue.tasks import MAINTENANCE_CRONS
 
 RECOVERY_SECONDS_MAX = 2.0
+#: A worker that is idle makes about 8; one whose guard does not wait makes hundreds.
+COMMITS_PER_SECOND_MAX = 50
 
 
 @pytest.mark.timing
@@ -121,6 +123,55 @@ async def test_a_worker_whose_guard_was_cut_takes_its_lock_again(tables: asyncpg
     assert await harness.count(tables, "attempts_made") == 1
 
 
+async def test_a_worker_that_was_stopped_and_cut_off_continues_its_job(tables: asyncpg.Pool, workers: Workers) -> None:
+    """SIGSTOP for longer than a heartbeat may be old, every connection cut, SIGCONT: its job is not given back, and it
+    polls at its usual rate."""
+    worker = await workers.start("fast_replay")
+    async with harness.gate(tables):
+        job = await harness.enqueue(tables, await harness.make_thread(tables))
+        await harness.wait_for_status(tables, job, "running")
+        await until(lambda: _attempts_of(tables, worker.pid))
+        for _ in range(3):
+            await _stop_and_cut(tables, worker)
+            # The heartbeat is renewed on the first connection, and not only when it is next due.
+            await until(lambda: _heartbeat_is_fresh(tables), seconds=liveness.HEARTBEAT_SECONDS - 1)
+        before = await _commits(tables)
+        await asyncio.sleep(2)
+        assert await _commits(tables) - before < 2 * COMMITS_PER_SECOND_MAX
+        assert await tables.fetchrow("SELECT status, attempts FROM consolidation_jobs WHERE id = $1", job) == (
+            "running",
+            1,
+        )
+    await harness.wait_for_status(tables, job, "completed")
+    assert await harness.count(tables, "effects") == 1
+    assert "orphaned_jobs_released" not in worker.lines()
+
+
+async def _stop_and_cut(pool: asyncpg.Pool, worker: WorkerProcess) -> None:
+    """Stop a worker, age its heartbeat, cut its guard and its queue's connections, and let it continue."""
+    worker.send(signal.SIGSTOP)
+    await pool.execute("UPDATE procrastinate_workers SET last_heartbeat = now() - interval '33 seconds'")
+    cut = await _guards(pool)
+    await pool.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"
+        " AND (pid = ANY ($1::integer[]) OR application_name = 'hippocampus queue')",
+        list(cut),
+    )
+    worker.send(signal.SIGCONT)
+    await until(lambda: _are_replaced(pool, cut))
+
+
+async def _heartbeat_is_fresh(pool: asyncpg.Pool) -> bool:
+    fresh: bool = await pool.fetchval("SELECT last_heartbeat > now() - interval '5 seconds' FROM procrastinate_workers")
+    return fresh
+
+
+async def _commits(pool: asyncpg.Pool) -> int:
+    await pool.execute("SELECT pg_stat_clear_snapshot()")
+    commits: int = await pool.fetchval("SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()")
+    return commits
+
+
 async def _guards(pool: asyncpg.Pool) -> set[int]:
     """The server's processes that hold a worker's lock."""
     rows = await pool.fetch(
@@ -133,7 +184,7 @@ async def _guards(pool: asyncpg.Pool) -> set[int]:
 
 async def _are_replaced(pool: asyncpg.Pool, former: set[int]) -> bool:
     held = await _guards(pool)
-    return len(held) == 2 and not held & former
+    return len(held) == len(former) and not held & former
 
 
 async def test_a_job_is_given_back_at_the_second_poll_only(tables: asyncpg.Pool) -> None:

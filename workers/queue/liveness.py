@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -85,13 +86,18 @@ async def poll(
 
 
 class Guard:
-    """A dedicated connection that proves that a worker lives, and detects others that do not."""
+    """A dedicated connection that proves that a worker lives, and detects others that do not.
+
+    It also sends the heartbeat, first of all on each new connection: a process that was stopped for longer than
+    `STALLED_SECONDS` counts as dead until then, and other workers would give back whatever it fetches.
+    """
 
     def __init__(self, connect: Callable[[], Awaitable[Connection]], metrics: Metrics) -> None:
         self._connect = connect
         self._metrics = metrics
         self._connection: Connection | None = None
-        self._lost = asyncio.Event()
+        self._lost = asyncio.Event()  # of the current connection
+        self._beat_at = 0.0
         self._suspects: frozenset[Orphan] = frozenset()
 
     @contextlib.asynccontextmanager
@@ -118,6 +124,8 @@ class Guard:
             try:
                 if self._connection is None or self._connection.is_closed():
                     await self._take(worker_id)
+                elif time.monotonic() - self._beat_at >= HEARTBEAT_SECONDS:
+                    await self._beat(self._connection, worker_id)
                 await self._poll(self._connection, worker_id, running())
             except DATABASE_FAULTS as error:
                 _log.warning("liveness_watch_interrupted", error_type=type(error).__name__)
@@ -135,14 +143,20 @@ class Guard:
 
     async def _take(self, worker_id: int) -> None:
         self._suspects = frozenset()
-        self._lost.clear()
+        # Each connection has its own: the end of the former one may be reported while this one is made, or later.
+        self._lost = lost = asyncio.Event()
         connection = await asyncio.wait_for(self._connect(), STATEMENT_SECONDS_MAX)
         self._connection = connection
-        connection.add_termination_listener(lambda *_: self._lost.set())
+        connection.add_termination_listener(lambda *_: lost.set())
+        await self._beat(connection, worker_id)
         # False only while the server has not yet noticed that the former connection is gone: its lock still counts as
         # this worker's, and the next poll takes it again.
         if not await _STATEMENTS.fetchval(connection, "hold_worker", worker_id, timeout=STATEMENT_SECONDS_MAX):
             self._drop()
+
+    async def _beat(self, connection: Connection, worker_id: int) -> None:
+        await _STATEMENTS.execute(connection, "send_heartbeat", worker_id, timeout=STATEMENT_SECONDS_MAX)
+        self._beat_at = time.monotonic()
 
     async def _poll(self, connection: Connection | None, worker_id: int, running: Sequence[int]) -> None:
         if connection is None:

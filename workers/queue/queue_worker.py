@@ -69,7 +69,6 @@ class QueueWorker(Worker):
             abort_job_polling_interval=1.0,
             shutdown_graceful_timeout=grace_seconds,
             install_signal_handlers=False,
-            update_heartbeat_interval=liveness.HEARTBEAT_SECONDS,
             stalled_worker_timeout=liveness.STALLED_SECONDS,
             worker_middleware=[JobObserver(app.job_manager, metrics)],
         )
@@ -91,7 +90,8 @@ class QueueWorker(Worker):
         return [*super()._start_side_tasks(), watch]
 
     async def _update_heartbeat(self) -> None:
-        await cuts.through_cuts("heartbeat", super()._update_heartbeat)
+        # The guard sends it, on a connection that it replaces as soon as it is lost.
+        await asyncio.Event().wait()
 
     async def _periodic_deferrer(self) -> None:
         if self._pool.is_scheduler:
