@@ -89,7 +89,10 @@ class ChunkedEmbedder(abc.ABC):
 
     async def _embed_checked(self, batch: list[str], task: EmbeddingTask) -> list[Vector]:
         vectors = await self._embed_batch([self._space.prefixed(text, task) for text in batch], task)
-        return checked_vectors(vectors, len(batch), self._space.dimensions or EMBEDDING_DIMENSIONS, self._space.model)
+        return self._checked(vectors, len(batch))
+
+    def _checked(self, vectors: Sequence[Sequence[Any]], expected: int) -> list[Vector]:
+        return checked_vectors(vectors, expected, self._space.dimensions or EMBEDDING_DIMENSIONS, self._space.model)
 
     def _batches(self, chunks: Sequence[str]) -> Iterator[list[str]]:
         batch, tokens = list[str](), 0.0

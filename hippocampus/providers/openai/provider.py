@@ -128,7 +128,7 @@ class OpenAIGenerator(StructuredGenerator):
         A server may accept names that it does not list: then a short request decides.
         """
         if not await is_listed(self._client, self._model):
-            await self._probe(await self._features.find(self._probe))
+            await self._send(self._probe_body(await self._features.find(self._probe)))
 
     async def _answer(self, task: Task, messages: Sequence[Message]) -> Answer:
         features = await self._features.find(self._probe)
@@ -142,8 +142,11 @@ class OpenAIGenerator(StructuredGenerator):
         return answer
 
     async def _probe(self, features: Features) -> object:
-        body = self._request(features, [Message("user", _PROBE_PROMPT)], _PROBE_SCHEMA, _PROBE_TOKENS)
+        body = self._probe_body(features)
         return await self._caller.call("probe", lambda: self._send(body), usage_of)
+
+    def _probe_body(self, features: Features) -> dict[str, Any]:
+        return self._request(features, [Message("user", _PROBE_PROMPT)], _PROBE_SCHEMA, _PROBE_TOKENS)
 
     def _request(
         self, features: Features, messages: Sequence[Message], schema: Mapping[str, Any], tokens_max: int
@@ -194,19 +197,18 @@ class OpenAIEmbedder(ChunkedEmbedder):
 
         See `hippocampus.providers.protocols.Checkable`.
         """
-        await self.embed(["Hello."], "query")
+        self._checked(read_vectors(await self._send(["Hello."]), self._space.model) or [], 1)
 
     async def _embed_batch(self, batch: list[str], task: EmbeddingTask) -> Sequence[Sequence[Any]]:
+        reply = await self._caller.call("embed", lambda: self._send(batch), usage_of)
+        return read_vectors(reply, self._space.model) or []
+
+    async def _send(self, batch: list[str]) -> Any:
         body: dict[str, Any] = {"model": self._space.model, "input": batch, "encoding_format": "float"}
         if self._space.dimensions is not None:
             body["dimensions"] = self._space.dimensions
         bytes_max = REPLY_BYTES_MAX + len(batch) * _VECTOR_BYTES_MAX
-
-        async def send() -> Any:
-            return await post(self._client, "/embeddings", body, _has_data, bytes_max=bytes_max)
-
-        reply = await self._caller.call("embed", send, usage_of)
-        return read_vectors(reply, self._space.model) or []
+        return await post(self._client, "/embeddings", body, _has_data, bytes_max=bytes_max)
 
 
 def _has_data(body: Any) -> object:
