@@ -15,6 +15,7 @@ HippocampusError
 ├── WatermarkMovedError        another job consolidated this slice; nothing was written, run again
 ├── ContextBudgetError         the system prompt alone is over the window's budget; shorten it or raise max_tokens
 ├── EmbeddingDimensionError    a vector has the wrong number of dimensions (also a ValueError)
+├── MissingLibraryError        a provider needs a library that is not installed; the message names the extra
 └── ProviderError              a model could not answer
     ├── TransientProviderError     transport: try again later (5xx, timeout, connection, truncated body)
     │   └── RateLimitedError       429: try again after `retry_after_seconds`; `daily`: the day's quota is used up
@@ -98,6 +99,10 @@ class EmbeddingDimensionError(HippocampusError, ValueError):
 
 class ContextBudgetError(HippocampusError, ValueError):
     """The required parts of a context window exceed its budget. Shorten the system prompt, or raise max_tokens."""
+
+
+class MissingLibraryError(HippocampusError, ValueError):
+    """A provider needs a library that is not installed. The message says how to install it."""
 
 
 class ProviderError(HippocampusError):

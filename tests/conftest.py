@@ -56,7 +56,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hide the developer's environment variables from the test."""
     for name in list(os.environ):
-        if name.startswith("HIPPOCAMPUS_") or name in ("DATABASE_URL", "GOOGLE_API_KEY", "GEMINI_API_KEY"):
+        if name.startswith(("HIPPOCAMPUS_", "OPENAI_", "ANTHROPIC_")) or name in (
+            "DATABASE_URL",
+            "GOOGLE_API_KEY",
+            "GEMINI_API_KEY",
+        ):
             monkeypatch.delenv(name)
 
 

@@ -12,13 +12,17 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import asyncpg
 
+from hippocampus.providers.protocols import Checkable
+from hippocampus.providers.registry import Kind
 from pulse import database
 from pulse.errors import DatabaseUnreachableError, SchemaError
 from pulse.postgres.statements import Statements
 from workers import migrate
+from workers.models import reach
+from workers.models.factory import make_embedder, make_generator
 from workers.pools import POOLS
 from workers.process.roles import ROLES
-from workers.settings import Settings, is_loopback, show_secret
+from workers.settings import KINDS, Settings, is_loopback, show_secret
 from workers.telemetry import queue_state
 from workers.telemetry.discovery import SEEN_SECONDS_MAX
 
@@ -89,6 +93,8 @@ async def examine(config: Settings) -> AsyncIterator[Finding]:
     """
     for finding in _of_the_process(config):
         yield finding
+    for kind in KINDS:
+        yield await _of_the_model(config, kind)
     try:
         connection = await database.connect(config.dsn or "", schema=config.schema_name, prepare=False)
     except (DatabaseUnreachableError, SchemaError) as error:
@@ -123,16 +129,6 @@ def _of_the_process(config: Settings) -> Iterator[Finding]:
         f"{', '.join(missing)} missing" if missing else "complete",
         "install the extra [http], which the writer needs: pip install 'hippocampus[http]'" if missing else "",
     )
-    if config.provider == "local":
-        yield Finding(check="provider", verdict="ok", found="local: no model is called")
-    else:
-        key = config.provider_api_key
-        shown = "no key" if key is None else f"key {show_secret(key)}"
-        yield Finding(
-            check="provider",
-            verdict="ok",
-            found=f"{config.provider}: {config.generation_model}, {config.embedding_model}, {shown}",
-        )
     access = "loopback only" if is_loopback(config.api_host) else "protected by a key"
     yield Finding(check="API", verdict="ok", found=f"{config.api_host}:{config.api_port}, {access}")
     if config.home.is_dir():
@@ -142,6 +138,27 @@ def _of_the_process(config: Settings) -> Iterator[Finding]:
             f"{free / 2**30:.1f} GB free in {config.home}",
             "" if free > FREE_BYTES_MIN else "PostgreSQL stops when its disk is full: free some space",
         )
+
+
+async def _of_the_model(config: Settings, kind: Kind) -> Finding:
+    """Say which model is used, and ask its server whether it would answer."""
+    chosen = config.chosen(kind)
+    if chosen.provider == "local":
+        return Finding(check=kind, verdict="ok", found=f"{chosen.name}: no model is called")
+    key = "" if chosen.api_key is None else f", key {show_secret(chosen.api_key)}"
+    used = f"{chosen.name}{f' at {chosen.base_url}' if chosen.base_url else ''}{key}"
+    try:
+        model = make_generator(config) if kind == "generator" else make_embedder(config)
+    except ValueError as error:
+        return Finding(check=kind, verdict="problem", found=used, fix=str(error))
+    try:
+        fault = await reach.fault_of(model)
+    finally:
+        await model.close()
+    if fault is not None:
+        found = f"{used}: {fault}"
+        return Finding(check=kind, verdict="problem", found=found, fix=reach.advice(chosen, fault))
+    return Finding(check=kind, verdict="ok", found=f"{used}{', it answers' if isinstance(model, Checkable) else ''}")
 
 
 async def _of_the_server(connection: Connection, config: Settings) -> AsyncIterator[Finding]:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import difflib
 import ipaddress
 import os
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -17,7 +19,8 @@ import structlog
 from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from hippocampus.providers import registry
+from hippocampus.providers import features, registry
+from hippocampus.providers.registry import Kind
 from pulse import database
 
 _log = structlog.get_logger("workers.settings")
@@ -31,11 +34,36 @@ FORMER_NAMES = {
     "HIPPOCAMPUS_GOOGLE_API_KEY": "GOOGLE_API_KEY",
     "HIPPOCAMPUS_GEMINI_BASE_URL": "HIPPOCAMPUS_PROVIDER_BASE_URL",
     "HIPPOCAMPUS_PROVIDER_TRIES_MAX": "HIPPOCAMPUS_PROVIDER_ATTEMPTS_MAX",
+    "HIPPOCAMPUS_PROVIDER": "HIPPOCAMPUS_GENERATOR and HIPPOCAMPUS_EMBEDDER",
+    "HIPPOCAMPUS_GENERATION_MODEL": "HIPPOCAMPUS_GENERATOR",
+    "HIPPOCAMPUS_EMBEDDING_MODEL": "HIPPOCAMPUS_EMBEDDER",
 }
+_FORMER_PROVIDER = "HIPPOCAMPUS_PROVIDER"
+_FORMER_MODELS: dict[Kind, str] = {
+    "generator": "HIPPOCAMPUS_GENERATION_MODEL",
+    "embedder": "HIPPOCAMPUS_EMBEDDING_MODEL",
+}
+KINDS: tuple[Kind, ...] = ("generator", "embedder")
 
 
 class SettingsError(ValueError):
     """An environment variable is wrong. The message names it and says what to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChosenModel:
+    """The generator or the embedder that the settings name."""
+
+    kind: Kind
+    provider: str
+    model: str
+    api_key: SecretStr | None
+    base_url: str | None  # None: the provider's own
+
+    @property
+    def name(self) -> str:
+        """Provider and model, as the setting has them."""
+        return f"{self.provider}:{self.model}"
 
 
 def default_home() -> Path:
@@ -133,32 +161,82 @@ class Settings(BaseSettings):
     )
 
     # Models
-    provider: str = Field(
+    generator: str = Field(
         default="auto",
-        description="Who writes summaries, facts and vectors: gemini, local (offline, no model), or an installed"
-        " provider. auto takes the first one whose key is set, else local.",
+        min_length=1,
+        description="Who writes summaries and facts, as provider:model, or a provider for its default model: gemini,"
+        " openai (any server with OpenAI's API), anthropic, local (offline, no model), or an installed provider. auto"
+        " takes gemini if its key is set, else local.",
+    )
+    embedder: str = Field(
+        default="auto",
+        min_length=1,
+        description="Who makes vectors, as provider:model, or a provider for its default model: gemini, openai, local,"
+        " or an installed provider. auto as above. Vectors of two models are never compared.",
+    )
+    generator_api_key: SecretStr | None = Field(
+        default=None,
+        description="The key of the generator's provider. By default the one in the provider's own variable:"
+        " GOOGLE_API_KEY or GEMINI_API_KEY, OPENAI_API_KEY (for OpenAI's own address or that of OPENAI_BASE_URL),"
+        " ANTHROPIC_API_KEY.",
+    )
+    embedder_api_key: SecretStr | None = Field(
+        default=None, description="The key of the embedder's provider, with the same defaults."
+    )
+    generator_base_url: str | None = Field(
+        default=None,
+        pattern=r"^https?://",
+        description="The address of the generator's API, such as http://localhost:11434/v1 for Ollama. By default the"
+        " provider's own, or the one in OPENAI_BASE_URL or ANTHROPIC_BASE_URL.",
+    )
+    embedder_base_url: str | None = Field(
+        default=None,
+        pattern=r"^https?://",
+        description="The address of the embedder's API, with the same defaults.",
     )
     provider_api_key: SecretStr | None = Field(
-        default=None,
-        description="The key of the provider. By default the one in the provider's own variable: GOOGLE_API_KEY or"
-        " GEMINI_API_KEY for gemini.",
+        default=None, description="The key of both, if generator and embedder have the same provider."
     )
     provider_base_url: str | None = Field(
         default=None,
         pattern=r"^https?://",
-        description="Another address for the provider's API, such as a proxy of your own.",
+        description="The address of both, if generator and embedder have the same provider.",
     )
-    generation_model: str = Field(
-        default="",
-        min_length=1,
-        description="The model that writes summaries and facts. By default the provider's: gemini-flash-lite-latest for"
-        " gemini.",
+    generator_features: str = Field(
+        default="auto",
+        description="Which optional parameters the server of an openai or anthropic generator accepts, separated by"
+        " commas: json_schema, temperature, max_completion_tokens (instead of max_tokens); none for none of them. auto"
+        " finds out by a short request before the first call.",
     )
-    embedding_model: str = Field(
+    generator_output_tokens_max: int = Field(
+        default=8192, ge=256, le=1_000_000, description="How many tokens one reply of the generator may have."
+    )
+    embedder_dimensions: int | None = Field(
+        default=None,
+        ge=1,
+        le=4000,
+        description="How many dimensions to request from an embedder that offers several; by default nothing is"
+        " requested.",
+    )
+    embedder_query_prefix: str = Field(
         default="",
-        min_length=1,
-        description="The model that makes vectors. By default the provider's: gemini-embedding-001 for gemini. Vectors"
-        " of two models are never compared.",
+        description="Put before each query by an openai embedder, if the model is trained with it, such as `query: `.",
+    )
+    embedder_document_prefix: str = Field(
+        default="", description="Put before each stored text by an openai embedder, such as `passage: `."
+    )
+    embedder_texts_max: int | None = Field(
+        default=None,
+        ge=1,
+        le=2048,
+        description="How many texts one call of an openai embedder may hold; by default 2048, OpenAI's limit.",
+    )
+    embedder_tokens_max: int | None = Field(
+        default=None,
+        ge=16,
+        le=32_000,
+        description="How many tokens of a text an openai embedder reads, by estimate; a longer text is embedded in"
+        " chunks. By default 1800; models with a context of 512 tokens need 450.",
     )
     generate_timeout_seconds: float = Field(
         default=60.0, gt=0, le=600, description="How long one call for text may take."
@@ -293,31 +371,41 @@ class Settings(BaseSettings):
 
     @model_validator(mode="before")
     @classmethod
-    def _take_former_names(cls, given: dict[str, Any]) -> dict[str, Any]:
+    def _choose_models(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """Resolve `auto`, and fill in what depends on the provider: its key, its address and its default model."""
         former = {FORMER_NAMES[old].removeprefix(PREFIX).lower(): value for old, value in _former_values().items()}
-        return {**{field: value for field, value in former.items() if field in cls.model_fields}, **given}
-
-    @model_validator(mode="before")
-    @classmethod
-    def _choose_provider(cls, given: dict[str, Any]) -> dict[str, Any]:
-        """Resolve `auto`, and fill in what depends on the provider: its key and its models."""
+        renamed = {field for field in former if field in cls.model_fields} - set(KINDS)
+        given = {**{field: former[field] for field in renamed}, **given}
+        named = {kind: _named_model(kind, given) for kind in KINDS}
+        _refuse_shared(given, {provider for _, provider, _ in named.values()})
         chosen = dict(given)
-        name = chosen.get("provider", "auto")
-        if name == "auto":
-            keyed = [each for each, provider in registry.PROVIDERS.items() if _find_key(provider)]
-            if "provider_api_key" in chosen and not keyed:
-                raise ValueError("HIPPOCAMPUS_PROVIDER_API_KEY is set: set HIPPOCAMPUS_PROVIDER to its provider")
-            name = keyed[0] if keyed else "local"
-        try:
-            provider = registry.find(name)
-        except ValueError as error:
-            raise ValueError(f"HIPPOCAMPUS_PROVIDER is wrong: {error}") from None
-        key = chosen.get("provider_api_key") or _find_key(provider)
-        if provider.key_variables and not key:
-            variable = provider.key_variables[0]
-            raise ValueError(f"HIPPOCAMPUS_PROVIDER is {name}, but there is no key: set {variable}, or use local")
-        models = {"generation_model": provider.generation_model, "embedding_model": provider.embedding_model}
-        return {**models, **chosen, "provider": name, "provider_api_key": key}
+        for kind, (variable, name, named_model) in named.items():
+            try:
+                provider = registry.find(name)
+            except ValueError as error:
+                raise ValueError(f"{variable} is wrong: {error}") from None
+            model = named_model or provider.default_model(kind)
+            if not model:
+                raise ValueError(f"{variable} is {name}, which has no {kind} of its own: choose another {kind}")
+            own_url = next((url for url in map(os.environ.get, provider.url_variables) if url), None)
+            url = given.get(f"{kind}_base_url") or given.get("provider_base_url")
+            key = given.get(f"{kind}_api_key") or given.get("provider_api_key")
+            if not url or not provider.is_keyless_elsewhere:
+                key = key or _find_key(provider)
+            url = url or own_url
+            if provider.key_variables and not key and not (url and provider.is_keyless_elsewhere):
+                wanted = provider.key_variables[0]
+                elsewhere = f", or HIPPOCAMPUS_{kind.upper()}_BASE_URL" if provider.is_keyless_elsewhere else ""
+                raise ValueError(f"{variable} is {name}, but there is no key: set {wanted}{elsewhere}, or use local")
+            chosen |= {kind: f"{name}:{model}", f"{kind}_api_key": key, f"{kind}_base_url": url}
+        return chosen
+
+    @field_validator("generator_features")
+    @classmethod
+    def _check_features(cls, value: str) -> str:
+        if value != "auto":
+            features.parse(value)
+        return value
 
     @field_validator("database_url")
     @classmethod
@@ -340,6 +428,17 @@ class Settings(BaseSettings):
         """The database's address with its password, or None for the embedded server."""
         return None if self.database_url is None else self.database_url.get_secret_value()
 
+    def chosen(self, kind: Kind) -> ChosenModel:
+        """Return the generator or the embedder that is used."""
+        provider, _, model = getattr(self, kind).partition(":")
+        return ChosenModel(
+            kind=kind,
+            provider=provider,
+            model=model,
+            api_key=getattr(self, f"{kind}_api_key"),
+            base_url=getattr(self, f"{kind}_base_url"),
+        )
+
     def metrics_port(self, role: str) -> int:
         """Return the first metrics port of a role: writer, fast_replay, deep_reflection or retention."""
         return int(getattr(self, f"{role}_metrics_port"))
@@ -357,6 +456,38 @@ class Settings(BaseSettings):
             else:
                 texts[name] = show_secret(value) if isinstance(value, SecretStr) else str(value)
         return texts
+
+
+def _named_model(kind: Kind, given: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Return the variable that names a model, its provider and its model; the model is empty if none is named."""
+    former = _former_values()
+    if kind in given:
+        provider, _, model = str(given[kind]).partition(":")
+        variable = PREFIX + kind.upper()
+    else:
+        provider, model = former.get(_FORMER_PROVIDER, "auto"), former.get(_FORMER_MODELS[kind], "")
+        variable = _FORMER_PROVIDER if _FORMER_PROVIDER in former else PREFIX + kind.upper()
+    if provider == "auto":
+        keyed = (name for name, each in registry.PROVIDERS.items() if each.is_chosen_by_key and _find_key(each))
+        provider = next(keyed, "local")
+    return variable, provider, model
+
+
+def _refuse_shared(given: Mapping[str, Any], providers: set[str]) -> None:
+    """Refuse a key or an address for both models if they have two providers: one of them must not get it."""
+    keyless = {name for name, provider in registry.PROVIDERS.items() if not provider.key_variables}
+    calling = providers - keyless
+    for name in ("api_key", "base_url"):
+        variable = f"HIPPOCAMPUS_PROVIDER_{name.upper()}"
+        if f"provider_{name}" not in given:
+            continue
+        if not calling and name == "api_key":
+            raise ValueError(f"{variable} is set: set HIPPOCAMPUS_GENERATOR or HIPPOCAMPUS_EMBEDDER to its provider")
+        if len(calling) > 1 and any(f"{kind}_{name}" not in given for kind in KINDS):
+            raise ValueError(
+                f"{variable} is set, but generator and embedder are of {' and '.join(sorted(calling))}: set"
+                f" HIPPOCAMPUS_GENERATOR_{name.upper()} and HIPPOCAMPUS_EMBEDDER_{name.upper()} instead"
+            )
 
 
 def _find_key(provider: registry.Provider) -> str | None:
@@ -447,6 +578,6 @@ def _explain(error: object) -> str:
     field = names[0] if names else location
     variable = variables_of(field)[0] if names else location
     variable = next((old for old in _former_values() if FORMER_NAMES[old] == variable), variable)
-    is_secret = field in ("database_url", "provider_api_key", "api_key")
+    is_secret = field == "database_url" or field.endswith("api_key")
     given = "" if is_secret else f" (it is {error['input']!r})"
     return f"{variable} is wrong: {message[:1].lower() + message[1:]}{given}"

@@ -25,6 +25,7 @@ from workers.failures import DATABASE_FAULTS
 from workers.migrate import check_schema
 from workers.pools import UnknownPoolError, WorkerPool, get_pool
 from workers.process import logs, signals
+from workers.process.background import in_background
 from workers.queue import liveness, services
 from workers.queue.app import JobApp, make_app
 from workers.queue.queue_worker import QueueWorker
@@ -166,7 +167,7 @@ async def run_worker(
                 await made.choose_model()
             supervisor = Supervisor(make_app(settings, connections, metrics, made), pool, metrics, settings)
             signals.on_stop(supervisor.on_signal)
-            async with _reporting(settings, pool, connections, metrics):
+            async with _reporting(settings, pool, connections, metrics), in_background(made.report_unreachable()):
                 _log.info("worker_started", queues=list(pool.queues), concurrency=settings.concurrency(pool.name))
                 await supervisor.run()
         finally:

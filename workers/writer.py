@@ -27,7 +27,9 @@ from workers.api.malformed import ProblemProtocol
 from workers.failures import DATABASE_FAULTS
 from workers.models.call_gate import embedder_gate
 from workers.models.factory import make_embedder
+from workers.models.reach import report_unreachable
 from workers.process import logs, signals
+from workers.process.background import in_background
 from workers.telemetry import metrics_server
 from workers.telemetry.writer_metrics import WriterMetrics
 
@@ -119,6 +121,8 @@ async def _run(config: settings.Settings, agents: Mapping[str, Agent] | None) ->
                 metrics.registry, pool=pool, role=role, host=config.metrics_host, base=config.metrics_port(role)
             )
         )
+        report = report_unreachable([(config.chosen("embedder"), embedder)])
+        await stack.enter_async_context(in_background(report))
         host, port = listener.getsockname()[:2]
         _log.info("writer_started", host=host, port=port)
         await server.serve([listener])

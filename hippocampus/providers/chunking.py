@@ -6,6 +6,7 @@ import math
 import operator
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from hippocampus.records import Vector
 
@@ -14,6 +15,25 @@ CHUNK_TOKENS_MAX = 1800
 
 #: Where to split, best first: after a paragraph, a line, a sentence, a word.
 _BREAKS = tuple(map(re.compile, (r"\n\s*\n", r"\n", r"[。！？；]|[.!?;]\s", r"\s")))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbeddingLimits:
+    """What one call may hold.
+
+    Attributes:
+        texts: inputs of one call.
+        text_tokens: estimated tokens of one input; a longer text is embedded in chunks.
+        call_tokens: estimated tokens of one call.
+    """
+
+    texts: int
+    text_tokens: float = CHUNK_TOKENS_MAX
+    call_tokens: float = 200_000.0
+
+    def __post_init__(self) -> None:
+        if self.texts < 1 or self.text_tokens < 1 or self.call_tokens < 1:
+            raise ValueError("each limit must be at least 1")
 
 
 def estimate_tokens(text: str) -> float:

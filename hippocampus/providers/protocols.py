@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from hippocampus.records import ConversationSlice, Reflection, Summary, Vector
 
@@ -21,7 +21,7 @@ class Generator(Protocol):
 
     @property
     def name(self) -> str:
-        """The provider's name: ``gemini``, ``local``."""
+        """The provider's name: ``gemini``, ``openai``, ``local``."""
 
     @property
     def fingerprint(self) -> str:
@@ -53,3 +53,15 @@ class Embedder(Protocol):
 
     async def close(self) -> None:
         """Close what the embedder holds open. Idempotent."""
+
+
+@runtime_checkable
+class Checkable(Protocol):
+    """A generator or an embedder that can say whether its model would answer. Optional."""
+
+    async def check(self) -> None:
+        """Ask the server whether it accepts the key and knows the model, at little or no cost.
+
+        Raises:
+            ProviderError: it does not; the message says what to do.
+        """

@@ -12,10 +12,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
 from types import MappingProxyType
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, cast
 
-from hippocampus.providers.calls import CallGate, CallObserver
-from hippocampus.providers.protocols import Embedder, Generator
+from hippocampus.errors import MissingLibraryError
+from hippocampus.providers.chunking import CHUNK_TOKENS_MAX, EmbeddingLimits
+
+if TYPE_CHECKING:
+    from hippocampus.providers.calls import CallGate, CallObserver
+    from hippocampus.providers.features import Features
+    from hippocampus.providers.protocols import Embedder, Generator
+
+#: What a provider may make.
+Kind: TypeAlias = Literal["generator", "embedder"]
 
 ENTRY_POINTS = "hippocampus.providers"
 
@@ -30,6 +38,12 @@ class ModelConfig:
         attempts: calls for one answer, the first included, when the transport fails.
         on_call: called after each call.
         gate: surrounds each call.
+        features: of a generator: the optional parameters that the server accepts; None: to be found once.
+        output_tokens_max: of a generator: of one reply.
+        dimensions: of an embedder: requested from the model; None: the model's own.
+        query_prefix, document_prefix: of an embedder: put before each text.
+        texts_max: of an embedder: inputs of one call; None: the provider's limit.
+        text_tokens_max: of an embedder: estimated tokens of one input; a longer text is embedded in chunks.
     """
 
     model: str
@@ -39,16 +53,33 @@ class ModelConfig:
     attempts: int = 3
     on_call: CallObserver | None = None
     gate: CallGate | None = None
+    features: Features | None = None
+    output_tokens_max: int = 8192
+    dimensions: int | None = None
+    query_prefix: str = ""
+    document_prefix: str = ""
+    texts_max: int | None = None
+    text_tokens_max: int | None = None
+
+    def limits(self, *, texts: int, text_tokens: float = CHUNK_TOKENS_MAX) -> EmbeddingLimits:
+        """Return the limits of an embedder's calls: those given here, and else its provider's."""
+        return EmbeddingLimits(
+            texts=min(self.texts_max or texts, texts), text_tokens=self.text_tokens_max or text_tokens
+        )
 
 
 class ProviderModule(Protocol):
     """What an entry's module defines."""
 
     def make_generator(self, config: ModelConfig) -> Generator:
-        """Return a generator that has not called anything yet; the caller closes it."""
+        """Return a generator that has not called anything yet; the caller closes it.
+
+        Raises:
+            ValueError: the configuration is wrong; the message says what.
+        """
 
     def make_embedder(self, config: ModelConfig) -> Embedder:
-        """Return an embedder that has not called anything yet; the caller closes it."""
+        """Return an embedder that has not called anything yet; the caller closes it. Raises as `make_generator`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,18 +89,43 @@ class Provider:
     Attributes:
         module: the path of a `ProviderModule`. It is imported when a model is made, since a vendor's library may take a
             second to import.
-        generation_model, embedding_model: the models that are used by default.
+        generation_model, embedding_model: the models that are used by default; empty if it has none of this kind.
         key_variables: the environment variables that hold its API key, preferred first; none if it needs no key.
+        url_variables: the environment variables that hold another base URL.
+        is_keyless_elsewhere: at another address than its own and that of `url_variables` no key is required, and that
+            of `key_variables` is not sent.
+        is_chosen_by_key: it is used without being named if its key is set.
+        extra: the extra of this distribution that installs what it needs.
     """
 
     module: str
     generation_model: str
     embedding_model: str
     key_variables: tuple[str, ...] = ()
+    url_variables: tuple[str, ...] = ()
+    is_keyless_elsewhere: bool = False
+    is_chosen_by_key: bool = False
+    extra: str | None = None
+
+    def default_model(self, kind: Kind) -> str:
+        """Return the model that is used by default; empty if there is none."""
+        return self.generation_model if kind == "generator" else self.embedding_model
 
     def load(self) -> ProviderModule:
-        """Import the provider's module."""
-        return cast("ProviderModule", importlib.import_module(self.module))
+        """Import the provider's module.
+
+        Raises:
+            MissingLibraryError: a library that it needs is not installed; the message says how to install it.
+        """
+        try:
+            return cast("ProviderModule", importlib.import_module(self.module))
+        except ModuleNotFoundError as error:
+            if error.name is None or error.name.partition(".")[0] in ("hippocampus", "pulse", self.module):
+                raise
+            package = f"hippocampus[{self.extra}]" if self.extra else error.name
+            raise MissingLibraryError(
+                f"{self.module} needs {error.name}, which is not installed: pip install '{package}'"
+            ) from None
 
 
 PROVIDERS: Mapping[str, Provider] = MappingProxyType(
@@ -79,6 +135,24 @@ PROVIDERS: Mapping[str, Provider] = MappingProxyType(
             generation_model="gemini-flash-lite-latest",
             embedding_model="gemini-embedding-001",
             key_variables=("GOOGLE_API_KEY", "GEMINI_API_KEY"),
+            is_chosen_by_key=True,
+        ),
+        "openai": Provider(
+            module="hippocampus.providers.openai.provider",
+            generation_model="gpt-5.4-mini",
+            embedding_model="text-embedding-3-small",
+            key_variables=("OPENAI_API_KEY",),
+            url_variables=("OPENAI_BASE_URL",),
+            is_keyless_elsewhere=True,
+            extra="openai",
+        ),
+        "anthropic": Provider(
+            module="hippocampus.providers.anthropic.provider",
+            generation_model="claude-haiku-5-5",
+            embedding_model="",
+            key_variables=("ANTHROPIC_API_KEY",),
+            url_variables=("ANTHROPIC_BASE_URL",),
+            extra="anthropic",
         ),
         "local": Provider(
             module="hippocampus.providers.local.provider",

@@ -1,10 +1,8 @@
-"""The Gemini provider against a real HTTP server that fails as the real API does."""
+"""What is Gemini's own: its requests, its errors, its limits. `test_api_providers` has what holds for every API."""
 
 from __future__ import annotations
 
-import asyncio
 import json
-import traceback
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -19,11 +17,8 @@ from tests.support.fake_gemini import UNKNOWN_MODEL, WRONG_KEY, FakeGemini
 from tests.support.provider_conformance import (
     CHINESE,
     ENGLISH,
-    EmbedderConformance,
-    GeneratorConformance,
     conversation,
 )
-from tests.support.waiting import WAIT_SECONDS
 
 KEY = "AIza-test-key"
 
@@ -73,18 +68,6 @@ async def embedder(connect: Any, sleeps: Sleeps, calls: list[CallRecord]) -> Asy
     made = provider.GeminiEmbedder(connect(), on_call=calls.append, sleep=sleeps)
     yield made
     await made.close()
-
-
-class TestGeneratorConformance(GeneratorConformance):
-    @pytest.fixture
-    def generator(self, generator: Any) -> Any:
-        return generator
-
-
-class TestEmbedderConformance(EmbedderConformance):
-    @pytest.fixture
-    def embedder(self, embedder: Any) -> Any:
-        return embedder
 
 
 class TestRequest:
@@ -228,67 +211,7 @@ class TestRepair:
         assert fake.stats()["calls"] == {"generateContent": 1}
 
 
-SHORT_FAULTS = [
-    ({"kind": "status", "code": 500}, "500"),
-    ({"kind": "status", "code": 502}, "502"),
-    ({"kind": "status", "code": 503}, "503"),
-    ({"kind": "status", "code": 504}, "504"),
-    ({"kind": "cut_body"}, "connection"),
-    ({"kind": "disconnect"}, "connection"),
-    ({"kind": "not_json"}, "unreadable"),
-    ({"kind": "foreign_json"}, "unreadable"),
-]
-
-
 class TestTransport:
-    @pytest.mark.parametrize(("fault", "code"), SHORT_FAULTS, ids=str)
-    async def test_a_short_fault_is_retried(
-        self,
-        generator: Any,
-        fake: FakeGemini,
-        sleeps: Sleeps,
-        calls: list[CallRecord],
-        fault: dict[str, Any],
-        code: str,
-    ) -> None:
-        """Two failures, growing waits of seconds, and the third call's response; each call is reported."""
-        fake.script(**fault, times=2)
-        (reflection,) = await generator.reflect([ENGLISH])
-        assert reflection.facts
-        assert [(call.code, call.retried) for call in calls] == [(code, False), (code, True), ("200", True)]
-        assert len(sleeps) == 2
-        assert 0 < sleeps[0] < sleeps[1] <= 8
-
-    @pytest.mark.parametrize(("fault", "code"), SHORT_FAULTS, ids=str)
-    async def test_a_lasting_fault_is_transient(
-        self, embedder: Any, fake: FakeGemini, fault: dict[str, Any], code: str
-    ) -> None:
-        """After three calls the queue takes over: the error is retryable."""
-        fake.script(**fault, times=3)
-        with pytest.raises(errors.TransientProviderError) as caught:
-            await embedder.embed(["hello"], "document")
-        assert caught.value.code == code
-        assert fake.stats()["calls"] == {"batchEmbedContents": 3}
-
-    async def test_a_hanging_call_times_out(self, connect: Any, fake: FakeGemini, calls: list[CallRecord]) -> None:
-        """A hanging call ends at its limit, and its connection is closed."""
-        generator = provider.GeminiGenerator(
-            connect(timeout_seconds=0.2, attempts=2), on_call=calls.append, sleep=Sleeps()
-        )
-        fake.script("hang", times=2)
-        with pytest.raises(errors.TransientProviderError, match=r"within 0\.2 s"):
-            await generator.summarize([ENGLISH])
-        assert [call.code for call in calls] == ["timeout", "timeout"]
-        await generator.close()
-
-    async def test_a_slow_trickle_of_bytes_times_out(self, connect: Any, fake: FakeGemini) -> None:
-        """The limit applies to the whole call: a reply that arrives byte by byte ends at it as well."""
-        generator = provider.GeminiGenerator(connect(timeout_seconds=0.3, attempts=1))
-        fake.script("trickle")
-        with pytest.raises(errors.TransientProviderError, match="no answer within"):
-            await generator.summarize([ENGLISH])
-        await generator.close()
-
     async def test_a_short_retry_delay_is_waited_for(self, generator: Any, fake: FakeGemini, sleeps: Sleeps) -> None:
         """A 503 that requests a few seconds gets them, within the job."""
         fake.script("status", code=503, retry_delay_seconds=6)
@@ -306,71 +229,8 @@ class TestTransport:
         assert caught.value.retry_after_seconds == 60
         assert sleeps == []
 
-    async def test_tracebacks_contain_no_reply(self, generator: Any, fake: FakeGemini) -> None:
-        """A model's reply is in `raw_reply`, for the job's row, and not in what a logger prints."""
-        fake.script("not_json", times=3)
-        with pytest.raises(errors.TransientProviderError) as caught:
-            await generator.summarize([ENGLISH])
-        assert "Please log in" in str(caught.value.raw_reply)
-        assert "Please log in" not in "".join(traceback.format_exception(caught.value))
-
-    async def test_a_refused_connection_is_transient(self, connect: Any, calls: list[CallRecord]) -> None:
-        """The library adds no retries of its own."""
-        embedder = provider.GeminiEmbedder(connect(base_url="http://127.0.0.1:9"), on_call=calls.append, sleep=Sleeps())
-        with pytest.raises(errors.TransientProviderError):
-            await embedder.embed(["hello"], "query")
-        assert [call.code for call in calls] == ["connection"] * 3
-        await embedder.close()
-
-    async def test_a_cancelled_call_is_counted(self, generator: Any, fake: FakeGemini, calls: list[CallRecord]) -> None:
-        """Cancelling a job ends its call immediately; the metrics still count it."""
-        fake.script("hang")
-        task = asyncio.ensure_future(generator.summarize([ENGLISH]))
-        async with asyncio.timeout(WAIT_SECONDS):
-            while not fake.requests:
-                await asyncio.sleep(0.005)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        assert [call.code for call in calls] == ["cancelled"]
-        async with asyncio.timeout(WAIT_SECONDS):
-            while not fake.counts.aborted:
-                await asyncio.sleep(0.005)
-
-
-class TestRateLimit:
-    async def test_it_is_never_slept_on(
-        self, generator: Any, fake: FakeGemini, sleeps: Sleeps, calls: list[CallRecord]
-    ) -> None:
-        """429 goes straight to the queue with the provider's own delay."""
-        fake.script("rate_limit", retry_delay_seconds=3.5)
-        with pytest.raises(errors.RateLimitedError) as caught:
-            await generator.reflect([ENGLISH])
-        assert caught.value.retry_after_seconds == 3.5
-        assert not caught.value.daily
-        assert sleeps == []
-        assert [call.code for call in calls] == ["429"]
-
-    async def test_an_exhausted_daily_quota_is_recognised(self, embedder: Any, fake: FakeGemini) -> None:
-        """A daily quota is reported as such, also without a delay."""
-        fake.script("rate_limit", daily=True)
-        with pytest.raises(errors.RateLimitedError, match="day's quota") as caught:
-            await embedder.embed(["hello"], "document")
-        assert caught.value.daily
-        assert caught.value.retry_after_seconds is None
-
 
 class TestPermanent:
-    @pytest.mark.parametrize("code", [400, 401, 403, 404])
-    async def test_it_is_not_retried(self, generator: Any, fake: FakeGemini, sleeps: Sleeps, code: int) -> None:
-        """A request that would fail again is sent once, and the error carries code and message."""
-        fake.script("status", code=code, message="the reason why")
-        with pytest.raises(errors.PermanentProviderError, match="the reason why") as caught:
-            await generator.reflect([ENGLISH])
-        assert caught.value.code == str(code)
-        assert sleeps == []
-        assert fake.stats()["calls"] == {"generateContent": 1}
-
     async def test_a_wrong_key_says_what_to_do(self, connect: Any) -> None:
         """The message names the wrong setting; it never contains the key."""
         generator = provider.GeminiGenerator(connect(api_key=WRONG_KEY))
@@ -378,13 +238,6 @@ class TestPermanent:
             await generator.summarize([ENGLISH])
         assert WRONG_KEY not in str(caught.value)
         await generator.close()
-
-    async def test_an_unknown_model_says_what_to_do(self, connect: Any) -> None:
-        """A misspelt model is a 404 that names the model."""
-        embedder = provider.GeminiEmbedder(connect(), model=UNKNOWN_MODEL)
-        with pytest.raises(errors.PermanentProviderError, match="check the model's name"):
-            await embedder.embed(["hello"], "document")
-        await embedder.close()
 
 
 class TestBatch:
@@ -409,12 +262,6 @@ class TestBatch:
         assert [r.facts[0].value for r in reflections] == [f"Number{n}" for n in range(1, 8)]
         assert most == 3
         await generator.close()
-
-    async def test_one_failure_fails_the_batch(self, fake: FakeGemini, generator: Any) -> None:
-        """A slice that fails is not an empty reply among valid ones."""
-        fake.script("blocked")
-        with pytest.raises(errors.BlockedReplyError):
-            await generator.reflect([ENGLISH, CHINESE])
 
 
 class TestEmbedding:
@@ -448,23 +295,6 @@ class TestEmbedding:
         assert len(sent) > 3
         assert max(map(chunking.estimate_tokens, sent)) <= chunking.CHUNK_TOKENS_MAX
         assert sum(value * value for value in vector) == pytest.approx(1.0)
-
-    @pytest.mark.parametrize("kind", ["vector_count", "vector_dimension", "vector_zero", "vector_nan"])
-    async def test_invalid_vectors_are_refused(self, embedder: Any, fake: FakeGemini, kind: str) -> None:
-        """Vectors that would be stored with the wrong text, or do not fit the column, are never returned."""
-        fake.script(kind)
-        with pytest.raises(errors.MalformedReplyError):
-            await embedder.embed(["one", "two"], "document")
-
-    async def test_blank_text_is_not_sent(self, embedder: Any, fake: FakeGemini) -> None:
-        """The error names the blank text; no call was paid for."""
-        with pytest.raises(errors.PermanentProviderError, match=r"\[1\]"):
-            await embedder.embed(["one", " \n"], "document")
-        assert not fake.requests
-
-    async def test_a_lone_surrogate_is_sent_as_text(self, embedder: Any) -> None:
-        """A lone surrogate in a message does not block its thread's memory."""
-        assert len(await embedder.embed(["broken \ud83d emoji"], "document")) == 1
 
 
 class TestConnection:

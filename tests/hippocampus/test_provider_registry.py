@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from hippocampus.errors import MissingLibraryError
 from hippocampus.providers import registry
 from hippocampus.providers.registry import PROVIDERS, ModelConfig, find
 
@@ -23,13 +24,27 @@ async def test_every_entry_makes_models_of_its_name(name: str) -> None:
     provider = find(name)
     assert provider.module == f"hippocampus.providers.{name}.provider"
     models = provider.load()
-    generator = models.make_generator(ModelConfig(model=provider.generation_model, api_key="k"))
-    embedder = models.make_embedder(ModelConfig(model=provider.embedding_model, api_key="k"))
-    assert generator.name == name
-    assert provider.generation_model in generator.fingerprint
-    assert embedder.model == provider.embedding_model
-    await generator.close()
-    await embedder.close()
+    assert provider.generation_model or provider.embedding_model
+    if provider.generation_model:
+        generator = models.make_generator(ModelConfig(model=provider.generation_model, api_key="k"))
+        assert generator.name == name
+        assert provider.generation_model in generator.fingerprint
+        await generator.close()
+    if provider.embedding_model:
+        embedder = models.make_embedder(ModelConfig(model=provider.embedding_model, api_key="k"))
+        assert embedder.model == provider.embedding_model
+        await embedder.close()
+
+
+def test_a_missing_library_names_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "acme_models.py").write_text("import a_library_that_is_not_installed\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    ours = registry.Provider(module="acme_models", generation_model="a", embedding_model="b", extra="acme")
+    with pytest.raises(MissingLibraryError, match=r"pip install 'hippocampus\[acme\]'"):
+        ours.load()
+    theirs = registry.Provider(module="acme_models", generation_model="a", embedding_model="b")
+    with pytest.raises(MissingLibraryError, match="pip install 'a_library_that_is_not_installed'"):
+        theirs.load()
 
 
 def test_a_provider_of_another_distribution_is_an_entry_point(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -43,12 +58,12 @@ def test_a_provider_of_another_distribution_is_an_entry_point(monkeypatch: pytes
     )
     monkeypatch.syspath_prepend(tmp_path)
     assert find("acme").key_variables == ("ACME_KEY",)
-    with pytest.raises(ValueError, match="no provider 'acmee': choose one of acme, gemini, local"):
+    with pytest.raises(ValueError, match="no provider 'acmee': choose one of acme, anthropic, gemini, local, openai"):
         find("acmee")
 
 
 def test_the_registry_imports_no_provider() -> None:
-    """google-genai takes a second to import, which the local provider and the settings avoid."""
-    vendors = "{'google.genai', 'hippocampus.providers.local'}"
+    """google-genai takes a second to import, httpx and tenacity a tenth: the settings of every command avoid them."""
+    vendors = "{'google.genai', 'httpx', 'tenacity', 'hippocampus.providers.local'}"
     code = f"import sys, workers.settings; sys.exit(bool({vendors} & {{*sys.modules}}))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hippocampus.providers import transcript
 from hippocampus.records import ConversationSlice, Turn
-from tests.support.fake_gemini_answers import turns_of
+from tests.support.fake_answers import turns_of
 
 NINE = datetime(2026, 3, 1, 9, 30, tzinfo=UTC)
 

@@ -5,23 +5,31 @@
         async def generator(self):
             yield MyGenerator()
 
+`GeneratorFaults` and `EmbedderFaults` are for providers that call an API: they define `fake`, the API's fake, and
+`connect`, which makes a model of it.
+
 The conversations have disjoint sequence numbers, so that a reply in the wrong position is detected. A provider whose
 replies vary from call to call sets `deterministic = False`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
+import traceback
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, get_args
+from typing import Any, ClassVar, get_args
 
 import pytest
 
 from hippocampus import errors, records
-from hippocampus.providers.protocols import Embedder, EmbeddingTask, Generator
+from hippocampus.providers.calls import CallRecord
+from hippocampus.providers.protocols import Checkable, Embedder, EmbeddingTask, Generator
+from tests.support.fake_api import UNKNOWN_MODEL, WRONG_KEY, FakeApi
+from tests.support.waiting import WAIT_SECONDS
 
 SUMMARY_CHARS_MAX = 200
 KEY_CHARS_MAX = 255
@@ -250,3 +258,270 @@ class EmbedderConformance:
         """Closing twice is not an error."""
         await embedder.close()
         await embedder.close()
+
+
+class Sleeps(list[float]):
+    """A sleep that only records its durations."""
+
+    async def __call__(self, seconds: float) -> None:
+        self.append(seconds)
+
+
+#: Faults that pass, and the code that is reported for each.
+SHORT_FAULTS: list[tuple[dict[str, Any], str]] = [
+    ({"kind": "status", "code": 408}, "408"),
+    ({"kind": "status", "code": 500}, "500"),
+    ({"kind": "status", "code": 502}, "502"),
+    ({"kind": "status", "code": 503, "message": "Loading model"}, "503"),
+    ({"kind": "status", "code": 504}, "504"),
+    ({"kind": "status", "code": 529}, "529"),
+    ({"kind": "cut_body"}, "connection"),
+    ({"kind": "disconnect"}, "connection"),
+    ({"kind": "not_json"}, "unreadable"),
+    ({"kind": "foreign_json"}, "unreadable"),
+]
+
+
+class _Faults:
+    """What holds for every model behind an API. `ask` makes one call."""
+
+    @pytest.fixture
+    def fake(self) -> Any:
+        raise NotImplementedError("define a fixture 'fake' that yields a FakeApi")
+
+    @pytest.fixture
+    def connect(self) -> Any:
+        """Return a function that makes a model.
+
+        Its keyword arguments are api_key, base_url, model, timeout_seconds, attempts, on_call and sleep.
+        """
+        raise NotImplementedError("define a fixture 'connect' that returns a function")
+
+    async def ask(self, model: Any) -> Any:
+        raise NotImplementedError
+
+    @pytest.mark.parametrize(("fault", "code"), SHORT_FAULTS, ids=str)
+    async def test_a_short_fault_is_retried(
+        self, connect: Any, fake: FakeApi, fault: dict[str, Any], code: str
+    ) -> None:
+        """Two failures, growing waits of seconds, and the third call's reply; each call is reported."""
+        sleeps, calls = Sleeps(), list[CallRecord]()
+        model = connect(sleep=sleeps, on_call=calls.append)
+        fake.script(**fault, times=2)
+        assert await self.ask(model)
+        assert [(call.code, call.retried) for call in calls] == [(code, False), (code, True), ("200", True)]
+        assert len(sleeps) == 2
+        assert 0 < sleeps[0] < sleeps[1] <= 8
+
+    @pytest.mark.parametrize(("fault", "code"), SHORT_FAULTS, ids=str)
+    async def test_a_lasting_fault_is_transient(
+        self, connect: Any, fake: FakeApi, fault: dict[str, Any], code: str
+    ) -> None:
+        """After three calls the queue takes over: the error is retryable."""
+        model = connect()
+        fake.script(**fault, times=3)
+        with pytest.raises(errors.TransientProviderError) as caught:
+            await self.ask(model)
+        assert not isinstance(caught.value, errors.RateLimitedError)
+        assert caught.value.code == code
+        assert sum(fake.stats()["calls"].values()) == 3
+
+    @pytest.mark.parametrize("kind", ["hang", "trickle"])
+    async def test_a_call_ends_at_its_time_limit(self, connect: Any, fake: FakeApi, kind: str) -> None:
+        """The limit applies to the whole call, also if bytes arrive one by one."""
+        calls = list[CallRecord]()
+        model = connect(timeout_seconds=0.3, attempts=1, on_call=calls.append)
+        fake.script(kind)
+        with pytest.raises(errors.TransientProviderError, match=r"no answer within 0\.3 s"):
+            await self.ask(model)
+        assert [call.code for call in calls] == ["timeout"]
+
+    async def test_an_endless_reply_is_not_read_forever(self, connect: Any, fake: FakeApi) -> None:
+        model = connect(timeout_seconds=2, attempts=1)
+        fake.script("endless")
+        with pytest.raises(errors.TransientProviderError) as caught:
+            await self.ask(model)
+        assert caught.value.code in ("unreadable", "timeout")
+
+    async def test_a_redirect_is_not_followed(self, connect: Any, fake: FakeApi) -> None:
+        """The key would be sent to another server."""
+        model = connect()
+        fake.script("redirect", location=f"{fake.base_url}/elsewhere")
+        with pytest.raises(errors.PermanentProviderError, match="307"):
+            await self.ask(model)
+        assert sum(fake.stats()["calls"].values()) == 1
+
+    @pytest.mark.parametrize("code", [400, 401, 403, 404, 413, 501])
+    async def test_a_wrong_request_is_sent_once(self, connect: Any, fake: FakeApi, code: int) -> None:
+        """A request that would fail again is not retried, and the error carries code and message."""
+        sleeps = Sleeps()
+        model = connect(sleep=sleeps)
+        fake.script("status", code=code, message="the reason why")
+        with pytest.raises(errors.PermanentProviderError, match="the reason why") as caught:
+            await self.ask(model)
+        assert caught.value.code == str(code)
+        assert sleeps == []
+        assert sum(fake.stats()["calls"].values()) == 1
+
+    async def test_a_rate_limit_is_never_slept_on(self, connect: Any, fake: FakeApi) -> None:
+        """429 goes straight to the queue, with the provider's own delay."""
+        sleeps, calls = Sleeps(), list[CallRecord]()
+        model = connect(sleep=sleeps, on_call=calls.append)
+        fake.script("rate_limit", retry_delay_seconds=3.5)
+        with pytest.raises(errors.RateLimitedError) as caught:
+            await self.ask(model)
+        assert caught.value.retry_after_seconds == 3.5
+        assert not caught.value.daily
+        assert sleeps == []
+        assert [call.code for call in calls] == ["429"]
+
+    async def test_an_exhausted_daily_quota_is_recognised(self, connect: Any, fake: FakeApi) -> None:
+        model = connect()
+        fake.script("rate_limit", daily=True)
+        with pytest.raises(errors.RateLimitedError, match="day's quota") as caught:
+            await self.ask(model)
+        assert caught.value.daily
+        assert caught.value.retry_after_seconds is None
+
+    async def test_a_wrong_key_is_not_shown(self, connect: Any) -> None:
+        """The message says what is wrong; neither it nor a traceback contains the key."""
+        model = connect(api_key=WRONG_KEY)
+        with pytest.raises(errors.PermanentProviderError, match="key") as caught:
+            await self.ask(model)
+        assert WRONG_KEY not in "".join(traceback.format_exception(caught.value))
+        assert WRONG_KEY not in repr(caught.value.raw_reply)
+
+    async def test_an_unknown_model_says_what_to_do(self, connect: Any) -> None:
+        model = connect(model=UNKNOWN_MODEL)
+        with pytest.raises(errors.PermanentProviderError, match="check the model's name"):
+            await self.ask(model)
+
+    async def test_a_refused_connection_is_transient(self, connect: Any) -> None:
+        calls = list[CallRecord]()
+        model = connect(base_url="http://127.0.0.1:9", on_call=calls.append)
+        with pytest.raises(errors.TransientProviderError):
+            await self.ask(model)
+        assert [call.code for call in calls] == ["connection"] * 3
+
+    async def test_tracebacks_contain_no_reply(self, connect: Any, fake: FakeApi) -> None:
+        """A reply is in `raw_reply`, for the job's row, and not in what a logger prints."""
+        model = connect()
+        fake.script("not_json", times=3)
+        with pytest.raises(errors.TransientProviderError) as caught:
+            await self.ask(model)
+        assert "Please log in" in str(caught.value.raw_reply)
+        assert "Please log in" not in "".join(traceback.format_exception(caught.value))
+
+    async def test_a_cancelled_call_is_counted(self, connect: Any, fake: FakeApi) -> None:
+        """Cancelling a job ends its call immediately; the metrics still count it."""
+        calls = list[CallRecord]()
+        model = connect(on_call=calls.append)
+        fake.script("hang")
+        task = asyncio.ensure_future(self.ask(model))
+        async with asyncio.timeout(WAIT_SECONDS):
+            while not fake.requests:
+                await asyncio.sleep(0.005)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert [call.code for call in calls] == ["cancelled"]
+        async with asyncio.timeout(WAIT_SECONDS):
+            while not fake.counts.aborted:
+                await asyncio.sleep(0.005)
+
+    async def test_a_check_finds_what_would_fail(self, connect: Any) -> None:
+        """It succeeds where a call would, and names a wrong key, an unknown model, and a server that is down."""
+        model = connect()
+        assert isinstance(model, Checkable)
+        await model.check()
+        with pytest.raises(errors.PermanentProviderError, match="key"):
+            await connect(api_key=WRONG_KEY).check()
+        with pytest.raises(errors.PermanentProviderError, match=UNKNOWN_MODEL):
+            await connect(model=UNKNOWN_MODEL).check()
+        with pytest.raises(errors.TransientProviderError):
+            await connect(base_url="http://127.0.0.1:9", attempts=1).check()
+
+
+class GeneratorFaults(_Faults):
+    """Checks for a generator behind an API."""
+
+    #: Kinds of faults after which the model's reply is refused, or has to be repaired.
+    REFUSALS: ClassVar[tuple[str, ...]] = ("safety",)
+    REPAIRED: ClassVar[tuple[str, ...]] = ("broken_json", "wrong_schema", "max_tokens")
+
+    async def ask(self, model: Any) -> Any:
+        return (await model.reflect([ENGLISH]))[0].facts
+
+    async def test_a_reply_is_repaired_once(self, connect: Any, fake: FakeApi) -> None:
+        """The second request holds the reply and its problems, and the tokens of both are counted."""
+        for kind in self.REPAIRED:
+            fake.reset()
+            model = connect()
+            (once,) = await model.reflect([ENGLISH])
+            fake.reset()
+            fake.script(kind)
+            (reflection,) = await model.reflect([ENGLISH])
+            assert reflection.facts == once.facts, kind
+            assert reflection.usage.prompt_tokens > once.usage.prompt_tokens > 0
+            assert reflection.usage.output_tokens > once.usage.output_tokens > 0
+            first, second = fake.requests
+            assert len(json.dumps(second.body)) > len(json.dumps(first.body)) + 100
+
+    async def test_nonsense_twice_is_an_error_with_its_evidence(self, connect: Any, fake: FakeApi) -> None:
+        """Never an empty result: the job fails and keeps the reply."""
+        model = connect()
+        nonsense = "I would rather talk about bridges."
+        fake.script("text", text=nonsense, times=2)
+        with pytest.raises(errors.MalformedReplyError) as caught:
+            await model.summarize([ENGLISH])
+        assert caught.value.raw_reply == nonsense
+        assert sum(fake.stats()["calls"].values()) == 2
+
+    async def test_a_refusal_is_not_repaired(self, connect: Any, fake: FakeApi) -> None:
+        for kind in self.REFUSALS:
+            fake.reset()
+            fake.script(kind)
+            with pytest.raises(errors.BlockedReplyError) as caught:
+                await connect().reflect([ENGLISH])
+            assert caught.value.raw_reply
+            assert sum(fake.stats()["calls"].values()) == 1
+
+    async def test_thoughts_are_not_part_of_the_reply(self, connect: Any, fake: FakeApi) -> None:
+        fake.script("thought")
+        (summary,) = await connect().summarize([ENGLISH])
+        assert "thinking" not in summary.text
+        assert sum(fake.stats()["calls"].values()) == 1
+
+    async def test_one_failure_fails_the_batch(self, connect: Any, fake: FakeApi) -> None:
+        """A slice that fails is not an empty reply among valid ones."""
+        fake.script("safety")
+        with pytest.raises(errors.BlockedReplyError):
+            await connect().reflect([ENGLISH, CHINESE])
+
+    async def test_a_lone_surrogate_does_not_block_a_session(self, connect: Any) -> None:
+        (summary,) = await connect().summarize([conversation(("user", "broken \ud83d emoji"))])
+        assert summary.text
+
+
+class EmbedderFaults(_Faults):
+    """Checks for an embedder behind an API."""
+
+    INVALID: ClassVar[tuple[str, ...]] = ("vector_count", "vector_dimension", "vector_zero", "vector_nan")
+
+    async def ask(self, model: Any) -> Any:
+        return await model.embed(["hello", "world"], "document")
+
+    async def test_invalid_vectors_are_refused(self, connect: Any, fake: FakeApi) -> None:
+        """Vectors that would be stored with the wrong text, or cannot be compared, are never returned."""
+        for kind in self.INVALID:
+            fake.script(kind)
+            with pytest.raises(errors.MalformedReplyError):
+                await self.ask(connect())
+
+    async def test_a_blank_text_is_not_sent(self, connect: Any, fake: FakeApi) -> None:
+        with pytest.raises(errors.PermanentProviderError, match=r"\[1\]"):
+            await connect().embed(["one", " \n"], "document")
+        assert not fake.requests
+
+    async def test_a_lone_surrogate_is_sent_as_text(self, connect: Any) -> None:
+        assert len(await connect().embed(["broken \ud83d emoji"], "document")) == 1

@@ -8,10 +8,14 @@ from pathlib import Path
 
 import pytest
 import structlog
-from pydantic import ValidationError
+from pydantic import SecretStr, ValidationError
 
 from workers import settings
 from workers.settings import Settings, SettingsError, load, variables_of
+
+
+def secret(key: SecretStr | None) -> str | None:
+    return None if key is None else key.get_secret_value()
 
 
 def test_no_variable_is_required() -> None:
@@ -19,8 +23,7 @@ def test_no_variable_is_required() -> None:
     loaded = load()
     assert loaded.dsn is None
     assert (loaded.api_host, loaded.api_port) == ("127.0.0.1", 8000)
-    assert loaded.provider == "local"
-    assert (loaded.generation_model, loaded.embedding_model) == ("local-patterns-v1", "local-hash-v1")
+    assert (loaded.generator, loaded.embedder) == ("local:local-patterns-v1", "local:local-hash-v1")
     assert [loaded.metrics_port(role) for role in ("writer", "fast_replay", "deep_reflection", "retention")] == [
         9100,
         9110,
@@ -40,24 +43,79 @@ def test_a_key_selects_gemini(monkeypatch: pytest.MonkeyPatch, variable: str) ->
     """Both common names of the key work, unless local is configured."""
     monkeypatch.setenv(variable, "AIzaSy-0123456789abcdef")
     loaded = load()
-    assert loaded.provider == "gemini"
-    assert loaded.provider_api_key is not None
-    assert loaded.provider_api_key.get_secret_value() == "AIzaSy-0123456789abcdef"
-    assert (loaded.generation_model, loaded.embedding_model) == ("gemini-flash-lite-latest", "gemini-embedding-001")
-    monkeypatch.setenv("HIPPOCAMPUS_PROVIDER", "local")
-    assert load().provider == "local"
+    assert (loaded.generator, loaded.embedder) == ("gemini:gemini-flash-lite-latest", "gemini:gemini-embedding-001")
+    for kind in settings.KINDS:
+        assert secret(loaded.chosen(kind).api_key) == "AIzaSy-0123456789abcdef"
+    monkeypatch.setenv("HIPPOCAMPUS_GENERATOR", "local")
+    assert load().chosen("generator").provider == "local"
+    assert load().chosen("embedder").provider == "gemini"
 
 
 def test_the_key_may_be_set_for_the_named_provider(monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes precedence over the provider's own variable, and does not select a provider."""
     monkeypatch.setenv("HIPPOCAMPUS_PROVIDER_API_KEY", "a-key-of-some-provider")
-    with pytest.raises(SettingsError, match="set HIPPOCAMPUS_PROVIDER to its provider"):
+    with pytest.raises(SettingsError, match="set HIPPOCAMPUS_GENERATOR or HIPPOCAMPUS_EMBEDDER to its provider"):
         load()
     monkeypatch.setenv("GOOGLE_API_KEY", "AIzaSy-0123456789abcdef")
-    monkeypatch.setenv("HIPPOCAMPUS_PROVIDER", "gemini")
-    key = load().provider_api_key
-    assert key is not None
-    assert key.get_secret_value() == "a-key-of-some-provider"
+    monkeypatch.setenv("HIPPOCAMPUS_GENERATOR", "gemini")
+    assert secret(load().chosen("generator").api_key) == "a-key-of-some-provider"
+
+
+def test_generator_and_embedder_are_chosen_separately(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has its provider, model, key and address; a model's name may hold colons."""
+    monkeypatch.setenv("HIPPOCAMPUS_GENERATOR", "anthropic")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-0123456789")
+    monkeypatch.setenv("HIPPOCAMPUS_EMBEDDER", "openai:nomic-embed-text:v1.5")
+    monkeypatch.setenv("HIPPOCAMPUS_EMBEDDER_BASE_URL", "http://localhost:11434/v1")
+    generator, embedder = (load().chosen(kind) for kind in settings.KINDS)
+    assert (generator.name, generator.base_url) == ("anthropic:claude-haiku-5-5", None)
+    assert secret(generator.api_key) == "sk-ant-0123456789"
+    assert (embedder.provider, embedder.model) == ("openai", "nomic-embed-text:v1.5")
+    assert (embedder.api_key, embedder.base_url) == (None, "http://localhost:11434/v1")
+
+
+def test_a_vendors_key_is_sent_to_its_own_address_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """OPENAI_API_KEY goes to OpenAI, or where OPENAI_BASE_URL says; another server gets a key that is set for it."""
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-0123456789")
+    assert load().generator.startswith("local:"), "a key alone does not send conversations to OpenAI"
+    monkeypatch.setenv("HIPPOCAMPUS_GENERATOR", "openai:gpt-5.4")
+    assert secret(load().chosen("generator").api_key) == "sk-0123456789"
+    monkeypatch.setenv("OPENAI_BASE_URL", "https://proxy.example/v1")
+    chosen = load().chosen("generator")
+    assert (secret(chosen.api_key), chosen.base_url) == ("sk-0123456789", "https://proxy.example/v1")
+    monkeypatch.setenv("HIPPOCAMPUS_GENERATOR_BASE_URL", "http://localhost:8000/v1")
+    chosen = load().chosen("generator")
+    assert (chosen.api_key, chosen.base_url) == (None, "http://localhost:8000/v1")
+    monkeypatch.setenv("HIPPOCAMPUS_GENERATOR_API_KEY", "a-key-of-its-own")
+    assert secret(load().chosen("generator").api_key) == "a-key-of-its-own"
+
+
+@pytest.mark.parametrize("name", ["API_KEY", "BASE_URL"])
+def test_what_both_share_is_refused_for_two_providers(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """One of them would get the other's key, or the other's requests."""
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-0123456789")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-0123456789")
+    monkeypatch.setenv("HIPPOCAMPUS_GENERATOR", "anthropic")
+    monkeypatch.setenv("HIPPOCAMPUS_EMBEDDER", "openai")
+    monkeypatch.setenv(f"HIPPOCAMPUS_PROVIDER_{name}", "https://hushhush")
+    with pytest.raises(SettingsError, match=f"anthropic and openai: set HIPPOCAMPUS_GENERATOR_{name}") as caught:
+        load()
+    assert "hushhush" not in str(caught.value)
+    monkeypatch.setenv("HIPPOCAMPUS_EMBEDDER", "local")
+    assert load().chosen("generator").provider == "anthropic"
+
+
+def test_the_former_settings_of_models_still_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One provider for both, and a model each; the current settings take precedence."""
+    monkeypatch.setenv("GOOGLE_API_KEY", "AIzaSy-0123456789abcdef")
+    monkeypatch.setenv("HIPPOCAMPUS_GENERATION_MODEL", "gemini-pro-latest")
+    monkeypatch.setenv("HIPPOCAMPUS_EMBEDDING_MODEL", "gemini-embedding-2")
+    assert (load().generator, load().embedder) == ("gemini:gemini-pro-latest", "gemini:gemini-embedding-2")
+    monkeypatch.setenv("HIPPOCAMPUS_EMBEDDER", "local")
+    assert (load().generator, load().embedder) == ("gemini:gemini-pro-latest", "local:local-hash-v1")
+    with structlog.testing.capture_logs() as logs:
+        settings.report_former_names()
+    assert [line["former"] for line in logs] == ["HIPPOCAMPUS_GENERATION_MODEL", "HIPPOCAMPUS_EMBEDDING_MODEL"]
 
 
 def test_former_names_still_work_and_are_logged(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,7 +124,8 @@ def test_former_names_still_work_and_are_logged(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("HIPPOCAMPUS_GEMINI_BASE_URL", "http://former")
     monkeypatch.setenv("HIPPOCAMPUS_PROVIDER_TRIES_MAX", "7")
     loaded = load()
-    assert (loaded.provider, loaded.provider_base_url, loaded.provider_attempts_max) == ("gemini", "http://former", 7)
+    chosen = loaded.chosen("generator")
+    assert (chosen.provider, chosen.base_url, loaded.provider_attempts_max) == ("gemini", "http://former", 7)
     with structlog.testing.capture_logs() as logs:
         settings.report_former_names()
     assert [(line["event"], line["former"], line["current"]) for line in logs] == [
@@ -93,12 +152,11 @@ def test_names_are_case_insensitive_the_former_ones_too(
     monkeypatch.setenv(change("HIPPOCAMPUS_PROVIDER_TRIES_MAX"), "7")
     loaded = load()
     assert (loaded.api_port, loaded.provider_base_url, loaded.provider_attempts_max) == (8123, "http://former", 7)
-    assert loaded.provider == "gemini"
-    assert loaded.provider_api_key is not None
-    assert loaded.provider_api_key.get_secret_value() == key
+    assert loaded.chosen("embedder").provider == "gemini"
+    assert secret(loaded.chosen("embedder").api_key) == key
     with structlog.testing.capture_logs() as logs:
         settings.report_former_names()
-    assert [line["former"] for line in logs] == list(settings.FORMER_NAMES)
+    assert [line["former"] for line in logs] == list(settings.FORMER_NAMES)[:3]
     monkeypatch.setenv(change("HIPPOCAMPUS_PROVIDER_TRIES_MAX"), "none")
     with pytest.raises(SettingsError, match="HIPPOCAMPUS_PROVIDER_TRIES_MAX is wrong"):
         load()
@@ -129,6 +187,10 @@ def test_an_empty_variable_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> N
             "gemni",
             "PROVIDER is wrong: there is no provider 'gemni': .*gemini, local",
         ),
+        ("HIPPOCAMPUS_GENERATOR", "gemni:x", "GENERATOR is wrong: there is no provider 'gemni'"),
+        ("HIPPOCAMPUS_GENERATOR", "openai", "set OPENAI_API_KEY, or HIPPOCAMPUS_GENERATOR_BASE_URL, or use local"),
+        ("HIPPOCAMPUS_EMBEDDER", "anthropic", "anthropic, which has no embedder of its own"),
+        ("HIPPOCAMPUS_GENERATOR_FEATURES", "jsonschema", "GENERATOR_FEATURES is wrong: unknown: jsonschema"),
     ],
 )
 def test_a_wrong_variable_is_named(monkeypatch: pytest.MonkeyPatch, variable: str, value: str, complaint: str) -> None:
@@ -154,7 +216,7 @@ def test_secrets_are_shown_by_five_characters_at_most(monkeypatch: pytest.Monkey
     monkeypatch.setenv("DATABASE_URL", "postgresql://me:hushhush@db.example:5433/agents?sslmode=require")
     loaded = load()
     shown = loaded.shown()
-    assert shown["provider_api_key"] == "AIzaS***"
+    assert shown["generator_api_key"] == "AIzaS***"
     assert shown["api_key"] == "***"
     assert shown["database_url"] == "postgresql://me@db.example:5433/agents"
     for secret in ("hushhush", "AIzaSy", "sixteen"):

@@ -39,6 +39,9 @@ STRICT_THRESHOLD = 0.6
 QUOTE_CELLS_MAX = 150
 HIT_CELLS_MAX = 220
 
+_LOCAL_GENERATOR = "local: patterns of sentences, offline (with GOOGLE_API_KEY: Gemini)"
+_LOCAL_EMBEDDER = "local: words and parts of words, not meaning"
+
 _FACT_TYPES = {"rule": "rules", "profile": "profile", "preference": "preferences", "custom": "plans, habits and more"}
 
 
@@ -70,10 +73,9 @@ def write_intro(page: Page, config: Settings, path: Path, read: ConversationFile
     people = f" of {len(users)} users" if len(users) > 1 else ""
     page.field("file", f"{path}")
     page.field("", f"{read.file_format}: {len(read.sessions)} sessions{people}, {read.event_count} events")
-    if config.provider == "local":
-        page.field("model", "local: patterns and word vectors, offline (with GOOGLE_API_KEY: Gemini)")
-    else:
-        page.field("model", f"Gemini: {config.generation_model}, {config.embedding_model}")
+    generator, embedder = config.chosen("generator"), config.chosen("embedder")
+    page.field("generator", _LOCAL_GENERATOR if generator.provider == "local" else generator.name)
+    page.field("vectors", _LOCAL_EMBEDDER if embedder.provider == "local" else embedder.name)
     page.field("database", databases.name_of(config))
 
 

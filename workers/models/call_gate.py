@@ -225,10 +225,11 @@ class SharedCallGate:
 
 def generator_gate(settings: Settings, pool: Pool, metrics: CallMetrics, role: str) -> SharedCallGate:
     """Return the gate before the calls for text that a role's processes make."""
+    chosen = settings.chosen("generator")
     rule = GateRule(
-        provider=settings.provider,
-        limit=settings.generation_model,
-        breaker=f"{role}/{settings.generation_model}",
+        provider=chosen.provider,
+        limit=chosen.model,
+        breaker=f"{role}/{chosen.model}",
         calls_per_second=settings.generate_calls_per_second,
         burst=settings.generate_calls_burst,
         wait_seconds_max=settings.limit_wait_seconds_max,
@@ -241,12 +242,13 @@ def generator_gate(settings: Settings, pool: Pool, metrics: CallMetrics, role: s
 
 def embedder_gate(settings: Settings, pool: Pool, metrics: CallMetrics, role: str) -> SharedCallGate:
     """Return the gate before the calls for vectors that a role's processes make."""
+    chosen = settings.chosen("embedder")
     # A user waits for a search, which works by text alone if necessary; a job has time.
     patience = SEARCH_WAIT_SECONDS_MAX if role in ("writer", "cli") else math.inf
     rule = GateRule(
-        provider=settings.provider,
-        limit=settings.embedding_model,
-        breaker=f"{role}/{settings.embedding_model}",
+        provider=chosen.provider,
+        limit=chosen.model,
+        breaker=f"{role}/{chosen.model}",
         calls_per_second=settings.embed_calls_per_second,
         burst=settings.embed_calls_burst,
         wait_seconds_max=min(settings.limit_wait_seconds_max, patience),

@@ -2,37 +2,58 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
-from hippocampus.providers import registry
+from hippocampus.providers import features, registry
 from hippocampus.providers.registry import ModelConfig
 
 if TYPE_CHECKING:
     from hippocampus.providers.calls import CallGate, CallObserver
     from hippocampus.providers.protocols import Embedder, Generator
-    from workers.settings import Settings
+    from workers.settings import ChosenModel, Settings
 
 
 def make_generator(settings: Settings, on_call: CallObserver | None = None, gate: CallGate | None = None) -> Generator:
-    """Return the generator of the chosen provider; the caller closes it."""
-    config = _config(settings, settings.generation_model, settings.generate_timeout_seconds, on_call, gate)
-    return registry.find(settings.provider).load().make_generator(config)
+    """Return the chosen generator; the caller closes it.
+
+    Raises:
+        ValueError: a setting does not fit the provider, or a library that it needs is missing.
+    """
+    chosen = settings.chosen("generator")
+    config = dataclasses.replace(
+        _config(settings, chosen, settings.generate_timeout_seconds, on_call, gate),
+        features=None if settings.generator_features == "auto" else features.parse(settings.generator_features),
+        output_tokens_max=settings.generator_output_tokens_max,
+    )
+    return registry.find(chosen.provider).load().make_generator(config)
 
 
 def make_embedder(settings: Settings, on_call: CallObserver | None = None, gate: CallGate | None = None) -> Embedder:
-    """Return the embedder of the chosen provider; the caller closes it."""
-    config = _config(settings, settings.embedding_model, settings.embed_timeout_seconds, on_call, gate)
-    return registry.find(settings.provider).load().make_embedder(config)
+    """Return the chosen embedder; the caller closes it. Raises as `make_generator`."""
+    chosen = settings.chosen("embedder")
+    config = dataclasses.replace(
+        _config(settings, chosen, settings.embed_timeout_seconds, on_call, gate),
+        dimensions=settings.embedder_dimensions,
+        query_prefix=settings.embedder_query_prefix,
+        document_prefix=settings.embedder_document_prefix,
+        texts_max=settings.embedder_texts_max,
+        text_tokens_max=settings.embedder_tokens_max,
+    )
+    return registry.find(chosen.provider).load().make_embedder(config)
 
 
 def _config(
-    settings: Settings, model: str, timeout_seconds: float, on_call: CallObserver | None, gate: CallGate | None
+    settings: Settings,
+    chosen: ChosenModel,
+    timeout_seconds: float,
+    on_call: CallObserver | None,
+    gate: CallGate | None,
 ) -> ModelConfig:
-    key = settings.provider_api_key
     return ModelConfig(
-        model=model,
-        api_key=None if key is None else key.get_secret_value(),
-        base_url=settings.provider_base_url,
+        model=chosen.model,
+        api_key=None if chosen.api_key is None else chosen.api_key.get_secret_value(),
+        base_url=chosen.base_url,
         timeout_seconds=timeout_seconds,
         attempts=settings.provider_attempts_max,
         on_call=on_call,

@@ -17,6 +17,7 @@ from hippocampus.retention.archive import MemoryArchive
 from hippocampus.retention_manager import Batch, MemoryRetentionManager
 from workers.models.call_gate import embedder_gate, generator_gate
 from workers.models.factory import make_embedder, make_generator
+from workers.models.reach import report_unreachable
 from workers.queue.claims import JobClaim
 from workers.queue.upkeep import Upkeep
 from workers.settings import Settings
@@ -39,7 +40,8 @@ class Services:
     """One coroutine function per kind of job.
 
     `choose_model` sets, at the start of a scheduler, the model to which vectors are moved. `pause_seconds` returns for
-    how long no job can be done, because none could call its model.
+    how long no job can be done, because none could call its model. `report_unreachable` logs models that do not answer,
+    until each has answered.
     """
 
     choose_model: Work
@@ -60,6 +62,7 @@ class Services:
     erase: Work
     close: Work
     pause_seconds: Callable[[], float]
+    report_unreachable: Work
 
 
 #: The settings, the process's pool and metrics, and its role: the name of its worker pool.
@@ -101,6 +104,10 @@ def build(settings: Settings, pool: Pool, metrics: Metrics, role: str) -> Servic
         if count := await ErasureService(pool).resume():
             _log.info("erasures_resumed", count=count)
 
+    async def report() -> None:
+        models = ((settings.chosen("generator"), generator), (settings.chosen("embedder"), embedder))
+        await report_unreachable(models)
+
     async def close() -> None:
         await generator.close()
         await embedder.close()
@@ -125,6 +132,7 @@ def build(settings: Settings, pool: Pool, metrics: Metrics, role: str) -> Servic
         close=close,
         # A job also succeeds without vectors: the backfill adds them.
         pause_seconds=gate.pause_seconds,
+        report_unreachable=report,
     )
 
 

@@ -2,47 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 from google.genai import types
 
 from hippocampus.errors import BlockedReplyError
-from hippocampus.providers import reply_check
+from hippocampus.providers.generation import Answer
 from hippocampus.records import Usage
 
 #: The model stopped because of what it read or was about to write.
 _REFUSALS = frozenset({"SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY"})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """What is used of a GenerateContentResponse."""
-
-    text: str  # of all parts but the model's thoughts
-    raw: str  # the whole response as JSON: evidence if there is no text
-    finish_reason: str
-    model_version: str | None
-    usage: Usage
-
-    def complete_text(self) -> str:
-        """Return the text of a reply that the model completed.
-
-        Raises:
-            MalformedReplyError: it was cut off, or is empty.
-        """
-        if self.finish_reason == "MAX_TOKENS":
-            reply_check.refuse(self.text or self.raw, ["it was cut off at the limit of output tokens: be shorter"])
-        if not self.text.strip():
-            reply_check.refuse(self.raw, [f"it is empty (finish reason {self.finish_reason or 'unknown'})"])
-        return self.text
-
-    def after(self, earlier: Answer) -> Answer:
-        """Return this answer with the tokens of both."""
-        usage = Usage(
-            prompt_tokens=earlier.usage.prompt_tokens + self.usage.prompt_tokens,
-            output_tokens=earlier.usage.output_tokens + self.usage.output_tokens,
-        )
-        return replace(self, usage=usage)
 
 
 def usage_of(response: types.GenerateContentResponse) -> Usage:
@@ -75,6 +42,7 @@ def read_answer(response: types.GenerateContentResponse) -> Answer:
         text="".join(part.text for part in parts if part.text and not part.thought),
         raw=raw,
         finish_reason=finish_reason,
+        is_cut=finish_reason == "MAX_TOKENS",
         model_version=response.model_version,
         usage=usage_of(response),
     )

@@ -9,7 +9,7 @@ import asyncio
 import importlib
 import json
 import math
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -19,6 +19,7 @@ from google.genai import types
 
 from hippocampus.errors import TransientProviderError
 from hippocampus.providers.gemini import faults
+from hippocampus.providers.per_loop import PerLoop
 
 BASE_URL = "https://generativelanguage.googleapis.com"
 
@@ -57,31 +58,17 @@ class GeminiClient:
         self._timeout_seconds = connection.timeout_seconds
         self._http_library = _http_library()
         self._transport_faults: tuple[type[Exception], ...] = (OSError, self._http_library.TransportError)
-        # Connections belong to the event loop that opened them, and a host may run one loop after another.
-        self._by_loop: dict[asyncio.AbstractEventLoop, tuple[Any, AsyncGenerator[None]]] = {}
+        self._clients = PerLoop(self._open, _close)
 
     async def close(self) -> None:
         """Close what this event loop has opened. Idempotent."""
-        opened = self._by_loop.pop(asyncio.get_running_loop(), None)
-        if opened is not None:
-            await opened[1].aclose()
-
-    async def _genai(self) -> Any:
-        loop = asyncio.get_running_loop()
-        if loop not in self._by_loop:
-            for ended in [each for each in self._by_loop if each.is_closed()]:
-                del self._by_loop[ended]
-            http, client = self._open()
-            holder = _held(http, client)
-            self._by_loop[loop] = client, holder
-            await anext(holder)
-        return self._by_loop[loop][0]
+        await self._clients.close()
 
     def _open(self) -> tuple[Any, Any]:
         connection = self._connection
         # An HTTP client of our own: with aiohttp installed the library would use that, and after a lost connection
         # sleep for up to ten seconds and call again, whatever its retry options say.
-        http = self._http_library.AsyncClient(follow_redirects=True, timeout=connection.timeout_seconds)
+        http = self._http_library.AsyncClient(follow_redirects=False, timeout=connection.timeout_seconds)
         client = genai.Client(
             vertexai=False,
             api_key=connection.api_key,
@@ -103,7 +90,8 @@ class GeminiClient:
         try:
             # The HTTP client's own limit applies to each read: a reply that trickles would never end.
             async with asyncio.timeout(self._timeout_seconds):
-                return await request((await self._genai()).aio.models)
+                _, client = await self._clients.get()
+                return await request(client.aio.models)
         except genai_errors.APIError as fault:
             raise faults.from_response(fault.code, fault.details) from None
         except TimeoutError:
@@ -123,14 +111,11 @@ class GeminiClient:
             ) from None
 
 
-async def _held(http: Any, client: Any) -> AsyncGenerator[None]:
-    """Hold a client open until `close`, or until its event loop shuts its generators down, as `asyncio.run` does."""
-    try:
-        yield
-    finally:
-        await client.aio.aclose()
-        await http.aclose()
-        client.close()
+async def _close(opened: tuple[Any, Any]) -> None:
+    http, client = opened
+    await client.aio.aclose()
+    await http.aclose()
+    client.close()
 
 
 def _http_library() -> Any:

@@ -1,4 +1,4 @@
-"""The regular replies of the fake Gemini: deterministic, plausible, from the request alone."""
+"""The regular replies of the fake models: deterministic, plausible, from the request alone."""
 
 from __future__ import annotations
 
@@ -44,10 +44,15 @@ ENDED_PATTERNS = tuple(
 
 def generate(body: dict[str, Any]) -> dict[str, Any]:
     """The JSON object that the request's schema describes."""
-    turns = turns_of(first_text(body))
     config = body.get("generationConfig", {})
     schema = config.get("responseJsonSchema") or config.get("responseSchema") or {}
-    if "summary" in schema.get("properties", {}):
+    return reply_to(first_text(body), is_summary="summary" in schema.get("properties", {}))
+
+
+def reply_to(transcript: str, *, is_summary: bool) -> dict[str, Any]:
+    """The JSON object that a good model returns."""
+    turns = turns_of(transcript)
+    if is_summary:
         return {"summary": summarise(turns)}
     return {"facts": facts(turns), "insights": insights(turns), "instructions": proposals(turns)}
 

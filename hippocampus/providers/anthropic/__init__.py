@@ -1,0 +1,1 @@
+"""Anthropic's Messages API, for text; it has no embedding models."""

@@ -1,0 +1,153 @@
+"""Anthropic's Messages API as a provider of text, by plain HTTP. It has no embedding models."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from hippocampus.errors import BlockedReplyError
+from hippocampus.providers import registry
+from hippocampus.providers.calls import Caller, CallGate, CallObserver, Sleep
+from hippocampus.providers.features import FeatureFinder, Features
+from hippocampus.providers.generation import Answer, Message, StructuredGenerator, Task, strict_schema
+from hippocampus.providers.http_client import HttpConnection, JsonClient
+from hippocampus.records import Usage
+
+if TYPE_CHECKING:
+    from hippocampus.providers.registry import ModelConfig
+
+__all__ = ["AnthropicGenerator"]
+
+PROVIDER = "anthropic"
+BASE_URL = "https://api.anthropic.com"
+API_VERSION = "2023-06-01"
+GENERATION_MODEL = registry.PROVIDERS[PROVIDER].generation_model
+
+_OPTIONS: Features = frozenset({"json_schema", "temperature"})
+_CUT = frozenset({"max_tokens", "model_context_window_exceeded"})
+
+_PROBE_TOKENS = 64
+_PROBE_PROMPT = 'Answer with one JSON object and nothing around it: {"kind": "note"}'
+_PROBE_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"kind": {"type": "string", "enum": ["note"]}},
+    "required": ["kind"],
+    "additionalProperties": False,
+}
+
+
+def make_generator(config: ModelConfig) -> AnthropicGenerator:
+    """Return a generator; see `hippocampus.providers.registry.ProviderModule`."""
+    connection = HttpConnection(
+        base_url=config.base_url or BASE_URL,
+        headers={"x-api-key": config.api_key or "", "anthropic-version": API_VERSION},
+        timeout_seconds=config.timeout_seconds,
+        attempts=config.attempts,
+    )
+    return AnthropicGenerator(
+        connection,
+        model=config.model,
+        output_tokens_max=config.output_tokens_max,
+        features=config.features,
+        on_call=config.on_call,
+        gate=config.gate,
+    )
+
+
+def make_embedder(_config: ModelConfig) -> NoReturn:
+    """Raise ValueError: there are no embedding models."""
+    raise ValueError("anthropic has no embedding models: choose another HIPPOCAMPUS_EMBEDDER")
+
+
+class AnthropicGenerator(StructuredGenerator):
+    """Summaries, facts and insights by messages, constrained by a JSON Schema where the model can."""
+
+    def __init__(
+        self,
+        connection: HttpConnection,
+        *,
+        model: str,
+        output_tokens_max: int = 8192,
+        features: Features | None = None,
+        on_call: CallObserver | None = None,
+        gate: CallGate | None = None,
+        sleep: Sleep = asyncio.sleep,
+    ) -> None:
+        super().__init__(PROVIDER, model, concurrency=connection.concurrency)
+        self._output_tokens_max = output_tokens_max
+        self._client = JsonClient(PROVIDER, connection)
+        self._features = FeatureFinder(_OPTIONS, _OPTIONS, features)
+        self._caller = Caller(PROVIDER, model, attempts=connection.attempts, on_call=on_call, gate=gate, sleep=sleep)
+
+    async def close(self) -> None:
+        """Close the connections. Idempotent."""
+        await self._client.close()
+
+    async def check(self) -> None:
+        """Ask for the model's description, which costs nothing; see `hippocampus.providers.protocols.Checkable`."""
+        await self._client.get(f"/v1/models/{self._model}")
+
+    async def _answer(self, task: Task, messages: Sequence[Message]) -> Answer:
+        features = await self._features.find(self._probe)
+        body = self._request(features, messages, task.schema, self._output_tokens_max)
+        body["system"] = task.prompt.text
+        return _read(await self._caller.call(task.operation, lambda: self._send(body), _usage_of))
+
+    async def _probe(self, features: Features) -> object:
+        body = self._request(features, [Message("user", _PROBE_PROMPT)], _PROBE_SCHEMA, _PROBE_TOKENS)
+        return await self._caller.call("probe", lambda: self._send(body), _usage_of)
+
+    def _request(
+        self, features: Features, messages: Sequence[Message], schema: Mapping[str, Any], tokens_max: int
+    ) -> dict[str, Any]:
+        roles = {"model": "assistant"}
+        body: dict[str, Any] = {
+            "model": self._model,
+            "max_tokens": tokens_max,
+            "messages": [{"role": roles.get(role, role), "content": text} for role, text in messages],
+        }
+        if "temperature" in features:
+            body["temperature"] = 0
+        if "json_schema" in features:
+            body["output_config"] = {"format": {"type": "json_schema", "schema": strict_schema(schema)}}
+        return body
+
+    async def _send(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        reply = await self._client.post("/v1/messages", body)
+        if not isinstance(reply, Mapping) or not isinstance(reply.get("content"), list):
+            raise self._client.unexpected(reply)
+        return reply
+
+
+def _usage_of(reply: Mapping[str, Any]) -> Usage:
+    counts = reply.get("usage")
+    counts = counts if isinstance(counts, Mapping) else {}
+    read = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+    return Usage(
+        prompt_tokens=sum(int(counts.get(name) or 0) for name in read),
+        output_tokens=int(counts.get("output_tokens") or 0),
+    )
+
+
+def _read(reply: Mapping[str, Any]) -> Answer:
+    """Read a message.
+
+    Raises:
+        BlockedReplyError: the model refused.
+    """
+    raw = json.dumps(reply, ensure_ascii=False)
+    reason = str(reply.get("stop_reason") or "")
+    if reason == "refusal":
+        raise BlockedReplyError("the model refused to answer", code="blocked", raw_reply=raw)
+    blocks = [block for block in reply["content"] if isinstance(block, Mapping) and block.get("type") == "text"]
+    version = reply.get("model")
+    return Answer(
+        text="".join(str(block.get("text") or "") for block in blocks),
+        raw=raw,
+        finish_reason=reason,
+        is_cut=reason in _CUT,
+        model_version=version if isinstance(version, str) and version else None,
+        usage=_usage_of(reply),
+    )

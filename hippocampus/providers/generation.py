@@ -1,0 +1,177 @@
+"""What generators that ask a model have in common: prompts, schemas, checks, and one repair of a reply.
+
+One slice is one call, and one more if the reply has to be repaired. A provider adds `_answer`, which sends messages.
+"""
+
+from __future__ import annotations
+
+import abc
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, TypeVar
+
+from hippocampus import prompts
+from hippocampus.errors import MalformedReplyError
+from hippocampus.providers import extraction, reply_check, transcript
+from hippocampus.providers.calls import gather_bounded
+from hippocampus.records import ConversationSlice, Origin, Reflection, Summary, Usage
+
+Parsed = TypeVar("Parsed")
+
+#: Keywords that some servers refuse in the schema of a structured reply. The prompts name these bounds, and
+#: `hippocampus.providers.extraction` checks them.
+_BOUNDS = frozenset({"minimum", "maximum", "minItems", "maxItems", "minLength", "maxLength"})
+
+#: What some models write before their reply, where their server does not separate it.
+_THOUGHTS = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
+
+
+class Message(NamedTuple):
+    """One message to a model: of the ``user``, or a reply of the ``model``."""
+
+    role: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What is asked about one slice."""
+
+    operation: str  # 'summarize', 'reflect'
+    prompt: prompts.Prompt
+    schema: dict[str, Any]
+    slice_: ConversationSlice
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What is used of a model's reply."""
+
+    text: str  # without the model's thoughts
+    raw: str  # the whole reply as JSON: evidence if there is no text
+    finish_reason: str
+    is_cut: bool  # at a limit of tokens
+    model_version: str | None
+    usage: Usage
+
+    def complete_text(self) -> str:
+        """Return the text of a reply that the model completed.
+
+        Raises:
+            MalformedReplyError: it was cut off, or is empty.
+        """
+        if self.is_cut:
+            reply_check.refuse(self.text or self.raw, ["it was cut off at the limit of output tokens: be shorter"])
+        text = _THOUGHTS.sub("", self.text)
+        if not text.strip():
+            reply_check.refuse(self.raw, [f"it is empty (finish reason {self.finish_reason or 'unknown'})"])
+        return text
+
+    def after(self, earlier: Answer) -> Answer:
+        """Return this answer with the tokens of both."""
+        usage = Usage(
+            prompt_tokens=earlier.usage.prompt_tokens + self.usage.prompt_tokens,
+            output_tokens=earlier.usage.output_tokens + self.usage.output_tokens,
+        )
+        return replace(self, usage=usage)
+
+
+class StructuredGenerator(abc.ABC):
+    """`hippocampus.providers.protocols.Generator` by one prompt and one JSON Schema for each task."""
+
+    def __init__(self, provider: str, model: str, *, concurrency: int) -> None:
+        self._provider = provider
+        self._model = model
+        self._concurrency = concurrency
+        self._fast_replay = prompts.load("fast_replay")
+        self._deep_reflection = prompts.load("deep_reflection")
+        self._repair = prompts.load("repair")
+
+    @property
+    def name(self) -> str:
+        """The provider's name."""
+        return self._provider
+
+    @property
+    def model(self) -> str:
+        """The model's name, as it is requested."""
+        return self._model
+
+    @property
+    def fingerprint(self) -> str:
+        """The model that is requested, and the hashes of the prompts."""
+        hashes = (self._fast_replay.sha256, self._deep_reflection.sha256, self._repair.sha256)
+        return " ".join((self._provider, self._model, *hashes))
+
+    async def summarize(self, slices: Sequence[ConversationSlice]) -> list[Summary]:
+        """Summarise each slice in at most 200 characters.
+
+        A summary that is too long is sent back once; if it is too long again, it is cut after its last full sentence.
+        Raises as `hippocampus.providers.protocols.Generator` says.
+        """
+
+        async def summarize_one(slice_: ConversationSlice) -> Summary:
+            task = Task("summarize", self._fast_replay, extraction.SUMMARY_SCHEMA, slice_)
+            text, answer = await self._ask(task, lambda reply, last: extraction.parse_summary(reply, clip=last))
+            return Summary(text=text, origin=self._origin(task, answer), usage=answer.usage)
+
+        return await self._each(summarize_one, slices)
+
+    async def reflect(self, slices: Sequence[ConversationSlice]) -> list[Reflection]:
+        """Extract facts, insights and proposals from each slice. Raises as `Generator` says."""
+
+        async def reflect_on_one(slice_: ConversationSlice) -> Reflection:
+            task = Task("reflect", self._deep_reflection, extraction.REFLECTION_SCHEMA, slice_)
+            (facts, insights, proposals), answer = await self._ask(
+                task, lambda reply, _last: extraction.parse_reflection(reply, slice_)
+            )
+            origin = self._origin(task, answer)
+            return Reflection(facts=facts, insights=insights, proposals=proposals, origin=origin, usage=answer.usage)
+
+        return await self._each(reflect_on_one, slices)
+
+    @abc.abstractmethod
+    async def close(self) -> None:
+        """Close the connections. Idempotent."""
+
+    @abc.abstractmethod
+    async def _answer(self, task: Task, messages: Sequence[Message]) -> Answer:
+        """Send the task's prompt and the messages, and read the reply.
+
+        Raises:
+            BlockedReplyError: the prompt or the reply was refused.
+            ProviderError: the call failed.
+        """
+
+    async def _each(
+        self, ask: Callable[[ConversationSlice], Awaitable[Parsed]], slices: Sequence[ConversationSlice]
+    ) -> list[Parsed]:
+        makers = [lambda slice_=slice_: ask(slice_) for slice_ in slices]
+        return await gather_bounded(makers, concurrency=self._concurrency)
+
+    async def _ask(self, task: Task, parse: Callable[[str, bool], Parsed]) -> tuple[Parsed, Answer]:
+        """Return one reply, parsed; ask for one repair if it does not parse."""
+        messages = [Message("user", transcript.format_transcript(task.slice_))]
+        first = await self._answer(task, messages)
+        try:
+            return parse(first.complete_text(), False), first
+        except MalformedReplyError as error:
+            problems = str(error)
+        if first.text:
+            messages.append(Message("model", first.text))
+        messages.append(Message("user", f"{self._repair.text}\n{problems}"))
+        second = (await self._answer(task, messages)).after(first)
+        return parse(second.complete_text(), True), second
+
+    def _origin(self, task: Task, answer: Answer) -> Origin:
+        return Origin(
+            provider=self._provider, model=answer.model_version or self._model, prompt_hash=task.prompt.sha256
+        )
+
+
+def strict_schema(schema: Any) -> Any:
+    """Return a schema without the bounds that the strictest servers refuse."""
+    if isinstance(schema, dict):
+        return {name: strict_schema(value) for name, value in schema.items() if name not in _BOUNDS}
+    return [strict_schema(item) for item in schema] if isinstance(schema, list) else schema

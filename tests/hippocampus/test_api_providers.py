@@ -1,0 +1,160 @@
+"""Every provider that calls an API, against a real HTTP server that fails as the real one does: one suite."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from hippocampus.providers import registry
+from hippocampus.providers.anthropic.provider import AnthropicGenerator
+from hippocampus.providers.features import Features
+from hippocampus.providers.gemini.provider import GeminiConnection, GeminiEmbedder, GeminiGenerator
+from hippocampus.providers.http_client import HttpConnection
+from hippocampus.providers.openai.provider import OpenAIEmbedder, OpenAIGenerator
+from hippocampus.providers.vectors import VectorSpace
+from tests.support.fake_anthropic import FakeAnthropic
+from tests.support.fake_api import FakeApi
+from tests.support.fake_gemini import FakeGemini
+from tests.support.fake_openai import FakeOpenAI
+from tests.support.provider_conformance import (
+    EmbedderConformance,
+    EmbedderFaults,
+    GeneratorConformance,
+    GeneratorFaults,
+    Sleeps,
+)
+
+KEY = "a-test-key"
+FEATURES: Features = frozenset({"json_schema", "temperature"})
+
+Connect = Callable[..., Any]
+
+
+@pytest.fixture
+async def models() -> AsyncIterator[list[Any]]:
+    """The models that a test has made; they are closed after it."""
+    made: list[Any] = []
+    yield made
+    for model in made:
+        await model.close()
+
+
+def split(options: dict[str, Any], url: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The options of a connection, and those of a model."""
+    given = {"api_key": KEY, "base_url": url, "timeout_seconds": 10.0, "sleep": Sleeps(), **options}
+    of_connection = {name: given.pop(name) for name in ("base_url", "timeout_seconds", "attempts") if name in given}
+    return of_connection, given
+
+
+def openai_connect(fake: FakeOpenAI, models: list[Any], *, embedder: bool) -> Connect:
+    default = registry.PROVIDERS["openai"].default_model("embedder" if embedder else "generator")
+
+    def connect(**options: Any) -> Any:
+        of_connection, of_model = split(options, fake.url)
+        headers = {"authorization": f"Bearer {of_model.pop('api_key')}"}
+        connection = HttpConnection(headers=headers, **of_connection)
+        model = of_model.pop("model", default)
+        if embedder:
+            made: Any = OpenAIEmbedder(connection, VectorSpace(model=model), **of_model)
+        else:
+            made = OpenAIGenerator(connection, model=model, **{"features": FEATURES, **of_model})
+        models.append(made)
+        return made
+
+    return connect
+
+
+def anthropic_connect(fake: FakeAnthropic, models: list[Any]) -> Connect:
+    def connect(**options: Any) -> Any:
+        of_connection, of_model = split(options, fake.url)
+        headers = {"x-api-key": of_model.pop("api_key"), "anthropic-version": "2023-06-01"}
+        model = of_model.pop("model", "claude-haiku-5-5")
+        connection = HttpConnection(headers=headers, **of_connection)
+        models.append(AnthropicGenerator(connection, model=model, **{"features": FEATURES, **of_model}))
+        return models[-1]
+
+    return connect
+
+
+def gemini_connect(fake: FakeGemini, models: list[Any], *, embedder: bool) -> Connect:
+    def connect(**options: Any) -> Any:
+        of_connection, of_model = split(options, fake.base_url)
+        connection = GeminiConnection(api_key=of_model.pop("api_key"), **of_connection)
+        models.append((GeminiEmbedder if embedder else GeminiGenerator)(connection, **of_model))
+        return models[-1]
+
+    return connect
+
+
+class _OpenAI:
+    @pytest.fixture
+    async def fake(self) -> AsyncIterator[FakeApi]:
+        async with FakeOpenAI() as running:
+            yield running
+
+
+class _Anthropic:
+    @pytest.fixture
+    async def fake(self) -> AsyncIterator[FakeApi]:
+        async with FakeAnthropic() as running:
+            yield running
+
+
+class _Gemini:
+    @pytest.fixture
+    async def fake(self) -> AsyncIterator[FakeApi]:
+        async with FakeGemini() as running:
+            yield running
+
+
+class _Generates(GeneratorConformance, GeneratorFaults):
+    @pytest.fixture
+    def generator(self, connect: Connect) -> Any:
+        return connect()
+
+
+class _Embeds(EmbedderConformance, EmbedderFaults):
+    @pytest.fixture
+    def embedder(self, connect: Connect) -> Any:
+        return connect()
+
+
+class TestOpenAIGenerator(_OpenAI, _Generates):
+    REFUSALS = ("safety", "blocked")
+    REPAIRED = ("broken_json", "wrong_schema", "max_tokens", "empty")
+
+    @pytest.fixture
+    def connect(self, fake: FakeOpenAI, models: list[Any]) -> Connect:
+        return openai_connect(fake, models, embedder=False)
+
+
+class TestOpenAIEmbedder(_OpenAI, _Embeds):
+    INVALID = (*EmbedderFaults.INVALID, "vector_index", "vector_base64")
+
+    @pytest.fixture
+    def connect(self, fake: FakeOpenAI, models: list[Any]) -> Connect:
+        return openai_connect(fake, models, embedder=True)
+
+
+class TestAnthropicGenerator(_Anthropic, _Generates):
+    REPAIRED = ("broken_json", "wrong_schema", "max_tokens", "context", "empty")
+
+    @pytest.fixture
+    def connect(self, fake: FakeAnthropic, models: list[Any]) -> Connect:
+        return anthropic_connect(fake, models)
+
+
+class TestGeminiGenerator(_Gemini, _Generates):
+    REFUSALS = ("safety", "blocked")
+
+    @pytest.fixture
+    def connect(self, fake: FakeGemini, models: list[Any]) -> Connect:
+        return gemini_connect(fake, models, embedder=False)
+
+
+class TestGeminiEmbedder(_Gemini, _Embeds):
+    @pytest.fixture
+    def connect(self, fake: FakeGemini, models: list[Any]) -> Connect:
+        return gemini_connect(fake, models, embedder=True)

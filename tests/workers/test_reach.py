@@ -1,0 +1,91 @@
+"""A model that would not answer is reported within seconds of a process's start, and by `doctor`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+import structlog
+
+from tests.support.fake_api import UNKNOWN_MODEL, WRONG_KEY
+from tests.support.fake_openai import FakeOpenAI
+from tests.support.waiting import until
+from tests.support.worker_harness import Workers
+from workers import doctor
+from workers.models import reach
+from workers.models.factory import make_embedder, make_generator
+from workers.settings import load
+
+NOWHERE = "http://127.0.0.1:9/v1"
+
+
+@pytest.fixture
+def openai(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """A generator and an embedder at an address where nothing listens."""
+    monkeypatch.setenv("HIPPOCAMPUS_GENERATOR", "openai:gpt-5.4-mini")
+    monkeypatch.setenv("HIPPOCAMPUS_EMBEDDER", "openai:text-embedding-3-small")
+    monkeypatch.setenv("HIPPOCAMPUS_PROVIDER_BASE_URL", NOWHERE)
+    return monkeypatch
+
+
+async def findings() -> dict[str, doctor.Finding]:
+    return {kind: await doctor._of_the_model(load(), kind) for kind in ("generator", "embedder")}
+
+
+async def test_it_is_logged_until_it_answers(openai: pytest.MonkeyPatch) -> None:
+    """With the reason and the remedy, again and again; once it answers, it is logged no more."""
+    settings = load()
+    generator, embedder = make_generator(settings), make_embedder(settings)
+    models = [(settings.chosen("generator"), generator), (settings.chosen("embedder"), embedder)]
+    with structlog.testing.capture_logs() as logs:
+        task = asyncio.create_task(reach.report_unreachable(models, repeat_seconds=0.01))
+        async with asyncio.timeout(20):
+            while len(logs) < 4:
+                await asyncio.sleep(0.01)
+        task.cancel()
+    assert {line["event"] for line in logs} == {"model_not_reached"}
+    assert {line["kind"] for line in logs[:2]} == {"generator", "embedder"}
+    assert all(NOWHERE in line["remedy"] and "127.0.0.1:9" in line["reason"] for line in logs)
+    await generator.close()
+    await embedder.close()
+    async with FakeOpenAI() as fake:
+        openai.setenv("HIPPOCAMPUS_PROVIDER_BASE_URL", fake.url)
+        settings = load()
+        made = make_embedder(settings)
+        fake.script("status", code=503, message="Loading model")
+        with structlog.testing.capture_logs() as logs:
+            await reach.report_unreachable([(settings.chosen("embedder"), made)], repeat_seconds=0.01)
+        await made.close()
+    assert [line["event"] for line in logs] == ["model_not_reached", "model_reached"]
+
+
+@pytest.mark.timing
+async def test_a_worker_reports_it_within_ten_seconds(workers: Workers) -> None:
+    worker = await workers.start(
+        "fast_replay",
+        module="workers.worker",
+        generator="openai:gpt-5.4-mini",
+        generator_base_url=NOWHERE,
+    )
+    await until(lambda: "model_not_reached" in worker.lines(), seconds=10)
+    lines = (json.loads(line) for line in worker.lines().splitlines() if "model_not_reached" in line)
+    assert {line["model"] for line in lines} == {"openai:gpt-5.4-mini"}
+
+
+async def test_doctor_asks_the_models(openai: pytest.MonkeyPatch) -> None:
+    """It says which are used and whether they answer; a wrong key, an unknown model and a dead server have a fix."""
+    async with FakeOpenAI() as fake:
+        openai.setenv("HIPPOCAMPUS_PROVIDER_BASE_URL", fake.url)
+        openai.setenv("HIPPOCAMPUS_PROVIDER_API_KEY", "sk-0123456789-0123456789")
+        found = await findings()
+        assert {each.verdict for each in found.values()} == {"ok"}
+        assert found["generator"].found == f"openai:gpt-5.4-mini at {fake.url}, key sk-01***, it answers"
+        openai.setenv("HIPPOCAMPUS_GENERATOR", f"openai:{UNKNOWN_MODEL}")
+        openai.setenv("HIPPOCAMPUS_EMBEDDER_API_KEY", WRONG_KEY)
+        found = await findings()
+        assert "there is no such model" in found["generator"].found
+        assert "key is not accepted" in found["embedder"].found
+        assert all(each.verdict == "problem" and "then restart" in each.fix for each in found.values())
+    found = await findings()
+    assert all("check that the server is running" in each.fix for each in found.values())
