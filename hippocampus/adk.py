@@ -15,7 +15,7 @@ from google.adk.sessions.session import Session
 from google.genai import types
 from typing_extensions import override
 
-from hippocampus.search import QUERY_LENGTH_MAX, USED_RELEVANCE_MIN, MemorySearch, SearchFilter, SearchMemoryResult
+from hippocampus.search import QUERY_LENGTH_MAX, USED_RELEVANCE_MIN, MemorySearch, SearchMemoryResult
 from hippocampus.transfer.given_memories import GivenMemories, GivenMemory, Sources
 from pulse.errors import InvalidInputError
 from pulse.events import Event
@@ -32,8 +32,6 @@ __all__ = ["PostgresMemoryService"]
 
 #: The session of events without one, as in ADK's own services.
 UNKNOWN_SESSION_ID: Final = "__unknown_session_id__"
-#: Every turn of the user, not only those that no summary covers yet: a turn has its author and its time.
-_EVERY_TURN = SearchFilter(messages="all")
 
 
 class PostgresMemoryService(BaseMemoryService):
@@ -153,7 +151,6 @@ class PostgresMemoryService(BaseMemoryService):
             user_id=user_id,
             query=query,
             limit=2 * self._max_results + 1,
-            narrow=_EVERY_TURN,
             record_access=False,
         )
         chosen = [hit for hit in found.memories if not _is_redundant(hit, query)][: self._max_results]
@@ -170,8 +167,8 @@ class PostgresMemoryService(BaseMemoryService):
 
 
 def _is_redundant(hit: SearchMemoryResult, query: str) -> bool:
-    """Whether a hit is a slice, whose turns are found separately, or a turn that only repeats the query."""
-    return hit.memory_type == "episodic" or (hit.source == "message" and hit.content.strip() == query)
+    """Whether a hit is a turn that only repeats the query."""
+    return hit.source == "message" and hit.content.strip() == query
 
 
 def _turn(event: AdkEvent) -> Event | None:

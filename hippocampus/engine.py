@@ -241,7 +241,7 @@ class Hippocampus:
     async def search(
         self, user: str, query: str, *, session: str | None = None, limit: int = 10
     ) -> list[SearchMemoryResult]:
-        """Find what matches a query best among a user's memories, facts and newest messages, the best first.
+        """Find what matches a query best among a user's memories, facts and messages, the best first.
 
         Args:
             session: only what was said in this session, or was extracted from it.

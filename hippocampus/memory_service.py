@@ -122,7 +122,7 @@ class OpenMemoryService:
         memory_type: MemoryType | None = None,
         min_relevance: float = 0.0,
     ) -> SearchMemoryResponse:
-        """Find what matches a query best among memories, facts and turns that are not yet consolidated.
+        """Find what matches a query best among memories, facts and turns.
 
         Args:
             limit: None for `max_search_results`.

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from pulse.database import Pool
 
 Source: TypeAlias = Literal["memory", "fact", "message"]
-#: ``recent``: turns that fast_replay has not reached yet; ``all``: every turn; ``none``.
-MessageScope: TypeAlias = Literal["recent", "all", "none"]
+#: ``all``: every turn; ``recent``: those that fast_replay has not reached yet; ``none``.
+MessageScope: TypeAlias = Literal["all", "recent", "none"]
 
 SOURCES: tuple[Source, ...] = ("memory", "fact", "message")
 LIMIT_MAX = 1000
@@ -84,7 +84,7 @@ class SearchFilter:
     """
 
     sources: Collection[Source] = SOURCES
-    messages: MessageScope = "recent"
+    messages: MessageScope = "all"
     memory_types: Collection[MemoryType] | None = None
     session_id: str | None = None
     since: datetime | None = None
@@ -164,6 +164,9 @@ class SearchMemoryResult:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchMemoryResponse:
     """What a search found, the best first.
+
+    Turns, the slice that holds them and its summary are the same evidence: a slice is not searched where every turn is,
+    and a summary is left out if one of its turns is in the list.
 
     Attributes:
         total_count: how many rows match, of which `memories` are the best; over 5,000 memories, how many were scored.

@@ -72,7 +72,7 @@ class MemoryCalls(Calls):
     async def search(
         self, user_id: str, query: str, *, limit: int = 10, **narrow: Unpack[SearchOptions]
     ) -> tuple[SearchResult, ...]:
-        """Search memories, facts and recent turns, best first."""
+        """Search memories, facts and turns, best first."""
         body = {"query": query, "limit": limit, **plain(narrow)}
         found = await self._call("POST", self._user(user_id, "search"), json=body, is_safe=True)
         return tuple(pick(SearchResult, each) for each in found["results"])

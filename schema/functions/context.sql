@@ -34,7 +34,7 @@ BEGIN
             FROM (SELECT s.*, CASE s.source WHEN 'fact' THEN 'fact' ELSE 'memory' END AS kind_of,
                          row_number() OVER (PARTITION BY s.source = 'fact' ORDER BY s.score DESC, s.id) AS nth
                   FROM search_memory(p_app_name, p_user_id, p_query, p_embedding, p_embedding_model,
-                                     least(4 * (p_memories + p_facts), 1000)) AS s) AS f
+                                     least(4 * (p_memories + p_facts), 1000), p_messages => 'recent') AS s) AS f
             WHERE f.nth <= CASE f.kind_of WHEN 'fact' THEN p_facts ELSE p_memories END;
     END IF;
     RETURN QUERY

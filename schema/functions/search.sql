@@ -329,8 +329,12 @@ END;
 -- weighted and summed. A row without a vector of this model is judged by its text alone. Over more than 5,000 memories
 -- only `memory_candidates` are scored, over more than 5,000 turns only `turn_candidates`.
 --
--- p_sources: any of 'memory', 'fact', 'message'. p_messages: 'recent' are those that fast_replay has not reached yet,
--- at most the latest 5,000 of them, 'all' is every turn. p_session_id, p_since, p_until (exclusive), p_metadata and
+-- Turns, the slice that holds them and its summary are the same evidence, and are not returned together: a slice is not
+-- searched where all turns are, and a summary or slice steps back if one of its turns is among the results, or a better
+-- one of the same turns.
+--
+-- p_sources: any of 'memory', 'fact', 'message'. p_messages: 'all' is every turn, 'recent' are those that fast_replay has
+-- not reached yet, at most the latest 5,000 of them. p_session_id, p_since, p_until (exclusive), p_metadata and
 -- p_memory_types narrow the rows; facts have no metadata, and only memories have a memory type.
 -- p_as_of, p_known_at: facts as they were true then, and as they were known by then; see `facts_as_of`. A version that
 -- is not the current one is judged by its words.
@@ -340,7 +344,7 @@ END;
 CREATE OR REPLACE FUNCTION search_memory(
     p_app_name text, p_user_id text, p_query text,
     p_embedding vector(1536) DEFAULT NULL, p_embedding_model text DEFAULT NULL, p_limit integer DEFAULT 10,
-    p_sources text[] DEFAULT '{memory,fact,message}', p_messages text DEFAULT 'recent',
+    p_sources text[] DEFAULT '{memory,fact,message}', p_messages text DEFAULT 'all',
     p_memory_types text[] DEFAULT NULL, p_session_id text DEFAULT NULL,
     p_since timestamptz DEFAULT NULL, p_until timestamptz DEFAULT NULL, p_metadata jsonb DEFAULT NULL,
     p_min_relevance double precision DEFAULT 0, p_weights search_weights DEFAULT NULL,
@@ -370,6 +374,7 @@ DECLARE
     v_messages boolean := 'message' = ANY (p_sources) AND p_memory_types IS NULL AND p_messages <> 'none';
     v_clocked  boolean := p_as_of IS NOT NULL OR p_known_at IS NOT NULL;
     v_latest   integer := CASE WHEN p_messages = 'recent' THEN c_exact END;
+    v_copies   boolean := v_messages AND p_messages = 'all' AND p_metadata IS NULL;
     v_thread   uuid;
     v_giant    boolean := false;
     near       record;
@@ -436,6 +441,10 @@ BEGIN
         FROM memories AS m
         WHERE v_memories AND m.app_name = p_app_name AND m.user_id = p_user_id
           AND (near.ids IS NULL OR m.id = ANY (near.ids))
+          -- A slice repeats its turns word for word: where they are searched themselves, it is left out.
+          AND NOT (v_copies AND m.memory_type = 'episodic' AND m.from_seq IS NOT NULL AND EXISTS (
+                  SELECT FROM messages AS g JOIN threads AS t ON t.id = g.thread_id AND NOT has_expired(t)
+                  WHERE g.thread_id = m.thread_id AND g.sequence_num BETWEEN m.from_seq AND m.upto_seq))
           AND (p_memory_types IS NULL OR m.memory_type = ANY (p_memory_types))
           AND (v_thread IS NULL OR m.thread_id = v_thread)
           AND (p_since IS NULL OR m.occurred_at >= p_since) AND (p_until IS NULL OR m.occurred_at < p_until)
@@ -548,7 +557,8 @@ BEGIN
                array_agg(n.similarity ORDER BY n.similarity) FILTER (WHERE n.similarity IS NOT NULL) AS vectors,
                count(*) AS total
         FROM normal AS n
-    ), best AS MATERIALIZED (
+    ), ranked AS MATERIALIZED (
+        SELECT r.*, row_number() OVER (ORDER BY r.score DESC, r.occurred_at DESC, r.id) AS rank FROM (
         SELECT n.*,
                greatest((w.bm25 * n_text + w.context_bm25 * n_context
                 + w.similarity * coalesce(n_vector, n_text)
@@ -559,7 +569,30 @@ BEGIN
                / nullif(w.bm25 + w.context_bm25 + w.similarity + w.context_similarity
                         + w.author + w.recency + w.retention, 0), 0) AS score
         FROM normal AS n
-        ORDER BY score DESC, occurred_at DESC, id LIMIT p_limit
+        ORDER BY score DESC, occurred_at DESC, id LIMIT 2 * p_limit) AS r
+    ), told AS MATERIALIZED (
+        SELECT r.id, r.rank, coalesce(m.thread_id, g.thread_id) AS thread_id,
+               coalesce(m.from_seq, g.sequence_num) AS from_seq, coalesce(m.upto_seq, g.sequence_num) AS upto_seq,
+               m.id IS NOT NULL AS is_slice
+        FROM ranked AS r
+        LEFT JOIN memories AS m ON r.source = 'memory' AND m.id = r.id AND m.memory_type IN ('episodic', 'summary')
+        LEFT JOIN messages AS g ON r.source = 'message' AND g.id = r.id
+    ), repeats AS (
+        -- Slices and summaries, with the rank of the best of their turns or of a better row for the same turns.
+        SELECT s.id, min(o.rank) AS other_rank
+        FROM told AS s JOIN told AS o ON o.thread_id = s.thread_id
+                                     AND o.from_seq <= s.upto_seq AND o.upto_seq >= s.from_seq
+        WHERE s.is_slice AND (NOT o.is_slice OR o.rank < s.rank)
+        GROUP BY s.id
+    ), best AS MATERIALIZED (
+        -- A row whose other is returned too would be the same evidence twice: it steps back. Whichever do, the rows that
+        -- are returned end at the rank where p_limit rows that repeat nothing are counted.
+        SELECT b.* FROM (
+            SELECT c.*, max(c.rank) FILTER (WHERE c.others <= p_limit) OVER () AS last_rank FROM (
+                SELECT r.*, p.other_rank, count(*) FILTER (WHERE p.id IS NULL) OVER (ORDER BY r.rank) AS others
+                FROM ranked AS r LEFT JOIN repeats AS p ON p.id = r.id) AS c) AS b
+        WHERE b.other_rank IS NULL OR b.other_rank > b.last_rank
+        ORDER BY b.rank LIMIT p_limit
     ), matched AS (
         SELECT h.n, array_agg(v_terms[h.place] ORDER BY (SELECT idf FROM weights)[h.place] DESC, v_terms[h.place]) AS terms
         FROM hits AS h WHERE h.n IN (SELECT b.n FROM best AS b)
@@ -583,6 +616,6 @@ BEGIN
     LEFT JOIN held AS f ON b.source = 'fact' AND f.id = b.id
     LEFT JOIN messages AS g ON b.source = 'message' AND g.id = b.id
     LEFT JOIN threads AS t ON t.id = coalesce(m.thread_id, f.thread_id, g.thread_id)
-    ORDER BY b.score DESC, b.occurred_at DESC, b.id;
+    ORDER BY b.rank;
 END
 $$;

@@ -21,7 +21,6 @@ from hippocampus.adk import PostgresMemoryService
 from hippocampus.consolidation.rederive import rederive_slices
 from hippocampus.consolidation_worker import MemoryConsolidationWorker
 from hippocampus.providers.local.provider import LocalEmbedder, LocalGenerator
-from hippocampus.search import MemorySearch
 from pulse import events as pulse_events
 from pulse.adk import PostgresSessionService
 from pulse.errors import InvalidInputError
@@ -266,9 +265,13 @@ async def consolidate(pool: asyncpg.Pool) -> None:
 
 
 async def memories_with(pool: asyncpg.Pool, word: str) -> list[str]:
-    """All memories with a word, slices included."""
-    found = await MemorySearch(pool).search(app_name="app", user_id="ann", query=word, limit=100)
-    return [hit.content for hit in found.memories if word in hit.content]
+    """The memories with a word, slices included, and the facts."""
+    rows = await pool.fetch(
+        """SELECT content FROM (SELECT content FROM memories UNION ALL SELECT content FROM facts) AS known
+           WHERE strpos(content, $1) > 0""",
+        word,
+    )
+    return [row["content"] for row in rows]
 
 
 @ours

@@ -7,6 +7,8 @@ from datetime import timedelta
 
 import asyncpg
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hippocampus.errors import EmbeddingDimensionError
 from hippocampus.records import EMBEDDING_DIMENSIONS
@@ -24,6 +26,7 @@ from tests.support.memory_rows import (
     days_ago,
     say,
 )
+from tests.support.properties import examples
 
 MEI = "mei"
 
@@ -104,15 +107,86 @@ async def test_a_new_message_is_found_by_the_next_statement(search: MemorySearch
     assert first.why.similarity is None
 
 
-async def test_turns_behind_the_watermark_are_searched_on_request_only(
+async def test_every_turn_is_searched_unless_the_caller_asks_for_less(
     search: MemorySearch, pool: asyncpg.Pool, conn: asyncpg.Connection
 ) -> None:
     await say(pool, MEI, "s-1", "The umbrella is blue")
     await consolidate_fast(conn, "s-1")
     await say(pool, MEI, "s-1", "Now the umbrella is lost")
-    assert contents(await find(search, "umbrella")) == ["Now the umbrella is lost"]
-    assert len(contents(await find(search, "umbrella", messages="all"))) == 2
+    assert set(contents(await find(search, "umbrella"))) == {"The umbrella is blue", "Now the umbrella is lost"}
+    assert contents(await find(search, "umbrella", messages="recent")) == ["Now the umbrella is lost"]
     assert contents(await find(search, "umbrella", messages="none")) == []
+
+
+async def slice_of(conn: asyncpg.Connection, session_id: str, from_seq: int, upto_seq: int, summary: str) -> None:
+    """Store the slice and the summary that fast_replay makes of some turns."""
+    thread = await conn.fetchval("SELECT id FROM threads WHERE session_id = $1", session_id)
+    whole = await conn.fetchval(
+        """SELECT string_agg(content, E'\n' ORDER BY sequence_num) FROM messages
+           WHERE thread_id = $1 AND sequence_num BETWEEN $2 AND $3""",
+        thread,
+        from_seq,
+        upto_seq,
+    )
+    for kind, content in (("episodic", whole), ("summary", summary)):
+        await add_memory(
+            conn,
+            MEI,
+            content,
+            embedded=False,
+            memory_type=kind,
+            thread_id=thread,
+            from_seq=from_seq,
+            upto_seq=upto_seq,
+            source_seqs=list(range(from_seq, upto_seq + 1)),
+        )
+
+
+async def test_a_consolidated_fact_is_found_as_its_turn_not_as_a_slice(
+    search: MemorySearch, pool: asyncpg.Pool, conn: asyncpg.Connection
+) -> None:
+    """The slice and the summary repeat the turn: the list holds the turn alone, or else the better one of the two."""
+    await say(pool, MEI, "s-1", *[f"chatter number {n}" for n in range(9)], "The spare key is under the fern")
+    await slice_of(conn, "s-1", 1, 10, "Mei said that the spare key is under the fern.")
+    await consolidate_fast(conn, "s-1")
+    found = await find(search, "where is the spare key?", limit=3)
+    assert found.memories[0].content == "The spare key is under the fern"
+    assert {result.source for result in found.memories} == {"message"}
+    by_memory = await find(search, "where is the spare key?", sources=("memory",))
+    assert [result.memory_type for result in by_memory.memories] == ["summary"]
+
+
+async def test_a_summary_is_listed_while_none_of_its_turns_is(
+    search: MemorySearch, pool: asyncpg.Pool, conn: asyncpg.Connection
+) -> None:
+    """Places that summaries leave are filled: the list is as long as without them."""
+    for session in range(6):
+        await say(pool, MEI, f"s-{session}", f"the harbour at dawn {session}", "yes", "fine")
+        await slice_of(conn, f"s-{session}", 1, 3, f"the harbour at dawn was seen {session}")
+    await say(pool, MEI, "other", "good", "well")
+    await slice_of(conn, "other", 1, 2, "harbour harbour dawn")
+    found = (await find(search, "harbour dawn", limit=6)).memories
+    assert len(found) == 6
+    assert [result.content for result in found if result.source == "memory"] == ["harbour harbour dawn"]
+
+
+@examples(15)
+@given(st.lists(st.tuples(st.booleans(), st.integers(1, 3)), min_size=2, max_size=8), st.integers(1, 12))
+async def test_no_list_holds_a_summary_and_one_of_its_turns(
+    search: MemorySearch, pool: asyncpg.Pool, conn: asyncpg.Connection, slices: list[tuple[bool, int]], limit: int
+) -> None:
+    """Whatever the ranks and the limit are; and no list is shorter than its limit while a turn is left."""
+    await conn.execute("TRUNCATE threads, memories CASCADE")
+    for number, (loud, turns) in enumerate(slices):
+        texts = [f"harbour {'dawn' * (turn % 2)} {number}" for turn in range(turns)]
+        await say(pool, MEI, f"s-{number}", *texts)
+        await slice_of(conn, f"s-{number}", 1, turns, "harbour dawn harbour dawn" if loud else "harbour and much else")
+    found = (await find(search, "harbour dawn", limit=limit)).memories
+    turns_found = {(r.session_id, r.source_seqs[0]) for r in found if r.source == "message"}
+    for result in found:
+        if result.source == "memory":
+            assert not {(result.session_id, seq) for seq in result.source_seqs} & turns_found
+    assert len(found) >= min(limit, sum(turns for _, turns in slices))
 
 
 async def test_a_turn_is_found_by_the_words_of_its_neighbours(search: MemorySearch, pool: asyncpg.Pool) -> None:

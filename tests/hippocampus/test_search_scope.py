@@ -291,7 +291,8 @@ async def test_a_giant_scope_of_turns_finds_rare_words_near_vectors_and_neighbou
         table="messages",
     )
     assert scans["messages_embedding_idx"] > 0
-    recent = await search.search(query="zanzibar common words", **ask)  # type: ignore[arg-type]
+    newest = SearchFilter(messages="recent")
+    recent = await search.search(query="zanzibar common words", narrow=newest, **ask)  # type: ignore[arg-type]
     assert recent.total_count == 5000
     assert min(result.source_seqs[0] for result in recent.memories) > GIANT - 5000
 

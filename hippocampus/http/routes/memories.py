@@ -36,7 +36,7 @@ Memories = Annotated[OpenMemoryService, service(OpenMemoryService)]
 async def search_memory(
     owner: PathOwner, body: SearchInput, search: Annotated[MemorySearch, service(MemorySearch)]
 ) -> Response:
-    """Find the best matches among memories, facts and the turns that are not yet consolidated, and explain each."""
+    """Find the best matches among memories, facts and turns, and explain each."""
     response = await search.search(
         app_name=owner.app_name,
         user_id=owner.user_id,

@@ -24,8 +24,8 @@ class SearchInput(Body):
         Field(strict=False, min_length=1, max_length=3, description="Which kinds of rows to search."),
     ] = SOURCES
     messages: Annotated[
-        Literal["recent", "all", "none"], Field(description="recent: turns that are not yet consolidated.")
-    ] = "recent"
+        Literal["all", "recent", "none"], Field(description="recent: turns that are not yet consolidated.")
+    ] = "all"
     memory_types: Annotated[list[MemoryType] | None, Field(min_length=1, max_length=3)] = None
     session_id: Annotated[Id | None, Field(description="Only rows of this session, or extracted from it.")] = None
     since: Annotated[Moment | None, Field(description="At this time or later.")] = None

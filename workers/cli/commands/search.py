@@ -36,7 +36,7 @@ HIT_CELLS_MAX = 400
 def command(
     query: str, whose: Whose, limit: int, memory_type: MemoryType | None, session: str | None, as_json: bool
 ) -> None:
-    """Search memories, facts, and turns that are not consolidated yet, and show why each matches."""
+    """Search memories, facts and turns, and show why each matches."""
     narrow = SearchFilter(memory_types=None if memory_type is None else (memory_type,), session_id=session)
     response = whose.run(lambda pool, owner: search(settings.load(), pool, owner, query, limit=limit, narrow=narrow))
     if as_json:
