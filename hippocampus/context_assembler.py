@@ -9,18 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import structlog
 
-from hippocampus.context.window import (
-    HEADERS,
-    ContextItem,
-    ContextType,
-    ContextWindow,
-    Language,
-    pack,
-)
+from hippocampus.context.languages import HEADERS, Language, fact_kind, language_of, speaker
+from hippocampus.context.templates import MARKDOWN, TEMPLATES, Template, TemplateName
+from hippocampus.context.window import ContextItem, ContextType, ContextWindow, pack
 from hippocampus.errors import BY_SQLSTATE, ContextBudgetError, ProviderError
 from hippocampus.names import check_names
 from hippocampus.search import MemorySearch, QueryVector, clean_query, is_blank
@@ -39,9 +34,14 @@ __all__ = ["ContextAssembler", "ContextItem", "ContextWindow"]
 MEMORIES_MAX = 20
 FACTS_MAX = 20
 TURNS_MAX = 30
+#: Turns that are fetched for a window: one per so many tokens of the budget, between two bounds.
+PASSAGE_TOKENS = 24
+PASSAGES_MIN, PASSAGES_MAX = 20, 400
 
 #: Calls of a window counter for one window.
 RECOUNTS_MAX = 4
+
+RECALL_TOKENS = 1000
 
 Candidates: TypeAlias = Mapping[ContextType, Sequence[ContextItem]]
 
@@ -57,11 +57,13 @@ class ContextAssembler:
         embedder: turns queries into vectors; without one, and without a given vector, text alone is searched.
         max_tokens: the default budget; each call may give its own.
         system_ratio, memory_ratio, history_ratio, fact_ratio: shares of the budget, not negative, in sum at most 1.
-            Other sections use what a section leaves unspent.
+            Other sections use what a section leaves unspent. Where turns match the query, they come before all but
+            the newest turns of the session and what memories and facts earn: see `hippocampus.context.window`.
         counter: of tokens; the default is `hippocampus.text.tokens.count_tokens`.
         window_counter: asks the model to count the written window; if that is over the budget, the window is packed
             again, smaller. If the model does not answer, the first count holds.
-        language: of the headers.
+        language: of headers and labels; None: that of the conversation. Each call may give its own.
+        template: how windows are written, or its name: plain, markdown, xml, messages. Each call may give its own.
         on_degraded: as in `hippocampus.search.MemorySearch`.
     """
 
@@ -77,7 +79,8 @@ class ContextAssembler:
         *,
         counter: TokenCounter = count_tokens,
         window_counter: WindowCounter | None = None,
-        language: Language = "zh",
+        language: Language | None = None,
+        template: Template | TemplateName = MARKDOWN,
         on_degraded: Callable[[str], None] | None = None,
     ) -> None:
         self._ratios: dict[ContextType, float] = {
@@ -87,15 +90,14 @@ class ContextAssembler:
             "fact": fact_ratio,
         }
         _check_ratios(self._ratios)
-        if language not in HEADERS:
-            raise InvalidInputError(f"language is one of {', '.join(HEADERS)}, not {language!r}")
+        self._language = _checked_language(language)
+        self._template = _checked_template(template)
         self._max_tokens = _checked_budget(max_tokens)
         self._pool = pool
         self._search = MemorySearch(pool, embedder, on_degraded=on_degraded)
         self._model = embedder.model if embedder else None
         self._counter = counter
         self._window_counter = window_counter
-        self._language = language
 
     async def assemble(
         self,
@@ -108,6 +110,8 @@ class ContextAssembler:
         system_prompt: str | None = None,
         max_tokens: int | None = None,
         embedding_model: str | None = None,
+        language: Language | None = None,
+        template: Template | TemplateName | None = None,
     ) -> ContextWindow:
         """Assemble the window for the next turn of a session.
 
@@ -119,6 +123,9 @@ class ContextAssembler:
             system_prompt: taken whole, whatever its share; the app's instructions that are in force follow it, except
                 those whose metadata have ``"context": false``.
             max_tokens: this call's budget.
+            language: of headers and labels; None: the assembler's, or else that of the session's newest turns and the
+                query, or else of what was found.
+            template: None: the assembler's.
 
         Raises:
             InvalidInputError: an argument is out of its bounds.
@@ -126,48 +133,139 @@ class ContextAssembler:
             EmbeddingDimensionError: the given vector has another number of dimensions than the columns.
             SessionNotFoundError: no such session for this app and user.
         """
+        candidates, instructions, found = await self._find(
+            app_name, user_id, session_id, query, query_embedding, embedding_model, max_tokens, language
+        )
+        system_prompt = "\n\n".join(part for part in (system_prompt, *instructions) if part) or None
+        return await self._finished(candidates, found, system_prompt, template)
+
+    async def recall(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        query: str,
+        query_embedding: Sequence[float] | None = None,
+        max_tokens: int | None = None,
+        embedding_model: str | None = None,
+        language: Language | None = None,
+        template: Template | TemplateName | None = None,
+    ) -> ContextWindow:
+        """Assemble what is known for a query, without a session, a system prompt or the app's instructions.
+
+        Facts come first, then memories and the turns that match, in passages with their dates; `ContextWindow.text` is
+        the answer. Empty if nothing is known of the user. Arguments, and errors, as for `assemble`.
+
+        Args:
+            max_tokens: None: `RECALL_TOKENS`.
+        """
+        budget = RECALL_TOKENS if max_tokens is None else max_tokens
+        candidates, _, found = await self._find(
+            app_name, user_id, None, query, query_embedding, embedding_model, budget, language
+        )
+        return await self._finished(candidates, found, None, template)
+
+    def format_context(self, window: ContextWindow) -> str:
+        """Return `ContextWindow.text`."""
+        return window.text
+
+    async def _find(
+        self,
+        app_name: str,
+        user_id: str,
+        session_id: str | None,
+        query: str,
+        query_embedding: Sequence[float] | None,
+        embedding_model: str | None,
+        max_tokens: int | None,
+        language: Language | None,
+    ) -> tuple[Candidates, list[str], _Found]:
+        """Check the arguments and fetch the candidates, in one statement."""
         budget = self._max_tokens if max_tokens is None else _checked_budget(max_tokens)
+        language = self._language if language is None else _checked_language(language)
         check_names(app_name=app_name, user_id=user_id, session_id=session_id, embedding_model=embedding_model)
         model = embedding_model or self._model
         if query_embedding is not None and model is None:
             raise InvalidInputError("a query_embedding needs embedding_model: two models are never mixed in one search")
         text = clean_query(query) if not is_blank(query) else ""
         vector, degraded = await self._search.embed_query(text, query_embedding) if text else QueryVector()
-        candidates, instructions = await self._candidates(app_name, user_id, session_id, text, vector, model)
-        system_prompt = "\n\n".join(part for part in (system_prompt, *instructions) if part) or None
-        window = await self._packed(candidates, budget, system_prompt)
-        await self._search.record_access(i.metadata["memory_id"] for i in window.items if "memory_id" in i.metadata)
-        return replace(window, degraded=degraded)
+        passages = min(max(budget // PASSAGE_TOKENS, PASSAGES_MIN), PASSAGES_MAX)
+        rows = await _STATEMENTS.fetch(
+            self._pool,
+            "context_candidates",
+            app_name,
+            user_id,
+            session_id,
+            text,
+            vector,
+            model,
+            MEMORIES_MAX,
+            FACTS_MAX,
+            TURNS_MAX,
+            passages,
+        )
+        if language is None:
+            language = _language_of(rows, text)
+        found = _Found(budget, text, language, degraded)
+        return _candidates(rows, language), rows[0]["instructions"] or [], found
 
-    async def _packed(self, candidates: Candidates, budget: int, system_prompt: str | None) -> ContextWindow:
+    async def _finished(
+        self,
+        candidates: Candidates,
+        found: _Found,
+        system_prompt: str | None,
+        template: Template | TemplateName | None,
+    ) -> ContextWindow:
+        """Pack candidates and record which memories were used."""
+        form = self._template if template is None else _checked_template(template)
+
         def packed(tokens: int) -> ContextWindow:
             return pack(
                 candidates,
                 max_tokens=tokens,
                 ratios=self._ratios,
                 system_prompt=system_prompt,
-                language=self._language,
+                language=found.language,
                 counter=self._counter,
+                template=form,
+                query=found.query,
             )
 
-        window = packed(budget)
-        if self._window_counter is None:
-            return window
-        return await _recounted(window, budget, packed, self._window_counter)
+        window = packed(found.budget)
+        if self._window_counter is not None:
+            window = await _recounted(window, found.budget, packed, self._window_counter)
+        await self._search.record_access(i.metadata["memory_id"] for i in window.items if "memory_id" in i.metadata)
+        return replace(window, degraded=found.degraded)
 
-    def format_context(self, window: ContextWindow) -> str:
-        """Return `ContextWindow.text`."""
-        return window.text
 
-    async def _candidates(self, *arguments: Any) -> tuple[dict[ContextType, list[ContextItem]], list[str]]:
-        rows = await _STATEMENTS.fetch(self._pool, "context_candidates", *arguments, MEMORIES_MAX, FACTS_MAX, TURNS_MAX)
-        candidates: dict[ContextType, list[ContextItem]] = {"fact": [], "memory": [], "history": []}
-        seen = set()
-        for row in rows:
-            if row["context_type"] is not None and (row["context_type"], row["id"]) not in seen:
-                seen.add((row["context_type"], row["id"]))
-                candidates[row["context_type"]].append(_item(row))
-        return candidates, rows[0]["instructions"] or []
+class _Found(NamedTuple):
+    """What a window is packed with, beside its candidates."""
+
+    budget: int
+    query: str
+    language: Language
+    degraded: str | None
+
+
+def _candidates(rows: Sequence[asyncpg.Record], language: Language) -> Candidates:
+    """Return the candidates of rows; what was fetched twice counts where it comes first."""
+    candidates: dict[ContextType, list[ContextItem]] = {"fact": [], "memory": [], "history": []}
+    seen = set()
+    for row in rows:
+        if row["context_type"] is not None and (row["context_type"], row["id"]) not in seen:
+            seen.add((row["context_type"], row["id"]))
+            candidates[row["context_type"]].append(_item(row, language))
+    return candidates
+
+
+def _language_of(rows: Sequence[asyncpg.Record], query: str) -> Language:
+    """Return the language of the session's newest turns and the query; if they have no words, that of what was found.
+
+    The turns are what does not change from one call to the next, so that neither do the labels.
+    """
+    found = [row for row in rows if row["context_type"] is not None]
+    spoken = language_of([query, *(row["content"] for row in found if row["context_type"] == "history")])
+    return spoken or language_of(row["content"] for row in found) or "en"
 
 
 async def _recounted(
@@ -194,26 +292,47 @@ async def _recounted(
     )
 
 
-def _item(row: asyncpg.Record) -> ContextItem:
+def _item(row: asyncpg.Record, language: Language) -> ContextItem:
     names = {"memory": "memory_id", "fact": "fact_id", "message": "message_id"}
     content = row["content"]
     if row["context_type"] == "history":
-        content = f"[{row['author']}]: {content}"
+        content = f"[{speaker(row['author'], language)}]: {content}"
     elif row["context_type"] == "fact":
-        content = f"[{row['kind']}] {content}"
+        content = f"[{fact_kind(row['kind'], language)}] {content}"
+    metadata = {
+        names[row["source"]]: row["id"],
+        "source": row["source"],
+        "kind": row["kind"],
+        "thread_id": row["thread_id"],
+        "session_id": row["session_id"],
+        "from_seq": row["from_seq"],
+        "upto_seq": row["upto_seq"],
+        "source_seqs": tuple(row["source_seqs"] or ()),
+        "occurred_at": row["occurred_at"],
+    }
+    if row["source"] == "message":
+        metadata |= {"author": row["author"], "beside": row["beside"]}
+    if row["source"] == "fact":
+        metadata |= {"key": row["fact_key"], "is_standing": row["is_standing"]}
+    if row["changed"] is not None:
+        metadata |= {"changed": row["changed"], "changed_at": row["changed_at"]}
     return ContextItem(
-        context_type=row["context_type"],
-        content=content,
-        relevance_score=row["relevance"],
-        metadata={
-            names[row["source"]]: row["id"],
-            "source": row["source"],
-            "kind": row["kind"],
-            "thread_id": row["thread_id"],
-            "from_seq": row["from_seq"],
-            "upto_seq": row["upto_seq"],
-        },
+        context_type=row["context_type"], content=content, relevance_score=row["relevance"], metadata=metadata
     )
+
+
+def _checked_language(language: Language | None) -> Language | None:
+    if language is not None and language not in HEADERS:
+        raise InvalidInputError(f"language is one of {', '.join(HEADERS)}, not {language!r}")
+    return language
+
+
+def _checked_template(template: Template | TemplateName) -> Template:
+    if isinstance(template, Template):
+        return template
+    if template not in TEMPLATES:
+        raise InvalidInputError(f"template is one of {', '.join(TEMPLATES)}, or a Template, not {template!r}")
+    return TEMPLATES[template]
 
 
 def _check_ratios(ratios: dict[ContextType, float]) -> None:

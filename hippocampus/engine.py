@@ -7,8 +7,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Literal, Self
 from uuid import uuid4
 
-from hippocampus.context.window import ContextWindow, Language
-from hippocampus.context_assembler import ContextAssembler
+from hippocampus.context.languages import Language
+from hippocampus.context.templates import Template, TemplateName
+from hippocampus.context.window import ContextWindow
+from hippocampus.context_assembler import RECALL_TOKENS, ContextAssembler
 from hippocampus.erasure.service import ErasureService
 from hippocampus.errors import BY_SQLSTATE
 from hippocampus.facts.ledger import FactLedger
@@ -87,7 +89,7 @@ class Hippocampus:
     The database is migrated (``hippocampus migrate``). Workers on the same database consolidate what is added; a search
     also finds what no worker has reached yet. One object serves any number of tasks of one event loop.
 
-    `add`, `search` and `context` cover an agent's loop. For more, each service is an attribute.
+    `add`, `search`, `context` and `recall` cover an agent's loop. For more, each service is an attribute.
     """
 
     def __init__(
@@ -95,7 +97,7 @@ class Hippocampus:
         database: Pool | str,
         *,
         app: str,
-        language: Language = "en",
+        language: Language | None = None,
         embedder: Embedder | Literal["local"] | None = "local",
     ) -> None:
         """Connect to nothing yet: enter the object, or use `connect`.
@@ -103,7 +105,7 @@ class Hippocampus:
         Args:
             database: a URL (``postgresql://…``), or a pool of `pulse.create_pool`, which stays the caller's to close.
             app: the application that all sessions and memories belong to.
-            language: of the headers of context windows.
+            language: of the headers and labels of context windows; None: that of each conversation.
             embedder: must be the one that the workers use: vectors of two models are never compared. None: searches
                 compare words alone. It stays the caller's to close.
         """
@@ -119,7 +121,7 @@ class Hippocampus:
         database: Pool | str,
         *,
         app: str,
-        language: Language = "en",
+        language: Language | None = None,
         embedder: Embedder | Literal["local"] | None = "local",
     ) -> Self:
         """Return an object that is connected; `close` it. Arguments as for the class.
@@ -268,6 +270,8 @@ class Hippocampus:
         session: str | None = None,
         max_tokens: int = 8000,
         system_prompt: str | None = None,
+        language: Language | None = None,
+        template: Template | TemplateName = "markdown",
     ) -> ContextWindow:
         """Pack what the next turn of a session needs into a token budget; `ContextWindow.text` is the prompt.
 
@@ -275,6 +279,8 @@ class Hippocampus:
             query: what is searched for, usually the user's last message.
             session: whose newest messages are the history; None: no history.
             system_prompt: begins the window, whole.
+            language: of headers and labels; None: the object's.
+            template: plain, markdown, xml, messages (then `ContextWindow.messages` is the prompt), or your own.
 
         Raises:
             ContextBudgetError: the system prompt alone is over the budget.
@@ -288,7 +294,35 @@ class Hippocampus:
             query=query,
             system_prompt=system_prompt,
             max_tokens=max_tokens,
+            language=language,
+            template=template,
         )
+
+    async def recall(
+        self,
+        user: str,
+        query: str,
+        *,
+        max_tokens: int = RECALL_TOKENS,
+        language: Language | None = None,
+        template: Template | TemplateName = "markdown",
+    ) -> str:
+        """Return what is known of a user for a query, as one text for an agent: facts, then passages with their dates.
+
+        Empty if nothing is known.
+
+        Args:
+            query: what is searched for. Blank: what is known without a search.
+            max_tokens: which the text never exceeds.
+            language, template: as for `context`.
+
+        Raises:
+            InvalidInputError: an argument is out of its bounds.
+        """
+        window = await self.assembler.recall(
+            app_name=self.app, user_id=user, query=query, max_tokens=max_tokens, language=language, template=template
+        )
+        return window.text
 
     async def _append(self, key: SessionKey, messages: list[Message]) -> int:
         """Append the messages that a session does not hold, a thousand in one transaction; return how many."""

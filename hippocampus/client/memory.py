@@ -84,6 +84,12 @@ class MemoryCalls(Calls):
         body = {"query": query, "session_id": session_id, "max_tokens": max_tokens, **more}
         return pick(Window, await self._call("POST", self._user(user_id, "context"), json=body, is_safe=True))
 
+    async def recall(self, user_id: str, query: str = "", *, max_tokens: int = 1000, **more: Any) -> str:
+        """Return what is known for a query as one text: facts, then passages with their dates; `more` as in the API."""
+        body = {"query": query, "max_tokens": max_tokens, **more}
+        found = await self._call("POST", self._user(user_id, "recall"), json=body, is_safe=True)
+        return str(found["text"])
+
     async def memories(
         self, user_id: str, *, page_size: int = 100, **narrow: Unpack[MemoryOptions]
     ) -> AsyncIterator[MemoryRecord]:

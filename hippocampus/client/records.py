@@ -95,6 +95,7 @@ class Window:
     max_tokens: int
     items: Sequence[Mapping[str, Any]]
     degraded: str | None
+    messages: Sequence[Mapping[str, str]] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

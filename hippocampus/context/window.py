@@ -1,45 +1,79 @@
-"""What a context window holds, how it is written, and how candidates are packed into a budget: pure functions.
+"""What a context window holds, and how candidates are packed into a budget: pure functions.
 
-The budget is that of the written text: headers and blank lines count. A section first fills its own share; what any
-section leaves unspent goes to the history, then to the memories, then to the facts. The history is taken backwards from
-the newest turn and never skips a turn; if the newest turn exceeds the history's share, that share is reserved for its
-beginning. A memory or fact is skipped if it is too big, or if it repeats what the window already says
+The budget is that of the written text: headers and blank lines count. What is packed first has its place:
+
+1. the system prompt, whole;
+2. the newest turns of the session, taken backwards without a gap; a newest turn that is too long is cut;
+3. standing facts (allergies, diets, rules);
+4. memories and facts, as much as they earn: see `_caps`;
+5. turns of any session that match the query, the best first, a question with its answer;
+6. what is left over goes to the history, then to memories, then to facts.
+
+A candidate is left out if it is too big, or if it repeats what the window already says
 (`hippocampus.text.repetition`). What was left out, and why, is part of the result.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from functools import cache
+from itertools import pairwise
 from typing import Any, Literal, TypeAlias
 
+from hippocampus.context.languages import HEADERS, ContextType, Language
+from hippocampus.context.templates import (
+    CONTEXT_TYPES,
+    MARKDOWN,
+    MESSAGES,
+    Template,
+    is_turn,
+    messages,
+    passage_key,
+    write,
+)
 from hippocampus.errors import ContextBudgetError
+from hippocampus.text import words
 from hippocampus.text.repetition import WindowStatements
 from hippocampus.text.tokens import TokenCounter, count_tokens
 
-ContextType: TypeAlias = Literal["system", "memory", "history", "fact"]
-Language: TypeAlias = Literal["zh", "en"]
+__all__ = [
+    "CONTEXT_TYPES",
+    "CUT_MARK",
+    "HEADERS",
+    "ContextItem",
+    "ContextType",
+    "ContextWindow",
+    "Language",
+    "LeftOut",
+    "Reason",
+    "SectionAccount",
+    "format_items",
+    "pack",
+]
+
 #: ``repeats``: the window already says it; ``too_big``: it would not fit an empty window beside the system prompt;
 #: ``no_room``: better or newer items used the budget.
 Reason: TypeAlias = Literal["repeats", "too_big", "no_room"]
 
-#: In the order in which they are written.
-CONTEXT_TYPES: tuple[ContextType, ...] = ("system", "fact", "memory", "history")
-
-HEADERS: Mapping[Language, Mapping[ContextType, str]] = {
-    "zh": {"fact": "## 用户偏好", "memory": "## 相关记忆", "history": "## 对话历史"},
-    "en": {"fact": "## User preferences", "memory": "## Relevant memories", "history": "## Conversation history"},
-}
-
-#: The mark at the end of a turn that was cut, and the least that is kept of one.
+#: The mark at the end of a text that was cut, and the least that is kept of one.
 CUT_MARK = " […]"
 CUT_TOKENS_MIN = 16
 
-#: Before each further line of an item. Without it a speaker could write a header, or the turn of another speaker.
-_INDENT = "  "
-_LINE_BREAK = re.compile("\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
+#: Where turns match, the parts of the budget that others take before them.
+_PARTS: Mapping[ContextType, float] = {"history": 0.1, "memory": 0.05, "fact": 0.1}
+#: Of facts that hardly match.
+_FACT_PART = 0.05
+#: The least relevance of a fact that is more than merely known.
+_RELEVANT = 0.5
+#: Standing facts take at most this part of what the system prompt leaves.
+_STANDING_PART = 0.5
+#: Turns that match best, whose question or answer beside them is taken as well, up to so many tokens.
+_BESIDE_RANK = 20
+_BESIDE_TOKENS = 60
+_QUESTION_MARKS = ("?", "？")
+_FACT_TYPES = ("rule", "profile", "preference", "custom")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +84,8 @@ class ContextItem:
         content: as it is written, without the section's header and without the prefixes of `format_items`.
         relevance_score: 0 to 1.
         token_estimate: of the content, by the assembler's counter.
-        metadata: ``memory_id``, ``fact_id`` or ``message_id``, the ``source``, its turns; ``truncated`` where the end
-            was cut off.
+        metadata: ``memory_id``, ``fact_id`` or ``message_id``, the ``source``, its turns, its ``session_id`` and
+            ``occurred_at``; ``changed``, what holds instead of it by now; ``truncated`` where something was cut off.
     """
 
     context_type: ContextType
@@ -90,8 +124,9 @@ class ContextWindow:
         account: per section, in the order in which they are written.
         left_out: every candidate that was not taken, section by section, the best or newest first.
         counted_by: ``estimate``, or the model that counted the whole.
-        language: of the headers.
+        language: of the headers and labels.
         degraded: why text alone was searched although there is an embedder; None if nothing failed.
+        template: how the items are written.
     """
 
     items: tuple[ContextItem, ...]
@@ -101,37 +136,32 @@ class ContextWindow:
     account: tuple[SectionAccount, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
     counted_by: str = "estimate"
-    language: Language = "zh"
+    language: Language = "en"
     degraded: str | None = None
+    template: Template = MARKDOWN
 
     @property
     def text(self) -> str:
         """The window as it is written, ready for a prompt; its tokens are `total_tokens`."""
-        return format_items(self.items, self.language)
+        return write(self.items, self.language, self.template)
+
+    @property
+    def messages(self) -> list[dict[str, str]]:
+        """The window as messages of a chat API, ``{"role": …, "content": …}``: for windows of the template `MESSAGES`.
+
+        Roles are ``system``, ``user`` and ``assistant``. What changes least comes first, so that the provider's prompt
+        cache is used: the system prompt, facts, the history, and before its last turn the memories.
+        """
+        return messages(self.items, self.language, self.template if self.template.as_messages else MESSAGES)
 
 
-def format_items(items: Iterable[ContextItem], language: Language = "zh") -> str:
+def format_items(items: Iterable[ContextItem], language: Language = "zh", template: Template = MARKDOWN) -> str:
     """Write items: the system prompt, then each section under its header; blank lines between.
 
     Only the first line of an item begins at the margin: nothing in it can be taken for a header, for
-    another turn or for another item.
+    another turn or for another item. Other templates escape tags, or write messages.
     """
-    by_type: dict[ContextType, list[str]] = {kind: [] for kind in CONTEXT_TYPES}
-    for item in items:
-        by_type[item.context_type].append(_written(item))
-    parts = list(by_type["system"])
-    for kind in CONTEXT_TYPES[1:]:
-        if by_type[kind]:
-            parts.append("\n".join([HEADERS[language][kind], *by_type[kind]]))
-    return "\n\n".join(parts)
-
-
-def _written(item: ContextItem) -> str:
-    """Return an item's lines: the system prompt as it is; any other with its bullet, its continuations indented."""
-    if item.context_type == "system":
-        return item.content
-    bullet = "" if item.context_type == "history" else "- "
-    return bullet + _LINE_BREAK.sub("\n" + _INDENT, item.content)
+    return write(items, language, template)
 
 
 def pack(
@@ -142,45 +172,74 @@ def pack(
     system_prompt: str | None = None,
     language: Language = "zh",
     counter: TokenCounter = count_tokens,
+    template: Template = MARKDOWN,
+    query: str = "",
 ) -> ContextWindow:
     """Pack candidates into a budget.
 
     Args:
         candidates: of memory and fact, the best first; of history, the newest turn first.
-        ratios: each section's share of `max_tokens`.
+        ratios: each section's share of `max_tokens`. Where turns match the query, history, memories that are no turns,
+            and facts take less at first.
         system_prompt: taken whole; if it exceeds its share, the others get less.
+        query: chooses the lines of a memory that is too long.
 
     Raises:
         ContextBudgetError: the system prompt alone is over the budget.
     """
-    packing = _Packing(max_tokens, ratios, language, counter)
+    packing = _Packing(candidates, max_tokens, ratios, language, counter, template, query)
     packing.take_system(system_prompt)
-    order: tuple[ContextType, ...] = ("history", "memory", "fact")
-    packing.take_turns(candidates.get("history", ()), within_share=True)
-    for kind in order[1:]:
-        packing.take_best(kind, candidates.get(kind, ()), within_share=True)
-    packing.take_turns(candidates.get("history", ()), within_share=False)
-    for kind in order[1:]:
-        packing.take_best(kind, candidates.get(kind, ()), within_share=False)
-    return packing.window(candidates)
+    packing.take_turns(within=packing.caps["history"])
+    packing.take_standing()
+    packing.take_best("memory", within=packing.caps["memory"])
+    packing.take_best("fact", within=packing.caps["fact"])
+    packing.take_passages()
+    packing.take_turns(within=None)
+    packing.take_best("memory", within=None)
+    packing.take_best("fact", within=None)
+    return packing.window()
 
 
 class _Packing:
     """The state of one `pack`: the items that were taken, and their cost."""
 
     def __init__(
-        self, max_tokens: int, ratios: Mapping[ContextType, float], language: Language, counter: TokenCounter
+        self,
+        candidates: Mapping[ContextType, Sequence[ContextItem]],
+        max_tokens: int,
+        ratios: Mapping[ContextType, float],
+        language: Language,
+        counter: TokenCounter,
+        template: Template,
+        query: str,
     ) -> None:
+        self._candidates: dict[ContextType, Sequence[ContextItem]] = {
+            kind: candidates.get(kind, ()) for kind in CONTEXT_TYPES
+        }
         self._max = max_tokens
-        self._language = language
+        self._language: Language = language
         self._count = cache(counter)  # the same text is measured in each round
+        self._template = template
+        self._query = query
         self._shares = {kind: int(max_tokens * ratios[kind]) for kind in CONTEXT_TYPES}
+        self.caps = self._caps()
         self._used: dict[ContextType, int] = dict.fromkeys(CONTEXT_TYPES, 0)
         self._reserved = 0  # for the newest turn, until it is cut
-        self._taken: dict[ContextType, list[ContextItem]] = {kind: [] for kind in CONTEXT_TYPES}
-        self._positions: dict[ContextType, list[int]] = {kind: [] for kind in CONTEXT_TYPES}  # among the candidates
+        self._taken: dict[ContextType, dict[int, ContextItem]] = {kind: {} for kind in CONTEXT_TYPES}  # by position
         self._repeats: set[tuple[ContextType, int]] = set()
+        self._contents: set[str] = set()
+        self._passages: set[tuple[object, ...] | None] = set()
+        self._turns: dict[object, int] = {}  # taken turns of passages, by message_id: their position
+        self._shown: set[tuple[object, object]] = set()  # thread and number of turns that the window shows
         self._stated = WindowStatements()
+
+    def _caps(self) -> dict[ContextType, int]:
+        """What sections take before the turns that match: their share, or less where turns match."""
+        caps = dict(self._shares)
+        if any(is_turn(item) for item in self._candidates["memory"]):
+            for kind, part in _PARTS.items():
+                caps[kind] = min(caps[kind], int(self._max * part))
+        return caps
 
     def take_system(self, prompt: str | None) -> None:
         if not prompt:
@@ -191,44 +250,120 @@ class _Packing:
                 f"the system prompt is {cost} tokens, over the budget of {self._max}: shorten it or raise max_tokens"
             )
         self._used["system"] = cost
-        self._taken["system"] = [ContextItem(context_type="system", content=prompt, token_estimate=cost)]
+        self._taken["system"][0] = ContextItem(context_type="system", content=prompt, token_estimate=cost)
 
-    def take_turns(self, turns: Sequence[ContextItem], *, within_share: bool) -> None:
-        """Take turns from the newest backwards until one does not fit; with the whole rest, cut that one."""
+    def take_turns(self, *, within: int | None) -> None:
+        """Take turns of the session from the newest backwards until one does not fit; of the whole rest, cut that one.
+
+        Args:
+            within: what the section may use; None: all that is left.
+        """
         self._reserved = 0
-        for position, turn in enumerate(turns):
-            if position < len(self._taken["history"]):
+        for position, turn in enumerate(self._candidates["history"]):
+            if position in self._taken["history"]:
                 continue
-            free = self._free("history", within_share=within_share)
+            self._release_passage(turn)
+            free = self._free("history", within)
             if self._cost(turn) <= free:
-                self._add(turn, position)
+                self._add("history", turn, position)
                 continue
-            if not within_share:
+            if within is None:
                 cut = self._cut(turn, free)
                 if cut is not None:
-                    self._add(cut, position)
+                    self._add("history", cut, position)
             elif not self._taken["history"]:
                 self._reserved = max(free, CUT_TOKENS_MIN)
             return
 
-    def take_best(self, kind: ContextType, items: Sequence[ContextItem], *, within_share: bool) -> None:
-        """Take items in their order; skip those that do not fit or that repeat what the window says."""
+    def take_standing(self) -> None:
+        """Take the facts that have their place in every window."""
+        within = int((self._max - self._used["system"]) * _STANDING_PART)
+        for position, item in enumerate(self._candidates["fact"]):
+            if item.metadata.get("is_standing") and self._cost(item) <= self._free("fact", within):
+                self._add("fact", item, position)
+
+    def take_best(self, kind: ContextType, *, within: int | None) -> None:
+        """Take items in their order; skip those that do not fit or that repeat what the window says.
+
+        Standing facts come on top of `within`; facts that hardly match the query take a part of it.
+        """
         oldest = self._oldest_turn()
-        for position, item in enumerate(items):
-            if position in self._positions[kind] or self._cost(item) > self._free(kind, within_share=within_share):
+        standing = self._used["fact"] if kind == "fact" and within is not None else 0
+        for position, item in enumerate(self._candidates[kind]):
+            if position in self._taken[kind] or (is_turn(item) and within is not None):
+                continue
+            limit = within
+            if limit is not None and kind == "fact" and self._turns_match and item.relevance_score < _RELEVANT:
+                limit = min(limit, int(self._max * _FACT_PART))
+            free = self._free(kind, None if limit is None else limit + standing)
+            fits = self._cost(item) <= free
+            if not fits and (kind != "memory" or is_turn(item)):
                 continue
             if self._is_stated(item, oldest):
                 self._repeats.add((kind, position))
-            else:
-                self._add(item, position)
+            elif fits:
+                self._add(kind, item, position)
+            elif within is None and item.metadata.get("kind") == "episodic":
+                shorter = self._best_lines(item, free)
+                if shorter is not None:
+                    self._add(kind, shorter, position)
 
-    def window(self, candidates: Mapping[ContextType, Sequence[ContextItem]]) -> ContextWindow:
+    def take_passages(self) -> None:
+        """Take the turns that match, the best first, each of the first ones with its question or its answer."""
+        turns = [(place, item) for place, item in enumerate(self._candidates["memory"]) if is_turn(item)]
+        if not turns:
+            return
+        shown = {item.metadata.get("message_id") for item in self._taken["history"].values()}
+        around = self._around(turns)
+        for rank, (position, item) in enumerate(turns):
+            if item.metadata.get("beside") is not None:
+                continue
+            self._take_turn(position, item, shown)
+            if rank < _BESIDE_RANK and position in self._taken["memory"]:
+                for other in around.get(position, ()):
+                    beside = self._candidates["memory"][other]
+                    if self._count(beside.content) <= _BESIDE_TOKENS:
+                        self._take_turn(other, beside, shown)
+        self._leave_covered()
+
+    def _take_turn(self, position: int, item: ContextItem, shown: set[Any]) -> None:
+        if position in self._taken["memory"]:
+            return
+        if item.metadata.get("message_id") in shown or item.content in self._contents:
+            self._repeats.add(("memory", position))
+        elif self._cost(item) <= self._free("memory", None):
+            self._add("memory", item, position)
+
+    def _around(self, turns: Sequence[tuple[int, ContextItem]]) -> dict[int, list[int]]:
+        """Return, by position, the turns beside a turn that ask what it answers, or answer what it asks."""
+        ordered = sorted(turns, key=lambda turn: (str(turn[1].metadata.get("thread_id")), _number(turn[1])))
+        found: dict[int, list[int]] = {}
+        for (earlier, asking), (later, answer) in pairwise(ordered):
+            same = asking.metadata.get("thread_id") == answer.metadata.get("thread_id")
+            if same and asking.content.rstrip().endswith(_QUESTION_MARKS):
+                found.setdefault(earlier, []).append(later)
+                found.setdefault(later, []).append(earlier)
+        return found
+
+    def _leave_covered(self) -> None:
+        """Leave out memories whose turns the window shows."""
+        for position, item in list(self._taken["memory"].items()):
+            if not is_turn(item) and self._is_covered(item):
+                self._release("memory", position)
+                self._repeats.add(("memory", position))
+
+    def _is_covered(self, item: ContextItem) -> bool:
+        """Whether the window shows all turns that a memory was extracted from."""
+        numbers, thread = item.metadata.get("source_seqs") or (), item.metadata.get("thread_id")
+        return bool(numbers) and all((thread, number) in self._shown for number in numbers)
+
+    def window(self) -> ContextWindow:
         """Return the window: measure the text as a whole, and drop items if the counter is not additive."""
         total = self._count(self._text())
         while total > self._max:
             self._drop_one()
             total = self._count(self._text())
-        left_out = tuple(self._left_out(candidates))
+        left_out = tuple(self._left_out())
         account = tuple(
             SectionAccount(
                 context_type=kind,
@@ -247,13 +382,18 @@ class _Packing:
             account=account,
             left_out=left_out,
             language=self._language,
+            template=self._template,
         )
 
-    def _left_out(self, candidates: Mapping[ContextType, Sequence[ContextItem]]) -> Iterator[LeftOut]:
+    @property
+    def _turns_match(self) -> bool:
+        return any(map(is_turn, self._candidates["memory"]))
+
+    def _left_out(self) -> Iterator[LeftOut]:
         whole = self._max - self._used["system"]
         for kind in CONTEXT_TYPES[1:]:
-            for position, item in enumerate(candidates.get(kind, ())):
-                if position in self._positions[kind]:
+            for position, item in enumerate(self._candidates[kind]):
+                if position in self._taken[kind]:
                     continue
                 tokens = self._count(item.content)
                 repeats = (kind, position) in self._repeats
@@ -261,19 +401,46 @@ class _Packing:
                 yield LeftOut(item=replace(item, token_estimate=tokens), reason=reason)
 
     def _cost(self, item: ContextItem) -> int:
-        """What an item adds: its line with bullet and line break; for the first of a section, also the header."""
-        opening = "" if self._taken[item.context_type] else f"\n\n{HEADERS[self._language][item.context_type]}"
-        return self._count(f"{opening}\n{_written(item)}")
+        """What an item adds: its line; for the first of a section or passage, also what is around it."""
+        kind = item.context_type
+        opening = "" if self._taken[kind] else f"\n\n{self._template.head(kind, self._language)}"
+        if is_turn(item) and passage_key(item) not in self._passages:
+            opening += self._template.passage_of(item, self._language)
+        return self._count(f"{opening}\n{self._template.written(item, self._language, gap=True)}")
 
-    def _free(self, kind: ContextType, *, within_share: bool) -> int:
+    def _free(self, kind: ContextType, within: int | None) -> int:
         rest = max(self._max - sum(self._used.values()) - self._reserved, 0)
-        return min(rest, self._shares[kind] - self._used[kind]) if within_share else rest
+        return rest if within is None else min(rest, within - self._used[kind])
 
-    def _add(self, item: ContextItem, position: int) -> None:
-        self._stated.add(item.content)
-        self._positions[item.context_type].append(position)
-        self._used[item.context_type] += self._cost(item)
-        self._taken[item.context_type].append(replace(item, token_estimate=self._count(item.content)))
+    def _add(self, kind: ContextType, item: ContextItem, position: int) -> None:
+        cost = self._cost(item)
+        if is_turn(item):
+            self._passages.add(passage_key(item))
+            self._turns[item.metadata.get("message_id")] = position
+        else:
+            self._stated.add(item.content)
+        self._contents.add(item.content)
+        if kind == "history" or is_turn(item):
+            self._shown.add((item.metadata.get("thread_id"), item.metadata.get("from_seq")))
+        self._used[kind] += cost
+        self._taken[kind][position] = replace(item, token_estimate=self._count(item.content))
+
+    def _release(self, kind: ContextType, position: int) -> None:
+        """Take an item out of the window. The headers above it stay paid while the section has other items."""
+        item = self._taken[kind].pop(position)
+        self._contents.discard(item.content)
+        if self._taken[kind]:
+            self._used[kind] -= self._count(self._template.written(item, self._language))
+        else:
+            self._used[kind] = 0
+            self._passages.clear()
+
+    def _release_passage(self, turn: ContextItem) -> None:
+        """Leave the history a turn that stands in a passage."""
+        position = self._turns.pop(turn.metadata.get("message_id"), None)
+        if position is not None and turn.metadata.get("message_id") is not None:
+            self._release("memory", position)
+            self._repeats.add(("memory", position))
 
     def _cut(self, turn: ContextItem, free: int) -> ContextItem | None:
         """Return the longest beginning of a turn that fits, marked; None if too little would be left."""
@@ -290,14 +457,32 @@ class _Packing:
             return None
         return replace(turn, content=turn.content[:low] + CUT_MARK, metadata={**turn.metadata, "truncated": True})
 
+    def _best_lines(self, item: ContextItem, free: int) -> ContextItem | None:
+        """Return the lines of an episode that match the query best, as many as fit, marked; None if none does."""
+        wanted = set(words.terms(self._query))
+        lines = item.content.splitlines()
+        best = sorted(range(len(lines)), key=lambda number: (-len(wanted & set(words.terms(lines[number]))), number))
+        kept: list[int] = []
+        shorter = None
+        for number in best:
+            chosen = sorted([*kept, number])
+            cut = replace(
+                item,
+                content="\n".join(lines[each] for each in chosen) + CUT_MARK,
+                metadata={**item.metadata, "truncated": True},
+            )
+            if self._cost(cut) <= free:
+                kept, shorter = chosen, cut
+        return shorter
+
     def _oldest_turn(self) -> ContextItem | None:
-        return self._taken["history"][-1] if self._taken["history"] else None
+        return next(reversed(self._taken["history"].values()), None)
 
     def _is_stated(self, item: ContextItem, oldest: ContextItem | None) -> bool:
         """Whether the window says it: the same text, the same statement, or the turns that it was extracted from."""
-        if any(item.content == taken.content for kind in CONTEXT_TYPES for taken in self._taken[kind]):
+        if item.content in self._contents or (not is_turn(item) and self._stated.repeats(item.content)):
             return True
-        if self._stated.repeats(item.content):
+        if item.context_type == "memory" and not is_turn(item) and self._is_covered(item):
             return True
         if item.context_type != "memory" or oldest is None:
             return False
@@ -314,17 +499,48 @@ class _Packing:
     def _drop_one(self) -> None:
         for kind in ("fact", "memory", "history"):
             if self._taken[kind]:
-                self._taken[kind].pop()
-                self._positions[kind].pop()
+                self._taken[kind].popitem()
                 return
         raise ContextBudgetError("the system prompt alone is over the budget: shorten it or raise max_tokens")
 
     def _items_in_order(self) -> list[ContextItem]:
-        return [
-            item
-            for kind in CONTEXT_TYPES
-            for item in (reversed(self._taken[kind]) if kind == "history" else self._taken[kind])
-        ]
+        """Return the items as they are written: what does not depend on the query in an order that does not either."""
+        history = list(self._taken["history"].values())[::-1]
+        ordered = {
+            "system": list(self._taken["system"].values()),
+            "fact": sorted(self._taken["fact"].values(), key=_fact_order),
+            "memory": sorted(self._taken["memory"].values(), key=_memory_order),
+            "history": history,
+        }
+        return [item for kind in CONTEXT_TYPES for item in ordered[kind]]
 
     def _text(self) -> str:
-        return format_items(self._items_in_order(), self._language)
+        return write(self._items_in_order(), self._language, self._template)
+
+
+def _number(item: ContextItem) -> int:
+    return item.metadata.get("from_seq") or 0
+
+
+def _fact_order(item: ContextItem) -> tuple[bool, int, str]:
+    """Standing facts, then by type and key; facts without a key keep their order."""
+    kind = item.metadata.get("kind")
+    rank = _FACT_TYPES.index(kind) if kind in _FACT_TYPES else len(_FACT_TYPES)
+    return (not item.metadata.get("is_standing"), rank, str(item.metadata.get("key") or ""))
+
+
+def _memory_order(item: ContextItem) -> tuple[bool, float, str, int]:
+    """Memories before passages, each in the order of time; those without a time keep their order."""
+    if not is_turn(item):
+        return (False, _time(item), "", 0)
+    return (True, _day(item), str(item.metadata.get("session_id") or item.metadata.get("thread_id")), _number(item))
+
+
+def _time(item: ContextItem) -> float:
+    moment = item.metadata.get("occurred_at")
+    return moment.timestamp() if isinstance(moment, datetime) else 0.0
+
+
+def _day(item: ContextItem) -> float:
+    moment = item.metadata.get("occurred_at")
+    return float(moment.astimezone(UTC).toordinal()) if isinstance(moment, datetime) else 0.0

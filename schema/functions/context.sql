@@ -1,22 +1,59 @@
 -- Context windows.
 
--- Candidates for a context window, in one round trip: memories and unconsolidated turns that match the query and the
--- newest summaries ('memory'), facts that match and the most certain ones ('fact'), the newest turns of the session
--- ('history'). place is the rank within each kind: 1 is taken first; history counts from the newest turn.
--- A blank query matches nothing. Errors: HP001 unknown session.
+-- The turns whose statement no longer holds: a fact that was extracted from them has another value by now, or has ended.
+-- said: the value they state; holds: the fact's present text, NULL if it ended; since: when it changed.
+CREATE OR REPLACE FUNCTION outdated_turns(p_app_name text, p_user_id text)
+RETURNS TABLE (thread_id uuid, sequence_num bigint, said text, holds text, since timestamptz, changed_in uuid)
+LANGUAGE sql STABLE SET search_path FROM CURRENT
+AS $$
+    SELECT DISTINCT ON (v.thread_id, s.seq, f.id) v.thread_id, s.seq, coalesce(v.value ->> 'text', v.value #>> '{}'),
+           CASE WHEN f.valid_until IS NULL OR f.valid_until > engine_now() THEN f.content END,
+           CASE WHEN f.valid_until IS NULL OR f.valid_until > engine_now() THEN f.valid_from ELSE f.valid_until END,
+           CASE WHEN f.valid_until IS NULL OR f.valid_until > engine_now() THEN f.thread_id END
+    FROM fact_versions AS v JOIN facts AS f ON f.id = v.fact_id CROSS JOIN unnest(v.source_seqs) AS s (seq)
+    WHERE v.app_name = p_app_name AND v.user_id = p_user_id AND f.app_name = p_app_name AND f.user_id = p_user_id
+      AND v.thread_id IS NOT NULL AND v.value IS NOT NULL AND v.accepted_at IS NOT NULL AND v.retracted_at IS NULL
+      AND v.valid_from <= engine_now() AND (v.value <> f.value OR f.valid_until <= engine_now())
+      AND NOT (f.thread_id IS NOT DISTINCT FROM v.thread_id AND s.seq = ANY (f.source_seqs)
+               AND (f.valid_until IS NULL OR f.valid_until > engine_now()))
+    ORDER BY v.thread_id, s.seq, f.id, v.valid_from DESC
+$$;
+
+-- Whether a fact has its place in every window: allergies, diets and rules.
+CREATE OR REPLACE FUNCTION is_standing(p_fact_type text, p_key text, p_normal_key text) RETURNS boolean
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN p_fact_type = 'rule' OR split_part(lower(p_key), ':', 1) IN ('allergy', 'allergies', 'diet', 'rule')
+       OR split_part(p_normal_key, ':', 1) IN ('allergy', 'diet', 'rule');
+
+-- Candidates for a context window, in one round trip: what matches the query and the newest summaries ('memory'), facts
+-- that match, the standing ones and the most certain ones ('fact'), the newest turns of the session ('history'). place
+-- is the rank within each kind, and within memories among the turns and among the rest: 1 is taken first; history
+-- counts from the newest turn. A blank query matches nothing. Errors: HP001 unknown session.
+--
+-- p_passages: how many turns that match are wanted, from all of the user's sessions. Then slices are left out, since
+-- their turns are found by themselves, and the turns before and after each of the best 20 follow, with `beside`, the turn
+-- that they are next to. 0: only turns that fast_replay has not reached are found, among the p_memories.
+-- changed: what holds instead of what a turn or a memory states ('' if nothing does), since changed_at.
 CREATE OR REPLACE FUNCTION context_candidates(
     p_app_name text, p_user_id text, p_session_id text, p_query text,
     p_embedding vector(1536) DEFAULT NULL, p_embedding_model text DEFAULT NULL,
-    p_memories integer DEFAULT 20, p_facts integer DEFAULT 20, p_turns integer DEFAULT 30)
+    p_memories integer DEFAULT 20, p_facts integer DEFAULT 20, p_turns integer DEFAULT 30,
+    p_passages integer DEFAULT 0)
 RETURNS TABLE (
     context_type text, place bigint, source text, id uuid, kind text, author text, content text,
-    relevance double precision, thread_id uuid, from_seq bigint, upto_seq bigint, occurred_at timestamptz)
+    relevance double precision, thread_id uuid, from_seq bigint, upto_seq bigint, occurred_at timestamptz,
+    score double precision, session_id text, source_seqs bigint[], fact_key text, is_standing boolean, beside uuid,
+    changed text, changed_at timestamptz)
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
 AS $$
 #variable_conflict use_column
 DECLARE
     v_thread uuid;
+    outdated record;
 BEGIN
+    SELECT array_agg(o.thread_id) AS threads, array_agg(o.sequence_num) AS seqs, array_agg(o.said) AS said,
+           array_agg(coalesce(o.holds, '')) AS holds, array_agg(o.since) AS since, array_agg(o.changed_in) AS changed_in
+    INTO outdated FROM outdated_turns(p_app_name, p_user_id) AS o;
     IF p_session_id IS NOT NULL THEN
         SELECT t.id INTO v_thread FROM threads AS t
         WHERE t.app_name = p_app_name AND t.user_id = p_user_id AND t.session_id = p_session_id AND NOT has_expired(t);
@@ -28,42 +65,110 @@ BEGIN
     END IF;
     IF btrim(p_query) <> '' THEN
         RETURN QUERY
-            SELECT f.kind_of, row_number() OVER (PARTITION BY f.kind_of ORDER BY f.score DESC, f.id), f.source, f.id,
-                   f.kind, NULL, f.content, f.relevance, f.thread_id, f.from_seq, f.upto_seq,
-                   f.occurred_at
-            FROM (SELECT s.*, CASE s.source WHEN 'fact' THEN 'fact' ELSE 'memory' END AS kind_of,
-                         row_number() OVER (PARTITION BY s.source = 'fact' ORDER BY s.score DESC, s.id) AS nth
-                  FROM search_memory(p_app_name, p_user_id, p_query, p_embedding, p_embedding_model,
-                                     least(4 * (p_memories + p_facts), 1000), p_messages => 'recent') AS s) AS f
-            WHERE f.nth <= CASE f.kind_of WHEN 'fact' THEN p_facts ELSE p_memories END;
+            WITH found AS MATERIALIZED (
+                SELECT s.*, CASE WHEN s.source = 'fact' THEN 'fact'
+                                 WHEN s.source = 'message' AND p_passages > 0 THEN 'turn' ELSE 'memory' END AS group_of
+                FROM search_memory(p_app_name, p_user_id, p_query, p_embedding, p_embedding_model,
+                                   least(4 * (p_memories + p_facts) + p_passages, 1000),
+                                   p_messages => CASE WHEN p_passages > 0 THEN 'all' ELSE 'recent' END) AS s
+                WHERE NOT (p_passages > 0 AND s.source = 'memory' AND s.kind = 'episodic' AND EXISTS (
+                    SELECT FROM messages AS g
+                    WHERE g.thread_id = s.thread_id AND g.sequence_num BETWEEN s.from_seq AND s.upto_seq))
+            ), ranked AS MATERIALIZED (
+                SELECT r.* FROM (
+                    SELECT f.*, row_number() OVER (PARTITION BY f.group_of ORDER BY f.score DESC, f.id) AS nth
+                    FROM found AS f) AS r
+                WHERE r.nth <= CASE r.group_of WHEN 'fact' THEN p_facts WHEN 'turn' THEN p_passages ELSE p_memories END
+            ), beside AS (
+                SELECT DISTINCT ON (g.id) g.*, r.id AS beside, r.nth, r.session_id
+                FROM ranked AS r CROSS JOIN LATERAL (
+                    (SELECT m.* FROM messages AS m
+                     WHERE m.thread_id = r.thread_id AND m.sequence_num < r.from_seq
+                     ORDER BY m.sequence_num DESC LIMIT 1)
+                    UNION ALL
+                    (SELECT m.* FROM messages AS m
+                     WHERE m.thread_id = r.thread_id AND m.sequence_num > r.from_seq
+                     ORDER BY m.sequence_num LIMIT 1)) AS g
+                WHERE r.group_of = 'turn' AND r.nth <= 20
+                  AND NOT EXISTS (SELECT FROM ranked AS k WHERE k.source = 'message' AND k.id = g.id)
+                ORDER BY g.id, r.nth
+            ), candidates AS (
+                SELECT CASE r.group_of WHEN 'fact' THEN 'fact' ELSE 'memory' END AS context_type, r.nth AS place, r.source,
+                       r.id, r.kind, g.author, r.content, r.relevance, r.thread_id, r.from_seq, r.upto_seq, r.occurred_at,
+                       r.score, r.session_id, r.source_seqs, f.key AS fact_key,
+                       is_standing(f.fact_type, f.key, f.normal_key) AS is_standing, NULL::uuid AS beside
+                FROM ranked AS r
+                LEFT JOIN messages AS g ON r.source = 'message' AND g.id = r.id
+                LEFT JOIN facts AS f ON r.source = 'fact' AND f.id = r.id
+                UNION ALL
+                SELECT 'memory', 100000 + b.nth, 'message', b.id, b.role::text, b.author, b.content, 0, b.thread_id,
+                       b.sequence_num, b.sequence_num, b.occurred_at, 0, b.session_id, ARRAY[b.sequence_num], NULL, NULL,
+                       b.beside
+                FROM beside AS b
+            )
+            SELECT c.context_type, c.place, c.source, c.id, c.kind, c.author, c.content, c.relevance, c.thread_id,
+                   c.from_seq, c.upto_seq, c.occurred_at, c.score, c.session_id, c.source_seqs, c.fact_key::text,
+                   coalesce(c.is_standing, false), c.beside, o.holds, o.since
+            FROM candidates AS c LEFT JOIN LATERAL (
+                SELECT o.holds, o.since
+                FROM unnest(outdated.threads, outdated.seqs, outdated.said, outdated.holds, outdated.since,
+                            outdated.changed_in) AS o (thread_id, sequence_num, said, holds, since, changed_in)
+                WHERE o.thread_id = c.thread_id AND o.sequence_num = ANY (c.source_seqs)
+                  AND (c.source = 'message' OR strpos(lower(c.content), lower(o.said)) > 0)
+                ORDER BY o.since DESC LIMIT 1) AS o
+                ON c.context_type = 'memory';
     END IF;
     RETURN QUERY
         (SELECT 'memory', 1000 + row_number() OVER (ORDER BY m.occurred_at DESC, m.id DESC), 'memory', m.id,
                 m.memory_type::text, NULL::text, m.content, 0::double precision, m.thread_id, m.from_seq,
-                m.upto_seq, m.occurred_at
+                m.upto_seq, m.occurred_at, 0::double precision, t.session_id::text, m.source_seqs, NULL::text, false,
+                NULL::uuid, o.holds, o.since
          FROM (SELECT * FROM memories WHERE app_name = p_app_name AND user_id = p_user_id
                ORDER BY created_at DESC LIMIT 50) AS m
+         LEFT JOIN threads AS t ON t.id = m.thread_id
+         LEFT JOIN LATERAL (
+             SELECT o.holds, o.since
+             FROM unnest(outdated.threads, outdated.seqs, outdated.said, outdated.holds, outdated.since,
+                         outdated.changed_in) AS o (thread_id, sequence_num, said, holds, since, changed_in)
+             WHERE o.thread_id = m.thread_id AND o.sequence_num = ANY (m.source_seqs)
+               AND strpos(lower(m.content), lower(o.said)) > 0
+             ORDER BY o.since DESC LIMIT 1) AS o ON true
          WHERE m.memory_type = 'summary' ORDER BY m.occurred_at DESC, m.id DESC LIMIT 3)
         UNION ALL
-        (SELECT 'fact', 1000 + row_number() OVER (ORDER BY f.confidence DESC, f.updated_at DESC, f.id), 'fact', f.id,
-                f.fact_type, NULL, f.content, 0, f.thread_id, f.from_seq, f.upto_seq, f.valid_from
-         FROM facts AS f
-         WHERE f.app_name = p_app_name AND f.user_id = p_user_id
-           AND (f.valid_until IS NULL OR f.valid_until > engine_now())
-         ORDER BY f.confidence DESC, f.updated_at DESC, f.id LIMIT p_facts)
+        (SELECT 'fact', CASE WHEN k.is_standing THEN 0 ELSE 1000 END
+                        + row_number() OVER (ORDER BY k.confidence DESC, k.updated_at DESC, k.id), 'fact', k.id,
+                k.fact_type, NULL, k.content, 0, k.thread_id, k.from_seq, k.upto_seq, k.valid_from, 0, t.session_id::text,
+                k.source_seqs, k.key::text, k.is_standing, NULL, NULL, NULL
+         FROM (
+             SELECT f.*, row_number() OVER (PARTITION BY s.is_standing
+                                            ORDER BY f.confidence DESC, f.updated_at DESC, f.id) AS nth, s.is_standing
+             FROM facts AS f, LATERAL (SELECT is_standing(f.fact_type, f.key, f.normal_key)) AS s (is_standing)
+             WHERE f.app_name = p_app_name AND f.user_id = p_user_id
+               AND (f.valid_until IS NULL OR f.valid_until > engine_now())) AS k
+         LEFT JOIN threads AS t ON t.id = k.thread_id
+         WHERE k.nth <= CASE WHEN k.is_standing THEN 50 ELSE p_facts END)
         UNION ALL
         (SELECT 'history', row_number() OVER (ORDER BY g.sequence_num DESC), 'message', g.id, g.role, g.author,
-                g.content, 1, g.thread_id, g.sequence_num, g.sequence_num, g.occurred_at
-         FROM messages AS g
-         WHERE g.thread_id = v_thread AND g.app_name = p_app_name AND g.user_id = p_user_id
-         ORDER BY g.sequence_num DESC LIMIT p_turns);
+                g.content, 1, g.thread_id, g.sequence_num, g.sequence_num, g.occurred_at, 1, p_session_id,
+                ARRAY[g.sequence_num], NULL, false, NULL, o.holds, o.since
+         FROM (SELECT * FROM messages AS g
+               WHERE g.thread_id = v_thread AND g.app_name = p_app_name AND g.user_id = p_user_id
+               ORDER BY g.sequence_num DESC LIMIT p_turns) AS g
+         LEFT JOIN LATERAL (
+             -- What was changed in the session itself is said there, further down.
+             SELECT o.holds, o.since
+             FROM unnest(outdated.threads, outdated.seqs, outdated.said, outdated.holds, outdated.since,
+                         outdated.changed_in) AS o (thread_id, sequence_num, said, holds, since, changed_in)
+             WHERE o.thread_id = g.thread_id AND o.sequence_num = g.sequence_num
+               AND o.changed_in IS DISTINCT FROM g.thread_id
+             ORDER BY o.since DESC LIMIT 1) AS o ON true);
 END
 $$;
 
 -- How many tokens a text costs, overestimated rather than underestimated; equals count_tokens in hippocampus/text/tokens.py.
 CREATE OR REPLACE FUNCTION count_tokens(body text) RETURNS integer
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN ceil((80 * regexp_count(body, '[A-Za-z]+') + 10 * regexp_count(body, '[A-Za-z]')
+RETURN ceil((100 * regexp_count(body, '[A-Za-z]+') + 11 * regexp_count(body, '(?<=[A-Za-z]{5})[A-Za-z]')
              + 8 * regexp_count(body, '[A-Z]') + 100 * regexp_count(body, '[0-9\u0080-\u07ff]')
              + 75 * regexp_count(body, '[\u0001-\u0008\u000e-\u001f!-/:-@\[-`{-\u007f]')
              + 90 * regexp_count(body, '[\n\v\f\r]') + 110 * regexp_count(body, '[\u0800-\uffff]')

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 
 import asyncpg
 import pytest
 
+from hippocampus.context.languages import day
 from hippocampus.context_assembler import ContextAssembler
 from hippocampus.errors import ContextBudgetError, EmbeddingDimensionError, ProviderError, RateLimitedError
 from hippocampus.instructions import InstructionStore
@@ -45,20 +47,25 @@ async def known(pool: asyncpg.Pool, conn: asyncpg.Connection) -> None:
 async def test_a_window_holds_system_facts_memories_and_history_in_order(
     known: None, assembler: ContextAssembler
 ) -> None:
+    """With the dates of facts, memories and turns; what an answer in another session was asked for is beside it."""
     window = await assembler.assemble(
         app_name=APP, user_id=MEI, session_id="s-2", query="What does my cat like to eat?", system_prompt="Be kind."
     )
+    today = day(datetime.now(UTC), "en")
     assert assembler.format_context(window) == "\n".join(
         [
             "Be kind.",
             "",
             "## User preferences",
-            '- [preference] cat: {"name": "Miso"}',
-            "- [profile] city: Lisbon",
+            f"- [profile] city: Lisbon ({today})",
+            f'- [preference] cat: {{"name": "Miso"}} ({today})',
             "",
             "## Relevant memories",
-            "- Mei's cat Miso likes sardines",
-            "- Mei moved to Lisbon",
+            f"- Mei's cat Miso likes sardines ({today})",
+            f"- Mei moved to Lisbon ({today})",
+            today,
+            "[user]: I moved to Lisbon",
+            "[user]: My cat is called Miso",
             "",
             "## Conversation history",
             "[user]: Good morning",

@@ -10,7 +10,6 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp
 
-from hippocampus.context.window import HEADERS
 from hippocampus.context_assembler import ContextAssembler
 from hippocampus.erasure.service import ErasureService
 from hippocampus.facts.ledger import FactLedger
@@ -126,13 +125,10 @@ def _services(
     settings: Settings, pool: Pool, live: LiveStreams, embedder: Embedder, metrics: WriterMetrics
 ) -> Mapping[type, object]:
     origins = frozenset(filter(None, settings.stream_origins.split(",")))
-    assemblers = context.Assemblers(
-        (language, ContextAssembler(pool, embedder, language=language, on_degraded=metrics.degraded))
-        for language in HEADERS
-    )
     return {
         Admission: Admission(at_once=4 * settings.database_pool_size),
         AgentRunner: live.runner,
+        ContextAssembler: ContextAssembler(pool, embedder, on_degraded=metrics.degraded),
         FactLedger: FactLedger(pool),
         ErasureService: ErasureService(pool),
         HealthCheck: HealthCheck(settings.dsn or "", settings.schema_name),
@@ -155,7 +151,6 @@ def _services(
         TicketService: live.tickets,
         TimelineService: TimelineService(pool),
         asyncpg.Pool: pool,
-        context.Assemblers: assemblers,
         middleware.Telemetry: metrics,
     }
 

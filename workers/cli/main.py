@@ -32,6 +32,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "import-adk": "Copy sessions, events and states of Google ADK's own database.",
         "search": "Search memories, facts and recent turns.",
         "context": "Pack a context window for the next turn.",
+        "recall": "Print what is known for a query: facts, passages with dates.",
         "memories": "List memories, or show one.",
         "memory": "Trace, pin, restore, export and import memories.",
         "facts": "List facts about a user; histories, candidates, merged keys.",

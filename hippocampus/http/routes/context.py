@@ -1,4 +1,4 @@
-"""The route that packs a context window."""
+"""The routes that pack a context window, and that answer with what is known."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from typing import Annotated
 
 from starlette.responses import Response
 
-from hippocampus.context.window import Language
 from hippocampus.context_assembler import ContextAssembler
 from hippocampus.http import problems as memory_problems
-from hippocampus.http.routes.context_schemas import ContextInput, ContextView
+from hippocampus.http.routes.context_schemas import ContextInput, ContextView, RecallInput, RecallView
 from pulse.http.edge import problems
 from pulse.http.edge.bodies import reply
 from pulse.http.edge.owner import PathOwner
@@ -18,10 +17,6 @@ from pulse.http.edge.routing import USER_PATH, make_router
 from pulse.http.edge.services import service
 
 router = make_router("memory", USER_PATH)
-
-
-class Assemblers(dict[Language, ContextAssembler]):
-    """One assembler for each language of the headers."""
 
 
 @router.post(
@@ -34,10 +29,9 @@ class Assemblers(dict[Language, ContextAssembler]):
     ),
 )
 async def assemble_context(
-    owner: PathOwner, body: ContextInput, assemblers: Annotated[Assemblers, service(Assemblers)]
+    owner: PathOwner, body: ContextInput, assembler: Annotated[ContextAssembler, service(ContextAssembler)]
 ) -> Response:
     """Pack the system prompt, facts, memories and the session's newest turns into a budget that is never exceeded."""
-    assembler = assemblers[body.language]
     window = await assembler.assemble(
         app_name=owner.app_name,
         user_id=owner.user_id,
@@ -47,5 +41,31 @@ async def assemble_context(
         system_prompt=body.system_prompt,
         max_tokens=body.max_tokens,
         embedding_model=body.embedding_model,
+        language=body.language,
+        template=body.template,
     )
-    return reply(ContextView.of_window(window, assembler.format_context(window)))
+    return reply(ContextView.of_window(window))
+
+
+@router.post(
+    "/recall",
+    summary="Recall what is known",
+    dependencies=[require("read")],
+    response_model=RecallView,
+    responses=problems.documented(*problems.BODY, problems.INVALID_REQUEST),
+)
+async def recall(
+    owner: PathOwner, body: RecallInput, assembler: Annotated[ContextAssembler, service(ContextAssembler)]
+) -> Response:
+    """Return one text for an agent: facts, then passages with their dates, within a budget that is never exceeded."""
+    window = await assembler.recall(
+        app_name=owner.app_name,
+        user_id=owner.user_id,
+        query=body.query,
+        query_embedding=body.query_embedding,
+        max_tokens=body.max_tokens,
+        embedding_model=body.embedding_model,
+        language=body.language,
+        template=body.template,
+    )
+    return reply(RecallView.of(window))

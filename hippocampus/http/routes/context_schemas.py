@@ -1,4 +1,4 @@
-"""The bodies of the route that packs a context window."""
+"""The bodies of the routes that pack a context window."""
 
 from __future__ import annotations
 
@@ -6,35 +6,69 @@ from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, StringConstraints
 
+from hippocampus.context.templates import TemplateName
 from hippocampus.context.window import ContextType, ContextWindow, Reason
+from hippocampus.context_assembler import RECALL_TOKENS
 from hippocampus.http.fields import Embedding
 from hippocampus.search import QUERY_LENGTH_MAX
 from pulse.http.edge.schemas import Body, Id, JsonObject, Name, View
 
 
-class ContextInput(Body):
-    """A window to pack."""
+class _Query(Body):
+    """What is searched for, and how the answer is written."""
 
     query: Annotated[
         str,
         StringConstraints(max_length=QUERY_LENGTH_MAX),
         Field(description="What to search for, usually the newest message. If blank, nothing is searched."),
     ] = ""
+    language: Annotated[
+        Literal["en", "zh"] | None,
+        Field(description="The language of headers and labels; null: that of the conversation."),
+    ] = None
+    template: Annotated[TemplateName, Field(description="How the text is written.")] = "markdown"
+    query_embedding: Embedding | None = None
+    embedding_model: Annotated[
+        Name | None, Field(description="The model of query_embedding; by default the server's.")
+    ] = None
+
+
+class ContextInput(_Query):
+    """A window to pack."""
+
     session_id: Annotated[Id | None, Field(description="The session whose newest turns are the history.")] = None
     system_prompt: Annotated[
         str | None, StringConstraints(max_length=1_000_000), Field(description="Included in full, whatever its share.")
     ] = None
     max_tokens: Annotated[int, Field(ge=1, le=10_000_000, description="The budget, headers included.")] = 8000
-    language: Annotated[Literal["en", "zh"], Field(description="The language of the headers.")] = "en"
-    query_embedding: Embedding | None = None
-    embedding_model: Annotated[
-        Name | None, Field(description="The model of query_embedding; by default the server's.")
-    ] = None
     model_config = ConfigDict(
         json_schema_extra={
             "examples": [{"query": "Where do I live?", "session_id": "order-17", "system_prompt": "Be brief."}]
         }
     )
+
+
+class RecallInput(_Query):
+    """What to recall."""
+
+    max_tokens: Annotated[int, Field(ge=1, le=10_000_000, description="The budget of the text.")] = RECALL_TOKENS
+    model_config = ConfigDict(json_schema_extra={"examples": [{"query": "Where do I live?", "max_tokens": 500}]})
+
+
+class RecallView(View):
+    """What is known."""
+
+    text: Annotated[str, Field(description="Facts, then passages with their dates; empty if nothing is known.")]
+    total_tokens: Annotated[int, Field(description="The tokens of the text; never over max_tokens.")]
+    language: Literal["en", "zh"]
+    degraded: Annotated[str | None, Field(description="Why only the text was searched; null if nothing failed.")]
+
+
+class MessageView(View):
+    """A message of a chat API."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str
 
 
 class ItemView(View):
@@ -73,6 +107,11 @@ class ContextView(View):
     """A packed window."""
 
     text: Annotated[str, Field(description="The window as text.")]
+    messages: Annotated[
+        list[MessageView],
+        Field(description="The window as messages of a chat API, for the template messages; else empty."),
+    ]
+    language: Literal["en", "zh"]
     items: list[ItemView]
     total_tokens: Annotated[int, Field(description="The tokens of the text; never over max_tokens.")]
     max_tokens: int
@@ -81,7 +120,8 @@ class ContextView(View):
     degraded: Annotated[str | None, Field(description="Why only the text was searched; null if nothing failed.")]
 
     @classmethod
-    def of_window(cls, window: ContextWindow, text: str) -> ContextView:
+    def of_window(cls, window: ContextWindow) -> ContextView:
         """Return the view of a window."""
+        messages = [MessageView.model_validate(each) for each in window.messages] if window.template.as_messages else []
         left_out = [LeftOutView.of(each.item, reason=each.reason) for each in window.left_out]
-        return cls.of(window, text=text, left_out=left_out)
+        return cls.of(window, messages=messages, left_out=left_out)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import click
 
+from hippocampus.context.languages import Language
+from hippocampus.context.templates import TemplateName
 from hippocampus.context_assembler import ContextAssembler, ContextWindow
 from workers import settings
 from workers.cli import output
@@ -19,24 +21,55 @@ if TYPE_CHECKING:
     from workers.settings import Settings
 
 
+language_option = click.option(
+    "--language", type=click.Choice(get_args(Language)), help="Of headers and labels; by default the conversation's."
+)
+template_option = click.option(
+    "--template",
+    type=click.Choice(get_args(TemplateName)),
+    default="markdown",
+    show_default=True,
+    help="How the text is written.",
+)
+
+
 @click.command(epilog="Example:  hippocampus context 'what shall we cook' --session mei-session-8 --tokens 1000")
 @click.argument("query")
 @owner_options
 @click.option("--session", help="The session whose newest turns are the history.")
 @click.option("--tokens", default=8000, show_default=True, type=click.IntRange(1, COUNT_MAX), help="The budget.")
 @click.option("--system", "system_prompt", help="A system prompt, which is never cut.")
+@language_option
+@template_option
 @json_option
 def command(
-    query: str, whose: Whose, session: str | None, tokens: int, system_prompt: str | None, as_json: bool
+    query: str,
+    whose: Whose,
+    session: str | None,
+    tokens: int,
+    system_prompt: str | None,
+    language: Language | None,
+    template: TemplateName,
+    as_json: bool,
 ) -> None:
     """Pack system prompt, facts, memories and history into a token budget that is never exceeded."""
     window, text = whose.run(
         lambda pool, owner: assemble(
-            settings.load(), pool, owner, query, session_id=session, tokens=tokens, system_prompt=system_prompt
+            settings.load(),
+            pool,
+            owner,
+            query,
+            session_id=session,
+            tokens=tokens,
+            system_prompt=system_prompt,
+            language=language,
+            template=template,
         )
     )
     if as_json:
-        output.write_json({**output.plain(window), "text": text})
+        messages = window.messages if window.template.as_messages else []
+        named = {"template": window.template.name, "text": text, "messages": messages}
+        output.write_json({**output.plain(window), **named})
         return
     click.echo(text)
     click.echo(err=True)
@@ -52,11 +85,13 @@ async def assemble(
     session_id: str | None,
     tokens: int,
     system_prompt: str | None = None,
+    language: Language | None = None,
+    template: TemplateName = "markdown",
 ) -> tuple[ContextWindow, str]:
     """Assemble a window with the embedder that the settings name; return it and its text."""
     embedder = open_embedder(config, pool)
     try:
-        assembler = ContextAssembler(pool, embedder, max_tokens=tokens, language="en")
+        assembler = ContextAssembler(pool, embedder, max_tokens=tokens, language=language, template=template)
         window = await assembler.assemble(
             app_name=owner.app, user_id=owner.user, session_id=session_id, query=query, system_prompt=system_prompt
         )

@@ -1,0 +1,114 @@
+"""How much of the evidence for a question is in a context window, on a LoCoMo file, and how stable prompts are.
+
+python -m benchmarks.windows FILE.json [--dsn DSN]
+
+Each conversation becomes one user of a fresh database, each of its sessions a thread, and is consolidated with the
+`local` provider: fast_replay and deep_reflection. For each question a window is assembled with the default arguments at
+each budget: in a new session (nothing was said in it), and in the running one (the last session of the conversation). A
+turn counts as found if its text stands in the window word for word. No language model is involved.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import re
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean
+
+from benchmarks.consolidation import DirectClaim
+from benchmarks.locomo import APP, ingest, questions, turn_text
+from benchmarks.server import fresh_server
+from hippocampus import jobs
+from hippocampus.consolidation_worker import MemoryConsolidationWorker
+from hippocampus.context_assembler import ContextAssembler
+from hippocampus.providers.local.embedding import LocalEmbedder
+from hippocampus.providers.local.provider import LocalGenerator
+from hippocampus.records import JobType
+from pulse import database
+
+CATEGORIES_COUNTED = (1, 2, 3, 4)
+
+
+async def remember(pool: database.Pool, path: Path) -> None:
+    """Ingest the conversations of a file and consolidate every session."""
+    embedder = LocalEmbedder()
+    worker = MemoryConsolidationWorker(pool, LocalGenerator(), embedder)
+    for conversation in json.loads(path.read_text(encoding="utf-8")):
+        await ingest(pool, conversation["sample_id"], conversation["conversation"], None)
+    threads = await pool.fetch("SELECT user_id, session_id FROM threads WHERE app_name = $1 ORDER BY id", APP)
+    for thread in threads:
+        await jobs.enqueue_session(pool, APP, thread["user_id"], thread["session_id"], JobType.FULL_CONSOLIDATION)
+        while waiting := await pool.fetch("SELECT id FROM consolidation_jobs WHERE status = 'pending' ORDER BY id"):
+            for job in waiting:
+                await pool.execute(
+                    "UPDATE consolidation_jobs SET status = 'running', attempts = 1 WHERE id = $1", job["id"]
+                )
+                await worker.run(job["id"], DirectClaim(job["id"]))
+
+
+BUDGETS = (2000, 4000, 8000)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Means over questions: the share of the evidence in the window, and of questions with any of it."""
+
+    share: float
+    any: float
+
+
+async def evaluate(pool: database.Pool, path: Path) -> dict[tuple[str, int], Found]:
+    """Assemble windows for the questions of a file; return what they hold by session (new, running) and budget."""
+    assembler = ContextAssembler(pool, LocalEmbedder())
+    shares: dict[tuple[str, int], list[float]] = {}
+    for conversation in json.loads(path.read_text(encoding="utf-8")):
+        user, talk = conversation["sample_id"], conversation["conversation"]
+        names = sorted((name for name in talk if re.fullmatch(r"session_\d+", name)), key=lambda name: int(name[8:]))
+        said = {
+            (name.replace("_", "-"), int(turn["dia_id"].split(":")[1])): turn_text(turn)
+            for name in names
+            for turn in talk[name]
+        }
+        for question in questions(conversation["qa"]):
+            if question.category not in CATEGORIES_COUNTED:
+                continue
+            texts = [said[turn] for turn in question.evidence if turn in said]
+            for kind, session in (("new", None), ("running", names[-1].replace("_", "-"))):
+                for budget in BUDGETS:
+                    window = await assembler.assemble(
+                        app_name=APP, user_id=user, session_id=session, query=question.text, max_tokens=budget
+                    )
+                    held = sum(_plain(text) in _plain(window.text) for text in texts)
+                    shares.setdefault((kind, budget), []).append(held / len(question.evidence))
+    return {key: Found(mean(values), mean(value > 0 for value in values)) for key, values in shares.items()}
+
+
+def _plain(text: str) -> str:
+    """A text without the differences of line breaks."""
+    return " ".join(text.split())
+
+
+async def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("path", type=Path)
+    parser.add_argument("--dsn", help="a database that holds the file already, as --keep left it")
+    arguments = parser.parse_args()
+    async with AsyncExitStack() as stack:
+        if arguments.dsn:
+            pool = await stack.enter_async_context(await database.create_pool(arguments.dsn))
+        else:
+            server = await stack.enter_async_context(fresh_server())
+            pool = await stack.enter_async_context(await database.create_pool(server.dsn))
+            await remember(pool, arguments.path)
+        table = await evaluate(pool, arguments.path)
+    print(f"{'session':<10} {'tokens':>7} {'evidence':>9} {'any of it':>10}")
+    for (kind, budget), found in table.items():
+        print(f"{kind:<10} {budget:>7,} {found.share:>9.3f} {found.any:>10.3f}")
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

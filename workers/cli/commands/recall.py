@@ -1,0 +1,79 @@
+"""`hippocampus recall QUERY`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from hippocampus.context_assembler import RECALL_TOKENS, ContextAssembler
+from workers import settings
+from workers.cli import output
+from workers.cli.commands.context import language_option, template_option
+from workers.cli.embedder import open_embedder
+from workers.cli.options import COUNT_MAX, json_option
+from workers.cli.owners import Whose, owner_options
+
+if TYPE_CHECKING:
+    from hippocampus.context.languages import Language
+    from hippocampus.context.templates import TemplateName
+    from hippocampus.context.window import ContextWindow
+    from pulse.database import Pool
+    from workers.cli.rows import Owner
+    from workers.settings import Settings
+
+
+@click.command(epilog="Example:  hippocampus recall 'where does she live' --tokens 500")
+@click.argument("query")
+@owner_options
+@click.option(
+    "--tokens", default=RECALL_TOKENS, show_default=True, type=click.IntRange(1, COUNT_MAX), help="The budget."
+)
+@language_option
+@template_option
+@json_option
+def command(
+    query: str, whose: Whose, tokens: int, language: Language | None, template: TemplateName, as_json: bool
+) -> None:
+    """Print what is known, for an agent: facts, then passages with their dates, within a token budget."""
+    window = whose.run(
+        lambda pool, owner: recall(
+            settings.load(), pool, owner, query, tokens=tokens, language=language, template=template
+        )
+    )
+    if as_json:
+        output.write_json(
+            {
+                "text": window.text,
+                "total_tokens": window.total_tokens,
+                "language": window.language,
+                "degraded": window.degraded,
+            }
+        )
+        return
+    if window.degraded:
+        click.echo(f"Note: {window.degraded}.", err=True)
+    if window.text:
+        click.echo(window.text)
+    else:
+        click.echo("Nothing is known.", err=True)
+
+
+async def recall(
+    config: Settings,
+    pool: Pool,
+    owner: Owner,
+    query: str,
+    *,
+    tokens: int,
+    language: Language | None,
+    template: TemplateName,
+) -> ContextWindow:
+    """Recall with the embedder that the settings name."""
+    embedder = open_embedder(config, pool)
+    try:
+        return await ContextAssembler(pool, embedder, language=language, template=template).recall(
+            app_name=owner.app, user_id=owner.user, query=query, max_tokens=tokens
+        )
+    finally:
+        await embedder.close()
