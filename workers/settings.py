@@ -205,8 +205,8 @@ class Settings(BaseSettings):
     generator_features: str = Field(
         default="auto",
         description="Which optional parameters the server of an openai or anthropic generator accepts, separated by"
-        " commas: json_schema, temperature, max_completion_tokens (instead of max_tokens); none for none of them. auto"
-        " finds out by a short request before the first call.",
+        " commas: json_schema, schema_bounds (in the schema), temperature, max_completion_tokens (instead of"
+        " max_tokens); none for none of them. auto finds out by a short request before the first call.",
     )
     generator_output_tokens_max: int = Field(
         default=8192, ge=256, le=1_000_000, description="How many tokens one reply of the generator may have."

