@@ -1,9 +1,14 @@
 """How much of the evidence for a question search finds, on a LoCoMo file: recall@5, @10, @20 and MRR by category.
 
-python -m benchmarks.locomo FILE.json [--provider bm25|local|minilm] [--vectors FILE.npz]
+python -m benchmarks.locomo FILE.json [--provider bm25|local|minilm] [--vectors FILE.npz] [--sources turns|default]
 
 Each conversation becomes one user of a fresh database, each of its sessions a thread, each turn a message
-("Speaker: text caption"). No language model is involved.
+("Speaker: text caption"). No language model is involved. Questions are asked the day after the last session: 'last
+week' is the week before that.
+
+With `--sources default`, the conversations are consolidated by the local provider first, and searched as a default call
+does: turns, summaries, insights and facts. What counts is the turn itself, or a fact that was extracted from it; a
+summary does not count.
 """
 
 from __future__ import annotations
@@ -18,9 +23,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.consolidation import DirectClaim
 from benchmarks.server import fresh_server
+from hippocampus.consolidation_worker import MemoryConsolidationWorker
+from hippocampus.errors import ProviderError
+from hippocampus.providers.local.provider import LocalEmbedder, LocalGenerator
 from hippocampus.records import EMBEDDING_DIMENSIONS, Vector
-from hippocampus.search import MemorySearch, SearchFilter, SearchWeights
+from hippocampus.search import EVERYTHING, MemorySearch, SearchFilter, SearchMemoryResult, SearchWeights
 from pulse import database
 from pulse.events import Event
 from pulse.session_service import OpenSessionService
@@ -31,7 +40,7 @@ if TYPE_CHECKING:
 APP = "locomo"
 CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: "adversarial"}
 DEPTHS = (5, 10, 20)
-TURNS = SearchFilter(sources=("message",), messages="all")
+TURNS = SearchFilter(sources=("message",))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +62,17 @@ class Recall:
 
 
 async def evaluate(
-    path: Path, embedder: Embedder | None, *, pool: database.Pool, weights: SearchWeights | None = None
+    path: Path,
+    embedder: Embedder | None,
+    *,
+    pool: database.Pool,
+    weights: SearchWeights | None = None,
+    consolidated: bool = False,
 ) -> dict[str, Recall]:
     """Ingest a LoCoMo file into an empty database and search it with its own questions.
+
+    Args:
+        consolidated: the local provider consolidates first, and all sources are searched.
 
     Returns:
         By category's name, and under ``1-4`` over all questions but the adversarial ones.
@@ -64,18 +81,20 @@ async def evaluate(
     found: list[tuple[int, tuple[float, ...]]] = []
     for conversation in json.loads(path.read_text(encoding="utf-8")):
         user = conversation["sample_id"]
-        await ingest(pool, user, conversation["conversation"], embedder)
+        last_said = await ingest(pool, user, conversation["conversation"], embedder)
+        if consolidated:
+            await consolidate(pool, embedder or LocalEmbedder())
         for question in questions(conversation["qa"]):
             response = await search.search(
                 app_name=APP,
                 user_id=user,
                 query=question.text,
                 limit=max(DEPTHS),
-                narrow=TURNS,
+                narrow=EVERYTHING if consolidated else TURNS,
+                asked_at=last_said + timedelta(days=1),
                 record_access=False,
             )
-            ranked = [(str(result.session_id), int(result.source_seqs[0])) for result in response.memories]
-            found.append((question.category, measure(ranked, question.evidence)))
+            found.append((question.category, measure(list(map(turns_of, response.memories)), question.evidence)))
     table = {name: mean([m for c, m in found if c == number]) for number, name in CATEGORIES.items()}
     table["1-4"] = mean([m for c, m in found if c in (1, 2, 3, 4)])
     return table
@@ -92,10 +111,18 @@ def questions(rows: Sequence[dict[str, Any]]) -> list[Question]:
     return found
 
 
-def measure(ranked: Sequence[tuple[str, int]], evidence: frozenset[tuple[str, int]]) -> tuple[float, ...]:
+def turns_of(result: SearchMemoryResult) -> frozenset[tuple[str, int]]:
+    """The turns that a result states: its own, or those of a fact; none of a summary or an insight."""
+    if result.source == "memory":
+        return frozenset()
+    return frozenset((str(result.session_id), number) for number in result.source_seqs)
+
+
+def measure(ranked: Sequence[frozenset[tuple[str, int]]], evidence: frozenset[tuple[str, int]]) -> tuple[float, ...]:
     """The fraction of the evidence within each depth, then 1 / rank of the first piece (0 if there is none)."""
-    ranks = [rank for rank, turn in enumerate(ranked, 1) if turn in evidence]
-    return (*(sum(rank <= depth for rank in ranks) / len(evidence) for depth in DEPTHS), 1 / ranks[0] if ranks else 0.0)
+    first = [rank for rank, turns in enumerate(ranked, 1) if turns & evidence]
+    within = [len(evidence.intersection(frozenset().union(*ranked[:depth]))) for depth in DEPTHS]
+    return (*(found / len(evidence) for found in within), 1 / first[0] if first else 0.0)
 
 
 def mean(measures: Sequence[tuple[float, ...]]) -> Recall:
@@ -104,8 +131,8 @@ def mean(measures: Sequence[tuple[float, ...]]) -> Recall:
     return Recall(len(measures), tuple(sums[:-1]), sums[-1])
 
 
-async def ingest(pool: database.Pool, user: str, conversation: dict[str, Any], embedder: Embedder | None) -> None:
-    """Append the sessions of one conversation and give their messages vectors."""
+async def ingest(pool: database.Pool, user: str, conversation: dict[str, Any], embedder: Embedder | None) -> datetime:
+    """Append the sessions of one conversation and give their messages vectors; return when the last session began."""
     sessions = OpenSessionService(pool)
     names = [name for name in conversation if re.fullmatch(r"session_\d+", name)]
     for name in sorted(names, key=lambda name: int(name[8:])):
@@ -129,6 +156,18 @@ async def ingest(pool: database.Pool, user: str, conversation: dict[str, Any], e
         if embedder is not None:
             vectors = await embedder.embed(texts, "document")
             await store_vectors(pool, user, session_id, [t["dia_id"] for t in turns], vectors, embedder.model)
+    return max(said_at(conversation[f"{name}_date_time"]) for name in names)
+
+
+async def consolidate(pool: database.Pool, embedder: Embedder) -> None:
+    """Run what consolidation is due, with the local provider; vectors are the embedder's where it has them."""
+    worker = MemoryConsolidationWorker(pool, LocalGenerator(), PatientEmbedder(embedder))
+    await pool.execute("SELECT consolidate_session(app_name, user_id, session_id) FROM threads")
+    while jobs := await pool.fetch(
+        "SELECT id FROM consolidation_jobs WHERE status = 'pending' ORDER BY created_at, id"
+    ):
+        for job in jobs:
+            await worker.run(job["id"], DirectClaim(job["id"]))
 
 
 async def store_vectors(
@@ -187,13 +226,28 @@ class GivenVectors:
         return vector + [0.0] * (EMBEDDING_DIMENSIONS - len(vector))
 
 
+class PatientEmbedder:
+    """An embedder whose unknown texts are reported as refused, so that they are stored without vectors."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        self._embedder = embedder
+        self.model = embedder.model
+
+    async def embed(self, texts: Sequence[str], task: EmbeddingTask) -> list[Vector]:
+        try:
+            return await self._embedder.embed(texts, task)
+        except KeyError as error:
+            raise ProviderError("no vector was given for a text") from error
+
+    async def close(self) -> None:
+        await self._embedder.close()
+
+
 def embedder_of(provider: str, path: Path, vectors: Path | None) -> Embedder | None:
     """The embedder that a provider's name stands for."""
     if provider == "minilm":
         return GivenVectors(path, vectors or path.with_name(path.stem + "_minilm.npz"))
     if provider == "local":
-        from hippocampus.providers.local.embedding import LocalEmbedder
-
         return LocalEmbedder()
     return None
 
@@ -203,10 +257,11 @@ async def main() -> None:
     parser.add_argument("path", type=Path)
     parser.add_argument("--provider", choices=("bm25", "local", "minilm"), default="local")
     parser.add_argument("--vectors", type=Path, help="for minilm: the file of vectors")
+    parser.add_argument("--sources", choices=("turns", "default"), default="turns")
     arguments = parser.parse_args()
     embedder = embedder_of(arguments.provider, arguments.path, arguments.vectors)
     async with fresh_server() as server, await database.create_pool(server.dsn) as pool:
-        table = await evaluate(arguments.path, embedder, pool=pool)
+        table = await evaluate(arguments.path, embedder, pool=pool, consolidated=arguments.sources == "default")
     print(
         f"{arguments.provider:<12} {'questions':>9}" + "".join(f"{f'recall@{d}':>11}" for d in DEPTHS) + f"{'MRR':>8}"
     )

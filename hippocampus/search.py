@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 from uuid import UUID
 
@@ -20,6 +20,7 @@ from hippocampus.memory_types import MEMORY_TYPES
 from hippocampus.names import check_names, check_word, check_zones
 from hippocampus.providers.chunking import normalise
 from hippocampus.records import EMBEDDING_DIMENSIONS, MemoryType, Vector, has_direction
+from hippocampus.text.times import time_cues
 from pulse.errors import InvalidInputError
 from pulse.postgres.json_values import escape_state, unescape
 from pulse.postgres.limits import check_limit
@@ -219,6 +220,7 @@ class MemorySearch:
         narrow: SearchFilter = EVERYTHING,
         query_embedding: Sequence[float] | None = None,
         embedding_model: str | None = None,
+        asked_at: datetime | None = None,
         record_access: bool = True,
     ) -> SearchMemoryResponse:
         """Find what matches the query best.
@@ -227,6 +229,7 @@ class MemorySearch:
             limit: 1 to 1,000.
             query_embedding: of the query, by the model that `embedding_model` names (default: the embedder's). None:
                 the embedder makes it.
+            asked_at: against which the query's times are resolved, such as 'last Friday'. None: now, in UTC.
             record_access: count memories that are returned with a relevance of at least `USED_RELEVANCE_MIN` as used.
 
         Raises:
@@ -238,6 +241,7 @@ class MemorySearch:
         check_names(app_name=app_name, user_id=user_id, session_id=narrow.session_id, embedding_model=embedding_model)
         text = clean_query(query)
         check_limit(limit, LIMIT_MAX)
+        check_zones(asked_at=asked_at)
         vector, degraded = await self.embed_query(text, query_embedding)
         model = embedding_model or (self._embedder.model if self._embedder else None)
         if query_embedding is not None and model is None:
@@ -262,6 +266,7 @@ class MemorySearch:
             self._weights,
             narrow.as_of,
             narrow.known_at,
+            *cue_arguments(text, asked_at),
         )
         results = tuple(_result(row) for row in rows)
         if record_access:
@@ -306,6 +311,26 @@ class MemorySearch:
             self._on_degraded(error)
         cause = error if code is None else f"{error}, {code}"
         return f"the query could not be embedded ({cause}): text alone was searched"
+
+
+class CueArguments(NamedTuple):
+    """The times that a query names, as four arguments of ``search_memory``; see `hippocampus.text.times.TimeCue`."""
+
+    said_since: list[datetime]
+    said_until: list[datetime]
+    words: list[str]
+    weights: list[float]
+
+
+def cue_arguments(query: str, asked_at: datetime | None = None) -> CueArguments:
+    """Return the times that a query names, resolved against `asked_at` (None: now, in UTC)."""
+    cues = time_cues(query, asked_at or datetime.now(UTC))
+    return CueArguments(
+        [cue.start for cue in cues],
+        [cue.end for cue in cues],
+        [" & ".join(f"'{word}'" for word in cue.words) for cue in cues],
+        [cue.weight for cue in cues],
+    )
 
 
 def is_blank(query: str) -> bool:

@@ -7,10 +7,134 @@ CREATE OR REPLACE FUNCTION default_search_weights() RETURNS search_weights
 LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path FROM CURRENT
 AS $$ SELECT ROW(0.1, 1.0, 0.7, 0.4, 0.5, 0.05, 0.1, 0.15)::search_weights $$;
 
--- The terms of a query: at most 128, so that a query stays bounded.
+-- The terms of a query, rarest unknown: `rare_terms` cuts them. Punctuation is no word, full-width letters are those of
+-- half width. A short query matches single Chinese characters too; in one of more than 24 they would drown the pairs.
 CREATE OR REPLACE FUNCTION query_terms(p_query text) RETURNS text[]
 LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path FROM CURRENT
-AS $$ SELECT (tsvector_to_array(search_document(left(p_query, 4000))))[1:128] $$;
+AS $$
+    SELECT coalesce(array_agg(t.term ORDER BY t.term), '{}')
+    FROM (SELECT d.term, is_cjk(left(d.term, 1)) AS is_cjk, count(*) FILTER (WHERE is_cjk(d.term)) OVER () AS letters
+          FROM (SELECT regexp_replace(normalize(left(p_query, 32768), NFKC),
+                           '[\u2010-\u2027\u2030-\u205e\u3000-\u303f\ufe30-\ufe4f\uff00-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65]+', ' ', 'g')) AS q (text),
+               unnest(tsvector_to_array(search_document(q.text))) AS d (term)
+          WHERE d.term ~ '[[:alnum:]\u0080-\U0010ffff]') AS t
+    WHERE t.letters <= 24 OR NOT t.is_cjk OR length(t.term) > 1
+$$;
+
+-- The other forms of verbs and nouns that a stemmer does not bring together. Terms are English stems.
+CREATE OR REPLACE FUNCTION irregular_forms() RETURNS jsonb
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN '{
+    "go": "went gone", "went": "go gone", "gone": "go went", "buy": "bought", "bought": "buy", "bring": "brought",
+    "brought": "bring", "build": "built", "built": "build", "catch": "caught", "caught": "catch",
+    "choos": "chose chosen", "chose": "choos chosen", "chosen": "choos chose", "come": "came", "came": "come",
+    "draw": "drew drawn", "drew": "draw drawn", "drawn": "draw drew", "drive": "drove driven",
+    "drove": "drive driven", "driven": "drive drove", "drink": "drank drunk", "drank": "drink drunk",
+    "drunk": "drink drank", "eat": "ate eaten", "ate": "eat eaten", "eaten": "eat ate", "fall": "fell fallen",
+    "fell": "fall fallen", "fallen": "fall fell", "feel": "felt", "felt": "feel", "fight": "fought",
+    "fought": "fight", "find": "found", "found": "find", "fli": "flew flown", "flew": "fli flown",
+    "flown": "fli flew", "forget": "forgot forgotten", "forgot": "forget forgotten", "forgotten": "forget forgot",
+    "give": "gave given", "gave": "give given", "given": "give gave", "get": "got gotten", "got": "get gotten",
+    "gotten": "get got", "grow": "grew grown", "grew": "grow grown", "grown": "grow grew", "hear": "heard",
+    "heard": "hear", "hold": "held", "held": "hold", "keep": "kept", "kept": "keep", "know": "knew known",
+    "knew": "know known", "known": "know knew", "leav": "left", "left": "leav", "lose": "lost", "lost": "lose",
+    "make": "made", "made": "make", "mean": "meant", "meant": "mean", "meet": "met", "met": "meet", "pay": "paid",
+    "paid": "pay", "run": "ran", "ran": "run", "say": "said", "said": "say", "see": "saw seen", "saw": "see seen",
+    "seen": "see saw", "sell": "sold", "sold": "sell", "send": "sent", "sent": "send", "sing": "sang sung",
+    "sang": "sing sung", "sung": "sing sang", "sleep": "slept", "slept": "sleep", "speak": "spoke spoken",
+    "spoke": "speak spoken", "spoken": "speak spoke", "spend": "spent", "spent": "spend", "stand": "stood",
+    "stood": "stand", "swim": "swam swum", "swam": "swim swum", "swum": "swim swam", "take": "took taken",
+    "took": "take taken", "taken": "take took", "teach": "taught", "taught": "teach", "tell": "told",
+    "told": "tell", "think": "thought", "thought": "think", "throw": "threw thrown", "threw": "throw thrown",
+    "thrown": "throw threw", "understand": "understood", "understood": "understand", "wake": "woke woken",
+    "woke": "wake woken", "woken": "wake woke", "wear": "wore worn", "wore": "wear worn", "worn": "wear wore",
+    "win": "won", "won": "win", "write": "wrote written", "wrote": "write written", "written": "write wrote",
+    "ride": "rode ridden", "rode": "ride ridden", "ridden": "ride rode", "break": "broke broken",
+    "broke": "break broken", "broken": "break broke", "begin": "began begun", "began": "begin begun",
+    "begun": "begin began", "becom": "became", "became": "becom", "steal": "stole stolen", "stole": "steal stolen",
+    "stolen": "steal stole", "shake": "shook shaken", "shook": "shake shaken", "shaken": "shake shook",
+    "sit": "sat", "sat": "sit", "lend": "lent", "lent": "lend", "lead": "led", "led": "lead", "feed": "fed",
+    "fed": "feed", "bite": "bit bitten", "bit": "bite bitten", "bitten": "bite bit", "hide": "hid hidden",
+    "hid": "hide hidden", "hidden": "hide hid", "ring": "rang rung", "rang": "ring rung", "rung": "ring rang",
+    "rise": "rose risen", "rose": "rise risen", "risen": "rise rose", "sink": "sank sunk", "sank": "sink sunk",
+    "sunk": "sink sank", "tear": "tore torn", "tore": "tear torn", "torn": "tear tore", "child": "children kid",
+    "children": "child kid", "kid": "child children", "person": "peopl", "peopl": "person", "woman": "women",
+    "women": "woman", "man": "men", "men": "man", "foot": "feet", "feet": "foot", "tooth": "teeth",
+    "teeth": "tooth", "mous": "mice", "mice": "mous", "mother": "mom mum", "mom": "mother mum",
+    "mum": "mother mom", "father": "dad", "dad": "father", "photo": "pic pictur photograph",
+    "pic": "photo pictur photograph", "pictur": "photo pic photograph", "photograph": "photo pic pictur",
+    "movi": "film", "film": "movi", "bike": "bicycl", "bicycl": "bike", "tv": "televis", "televis": "tv",
+    "fridg": "refriger", "refriger": "fridg", "phone": "telephon", "telephon": "phone", "doctor": "doc",
+    "doc": "doctor", "grandma": "grandmoth", "grandmoth": "grandma", "grandpa": "grandfath",
+    "grandfath": "grandpa"}'::jsonb;
+
+-- The terms, each with its irregular and casual forms. A form that the query holds itself counts as its own term.
+CREATE OR REPLACE FUNCTION term_forms(p_terms text[]) RETURNS TABLE (place integer, form text)
+LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path FROM CURRENT
+AS $$
+    SELECT t.place::integer, t.term FROM unnest(p_terms) WITH ORDINALITY AS t (term, place)
+    UNION ALL
+    SELECT min(t.place)::integer, f.form
+    FROM unnest(p_terms) WITH ORDINALITY AS t (term, place),
+         unnest(string_to_array(irregular_forms() ->> t.term, ' ')) AS f (form)
+    WHERE f.form <> ALL (p_terms)
+    GROUP BY f.form
+$$;
+
+-- The 512 rarest terms of a longer query, counted over the newest 20,000 turns and memories of the scope. Terms that
+-- none of them holds come last.
+CREATE OR REPLACE FUNCTION rare_terms(p_app_name text, p_user_id text, p_terms text[]) RETURNS text[]
+LANGUAGE sql STABLE SET search_path FROM CURRENT
+AS $$
+    SELECT CASE WHEN cardinality(p_terms) <= 512 THEN p_terms ELSE (
+        SELECT array_agg(r.term ORDER BY r.term) FROM (
+            SELECT t.term FROM unnest(p_terms) AS t (term)
+            LEFT JOIN (
+                SELECT u.lexeme, count(*) AS rows FROM (
+                    (SELECT m.search FROM threads AS t JOIN messages AS m ON m.thread_id = t.id
+                     WHERE t.app_name = p_app_name AND t.user_id = p_user_id
+                     ORDER BY m.occurred_at DESC LIMIT 20000)
+                    UNION ALL
+                    (SELECT m.search FROM memories AS m WHERE m.app_name = p_app_name AND m.user_id = p_user_id
+                     ORDER BY m.created_at DESC LIMIT 20000)
+                    UNION ALL
+                    SELECT f.search FROM facts AS f WHERE f.app_name = p_app_name AND f.user_id = p_user_id) AS d,
+                    unnest(d.search) AS u
+                GROUP BY u.lexeme) AS c ON c.lexeme = t.term
+            ORDER BY c.rows NULLS LAST, length(t.term) DESC, t.term LIMIT 512) AS r) END
+$$;
+
+-- How many terms two documents share, from 0 to 1. Concatenation merges what they share.
+CREATE OR REPLACE FUNCTION shared_terms(p_one tsvector, p_other tsvector) RETURNS double precision
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN (length(p_one) + length(p_other) - length(p_one || p_other))
+       / sqrt(greatest(length(p_one)::float8 * length(p_other), 1));
+
+-- How much the turns around a turn say about it, from 0.2 to 1: whether neighbours share more terms than turns that are
+-- far apart. In a dialogue they do, in a diary they do not. The ids are of pairs of neighbours, some 60 are
+-- enough; few of them prove little, and count as dialogue.
+CREATE OR REPLACE FUNCTION turn_cohesion(p_ids uuid[], p_following uuid[]) RETURNS double precision
+LANGUAGE sql STABLE SET search_path FROM CURRENT
+AS $$
+    WITH pairs AS MATERIALIZED (
+        SELECT row_number() OVER (ORDER BY p.place) - 1 AS k, count(*) OVER () AS size, a.search AS one, b.search AS other
+        FROM unnest(p_ids, p_following) WITH ORDINALITY AS p (id, following, place)
+        JOIN messages AS a ON a.id = p.id JOIN messages AS b ON b.id = p.following
+    ), near AS (
+        SELECT count(*)::float8 AS size, avg(v) AS mean, var_pop(v) AS variance
+        FROM (SELECT shared_terms(p.one, p.other) AS v FROM pairs AS p) AS x
+    ), far AS (
+        SELECT count(*)::float8 AS size, avg(v) AS mean, var_pop(v) AS variance
+        FROM (SELECT shared_terms(p.one, o.other) AS v
+              FROM pairs AS p CROSS JOIN generate_series(1, 2) AS s (step)
+              JOIN pairs AS o ON o.k = (p.k + p.size * s.step / 3) % p.size) AS x
+    )
+    SELECT CASE WHEN near.size < 2 THEN 1 ELSE
+        1 + near.size / (near.size + 10)
+            * (least(greatest(0.4 + 0.25 * coalesce((near.mean - far.mean) / nullif(sqrt(
+                   near.variance / near.size + far.variance / far.size), 0), 0), 0.2), 1) - 1) END
+    FROM near, far
+$$;
 
 -- Matches a row that contains any of the terms.
 CREATE OR REPLACE FUNCTION any_term(p_terms text[]) RETURNS tsquery
@@ -336,6 +460,9 @@ END;
 -- p_sources: any of 'memory', 'fact', 'message'. p_messages: 'all' is every turn, 'recent' are those that fast_replay has
 -- not reached yet, at most the latest 5,000 of them. p_session_id, p_since, p_until (exclusive), p_metadata and
 -- p_memory_types narrow the rows; facts have no metadata, and only memories have a memory type.
+-- p_said_since, p_said_until (exclusive), p_said_words (a tsquery, '' for none) and p_said_weights: the times that the
+-- query names, one element each. A row of such a time that holds the words is preferred by the weight. The program makes
+-- them of the query: hippocampus/text/times.py.
 -- p_as_of, p_known_at: facts as they were true then, and as they were known by then; see `facts_as_of`. A version that
 -- is not the current one is judged by its words.
 -- relevance does not depend on the other rows: the cosine similarity, or the share of the query's words (by their
@@ -348,7 +475,9 @@ CREATE OR REPLACE FUNCTION search_memory(
     p_memory_types text[] DEFAULT NULL, p_session_id text DEFAULT NULL,
     p_since timestamptz DEFAULT NULL, p_until timestamptz DEFAULT NULL, p_metadata jsonb DEFAULT NULL,
     p_min_relevance double precision DEFAULT 0, p_weights search_weights DEFAULT NULL,
-    p_as_of timestamptz DEFAULT NULL, p_known_at timestamptz DEFAULT NULL)
+    p_as_of timestamptz DEFAULT NULL, p_known_at timestamptz DEFAULT NULL,
+    p_said_since timestamptz[] DEFAULT NULL, p_said_until timestamptz[] DEFAULT NULL, p_said_words text[] DEFAULT NULL,
+    p_said_weights double precision[] DEFAULT NULL)
 RETURNS TABLE (
     source text, id uuid, kind text, content text, metadata jsonb, score double precision, relevance double precision,
     bm25 double precision, context_bm25 double precision, similarity double precision,
@@ -361,10 +490,20 @@ AS $$
 #variable_conflict use_column
 DECLARE
     c_exact constant integer := 5000;
-    v_terms    text[] := query_terms(p_query);
-    v_any      tsquery := any_term(v_terms);
-    v_queries  tsquery[] := (SELECT array_agg(any_term(ARRAY[term]) ORDER BY place)
-                             FROM unnest(v_terms) WITH ORDINALITY AS t (term, place));
+    -- The weight of the words of a question for the turn that follows it; see `answered`.
+    c_answer   constant double precision := 0.3;
+    -- Subtracted from a turn whose fact has changed, and added to what holds now; see `changed`.
+    c_changed  constant double precision := 0.5;
+    v_terms    text[] := rare_terms(p_app_name, p_user_id, query_terms(p_query));
+    v_forms    text[];
+    v_places   integer[];
+    v_queries  tsquery[];
+    v_singles  tsquery[];
+    v_any      tsquery;
+    v_kept     tsquery;
+    v_cue      text;
+    v_timed    boolean := coalesce(cardinality(p_said_since), 0) > 0;
+    v_many     boolean;
     v_words    text := plain_words(p_query);
     v_now      timestamptz := engine_now();
     v_policy   app_policies := app_policy(p_app_name);
@@ -396,6 +535,19 @@ BEGIN
                 USING ERRCODE = 'HP001';
         END IF;
     END IF;
+    SELECT array_agg(f.form ORDER BY f.place, f.form), array_agg(f.place ORDER BY f.place, f.form),
+           array_agg(any_term(ARRAY[f.form]) ORDER BY f.place, f.form), any_term(array_agg(f.form))
+    INTO v_forms, v_places, v_singles, v_any FROM term_forms(v_terms) AS f;
+    v_any := coalesce(v_any, ''::tsquery);
+    v_queries := (SELECT array_agg(q.query ORDER BY q.place)
+                  FROM (SELECT f.place, any_term(array_agg(f.form)) AS query
+                        FROM unnest(v_forms, v_places) AS f (form, place) GROUP BY f.place) AS q);
+    -- Many terms are looked up in the unnested documents, few by one query each.
+    v_many := cardinality(v_forms) > 40;
+    v_kept := v_any;
+    FOREACH v_cue IN ARRAY coalesce(p_said_words, '{}') LOOP
+        v_kept := v_kept || v_cue::tsquery;
+    END LOOP;
     IF v_memories AND v_thread IS NULL THEN
         SELECT count(*) > c_exact INTO v_giant FROM (
             SELECT FROM memories AS m
@@ -433,7 +585,7 @@ BEGIN
                                    coalesce(p_known_at, v_now))
     ), learned AS (
         SELECT 'memory' AS source, m.id, length(m.search) AS length,
-               CASE WHEN m.search @@ v_any THEN m.search END AS document,
+               CASE WHEN m.search @@ v_kept THEN m.search END AS document,
                CASE WHEN m.embedding_model = p_embedding_model THEN 1 - (m.embedding <=> p_embedding) END AS similarity,
                m.occurred_at,
                retention_score(v_policy.retention_curve, m.initial_score, m.access_count,
@@ -451,7 +603,7 @@ BEGIN
           AND (p_metadata IS NULL OR m.metadata @> p_metadata)
         UNION ALL
         SELECT 'fact', f.id, length(f.search),
-               CASE WHEN f.search @@ v_any THEN f.search END,
+               CASE WHEN f.search @@ v_kept THEN f.search END,
                CASE WHEN f.embedding_model = p_embedding_model THEN 1 - (f.embedding <=> p_embedding) END,
                f.valid_from, f.confidence
         FROM held AS f
@@ -459,7 +611,7 @@ BEGIN
           AND (p_since IS NULL OR f.valid_from >= p_since) AND (p_until IS NULL OR f.valid_from < p_until)
     ), matching_turns AS (
         SELECT * FROM search_turns(p_app_name, p_user_id, v_messages, p_messages, v_latest, v_thread, turns.ids, p_since,
-                                   p_until, p_metadata, v_any, v_words, p_embedding, p_embedding_model)
+                                   p_until, p_metadata, v_kept, v_words, p_embedding, p_embedding_model)
     ), numbered AS (
         -- n numbers the turns of a thread without gaps, whatever is between them, and leaves four numbers free
         -- between threads: a turn at most four away is of the same thread.
@@ -472,13 +624,13 @@ BEGIN
         -- Of the turns around it, those before count 0.75 per step, those after 0.6, as in `spread`; of their vectors
         -- two on either side, 0.5 and 0.6 per step.
         SELECT d.n, 'message' AS source, d.id, d.length, d.document, d.similarity, d.author_match, d.asks, d.occurred_at,
-               1::float8 AS retention,
-               d.length + 0.75::float8 * lag(d.length, 1, 0) OVER beside + 0.5625::float8 * lag(d.length, 2, 0) OVER beside
-                        + 0.4219::float8 * lag(d.length, 3, 0) OVER beside
-                        + 0.3164::float8 * lag(d.length, 4, 0) OVER beside
-                        + 0.6::float8 * lead(d.length, 1, 0) OVER beside + 0.36::float8 * lead(d.length, 2, 0) OVER beside
-                        + 0.216::float8 * lead(d.length, 3, 0) OVER beside
-                        + 0.1296::float8 * lead(d.length, 4, 0) OVER beside AS context_length,
+               1::float8 AS retention, lead(d.id) OVER beside AS following,
+               NOT d.asks AND lag(d.asks, 1, false) OVER beside AS answers,
+               0.75::float8 * lag(d.length, 1, 0) OVER beside + 0.5625::float8 * lag(d.length, 2, 0) OVER beside
+               + 0.4219::float8 * lag(d.length, 3, 0) OVER beside + 0.3164::float8 * lag(d.length, 4, 0) OVER beside
+               + 0.6::float8 * lead(d.length, 1, 0) OVER beside + 0.36::float8 * lead(d.length, 2, 0) OVER beside
+               + 0.216::float8 * lead(d.length, 3, 0) OVER beside
+               + 0.1296::float8 * lead(d.length, 4, 0) OVER beside AS length_around,
                (0.5::float8 * coalesce(lag(d.similarity, 1) OVER beside, 0)
                 + 0.25::float8 * coalesce(lag(d.similarity, 2) OVER beside, 0)
                 + 0.6::float8 * coalesce(lead(d.similarity, 1) OVER beside, 0)
@@ -487,20 +639,31 @@ BEGIN
         WINDOW beside AS (PARTITION BY d.run ORDER BY d.n)
         UNION ALL
         SELECT -row_number() OVER (), l.source, l.id, l.length, l.document, l.similarity, false, false, l.occurred_at,
-               l.retention, NULL, l.similarity
+               l.retention, NULL, false, NULL, l.similarity
         FROM learned AS l
+    ), together AS MATERIALIZED (
+        -- How much the neighbours of a turn say about it, measured on 64 pairs.
+        SELECT coalesce(turn_cohesion(array_agg(p.id ORDER BY p.n), array_agg(p.following ORDER BY p.n)), 1) AS cohesion
+        FROM (SELECT d.n, d.id, d.following, row_number() OVER (ORDER BY d.n) AS place, count(*) OVER () AS size
+              FROM docs AS d WHERE d.following IS NOT NULL) AS p
+        WHERE p.place % (p.size / 64 + 1) = 0
     ), corpus AS MATERIALIZED (
         -- Where only candidates are read, the rest was counted when they were selected.
         SELECT (count(*) FILTER (WHERE d.source = 'fact' OR d.source = 'memory' AND near.ids IS NULL
                                        OR d.source = 'message' AND turns.ids IS NULL)
                 + coalesce(near.total, 0) + coalesce(turns.total, 0))::float8 AS size,
                greatest(coalesce(near.mean_length, turns.mean_length, avg(d.length)), 1)::float8 AS mean_length,
-               greatest(avg(d.context_length), 1)::float8 AS mean_context_length
-        FROM docs AS d
+               greatest(avg(d.length + d.length_around * g.cohesion), 1)::float8 AS mean_context_length
+        FROM docs AS d CROSS JOIN together AS g
     ), hits AS MATERIALIZED (
-        SELECT d.n, d.source, d.length, q.place::integer AS place, term_frequency(d.document, q.query) AS tf
-        FROM docs AS d, unnest(v_queries) WITH ORDINALITY AS q (query, place)
-        WHERE d.document @@ q.query
+        SELECT d.n, d.source, d.length, q.place, term_frequency(d.document, q.query) AS tf
+        FROM docs AS d, unnest(v_singles, v_places) AS q (query, place)
+        WHERE NOT v_many AND d.document @@ q.query
+        UNION ALL
+        SELECT d.n, d.source, d.length, q.place, least(cardinality(u.positions), 64)
+        FROM docs AS d CROSS JOIN unnest(d.document) AS u
+        JOIN unnest(v_forms, v_places) AS q (form, place) ON q.form = u.lexeme
+        WHERE v_many
     ), terms AS MATERIALIZED (
         SELECT t.place, ln(1 + (greatest(c.size - f.seen, 0) + 0.5) / (f.seen + 0.5)) AS idf
         FROM corpus AS c, unnest(v_queries, near.seen, turns.seen) WITH ORDINALITY AS t (query, memories, turns, place)
@@ -518,7 +681,8 @@ BEGIN
         FROM hits AS h
         GROUP BY h.n
     ), spread AS (
-        SELECT h.n + o.shift AS n, h.place, sum(h.tf * o.share) AS tf
+        SELECT h.n + o.shift AS n, h.place,
+               sum(h.tf * o.share * CASE WHEN o.shift = 0 THEN 1 ELSE (SELECT cohesion FROM together) END) AS tf
         FROM hits AS h, unnest('{-4,-3,-2,-1,0,1,2,3,4}'::integer[],
                                '{0.1296,0.216,0.36,0.6,1,0.75,0.5625,0.4219,0.3164}'::float8[]) AS o (shift, share)
         WHERE h.source = 'message'
@@ -526,15 +690,29 @@ BEGIN
     ), context AS (
         SELECT s.n, sum((SELECT idf FROM weights)[s.place] * s.tf * 1.6::float8
                         / (s.tf + 0.6::float8 * (0.4::float8
-                                   + 0.6::float8 * d.context_length / (SELECT mean_context_length FROM corpus)))) AS bm25
+                                   + 0.6::float8 * (d.length + d.length_around * (SELECT cohesion FROM together))
+                                     / (SELECT mean_context_length FROM corpus)))) AS bm25
         FROM spread AS s JOIN docs AS d ON d.n = s.n
         GROUP BY s.n
+    ), said AS (
+        -- The rows of the times that the query names: said then, or said later in words such as 'yesterday'.
+        SELECT d.n, max(c.weight) AS weight
+        FROM unnest(p_said_since, p_said_until, p_said_words, p_said_weights) AS c (since, until, words, weight)
+        JOIN docs AS d ON d.occurred_at >= c.since AND d.occurred_at < c.until
+                      AND (c.words = '' OR d.document @@ c.words::tsquery)
+        WHERE v_timed
+        GROUP BY d.n
     ), parts AS MATERIALIZED (
+        -- answered: the words of the question that the turn follows.
         SELECT d.n, d.source, d.id, d.author_match, d.asks, d.occurred_at, d.retention, d.similarity,
                d.context_similarity,
                coalesce(o.bm25, 0) AS bm25,
-               CASE WHEN d.source = 'message' THEN coalesce(x.bm25, 0) ELSE coalesce(o.bm25, 0) END AS context_bm25
+               CASE WHEN d.source = 'message' THEN coalesce(x.bm25, 0) ELSE coalesce(o.bm25, 0) END AS context_bm25,
+               coalesce(a.bm25, 0) AS answered, coalesce(s.weight, 0) AS timely,
+               CASE WHEN d.source = 'message' THEN (SELECT cohesion FROM together) ELSE 1 END AS cohesion
         FROM docs AS d LEFT JOIN own AS o ON o.n = d.n LEFT JOIN context AS x ON x.n = d.n
+        LEFT JOIN own AS a ON d.answers AND a.n = d.n - 1
+        LEFT JOIN said AS s ON s.n = d.n
     ), extremes AS (
         SELECT nullif(max(bm25), 0) AS text, nullif(max(context_bm25), 0) AS context,
                min(similarity) AS far, nullif(max(similarity) - min(similarity), 0) AS span,
@@ -545,6 +723,7 @@ BEGIN
     ), normal AS MATERIALIZED (
         SELECT r.* FROM (
             SELECT p.*, coalesce(p.bm25 / x.text, 0) AS n_text, coalesce(p.context_bm25 / x.context, 0) AS n_context,
+                   coalesce(p.answered / x.text, 0) AS n_answered,
                    (p.similarity - x.far) / x.span AS n_vector,
                    (p.context_similarity - x.context_far) / x.context_span AS n_around,
                    power(0.5::float8, greatest(extract(epoch FROM v_now - p.occurred_at)::float8, 0) / 2592000) AS fresh,
@@ -560,14 +739,18 @@ BEGIN
     ), ranked AS MATERIALIZED (
         SELECT r.*, row_number() OVER (ORDER BY r.score DESC, r.occurred_at DESC, r.id) AS rank FROM (
         SELECT n.*,
-               greatest((w.bm25 * n_text + w.context_bm25 * n_context
+               -- What the neighbours do not say counts for the turn itself.
+               greatest((w.bm25 * n_text + w.context_bm25 * (n.cohesion * n_context + (1 - n.cohesion) * n_text)
                 + w.similarity * coalesce(n_vector, n_text)
-                + w.context_similarity * coalesce(n_around, n_vector, n_context)
+                + w.context_similarity * (n.cohesion * coalesce(n_around, n_vector, n_context)
+                                          + CASE WHEN n_vector IS NULL THEN (1 - n.cohesion) * n_text ELSE 0 END)
+                + c_answer * n.cohesion * n_answered + n.timely
                 + CASE WHEN n.author_match THEN w.author * greatest(n_text, n_context, n_vector) ELSE 0 END
                 - CASE WHEN n.asks THEN w.question ELSE 0 END
                 + w.recency * fresh + w.retention * n.retention)
                / nullif(w.bm25 + w.context_bm25 + w.similarity + w.context_similarity
-                        + w.author + w.recency + w.retention, 0), 0) AS score
+                        + w.author + w.recency + w.retention + c_answer
+                        + CASE WHEN v_timed THEN (SELECT max(c) FROM unnest(p_said_weights) AS c) ELSE 0 END, 0), 0) AS score
         FROM normal AS n
         ORDER BY score DESC, occurred_at DESC, id LIMIT 2 * p_limit) AS r
     ), told AS MATERIALIZED (
@@ -595,7 +778,7 @@ BEGIN
         ORDER BY b.rank LIMIT p_limit
     ), matched AS (
         SELECT h.n, array_agg(v_terms[h.place] ORDER BY (SELECT idf FROM weights)[h.place] DESC, v_terms[h.place]) AS terms
-        FROM hits AS h WHERE h.n IN (SELECT b.n FROM best AS b)
+        FROM (SELECT DISTINCT h.n, h.place FROM hits AS h) AS h WHERE h.n IN (SELECT b.n FROM best AS b)
         GROUP BY h.n
     )
     SELECT b.source, b.id, coalesce(m.memory_type, f.fact_type, g.role)::text, coalesce(m.content, f.content, g.content),

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from benchmarks.locomo import embedder_of, evaluate, measure
+from hippocampus.providers.local.embedding import LocalEmbedder
 from hippocampus.records import EMBEDDING_DIMENSIONS
 from tests.support.memory_rows import WordEmbedder
 
@@ -49,8 +50,21 @@ async def test_evidence_is_found_by_category(pool: asyncpg.Pool, tmp_path: Path,
 
 
 def test_the_measures_match_a_calculation_by_hand() -> None:
-    ranked = [("s", rank) for rank in range(1, 21)]
+    ranked = [frozenset({("s", rank)}) for rank in range(1, 21)]
     assert measure(ranked, frozenset({("s", 2), ("s", 7), ("s", 30), ("t", 1)})) == (0.25, 0.5, 0.5, 0.5)
+    fact_of_two_turns = [frozenset(), frozenset({("s", 2), ("s", 7)})]
+    assert measure(fact_of_two_turns, frozenset({("s", 2), ("s", 7)})) == (1, 1, 1, 0.5)
+
+
+async def test_default_sources_are_searched_after_consolidation(pool: asyncpg.Pool, tmp_path: Path) -> None:
+    """The local provider consolidates every session; a turn is found as itself, also past the watermark."""
+    path = tmp_path / "talk.json"
+    path.write_text(json.dumps([CONVERSATION]))
+    table = await evaluate(path, LocalEmbedder(), pool=pool, consolidated=True)
+    assert await pool.fetchval("SELECT count(*) FROM memories WHERE memory_type = 'summary'") == 2
+    assert await pool.fetchval("SELECT bool_and(fast_upto_seq = last_seq) FROM threads")
+    assert table["single-hop"].at == (1, 1, 1)
+    assert table["multi-hop"].at == (1, 1, 1)
 
 
 async def test_given_vectors_belong_to_the_file_they_were_made_for(tmp_path: Path) -> None:

@@ -1,0 +1,448 @@
+"""Expressions of time in a text, English and Chinese, as ranges of time: 'last Friday', 'in May 2022', '三年前'.
+
+`time_spans` resolves them against a moment: 'yesterday' in a text of 2 May is 1 May. A date without a year recurs:
+'in May' is each May of the years before. `time_cues` turns the spans of a query into what search looks for: turns said
+then, and turns said later that speak of it, such as one of 2 May with the word 'yesterday'.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from datetime import MAXYEAR, datetime, timedelta
+from typing import NamedTuple, TypeAlias
+
+#: How many years back a date without a year is looked for; and the most spans of a text.
+YEARS_BACK = 12
+SPANS_MAX = 8
+#: Only the beginning of a long text is read.
+_LENGTH_MAX = 4000
+
+
+class TimeSpan(NamedTuple):
+    """A range of time that a text names, `end` exclusive; `recurs`: the text names no year, so this is one of many."""
+
+    start: datetime
+    end: datetime
+    recurs: bool = False
+
+
+class TimeCue(NamedTuple):
+    """Turns said from `start` to `end` (exclusive) that hold all `words`, any turns if there are none, count `weight`.
+
+    `words` are terms of the text search: English stems, Chinese pairs of characters.
+    """
+
+    start: datetime
+    end: datetime
+    words: tuple[str, ...]
+    weight: float
+
+
+_Match: TypeAlias = "re.Match[str]"
+_Ranges: TypeAlias = Iterator[TimeSpan]
+_Rule: TypeAlias = "tuple[re.Pattern[str], Callable[[_Match, datetime], Iterator[TimeSpan]]]"
+
+_MONTHS = "january february march april may june july august september october november december".split()
+_MONTH_NUMBERS = {name: number for number, name in enumerate(_MONTHS, 1)}
+_MONTH_NUMBERS |= {name[:3]: number for name, number in _MONTH_NUMBERS.items()} | {"sept": 9}
+_WEEKDAYS = {
+    name: number for number, name in enumerate("monday tuesday wednesday thursday friday saturday sunday".split())
+}
+_NUMBERS = {
+    word: number
+    for number, word in enumerate("zero one two three four five six seven eight nine ten eleven twelve".split())
+} | {"a": 1, "an": 1, "couple of": 2, "a couple of": 2, "few": 3, "a few": 3, "several": 4}
+_SEASONS = {"spring": 3, "summer": 6, "fall": 9, "autumn": 9, "winter": 12, "春": 3, "夏": 6, "秋": 9, "冬": 12}
+_DIGITS = {"〇": 0, "零": 0, "一": 1, "二": 2, "两": 2, "三": 3, "四": 4, "五": 5, "六": 6, "七": 7, "八": 8, "九": 9}
+_DAY = timedelta(days=1)
+
+_MONTH = "(?:" + "|".join(_MONTHS) + r"|(?:jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec)\b\.?)"
+_YEAR = r"(?:19|20)\d\d"
+_WEEKDAY = "(?:" + "|".join(_WEEKDAYS) + ")"
+_COUNT = r"(?:\d{1,3}|(?:a )?(?:couple of|few)|several|" + "|".join(k for k in _NUMBERS if " " not in k) + ")"
+_SEASON = "(?:spring|summer|fall|autumn|winter)"
+_PART = r"(?:(early|the beginning of|the start of|mid|the middle of|late|the end of)[ -])?"
+_HAN = "[0-9〇零一二两三四五六七八九十]"
+_NOT_PART_OF_NUMBER = r"(?<![\d.:])"
+
+
+def time_spans(text: str, now: datetime) -> list[TimeSpan]:
+    """Return the spans that a text names, in its order, at most `SPANS_MAX` expressions of it.
+
+    Args:
+        now: has a zone; days begin at its midnight.
+    """
+    rest = re.sub(r"\s+", " ", text[:_LENGTH_MAX]).casefold()
+    dates, rest = _matches(_DATES, rest, now)
+    # Beside a date with its year, 'the Sunday before' and 'last Friday' are relative to that date.
+    if not any(not span.recurs for _, span in dates):
+        dates += _matches(_RELATIVE, rest, now)[0]
+    return [span for _, span in sorted(dates, key=lambda item: item[0])]
+
+
+def _matches(rules: Sequence[_Rule], text: str, now: datetime) -> tuple[list[tuple[int, TimeSpan]], str]:
+    """Return the spans with their places, and the text without what was matched."""
+    found: list[tuple[int, TimeSpan]] = []
+    expressions = 0
+    for pattern, resolve in rules:
+        while expressions < SPANS_MAX and (match := pattern.search(text)):
+            expressions += 1
+            # What is matched is blanked, so that 'May 2022' is not found again as 'May'.
+            text = text[: match.start()] + "\0" * (match.end() - match.start()) + text[match.end() :]
+            # 30 February, or a year that the calendar does not have.
+            with suppress(ValueError, OverflowError, LookupError):
+                found += [(match.start(), span) for span in list(resolve(match, now)) if _is_usable(span)]
+    return found, text
+
+
+def _is_usable(span: TimeSpan) -> bool:
+    """Whether it has a length, and room in the calendar for the days and the year after it."""
+    return span.start < span.end and span.end.year < MAXYEAR - 1
+
+
+def _midnight(now: datetime) -> datetime:
+    return now.replace(hour=0, minute=0, second=0, microsecond=0)
+
+
+def _month_start(year: int, month: int, now: datetime) -> datetime:
+    """The first of a month; months beyond 1 to 12 are of other years."""
+    return _midnight(now).replace(year=year + (month - 1) // 12, month=(month - 1) % 12 + 1, day=1)
+
+
+def _months(year: int, month: int, count: int, now: datetime) -> tuple[datetime, datetime]:
+    return _month_start(year, month, now), _month_start(year, month + count, now)
+
+
+def _cut(start: datetime, end: datetime, part: str | None) -> tuple[datetime, datetime]:
+    """The named third of a range: early, mid or late."""
+    third = _DAY * ((end - start).days // 3)
+    if part in (None, ""):
+        return start, end
+    if part in ("early", "the beginning of", "the start of", "初"):
+        return start, start + third
+    return (start + third, end - third) if part in ("mid", "the middle of", "中") else (end - third, end)
+
+
+def _years(year: int | None, now: datetime) -> list[int]:
+    """The given year, or those in which a date without one may be."""
+    return [year] if year is not None else [now.year - back for back in range(-1, YEARS_BACK)]
+
+
+def _day_spans(year: int | None, month: int, day: int, now: datetime) -> _Ranges:
+    for each in _years(year, now):
+        if day > (_month_start(each, month + 1, now) - _DAY).day:
+            continue
+        start = _midnight(now).replace(year=each, month=month, day=day)
+        yield TimeSpan(start, start + _DAY, year is None)
+
+
+def _month_spans(year: int | None, month: int, count: int, now: datetime, part: str | None = None) -> _Ranges:
+    for each in _years(year, now):
+        yield TimeSpan(*_cut(*_months(each, month, count, now), part), year is None)
+
+
+def _weekday_spans(which: str, weekday: int, now: datetime) -> _Ranges:
+    """'last Friday' is the one before today, 'next Friday' the one after; 'on Friday' may be either."""
+    today = _midnight(now)
+    before = today - _DAY * ((today.weekday() - weekday - 1) % 7 + 1)
+    if which in ("last", "past", "", "this"):
+        yield TimeSpan(before, before + _DAY)
+    if which in ("next", "", "this", "coming"):
+        after = today + _DAY * ((weekday - today.weekday()) % 7)
+        after += timedelta(days=7) if which == "next" and after == today else timedelta()
+        yield TimeSpan(after, after + _DAY)
+
+
+def _unit_spans(steps: int, unit: str, now: datetime) -> _Ranges:
+    """The day, weekend, week, month, year or season so many away from the present one."""
+    today = _midnight(now)
+    monday = today - _DAY * today.weekday()
+    if unit in ("day", "night", "morning", "evening", "afternoon"):
+        yield TimeSpan(today + _DAY * steps, today + _DAY * (steps + 1))
+    elif unit == "week":
+        yield TimeSpan(monday + _DAY * 7 * steps, monday + _DAY * 7 * (steps + 1))
+    elif unit == "weekend":
+        yield TimeSpan(monday + _DAY * (7 * steps + 5), monday + _DAY * (7 * steps + 7))
+    elif unit == "month":
+        yield TimeSpan(*_months(today.year, today.month + steps, 1, now))
+    elif unit == "year":
+        yield TimeSpan(*_months(today.year + steps, 1, 12, now))
+    elif unit in _SEASONS:
+        yield from _season_spans(steps, unit, now)
+    elif unit in _MONTH_NUMBERS:
+        month = _MONTH_NUMBERS[unit]
+        year = today.year
+        if steps < 0 and month >= today.month:
+            year -= 1
+        elif steps > 0 and month <= today.month:
+            year += 1
+        yield TimeSpan(*_months(year, month, 1, now))
+
+
+def _season_spans(steps: int, season: str, now: datetime) -> _Ranges:
+    """'last summer' is the one that ended last, or this year's once it is over."""
+    first = _SEASONS[season]
+    starts = [_months(now.year + offset, first, 3, now) for offset in (-2, -1, 0, 1, 2)]
+    if steps < 0:
+        yield TimeSpan(*[span for span in starts if span[1] <= now][-1])
+    elif steps > 0:
+        yield TimeSpan(*next(span for span in starts if span[0] > now))
+    else:
+        yield TimeSpan(*_months(now.year, first, 3, now))
+
+
+def _ago(count: int, unit: str, now: datetime, *, vague: bool = False) -> _Ranges:
+    """So many units before now (after it, if negative), as wide as the unit's size leaves it open."""
+    today = _midnight(now)
+    if unit == "day":
+        start, width = today - _DAY * count, _DAY
+    elif unit == "week":
+        start, width = today - _DAY * (7 * count + 3), _DAY * 7
+    elif unit == "month":
+        start, width = today - _DAY * (30.44 * count + 15), _DAY * 30
+    else:
+        yield TimeSpan(*_months(today.year - count - vague, 1, 12 * (1 + 2 * vague), now))
+        return
+    if vague:
+        start, width = start - width, width * 3
+    yield TimeSpan(_midnight(start), _midnight(start + width))
+
+
+def _number(text: str) -> int:
+    """A number in digits or words, English or Chinese up to 99."""
+    if text in _NUMBERS:
+        return _NUMBERS[text]
+    if text.isascii() and text.isdigit():
+        return int(text)
+    if "十" in text:
+        tens, _, ones = text.partition("十")
+        return 10 * (_DIGITS[tens] if tens else 1) + (_DIGITS[ones] if ones else 0)
+    return int("".join(str(_DIGITS[digit]) if digit in _DIGITS else digit for digit in text))
+
+
+def _optional(text: str | None) -> int | None:
+    return _number(text) if text else None
+
+
+_STEPS = {"last": -1, "past": -1, "previous": -1, "this": 0, "the": 0, "next": 1, "coming": 1}
+_HAN_STEPS = {
+    "上上": -2,
+    "上": -1,
+    "这": 0,
+    "本": 0,
+    "下": 1,
+    "下下": 2,
+    "大前": -3,
+    "前": -2,
+    "去": -1,
+    "昨": -1,
+    "今": 0,
+    "明": 1,
+    "后": 2,
+    "大后": 3,
+}
+_HAN_UNITS = {
+    "天": "day",
+    "日": "day",
+    "周": "week",
+    "星期": "week",
+    "礼拜": "week",
+    "月": "month",
+    "个月": "month",
+    "年": "year",
+}
+
+
+def _han_week(match: _Match, now: datetime) -> _Ranges:
+    """上周五: of the week before; 周五 alone: the one before or after today."""
+    name = match[3]
+    if name == "末":
+        for steps in (-1, 0) if match[1] is None else (_HAN_STEPS[match[1]],):
+            yield from _unit_spans(steps, "weekend", now)
+        return
+    weekday = 6 if name in "日天" else (_DIGITS[name] if name in _DIGITS else int(name)) - 1
+    if match[1] is None:
+        yield from _weekday_spans("", weekday, now)
+        return
+    monday = _midnight(now) - _DAY * now.weekday()
+    start = monday + _DAY * (7 * _HAN_STEPS[match[1]] + weekday)
+    yield TimeSpan(start, start + _DAY)
+
+
+def _han_year(year: str | None, relative: str | None, now: datetime) -> int | None:
+    if relative:
+        return now.year + _HAN_STEPS[relative]
+    if year is None:
+        return None
+    number = _number(year)
+    return number if number >= 100 else 2000 + number
+
+
+def _han_date(match: _Match, now: datetime) -> _Ranges:
+    year = _han_year(match["year"], match["relative"], now)
+    if match["day"]:
+        return _day_spans(year, _number(match["month"]), _number(match["day"]), now)
+    return _month_spans(year, _number(match["month"]), 1, now, match["part"])
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern.replace("{H}", _HAN))
+
+
+# The first rule that matches takes the text: longer expressions come before their parts. Dates with their year, or
+# without one, are apart from what is relative to a moment.
+_DATES: tuple[_Rule, ...] = (
+    (
+        re.compile(_NOT_PART_OF_NUMBER + rf"({_YEAR})[-/.](\d{{1,2}})[-/.](\d{{1,2}})(?!\d)"),
+        lambda m, now: _day_spans(int(m[1]), int(m[2]), int(m[3]), now),
+    ),
+    (
+        re.compile(rf"\b(\d{{1,2}})(?:st|nd|rd|th)?(?: of)? ({_MONTH})(?:,? (?:of )?({_YEAR}))?\b"),
+        lambda m, now: _day_spans(_optional(m[3]), _MONTH_NUMBERS[m[2].rstrip(".")], int(m[1]), now),
+    ),
+    (
+        re.compile(rf"\b({_MONTH}) (\d{{1,2}})(?:st|nd|rd|th)?(?!\d)(?:,? ({_YEAR}))?\b"),
+        lambda m, now: _day_spans(_optional(m[3]), _MONTH_NUMBERS[m[1].rstrip(".")], int(m[2]), now),
+    ),
+    (
+        re.compile(rf"\b{_PART}({_MONTH}),? (?:of )?({_YEAR})\b"),
+        lambda m, now: _month_spans(int(m[3]), _MONTH_NUMBERS[m[2].rstrip(".")], 1, now, m[1]),
+    ),
+    (
+        re.compile(rf"\b{_PART}({_SEASON}),? (?:of )?({_YEAR})\b"),
+        lambda m, now: _month_spans(int(m[3]), _SEASONS[m[2]], 3, now, m[1]),
+    ),
+    (
+        _compiled(
+            r"(?:(?P<year>{H}{2,4})年|(?P<relative>大前|去|前|今|明|后)年的?)?"
+            r"(?P<month>1[0-2]|0?[1-9]|十[一二]?|[一二三四五六七八九])月(?:份)?"
+            r"(?:(?P<day>{H}{1,3})[号日]|(?P<part>初|中|底|末))?"
+        ),
+        _han_date,
+    ),
+)
+_RELATIVE: tuple[_Rule, ...] = (
+    (re.compile(r"\bday before yesterday\b"), lambda m, now: _unit_spans(-2, "day", now)),
+    (re.compile(r"\bday after tomorrow\b"), lambda m, now: _unit_spans(2, "day", now)),
+    (re.compile(r"\b(?:yesterday|last night)\b"), lambda m, now: _unit_spans(-1, "day", now)),
+    (
+        re.compile(r"\b(?:today|tonight|this (?:morning|afternoon|evening))\b"),
+        lambda m, now: _unit_spans(0, "day", now),
+    ),
+    (re.compile(r"\btomorrow\b"), lambda m, now: _unit_spans(1, "day", now)),
+    (
+        re.compile(rf"\b({_COUNT}) (day|week|month|year)s? (?:ago|earlier|back)\b"),
+        lambda m, now: _ago(_number(m[1]), m[2], now, vague="few" in m[1] or m[1] == "several"),
+    ),
+    (re.compile(rf"\bin ({_COUNT}) (day|week|month|year)s?\b"), lambda m, now: _ago(-_number(m[1]), m[2], now)),
+    (
+        re.compile(rf"\b(?:the )?(?:last|past) ({_COUNT}) (day|week|month|year)s\b"),
+        lambda m, now: iter((TimeSpan(next(_ago(_number(m[1]), m[2], now)).start, _midnight(now) + _DAY),)),
+    ),
+    (
+        re.compile(rf"\b(last|past|this|next|coming) ({_WEEKDAY})\b"),
+        lambda m, now: _weekday_spans(m[1], _WEEKDAYS[m[2]], now),
+    ),
+    (
+        re.compile(
+            r"\b(last|past|previous|this|next|coming) (?!(?<=this )(?:may|march)\b)"
+            rf"(weekend|week|month|year|{_SEASON}|{_MONTH})\b"
+        ),
+        lambda m, now: _unit_spans(_STEPS[m[1]], m[2].rstrip("."), now),
+    ),
+    (re.compile(rf"\b(?:on )?({_WEEKDAY})\b"), lambda m, now: _weekday_spans("", _WEEKDAYS[m[1]], now)),
+    (
+        re.compile(rf"\b(?:in|during|over) (?:the )?({_SEASON})\b"),
+        lambda m, now: _month_spans(None, _SEASONS[m[1]], 3, now),
+    ),
+    # 'may' and 'march' are verbs, too: they count after a preposition.
+    (
+        re.compile(rf"\b(?:in|of|during|since|until|by|before|after) {_PART}({_MONTH})(?![\w'])"),
+        lambda m, now: _month_spans(None, _MONTH_NUMBERS[m[2].rstrip(".")], 1, now, m[1]),
+    ),
+    (
+        re.compile(rf"\b{_PART}(?!may|march)({_MONTH})(?![\w'])"),
+        lambda m, now: _month_spans(None, _MONTH_NUMBERS[m[2].rstrip(".")], 1, now, m[1]),
+    ),
+    (
+        re.compile(rf"\b(?:in|of|during|since|by|until|year|before|after) ({_YEAR})\b(?![-:])"),
+        lambda m, now: iter((TimeSpan(*_months(int(m[1]), 1, 12, now)),)),
+    ),
+    (
+        _compiled(r"(?:(?P<year>{H}{4})年|(?P<relative>大前|去|前|今|明)年的?)?(?P<season>[春夏秋冬])(?:天|季)"),
+        lambda m, now: _month_spans(_han_year(m["year"], m["relative"], now), _SEASONS[m["season"]], 3, now),
+    ),
+    (
+        _compiled(r"({H}{1,3}|半|几|好几)(天|周|个?星期|个?礼拜|个月|年)(?:之|以)?(前|后)"),
+        lambda m, now: _han_ago(m[1], m[2].removeprefix("个") if m[2] != "个月" else m[2], m[3], now),
+    ),
+    (
+        re.compile(r"(上上|上|这|本|下下|下)?个?(周|星期|礼拜)([一二三四五六日天末1-7])"),
+        _han_week,
+    ),
+    (
+        re.compile(r"(上上|上|这|本|下下|下)个?(周|星期|礼拜|月)"),
+        lambda m, now: _unit_spans(_HAN_STEPS[m[1]], _HAN_UNITS[m[2]], now),
+    ),
+    (
+        re.compile(r"(大前|前|昨|今|明|后|大后)(?:天|日|晚|早|夜)"),
+        lambda m, now: _unit_spans(_HAN_STEPS[m[1]], "day", now),
+    ),
+    (
+        re.compile(r"(大前|去|前|今|明|后)年"),
+        lambda m, now: _unit_spans(_HAN_STEPS[m[1]], "year", now),
+    ),
+    (
+        _compiled(r"({H}{4})年"),
+        lambda m, now: iter((TimeSpan(*_months(_number(m[1]), 1, 12, now)),)),
+    ),
+)
+
+
+def _han_ago(count: str, unit: str, direction: str, now: datetime) -> _Ranges:
+    sign = 1 if direction == "前" else -1
+    if count == "半":
+        return _ago(sign * (6 if unit == "年" else 15), "month" if unit == "年" else "day", now, vague=True)
+    vague = "几" in count
+    return _ago(sign * (3 if vague else _number(count)), _HAN_UNITS[unit], now, vague=vague)
+
+
+#: A turn of the days after a span often speaks of it; and the longest span of which that is true.
+_AFTER = timedelta(days=3)
+_LONGEST_WITH_AFTER = timedelta(days=93)
+_WEEKDAY_STEMS = tuple(_WEEKDAYS)
+_HAN_WEEKDAYS = "一二三四五六日"
+
+
+def time_cues(query: str, now: datetime) -> list[TimeCue]:
+    """Return what search looks for where a query names a time; nothing if it names none.
+
+    Args:
+        now: when the query is asked, with a zone.
+    """
+    spans = time_spans(query, now)
+    return [cue for span in spans for cue in _cues(span)]
+
+
+def _cues(span: TimeSpan) -> Iterator[TimeCue]:
+    width = span.end - span.start
+    yield TimeCue(span.start, span.end, (), 1.0)
+    if width <= _LONGEST_WITH_AFTER:
+        yield TimeCue(span.end, span.end + _AFTER, (), 0.5)
+    if width == _DAY:
+        weekday = span.start.weekday()
+        for words in (("yesterday",), ("last", "night"), ("昨天",), ("昨晚",)):
+            yield TimeCue(span.end, span.end + _DAY, words, 1.0)
+        for words in (("last", _WEEKDAY_STEMS[weekday]), ("上周", "周" + _HAN_WEEKDAYS[weekday])):
+            yield TimeCue(span.end, span.end + 7 * _DAY, words, 1.0)
+    elif timedelta(days=6) < width < timedelta(days=8):
+        for words in (("last", "week"), ("上周",), ("上星", "星期")):
+            yield TimeCue(span.end, span.end + width, words, 1.0)
+    elif timedelta(days=27) < width < timedelta(days=32):
+        for words in (("last", "month"), ("上个", "个月")):
+            yield TimeCue(span.end, span.end + width, words, 1.0)
+    elif timedelta(days=364) < width < timedelta(days=367):
+        for words in (("last", "year"), ("去年",)):
+            yield TimeCue(span.end, span.end + width, words, 1.0)

@@ -1,0 +1,113 @@
+"""Expressions of time are resolved against a moment, in English and Chinese."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hippocampus.text.times import YEARS_BACK, time_cues, time_spans
+from tests.support.properties import examples
+
+NOW = datetime(2022, 5, 18, 15, 30, tzinfo=UTC)  # a Wednesday
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "last"),
+    [
+        ("what did I do yesterday?", "2022-05-17", "2022-05-17"),
+        ("the day before yesterday", "2022-05-16", "2022-05-16"),
+        ("Who called last night", "2022-05-17", "2022-05-17"),
+        ("last Friday", "2022-05-13", "2022-05-13"),
+        ("last Wednesday", "2022-05-11", "2022-05-11"),
+        ("next Wednesday", "2022-05-25", "2022-05-25"),
+        ("two days ago", "2022-05-16", "2022-05-16"),
+        ("a couple of weeks ago", "2022-05-01", "2022-05-07"),
+        ("On 16 March 2022", "2022-03-16", "2022-03-16"),
+        ("on March 16th, 2022", "2022-03-16", "2022-03-16"),
+        ("2022-03-16", "2022-03-16", "2022-03-16"),
+        ("the 1st of May, 2021", "2021-05-01", "2021-05-01"),
+        ("in May 2021", "2021-05-01", "2021-05-31"),
+        ("mid-August 2021", "2021-08-11", "2021-08-21"),
+        ("the beginning of November 2021", "2021-11-01", "2021-11-10"),
+        ("summer 2021", "2021-06-01", "2021-08-31"),
+        ("last summer", "2021-06-01", "2021-08-31"),
+        ("last May", "2021-05-01", "2021-05-31"),
+        ("last month", "2022-04-01", "2022-04-30"),
+        ("last year", "2021-01-01", "2021-12-31"),
+        ("last weekend", "2022-05-14", "2022-05-15"),
+        ("in 2021", "2021-01-01", "2021-12-31"),
+        ("four years ago", "2018-01-01", "2018-12-31"),
+        ("the Sunday before October 25, 2021", "2021-10-25", "2021-10-25"),
+        ("昨天去了哪里", "2022-05-17", "2022-05-17"),
+        ("昨晚", "2022-05-17", "2022-05-17"),
+        ("前天", "2022-05-16", "2022-05-16"),
+        ("大前天", "2022-05-15", "2022-05-15"),
+        ("上周五", "2022-05-13", "2022-05-13"),
+        ("上个星期日", "2022-05-15", "2022-05-15"),
+        ("上上周一", "2022-05-02", "2022-05-02"),
+        ("下周三", "2022-05-25", "2022-05-25"),
+        ("上个月", "2022-04-01", "2022-04-30"),
+        ("去年夏天", "2021-06-01", "2021-08-31"),
+        ("三年前", "2019-01-01", "2019-12-31"),
+        ("两个星期前", "2022-05-01", "2022-05-07"),
+        ("2021年5月1日", "2021-05-01", "2021-05-01"),
+        ("二〇二一年五月", "2021-05-01", "2021-05-31"),
+        ("去年十二月二十三号", "2021-12-23", "2021-12-23"),
+        ("21年5月底", "2021-05-22", "2021-05-31"),
+    ],
+)
+def test_an_expression_is_one_span(text: str, first: str, last: str) -> None:
+    (span,) = time_spans(text, NOW)
+    assert (str(span.start.date()), str((span.end - timedelta(seconds=1)).date()), span.recurs) == (first, last, False)
+
+
+@pytest.mark.parametrize("text", ["on 1 May", "May 1st", "五月一号", "5月1日"])
+def test_a_date_without_a_year_recurs(text: str) -> None:
+    spans = time_spans(text, NOW)
+    assert [(span.start.month, span.start.day) for span in spans] == [(5, 1)] * (YEARS_BACK + 1)
+    assert {span.start.year for span in spans} == set(range(NOW.year - YEARS_BACK + 1, NOW.year + 2))
+    assert all(span.recurs and span.end - span.start == timedelta(days=1) for span in spans)
+
+
+@pytest.mark.parametrize(
+    "text",
+    "where does she live?|this may be|we march on|room 2023|30 February 2022|第三章|the second one|星期|年|月|几|3:45"
+    "|version 2.10.12|she may come".split("|"),
+)
+def test_what_names_no_time_has_no_span(text: str) -> None:
+    assert time_spans(text, NOW) == []
+
+
+def test_a_weekday_alone_is_the_one_before_or_after() -> None:
+    assert [str(span.start.date()) for span in time_spans("on Friday", NOW)] == ["2022-05-13", "2022-05-20"]
+    assert [str(span.start.date()) for span in time_spans("周五", NOW)] == ["2022-05-13", "2022-05-20"]
+
+
+def test_the_cues_of_a_day_are_turns_of_the_day_and_later_ones_that_speak_of_it() -> None:
+    cues = time_cues("on 16 March 2022", NOW)  # a Wednesday
+    day = datetime(2022, 3, 16, tzinfo=UTC)
+    assert (cues[0].start, cues[0].end, cues[0].words, cues[0].weight) == (day, day + timedelta(days=1), (), 1.0)
+    by_words = {cue.words: (cue.start, cue.end) for cue in cues if cue.words}
+    assert by_words["yesterday",] == (day + timedelta(days=1), day + timedelta(days=2))
+    assert by_words["last", "wednesday"] == (day + timedelta(days=1), day + timedelta(days=8))
+    assert ("上周", "周三") in by_words
+    assert all(0 < cue.weight <= 1 for cue in cues)
+    assert time_cues("where does she live?", NOW) == []
+
+
+_PIECES = st.sampled_from(
+    "last next this may march in on 31 30 February 9999 0001 1900 ago weeks few 一 十 百 年 月 号 周 上 前 几 半 个 "
+    "大前 天 2022-13-45 ٣ ² th of , . \0 \ud800".split(" ")
+)
+
+
+@examples(200)
+@given(st.one_of(st.text(max_size=60), st.lists(_PIECES, max_size=12).map(" ".join), st.lists(_PIECES).map("".join)))
+def test_any_text_is_read_and_every_span_has_a_length(text: str) -> None:
+    """At either end of the calendar too: no text makes a search fail."""
+    for now in (NOW, datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC)):
+        assert all(span.start < span.end for span in time_spans(text, now))
+        assert all(cue.start < cue.end for cue in time_cues(text, now))
