@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hippocampus.by_hand import Edit as Edit, GivenFact as GivenFact, MemoryEditor as MemoryEditor
     from hippocampus.consolidation_worker import MemoryConsolidationWorker as MemoryConsolidationWorker
     from hippocampus.context.window import (
         ContextItem as ContextItem,
@@ -128,6 +129,7 @@ _PUBLIC: dict[str, str] = {
     "ContextWindow": "hippocampus.context.window",
     "Derived": "hippocampus.erasure.provenance",
     "Distribution": "hippocampus.retention_manager",
+    "Edit": "hippocampus.by_hand",
     "Embedder": "hippocampus.providers.protocols",
     "EmbeddingDimensionError": "hippocampus.errors",
     "Erasure": "hippocampus.erasure.service",
@@ -140,6 +142,7 @@ _PUBLIC: dict[str, str] = {
     "FactNotFoundError": "hippocampus.errors",
     "FactVersion": "hippocampus.records",
     "Generator": "hippocampus.providers.protocols",
+    "GivenFact": "hippocampus.by_hand",
     "GivenMemories": "hippocampus.transfer.given_memories",
     "GivenMemory": "hippocampus.transfer.given_memories",
     "Hippocampus": "hippocampus.engine",
@@ -164,6 +167,7 @@ _PUBLIC: dict[str, str] = {
     "Memory": "hippocampus.records",
     "MemoryArchive": "hippocampus.retention.archive",
     "MemoryConsolidationWorker": "hippocampus.consolidation_worker",
+    "MemoryEditor": "hippocampus.by_hand",
     "MemoryNotFoundError": "hippocampus.errors",
     "MemoryPosition": "hippocampus.records",
     "MemoryRetentionManager": "hippocampus.retention_manager",

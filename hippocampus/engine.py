@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, Self
-from uuid import uuid4
+from typing import TYPE_CHECKING, Any, Literal, Self
+from uuid import UUID, uuid4
 
+from hippocampus.by_hand import Edit, GivenFact, MemoryEditor
 from hippocampus.context.languages import Language
 from hippocampus.context.templates import Template, TemplateName
 from hippocampus.context.window import ContextWindow
@@ -22,6 +23,7 @@ from hippocampus.providers.local.embedding import LocalEmbedder
 from hippocampus.retention.archive import MemoryArchive
 from hippocampus.retention_manager import MemoryRetentionManager
 from hippocampus.search import MemorySearch, SearchFilter, SearchMemoryResult
+from hippocampus.transfer.given_memories import GivenMemory
 from pulse import database
 from pulse.errors import (
     ConcurrencyConflictError,
@@ -89,7 +91,8 @@ class Hippocampus:
     The database is migrated (``hippocampus migrate``). Workers on the same database consolidate what is added; a search
     also finds what no worker has reached yet. One object serves any number of tasks of one event loop.
 
-    `add`, `search`, `context` and `recall` cover an agent's loop. For more, each service is an attribute.
+    `add`, `search`, `context` and `recall` cover an agent's loop; `remember`, `correct`, `retire` and `confirm` are for
+    people. For more, each service is an attribute.
     """
 
     def __init__(
@@ -202,6 +205,11 @@ class Hippocampus:
     def erasure(self) -> ErasureService:
         """Erasure on request: of a user, a session, events, a memory or a fact."""
         return ErasureService(self.pool)
+
+    @cached_property
+    def editor(self) -> MemoryEditor:
+        """What people write: memories and facts by hand."""
+        return MemoryEditor(self.pool)
 
     @cached_property
     def _search(self) -> MemorySearch:
@@ -323,6 +331,27 @@ class Hippocampus:
             app_name=self.app, user_id=user, query=query, max_tokens=max_tokens, language=language, template=template
         )
         return window.text
+
+    async def remember(self, user: str, what: str | GivenMemory | GivenFact, *, by: str | None = None) -> Edit:
+        """Remember a text or a fact of a user by hand; see `MemoryEditor.remember`.
+
+        Args:
+            what: a text, or `GivenFact`, or `GivenMemory` for a text with a name, metadata or an importance.
+            by: who says so; kept with it.
+        """
+        return await self.editor.remember(self.app, user, what, by=by)
+
+    async def correct(self, user: str, target: UUID, new: Any, *, by: str | None = None) -> Edit:
+        """Replace what a memory says, or the value of a fact, from now on; see `MemoryEditor.correct`."""
+        return await self.editor.correct(self.app, user, target, new, by=by)
+
+    async def retire(self, user: str, target: UUID, *, by: str | None = None) -> Edit:
+        """Let a memory no longer be found, or a fact no longer hold; its history stays. See `MemoryEditor.retire`."""
+        return await self.editor.retire(self.app, user, target, by=by)
+
+    async def confirm(self, user: str, target: UUID, *, by: str | None = None) -> Edit:
+        """Confirm that a memory or a fact is right; see `MemoryEditor.confirm`."""
+        return await self.editor.confirm(self.app, user, target, by=by)
 
     async def _append(self, key: SessionKey, messages: list[Message]) -> int:
         """Append the messages that a session does not hold, a thousand in one transaction; return how many."""

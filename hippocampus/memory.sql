@@ -43,8 +43,22 @@ LIMIT $7
 
 -- name: fact_history
 -- app, user, fact type, key, limit, the last one's rank and times (null: from the first), how many of that position to skip
-SELECT h.*
+SELECT h.*, hand.written_by, hand.confirmed_by, hand.confirmed_at, ending.written_by AS superseded_by
 FROM fact_history($1, $2, $3, $4) AS h
+-- What people wrote of this value while it held: the first statement, and the last of the others.
+LEFT JOIN LATERAL (
+    SELECT min(v.written_by) FILTER (WHERE v.valid_from = h.valid_from) AS written_by,
+           (array_agg(v.written_by ORDER BY v.valid_from DESC) FILTER (WHERE v.valid_from > h.valid_from))[1] AS confirmed_by,
+           max(v.valid_from) FILTER (WHERE v.valid_from > h.valid_from) AS confirmed_at
+    FROM fact_versions AS v
+    WHERE v.fact_id = h.fact_id AND v.written_by IS NOT NULL AND v.value = h.value AND v.retracted_at IS NULL
+      AND v.valid_from >= h.valid_from AND (h.valid_until IS NULL OR v.valid_from < h.valid_until)) AS hand
+  ON h.outcome NOT IN ('candidate', 'retracted')
+LEFT JOIN LATERAL (
+    SELECT v.written_by FROM fact_versions AS v
+    WHERE v.fact_id = h.fact_id AND v.valid_from = h.valid_until AND v.value IS DISTINCT FROM h.value
+      AND v.accepted_at IS NOT NULL AND v.retracted_at IS NULL
+    ORDER BY v.recorded_at DESC, v.id DESC LIMIT 1) AS ending ON true
 CROSS JOIN LATERAL (SELECT CASE h.outcome WHEN 'current' THEN 0 WHEN 'retracted' THEN 2 ELSE 1 END) AS part (rank)
 WHERE $6::integer IS NULL OR part.rank > $6
    OR (part.rank = $6 AND (h.valid_from, h.recorded_at) <= ($7::timestamptz, $8::timestamptz))

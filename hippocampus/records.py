@@ -228,6 +228,9 @@ class FactVersion:
         valid_from, valid_until: when it was true. recorded_at, superseded_at: when it was held to be true.
         superseded_by_thread_id, superseded_by_seq, superseded_by_event_id: the turn that ended it; None if none did, or
             if its session was deleted.
+        written_by: who wrote it by hand, '' if that is not known; None: it was extracted.
+        confirmed_by, confirmed_at: who confirmed it by hand last, and when; None: nobody.
+        superseded_by: who ended it by hand; None: nobody did.
     """
 
     fact_id: UUID
@@ -246,6 +249,10 @@ class FactVersion:
     superseded_by_thread_id: UUID | None
     superseded_by_seq: int | None
     superseded_by_event_id: str | None
+    written_by: str | None = None
+    confirmed_by: str | None = None
+    confirmed_at: datetime | None = None
+    superseded_by: str | None = None
 
     @property
     def rank(self) -> int:

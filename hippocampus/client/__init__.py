@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from hippocampus.client.by_hand import ByHandCalls, WrittenMemoryOptions
 from hippocampus.client.calls import RETRY_WAIT_SECONDS_MAX, TIMEOUT_SECONDS, TRIES_MAX
 from hippocampus.client.erasures import ErasureCalls
 from hippocampus.client.errors import (
@@ -27,6 +28,7 @@ from hippocampus.client.memory import FactOptions, JobOptions, MemoryCalls, Memo
 from hippocampus.client.records import (
     AppendOutcome,
     ArchivedMemory,
+    Edit,
     Erasure,
     FactCandidate,
     FactMerge,
@@ -63,6 +65,7 @@ __all__ = [
     "ClientError",
     "ConflictError",
     "ConnectionFailedError",
+    "Edit",
     "Erasure",
     "FactCandidate",
     "FactMerge",
@@ -96,10 +99,11 @@ __all__ = [
     "UnavailableError",
     "WeakMemory",
     "Window",
+    "WrittenMemoryOptions",
 ]
 
 
-class HippocampusClient(SessionCalls, MemoryCalls, RetentionCalls, ErasureCalls, InstructionCalls):
+class HippocampusClient(SessionCalls, MemoryCalls, ByHandCalls, RetentionCalls, ErasureCalls, InstructionCalls):
     """Calls the API on behalf of one app; see `hippocampus.client.calls.Calls` for the arguments.
 
     Raises, from every method:

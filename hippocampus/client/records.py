@@ -218,6 +218,19 @@ class FactVersion:
     recorded_at: str
     superseded_at: str | None
     source_seqs: Sequence[int]
+    written_by: str | None = None
+    confirmed_by: str | None = None
+    confirmed_at: str | None = None
+    superseded_by: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edit:
+    """What became of a change by hand: what holds the words now, and whether anything changed."""
+
+    kind: Literal["memory", "fact"]
+    ids: Sequence[str]
+    changed: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,7 +264,7 @@ class FactMerge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchivedMemory:
-    """A memory that a clean-up archived; it can be restored until `purged_after`."""
+    """A memory that was archived; it can be restored until `purged_after`, or always if that is None."""
 
     id: str
     memory_type: str
@@ -259,7 +272,7 @@ class ArchivedMemory:
     score: float | None
     archive_reason: str
     archived_at: str
-    purged_after: str
+    purged_after: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,6 @@ The three ends are `hippocampus.consolidation_worker`, `.replay` and `.rederive`
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
@@ -111,7 +110,7 @@ async def _reflect(
     # What ended, before what took its place: the two may be stated in one turn.
     found = sorted(reflection.facts, key=lambda fact: not fact.ended)
     facts = [element for fact in found for element in elements.of_fact(fact, styles)]
-    fact_texts = [_fact_text(fact) for fact in facts]
+    fact_texts = [elements.fact_text(fact.key, fact.value) for fact in facts]
     insight_texts = [clean_text(insight.content) for insight in reflection.insights]
     vectors = await _embed(embedder, [*fact_texts, *insight_texts])
     fact_vectors, insight_vectors = vectors[: len(fact_texts)], vectors[len(fact_texts) :]
@@ -197,21 +196,6 @@ def _said_at(turns: Turns, seqs: Sequence[int]) -> datetime:
     return next((turn.occurred_at for turn in reversed(turns) if turn.sequence_num in seqs), turns[-1].occurred_at)
 
 
-def _fact_text(fact: Element) -> str:
-    """Return what is embedded of a fact."""
-    return clean_text(f"{fact.key}: {_value_text(fact.value)}" if fact.value is not None else fact.key)
-
-
 def _ended_text(fact: Element) -> str:
     """Return the text of the value that ended; empty if it was not named."""
-    return "" if fact.value is None else clean_text(_value_text(fact.value))
-
-
-def _value_text(value: Any) -> str:
-    """Return a fact's value as it is searched: plain text for a text or a statement about a person, else JSON."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, dict) and isinstance(value.get("text"), str):
-        subject = value.get("subject", "user")
-        return value["text"] if subject == "user" else f"{subject} {value['text']}"
-    return json.dumps(value, ensure_ascii=False)
+    return "" if fact.value is None else clean_text(elements.value_text(fact.value))

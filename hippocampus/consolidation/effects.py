@@ -34,7 +34,7 @@ class FactInput(NamedTuple):
     embedding: Vector | None
     confidence: float
     source_seqs: list[int]
-    valid_from: datetime
+    valid_from: datetime | None  # None, by hand alone: now
     normal_key: str
     collection: str | None
     contrast: str

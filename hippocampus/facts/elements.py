@@ -15,6 +15,7 @@ from typing import Any
 
 from hippocampus.facts import keys
 from hippocampus.records import ExtractedFact, FactType
+from pulse.postgres.json_values import clean_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,3 +67,18 @@ def _element(fact: ExtractedFact, key: str, value: Any, collection: str | None) 
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)
+
+
+def fact_text(key: str, value: Any) -> str:
+    """Return a fact as it is embedded and searched; without a value, its key."""
+    return clean_text(key if value is None else f"{key}: {value_text(value)}")
+
+
+def value_text(value: Any) -> str:
+    """Return a fact's value as it is searched: plain text for a text or a statement about a person, else JSON."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, dict) and isinstance(value.get("text"), str):
+        subject = value.get("subject", "user")
+        return value["text"] if subject == "user" else f"{subject} {value['text']}"
+    return json.dumps(value, ensure_ascii=False)

@@ -33,7 +33,7 @@ class ArchivedMemory:
     score: float | None
     archive_reason: str
     archived_at: datetime
-    purged_after: datetime
+    purged_after: datetime | None  # None: never, since a person retired or corrected it
     occurred_at: datetime
     created_at: datetime
 

@@ -51,7 +51,8 @@ SELECT r AS id FROM restore_memories($1, $2, $3, $4) AS r
 -- name: list_archive
 -- app, user, after this id, limit
 SELECT a.id, a.memory_type, a.content, a.score, a.archive_reason, a.archived_at, a.occurred_at, a.created_at,
-       a.archived_at + make_interval(secs => 86400 * p.archive_days) AS purged_after
+       CASE WHEN NOT is_by_hand(a.archive_reason)
+            THEN a.archived_at + make_interval(secs => 86400 * p.archive_days) END AS purged_after
 FROM app_policy($1) AS p, memories_archive AS a
 WHERE a.app_name = $1 AND a.user_id = $2 AND a.id > $3 ORDER BY a.id LIMIT $4
 

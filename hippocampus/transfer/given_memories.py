@@ -126,10 +126,10 @@ class GivenMemories:
         if len(memories) > MEMORIES_MAX:
             raise InvalidInputError(f"give at most {MEMORIES_MAX} memories at once, not {len(memories)}: split them")
         # Of two with one name the later counts; a statement can't write a row twice.
-        rows = {_id(app_name, user_id, each): each for each in memories}
+        rows = {row[0]: row for row in (memory_row(app_name, user_id, each) for each in memories)}
         if not rows:
             return 0
-        inputs = [_input(id_, each) for id_, each in rows.items()]
+        inputs = list(rows.values())
         changed: int = await _STATEMENTS.fetchval(self._pool, "give_memories", app_name, user_id, inputs)
         return changed
 
@@ -173,9 +173,10 @@ def _id(app_name: str, user_id: str, given: GivenMemory) -> uuid.UUID:
     return uuid.uuid5(_NAMESPACE, "\0".join((app_name, user_id, given.name)))
 
 
-def _input(id_: uuid.UUID, given: GivenMemory) -> tuple[Any, ...]:
+def memory_row(app_name: str, user_id: str, given: GivenMemory) -> tuple[Any, ...]:
+    """Return a memory as the SQL type given_memory, its id first."""
     return (
-        id_,
+        _id(app_name, user_id, given),
         clean_text(given.content),
         escape_state(given.metadata, where="metadata"),
         initial_score("semantic", given.importance),

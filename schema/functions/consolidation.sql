@@ -218,7 +218,8 @@ BEGIN
 END
 $$;
 
--- Stores the memories of a slice, and returns their ids in its order. An insight that is known already is not stored.
+-- Stores the memories of a slice, and returns their ids in its order. An insight that is known already, or that a person
+-- retired after its turns, is not stored.
 CREATE OR REPLACE FUNCTION store_memories(p_thread threads, p_origin slice_origin, p_memories memory_input[]) RETURNS uuid[]
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
@@ -234,6 +235,13 @@ BEGIN
     ORDER BY id FOR UPDATE;
     FOREACH m IN ARRAY p_memories LOOP
         v_id := CASE m.memory_type WHEN 'semantic' THEN find_insight(p_thread, m, p_origin.embedding_model) END;
+        IF v_id IS NULL AND m.memory_type = 'semantic' THEN
+            v_id := retired_memory(p_thread, m, p_origin.from_seq, p_origin.embedding_model);
+            IF v_id IS NOT NULL THEN
+                v_ids := v_ids || v_id;
+                CONTINUE;
+            END IF;
+        END IF;
         IF v_id IS NULL OR NOT support_insight(v_id, p_thread, m) THEN
             INSERT INTO memories (thread_id, user_id, app_name, memory_type, content, embedding, embedding_model,
                                   metadata, initial_score, from_seq, upto_seq, source_seqs, job_id, prompt_hash, model,
@@ -263,7 +271,7 @@ AS $$
 $$;
 
 -- An insight that recurs: it takes the higher importance, one more support, and the new turns if they are of its
--- thread.
+-- thread. That is an access: it is as strong as if it had been used now.
 CREATE OR REPLACE FUNCTION support_insight(p_id uuid, p_thread threads, p_insight memory_input) RETURNS boolean
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
@@ -276,6 +284,8 @@ BEGIN
         source_seqs = CASE WHEN m.thread_id = p_thread.id
                            THEN ARRAY(SELECT DISTINCT s FROM unnest(m.source_seqs || p_insight.source_seqs) AS s ORDER BY s)
                            ELSE m.source_seqs END,
+        access_count = least(m.access_count, 2147483646) + 1,
+        last_accessed_at = greatest(m.last_accessed_at, engine_now()),
         occurred_at = greatest(m.occurred_at, p_insight.occurred_at)
     WHERE m.id = p_id;
     RETURN FOUND;

@@ -368,6 +368,7 @@ BEGIN
            m.occurred_at
     FROM unnest(p_memories) AS m
     WHERE NOT is_forgotten_memory(t.id, m.memory_type, p_origin.from_seq, p_origin.upto_seq, m.source_seqs)
+      AND retired_memory(t, m, p_origin.from_seq, p_origin.embedding_model) IS NULL
     ON CONFLICT DO NOTHING;
     IF p_upto_seq < r.upto_seq THEN
         UPDATE slice_redraws SET from_seq = p_upto_seq + 1 WHERE id = r.id;

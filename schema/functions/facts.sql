@@ -34,6 +34,7 @@ BEGIN
     NEW.contrast := coalesce(NEW.contrast, '');
     IF TG_TABLE_NAME = 'fact_versions' THEN
         NEW.content := coalesce(NEW.content, '');
+        NEW.written_by := coalesce(NEW.written_by, writing_by_hand());
     END IF;
     RETURN NEW;
 END
@@ -349,6 +350,20 @@ BEGIN
 END
 $$;
 
+-- When a statement was made: at the time of its turns. A turn that is dated in the future must not outrank everything
+-- stated until then: it was made when it was recorded.
+CREATE OR REPLACE FUNCTION stated_at(fresh fact_versions, p_said timestamptz) RETURNS timestamptz
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
+AS $$
+BEGIN
+    IF p_said <= fresh.recorded_at THEN
+        RETURN p_said;
+    END IF;
+    RETURN least(fresh.recorded_at, (SELECT max(e.created_at) FROM events AS e
+                                     WHERE e.thread_id = fresh.thread_id AND e.sequence_num = ANY (fresh.source_seqs)));
+END
+$$;
+
 -- Stores the first statement of a fact; returns it with its fact_id, NULL if another transaction has just stored one.
 CREATE OR REPLACE FUNCTION add_fact(fresh fact_versions, p_origin slice_origin, p_fact fact_input) RETURNS fact_versions
 LANGUAGE plpgsql SET search_path FROM CURRENT
@@ -357,13 +372,13 @@ BEGIN
     -- What was stated of a key before it was retracted belongs to its history.
     fresh.fact_id := coalesce((SELECT v.fact_id FROM fact_versions AS v
                                WHERE v.app_name = fresh.app_name AND v.user_id = fresh.user_id
-                                 AND v.fact_type = fresh.fact_type AND v.key = fresh.key
+                                 AND v.fact_type = fresh.fact_type
+                                 AND (v.key = fresh.key OR v.normal_key = fresh.normal_key)
                                  AND NOT EXISTS (SELECT FROM facts AS f WHERE f.id = v.fact_id)
-                               ORDER BY v.recorded_at DESC LIMIT 1), new_id());
+                               ORDER BY v.key = fresh.key DESC, v.recorded_at DESC LIMIT 1), new_id());
     fresh.recorded_at := recording_time();
     fresh.accepted_at := fresh.recorded_at;
-    -- A turn that is dated in the future must not outrank everything stated until then.
-    fresh.valid_from := least(p_fact.valid_from, fresh.recorded_at);
+    fresh.valid_from := stated_at(fresh, p_fact.valid_from);
     INSERT INTO facts (id, thread_id, user_id, app_name, fact_type, key, normal_key, collection, contrast, value, content,
                        embedding, embedding_model, confidence, valid_from, last_said_at, recorded_at, from_seq,
                        upto_seq, source_seqs, job_id, prompt_hash, model)
@@ -380,6 +395,10 @@ BEGIN
     ON CONFLICT DO NOTHING;
     IF NOT FOUND THEN
         fresh.fact_id := NULL;
+    ELSIF EXISTS (SELECT FROM fact_versions AS v WHERE v.fact_id = fresh.fact_id AND v.value IS NULL
+                                                   AND v.accepted_at IS NOT NULL AND v.retracted_at IS NULL) THEN
+        -- Someone ended it meanwhile, as yet without any statement to end.
+        PERFORM rebuild_fact(fresh.fact_id);
     END IF;
     RETURN fresh;
 END
@@ -427,7 +446,7 @@ BEGIN
             CONTINUE WHEN NOT FOUND;
         END IF;
         -- After the wait for the row: its holder may have erased it.
-        IF is_forgotten_fact(p_thread, p_fact) THEN
+        IF p_thread.id IS NOT NULL AND is_forgotten_fact(p_thread, p_fact) THEN
             RETURN QUERY SELECT NULL::uuid, 'forgotten';
             RETURN;
         END IF;
@@ -443,7 +462,7 @@ BEGIN
     fresh.fact_id := v_target.fact_id;
     fresh.recorded_at := greatest(recording_time(),
                                   (SELECT max(v.recorded_at) FROM fact_versions AS v WHERE v.fact_id = fresh.fact_id));
-    fresh.valid_from := least(p_fact.valid_from, fresh.recorded_at);
+    fresh.valid_from := stated_at(fresh, p_fact.valid_from);
     v_said := fresh.valid_from;
     SELECT s.* INTO v_head FROM fact_stretches(fresh.app_name, fresh.user_id, fresh.fact_id, NULL) AS s
     WHERE s.value IS NOT NULL ORDER BY s.stretch DESC LIMIT 1;
@@ -553,7 +572,7 @@ BEGIN
         fresh.fact_id := f.id;
         fresh.recorded_at := greatest(recording_time(),
                                       (SELECT max(v.recorded_at) FROM fact_versions AS v WHERE v.fact_id = f.id));
-        fresh.valid_from := least(p_fact.valid_from, fresh.recorded_at);
+        fresh.valid_from := stated_at(fresh, p_fact.valid_from);
         SELECT s.* INTO v_rival FROM fact_stretches(f.app_name, f.user_id, f.id, NULL) AS s
         WHERE s.valid_from <= fresh.valid_from ORDER BY s.stretch DESC LIMIT 1;
         CONTINUE WHEN NOT FOUND OR v_rival.value IS NULL;

@@ -115,7 +115,8 @@ DECLARE
     v_id      uuid;
 BEGIN
     SELECT array_agg(o.id) INTO v_old FROM (
-        SELECT m.id FROM memories AS m WHERE m.thread_id = t.id AND m.from_seq IS NOT NULL ORDER BY m.id FOR UPDATE) AS o;
+        SELECT m.id FROM memories AS m
+        WHERE m.thread_id = t.id AND m.from_seq IS NOT NULL AND m.metadata ->> 'source' IS DISTINCT FROM 'by hand' ORDER BY m.id FOR UPDATE) AS o;
     FOR d IN
         SELECT x.origin, x.memories[n] AS memory
         FROM replay_draws AS x CROSS JOIN LATERAL generate_subscripts(x.memories, 1) AS n
@@ -133,6 +134,7 @@ BEGIN
         ELSIF NOT EXISTS (
             SELECT FROM memories_archive AS a
             WHERE a.thread_id = t.id AND a.memory_type = (d.memory).memory_type AND a.content = (d.memory).content)
+            AND retired_memory(t, d.memory, (d.origin).from_seq, (d.origin).embedding_model) IS NULL
             AND NOT is_forgotten_memory(t.id, (d.memory).memory_type, (d.origin).from_seq, (d.origin).upto_seq,
                                         (d.memory).source_seqs) THEN
             v_origins := array_append(v_origins, d.origin);

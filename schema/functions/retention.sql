@@ -259,7 +259,7 @@ BEGIN
     RETURN QUERY
         WITH wanted AS (
             SELECT a.* FROM memories_archive AS a
-            WHERE a.app_name = p_app_name AND a.user_id = p_user_id AND (p_ids IS NULL OR a.id = ANY (p_ids))
+            WHERE a.app_name = p_app_name AND a.user_id = p_user_id AND (a.id = ANY (p_ids) OR p_ids IS NULL AND NOT is_by_hand(a.archive_reason))
               AND NOT EXISTS (
                   SELECT FROM memories AS m
                   WHERE m.id = a.id OR (m.thread_id = a.thread_id AND m.memory_type = a.memory_type
@@ -283,7 +283,8 @@ BEGIN
 END
 $$;
 
--- Deletes at most p_limit archived memories whose app's policy no longer keeps them. Returns how many; call it again,
+-- Deletes at most p_limit archived memories whose app's policy no longer keeps them. What people retired or corrected
+-- stays: without it a replay would bring it back. Returns how many; call it again,
 -- each time in a transaction of its own, until it returns 0.
 CREATE OR REPLACE FUNCTION purge_archive(p_app_name text DEFAULT NULL, p_limit integer DEFAULT 1000) RETURNS integer
 LANGUAGE plpgsql SET search_path FROM CURRENT
@@ -297,7 +298,7 @@ BEGIN
         SELECT a.id FROM memories_archive AS a
         JOIN app_policies AS rest ON rest.app_name = '*'
         LEFT JOIN app_policies AS own ON own.app_name = a.app_name
-        WHERE (p_app_name IS NULL OR a.app_name = p_app_name)
+        WHERE (p_app_name IS NULL OR a.app_name = p_app_name) AND NOT is_by_hand(a.archive_reason)
           AND a.archived_at <= v_now - make_interval(secs => 86400 * coalesce(own.archive_days, rest.archive_days))
         ORDER BY a.archived_at LIMIT p_limit FOR UPDATE OF a SKIP LOCKED));
     GET DIAGNOSTICS v_count = ROW_COUNT;

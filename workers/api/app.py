@@ -10,10 +10,12 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp
 
+from hippocampus.by_hand import MemoryEditor
 from hippocampus.context_assembler import ContextAssembler
 from hippocampus.erasure.service import ErasureService
 from hippocampus.facts.ledger import FactLedger
 from hippocampus.http.routes import (
+    by_hand,
     context,
     erasures,
     fact_styles,
@@ -91,6 +93,7 @@ _ROUTERS = (
     fact_styles.router,
     context.router,
     provenance.router,
+    by_hand.router,
     retention.router,
     retention.apps_router,
     erasures.router,
@@ -134,6 +137,7 @@ def _services(
         HealthCheck: HealthCheck(settings.dsn or "", settings.schema_name),
         InstructionStore: InstructionStore(pool),
         MemoryArchive: MemoryArchive(pool),
+        MemoryEditor: MemoryEditor(pool),
         MemoryRetentionManager: MemoryRetentionManager(pool),
         MemorySearch: MemorySearch(pool, embedder, on_degraded=metrics.degraded),
         OpenMemoryService: OpenMemoryService(pool, embedder),

@@ -53,6 +53,12 @@ class FactVersionView(View):
     superseded_by_thread_id: uuid.UUID | None
     superseded_by_seq: int | None
     superseded_by_event_id: str | None
+    written_by: Annotated[
+        str | None, Field(description="Who wrote it by hand, empty if that is not known; null: it was extracted.")
+    ]
+    confirmed_by: Annotated[str | None, Field(description="Who confirmed it by hand last.")]
+    confirmed_at: datetime | None
+    superseded_by: Annotated[str | None, Field(description="Who ended it by hand; null: nobody did.")]
 
 
 class FactHistoryView(View):

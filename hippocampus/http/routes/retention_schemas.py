@@ -56,7 +56,10 @@ class ArchivedMemoryView(View):
     score: float | None
     archive_reason: str
     archived_at: datetime
-    purged_after: Annotated[datetime, Field(description="It can be restored until this time.")]
+    purged_after: Annotated[
+        datetime | None,
+        Field(description="It can be restored until this time; null: a person retired or corrected it, and it stays."),
+    ]
     occurred_at: datetime
     created_at: datetime
 

@@ -12,7 +12,7 @@ from hippocampus.memory_service import OpenMemoryService
 from hippocampus.records import Fact, FactType, FactVersion
 from pulse.errors import InvalidInputError
 from workers.cli import output, rows
-from workers.cli.commands import fact_ledger, fact_styles
+from workers.cli.commands import by_hand, fact_ledger, fact_styles
 from workers.cli.groups import Listing
 from workers.cli.moments import MOMENT
 from workers.cli.options import json_option
@@ -31,12 +31,13 @@ if TYPE_CHECKING:
     "  hippocampus facts --as-of 2026-05-01",
 )
 def command() -> None:
-    """List the facts about a user, show the history of one, manage candidates, merged keys and styles."""
+    """List the facts about a user, show the history of one, write them, manage candidates, merged keys and styles."""
 
 
 for each in (
     fact_ledger.candidates, fact_ledger.promote, fact_ledger.merges, fact_ledger.undo_merge,
     fact_styles.styles, fact_styles.set_style, fact_styles.reset_style,
+    by_hand.remember_fact, by_hand.correct, by_hand.retire, by_hand.confirm,
 ):  # fmt: skip
     command.add_command(each)
 
@@ -117,7 +118,7 @@ def _item(fact: Fact, turns: Turns) -> Item:
 
 
 def _history_item(version: FactVersion, turns: Turns) -> Item:
-    quoted = [_shown(turn) for turn in quotes(version, turns)]
+    quoted = [_shown(turn) for turn in quotes(version, turns)] + _hands(version)
     begin, end = output.show_time(version.valid_from), output.show_time(version.valid_until)
     until = "now" if version.outcome == "current" else "never: it does not count"
     text = output.show_fact(version.value)
@@ -125,6 +126,15 @@ def _history_item(version: FactVersion, turns: Turns) -> Item:
     return Item(
         row, f"{version.confidence:.2f}", text, (f"{version.outcome}, from {begin} until {end or until}", *quoted)
     )
+
+
+def _hands(version: FactVersion) -> list[str]:
+    """Return what people did with a statement."""
+    return [
+        *([] if version.written_by is None else [f"by hand ({version.written_by or 'unnamed'})"]),
+        *([] if version.confirmed_by is None else [f"confirmed by {version.confirmed_by or 'hand'}"]),
+        *([] if version.superseded_by is None else [f"ended by {version.superseded_by or 'hand'}"]),
+    ]
 
 
 async def read_turns(pool: Pool, facts: Sequence[Fact | FactVersion]) -> Turns:

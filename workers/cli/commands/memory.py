@@ -1,4 +1,4 @@
-"""`hippocampus memory`: a memory's origin, pins, the archive, export and import of a user's memory."""
+"""`hippocampus memory`: what people write, a memory's origin, pins, the archive, export and import."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from hippocampus.retention.archive import ArchivedMemory, MemoryArchive
 from hippocampus.transfer.memory_file import export_memory, import_memory
 from pulse.errors import InvalidInputError
 from workers.cli import databases, output
+from workers.cli.commands import by_hand
 from workers.cli.groups import Verbs
 from workers.cli.options import NUMBER_MAX, json_option
 from workers.cli.owners import Whose, owner_options
@@ -33,7 +34,11 @@ _COLUMNS = ("source", "type", "content", "session", "model", "said")
     cls=Verbs, epilog="Examples:  hippocampus memory origin 0199…;  hippocampus memory export --user ana > ana.jsonl"
 )
 def command() -> None:
-    """Trace, pin, restore, export and import memories; `hippocampus memories` lists and shows them."""
+    """Write, trace, pin, restore, export and import memories; `hippocampus memories` lists and shows them."""
+
+
+for each in (by_hand.remember_memory, by_hand.correct, by_hand.retire, by_hand.confirm):
+    command.add_command(each)
 
 
 @command.command("origin", epilog="Example:  hippocampus memory origin 0199…")
@@ -98,14 +103,14 @@ def unpin(memory_id: UUID, whose: Whose, as_json: bool) -> None:
 @owner_options
 @page_options(100)
 def archived(whose: Whose, options: PageOptions) -> None:
-    """List the memories that clean-ups archived, and until when each can be restored."""
+    """List the memories that clean-ups and people archived, why, and until when each can be restored."""
 
     async def work(pool: Pool, owner: Owner) -> Paged[ArchivedMemory]:
         pages = options.of("archived", *owner)
         found = await MemoryArchive(pool).page(owner.app, owner.user, after=pages.begin(UUID), limit=options.limit)
         return pages.full(found, lambda each: each.id)
 
-    columns = ("id", "type", "archived", "until", "content")
+    columns = ("id", "type", "archived", "until", "why", "content")
     options.write(whose.run(work), columns, _archived_item, empty="Nothing is archived.")
 
 
@@ -179,11 +184,12 @@ def _item(derived: Derived, *notes: str) -> Item:
 
 
 def _archived_item(each: ArchivedMemory) -> Item:
+    until = f"until {output.show_time(each.purged_after)}" if each.purged_after else "at any time"
     return Item(
-        (str(each.id), each.memory_type, each.archived_at, each.purged_after, each.content),
+        (str(each.id), each.memory_type, each.archived_at, each.purged_after, each.archive_reason, each.content),
         each.memory_type,
         " ".join(each.content.split()),
-        (f"{each.id}, why: {each.archive_reason}", f"can be restored until {output.show_time(each.purged_after)}"),
+        (f"{each.id}, why: {each.archive_reason}", f"can be restored {until}"),
     )
 
 
