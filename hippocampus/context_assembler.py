@@ -32,11 +32,10 @@ if TYPE_CHECKING:
 __all__ = ["ContextAssembler", "ContextItem", "ContextWindow"]
 
 MEMORIES_MAX = 20
-FACTS_MAX = 20
-TURNS_MAX = 30
-#: Turns that are fetched for a window: one per so many tokens of the budget, between two bounds.
-PASSAGE_TOKENS = 24
-PASSAGES_MIN, PASSAGES_MAX = 20, 400
+#: Candidates that are fetched: one per so many tokens of the budget, between two bounds.
+FACT_TOKENS, FACTS_MIN, FACTS_MAX = 100, 20, 60
+TURN_TOKENS, TURNS_MIN, TURNS_MAX = 40, 30, 200
+PASSAGE_TOKENS, PASSAGES_MIN, PASSAGES_MAX = 30, 20, 400
 
 #: Calls of a window counter for one window.
 RECOUNTS_MAX = 4
@@ -189,7 +188,6 @@ class ContextAssembler:
             raise InvalidInputError("a query_embedding needs embedding_model: two models are never mixed in one search")
         text = clean_query(query) if not is_blank(query) else ""
         vector, degraded = await self._search.embed_query(text, query_embedding) if text else QueryVector()
-        passages = min(max(budget // PASSAGE_TOKENS, PASSAGES_MIN), PASSAGES_MAX)
         rows = await _STATEMENTS.fetch(
             self._pool,
             "context_candidates",
@@ -200,9 +198,9 @@ class ContextAssembler:
             vector,
             model,
             MEMORIES_MAX,
-            FACTS_MAX,
-            TURNS_MAX,
-            passages,
+            min(max(budget // FACT_TOKENS, FACTS_MIN), FACTS_MAX),
+            min(max(budget // TURN_TOKENS, TURNS_MIN), TURNS_MAX),
+            min(max(budget // PASSAGE_TOKENS, PASSAGES_MIN), PASSAGES_MAX),
         )
         if language is None:
             language = _language_of(rows, text)

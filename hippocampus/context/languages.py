@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Literal, TypeAlias
 
 ContextType: TypeAlias = Literal["system", "memory", "history", "fact"]
@@ -65,6 +66,7 @@ def fact_kind(fact_type: str, language: Language) -> str:
     return _FACT_KINDS[language].get(fact_type, fact_type)
 
 
+@lru_cache(maxsize=4096)
 def day(moment: datetime, language: Language) -> str:
     """Return a day in UTC in words: "8 May 2023", "2023年5月8日"."""
     day_ = moment.astimezone(UTC)

@@ -31,7 +31,7 @@ RETURN p_fact_type = 'rule' OR split_part(lower(p_key), ':', 1) IN ('allergy', '
 -- counts from the newest turn. A blank query matches nothing. Errors: HP001 unknown session.
 --
 -- p_passages: how many turns that match are wanted, from all of the user's sessions. Then slices are left out, since
--- their turns are found by themselves, and the turns before and after each of the best 20 follow, with `beside`, the turn
+-- their turns are found by themselves, and the turns before and after each of the best 10 follow, with `beside`, the turn
 -- that they are next to. 0: only turns that fast_replay has not reached are found, among the p_memories.
 -- changed: what holds instead of what a turn or a memory states ('' if nothing does), since changed_at.
 CREATE OR REPLACE FUNCTION context_candidates(
@@ -89,7 +89,7 @@ BEGIN
                     (SELECT m.* FROM messages AS m
                      WHERE m.thread_id = r.thread_id AND m.sequence_num > r.from_seq
                      ORDER BY m.sequence_num LIMIT 1)) AS g
-                WHERE r.group_of = 'turn' AND r.nth <= 20
+                WHERE r.group_of = 'turn' AND r.nth <= 10
                   AND NOT EXISTS (SELECT FROM ranked AS k WHERE k.source = 'message' AND k.id = g.id)
                 ORDER BY g.id, r.nth
             ), candidates AS (
