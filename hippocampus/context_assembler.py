@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import structlog
 
-from hippocampus.context.languages import HEADERS, Language, fact_kind, language_of, speaker
+from hippocampus.context.languages import HEADERS, fact_kind, speaker
 from hippocampus.context.templates import MARKDOWN, TEMPLATES, Template, TemplateName
 from hippocampus.context.window import ContextItem, ContextType, ContextWindow, pack
 from hippocampus.errors import BY_SQLSTATE, ContextBudgetError, ProviderError
 from hippocampus.names import check_names
 from hippocampus.search import MemorySearch, QueryVector, clean_query, is_blank
+from hippocampus.text.languages import Language, language_of
 from hippocampus.text.tokens import TokenCounter, WindowCounter, count_tokens
 from pulse.errors import InvalidInputError
 from pulse.postgres.statements import Statements

@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Literal, Self
 from uuid import uuid4
 
-from hippocampus.context.languages import Language
 from hippocampus.context.templates import Template, TemplateName
 from hippocampus.context.window import ContextWindow
 from hippocampus.context_assembler import RECALL_TOKENS, ContextAssembler
@@ -22,6 +21,7 @@ from hippocampus.providers.local.embedding import LocalEmbedder
 from hippocampus.retention.archive import MemoryArchive
 from hippocampus.retention_manager import MemoryRetentionManager
 from hippocampus.search import MemorySearch, SearchFilter, SearchMemoryResult
+from hippocampus.text.languages import Language
 from pulse import database
 from pulse.errors import (
     ConcurrencyConflictError,

@@ -15,7 +15,8 @@ from types import MappingProxyType
 from typing import Any, Literal, Protocol, TypeAlias
 from xml.sax.saxutils import escape as escape_markup
 
-from hippocampus.context.languages import HEADERS, ContextType, Language, change, day, speaker
+from hippocampus.context.languages import HEADERS, ContextType, change, day, speaker
+from hippocampus.text.languages import Language
 
 TemplateName: TypeAlias = Literal["plain", "markdown", "xml", "messages"]
 

@@ -22,7 +22,7 @@ from functools import cache
 from itertools import pairwise
 from typing import Any, Literal, TypeAlias
 
-from hippocampus.context.languages import HEADERS, ContextType, Language
+from hippocampus.context.languages import HEADERS, ContextType
 from hippocampus.context.templates import (
     CONTEXT_TYPES,
     MARKDOWN,
@@ -35,6 +35,7 @@ from hippocampus.context.templates import (
 )
 from hippocampus.errors import ContextBudgetError
 from hippocampus.text import words
+from hippocampus.text.languages import Language
 from hippocampus.text.repetition import WindowStatements
 from hippocampus.text.tokens import TokenCounter, count_tokens
 

@@ -13,14 +13,20 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from datetime import UTC
 
 from hippocampus.records import ConversationSlice, Turn
+from hippocampus.text.languages import Language
 
 BEGIN = "BEGIN CONVERSATION"
 END = "END CONVERSATION"
 
-_LABELS = {"user": "用户", "agent": "助手", "model": "助手", "assistant": "助手", "tool": "工具"}
+_LABELS: Mapping[Language, Mapping[str, str]] = {
+    "zh": {"user": "用户", "agent": "助手", "model": "助手", "assistant": "助手", "tool": "工具"},
+    "en": {"user": "User", "agent": "Assistant", "model": "Assistant", "assistant": "Assistant", "tool": "Tool"},
+}
+_ALL_LABELS = frozenset(label for labels in _LABELS.values() for label in labels.values())
 
 #: A name that can stand without quotes: letters, digits and a few signs, at most 64 characters.
 _PLAIN_NAME = re.compile(r"\w(?:[\w .@'\-]{0,62}\w)?")
@@ -29,15 +35,15 @@ _PLAIN_NAME = re.compile(r"\w(?:[\w .@'\-]{0,62}\w)?")
 _UNSAFE = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
-def label(author: str) -> str:
-    """Return the speaker as the prompts explain it: a role's label, else the author's own name.
+def label(author: str, language: Language = "zh") -> str:
+    """Return the speaker: a role's label, which the prompts explain in Chinese, else the author's own name.
 
     A name that resembles a role's label, or that is more than a plain name, is quoted.
     """
-    known = _LABELS.get(author.strip().lower())
+    known = _LABELS[language].get(author.strip().lower())
     if known is not None:
         return known
-    if author not in _LABELS.values() and _PLAIN_NAME.fullmatch(author):
+    if author not in _ALL_LABELS and _PLAIN_NAME.fullmatch(author):
         return author
     return _quoted(author)
 

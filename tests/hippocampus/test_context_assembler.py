@@ -189,6 +189,21 @@ async def test_bad_input_is_refused(known: None, pool: asyncpg.Pool, assembler: 
         ContextAssembler(pool, language="fr")  # type: ignore[arg-type]
 
 
+async def test_the_sql_window_shows_turns_of_other_sessions_with_their_dates(
+    pool: asyncpg.Pool, conn: asyncpg.Connection
+) -> None:
+    """Past the watermark too; a turn of the history is not repeated."""
+    await say(pool, MEI, "s-1", "My cat is called Miso", "It rains")
+    await consolidate_fast(conn, "s-1")
+    await say(pool, MEI, "s-2", "My cat is asleep")
+    rows = await conn.fetch(
+        "SELECT * FROM get_context_window($1, $2, 'cat', NULL, 200, p_session_id => 's-2')", MEI, APP
+    )
+    today = datetime.now(UTC).date()
+    assert tuple(rows[0])[:2] == ("memory", f"({today}) [user]: My cat is called Miso")
+    assert [row["content"] for row in rows if "asleep" in row["content"]] == ["[user]: My cat is asleep"]
+
+
 @pytest.mark.parametrize("budget", [0, 20, 60, 250, 1000])
 async def test_the_sql_window_keeps_its_budget(
     known: None, pool: asyncpg.Pool, conn: asyncpg.Connection, budget: int
@@ -338,7 +353,7 @@ async def test_headers_follow_the_conversation_or_the_caller(pool: asyncpg.Pool)
         assert window.text.startswith(header)
 
 
-@pytest.mark.parametrize(("form", "returning", "least"), [("markdown", False, 0.8), ("messages", True, 0.5)])
+@pytest.mark.parametrize(("form", "returning", "least"), [("markdown", False, 0.8), ("messages", True, 0.35)])
 async def test_most_of_a_prompt_stays_equal_from_turn_to_turn(
     pool: asyncpg.Pool, form: TemplateName, returning: bool, least: float
 ) -> None:
