@@ -18,6 +18,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
+from uuid import uuid4
 
 from benchmarks.consolidation import DirectClaim
 from benchmarks.locomo import APP, ingest, questions, turn_text
@@ -28,7 +29,10 @@ from hippocampus.context_assembler import ContextAssembler
 from hippocampus.providers.local.embedding import LocalEmbedder
 from hippocampus.providers.local.provider import LocalGenerator
 from hippocampus.records import JobType
+from hippocampus.text.tokens import count_tokens
 from pulse import database
+from pulse.events import Event
+from pulse.session_service import OpenSessionService
 
 CATEGORIES_COUNTED = (1, 2, 3, 4)
 
@@ -87,6 +91,48 @@ async def evaluate(pool: database.Pool, path: Path) -> dict[tuple[str, int], Fou
     return {key: Found(mean(values), mean(value > 0 for value in values)) for key, values in shares.items()}
 
 
+async def stability(pool: database.Pool, path: Path) -> dict[tuple[str, str], float]:
+    """Repeat 40 turns of each conversation in a session of their own, a window per turn.
+
+    Returns:
+        By user (new, returning: one with all sessions of the file) and template, the share of a prompt's tokens that
+        the next prompt begins with.
+    """
+    shares: dict[tuple[str, str], float] = {}
+    sessions = OpenSessionService(pool)
+    assembler = ContextAssembler(pool, LocalEmbedder())
+    for kind in ("new", "returning"):
+        for template in ("markdown", "messages"):
+            equal = whole = 0
+            for conversation in json.loads(path.read_text(encoding="utf-8")):
+                run = f"stability-{uuid4()}"
+                user = conversation["sample_id"] if kind == "returning" else run
+                talk = conversation["conversation"]
+                names = [name for name in talk if re.fullmatch(r"session_\d+", name)]
+                turns = [turn for name in names for turn in talk[name]][:40]
+                await sessions.create_session(APP, user, session_id=run)
+                before = ""
+                for turn in turns:
+                    text = turn_text(turn)
+                    await sessions.append(APP, user, run, [Event(author=turn["speaker"], content={"text": text})])
+                    window = await assembler.assemble(
+                        app_name=APP, user_id=user, session_id=run, query=text, template=template
+                    )
+                    sent = window.text if template == "markdown" else json.dumps(window.messages)
+                    equal += count_tokens(_common(before, sent))
+                    whole += count_tokens(before)
+                    before = sent
+                await sessions.delete_session(APP, user, run)
+            shares[kind, template] = equal / whole
+    return shares
+
+
+def _common(one: str, other: str) -> str:
+    """The longest text that both begin with."""
+    length = next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+    return one[:length]
+
+
 def _plain(text: str) -> str:
     """A text without the differences of line breaks."""
     return " ".join(text.split())
@@ -95,7 +141,7 @@ def _plain(text: str) -> str:
 async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("path", type=Path)
-    parser.add_argument("--dsn", help="a database that holds the file already, as --keep left it")
+    parser.add_argument("--dsn", help="a database that holds the file already")
     arguments = parser.parse_args()
     async with AsyncExitStack() as stack:
         if arguments.dsn:
@@ -105,9 +151,13 @@ async def main() -> None:
             pool = await stack.enter_async_context(await database.create_pool(server.dsn))
             await remember(pool, arguments.path)
         table = await evaluate(pool, arguments.path)
+        equal = await stability(pool, arguments.path)
     print(f"{'session':<10} {'tokens':>7} {'evidence':>9} {'any of it':>10}")
     for (kind, budget), found in table.items():
         print(f"{kind:<10} {budget:>7,} {found.share:>9.3f} {found.any:>10.3f}")
+    print("\nleading tokens that stay equal from one turn to the next, over 40 turns at 8,000 tokens")
+    for (kind, template), share in equal.items():
+        print(f"{kind:<10} user, {template:<10} {share:>6.2f}")
 
 
 if __name__ == "__main__":

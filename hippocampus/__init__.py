@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from hippocampus.by_hand import Edit as Edit, GivenFact as GivenFact, MemoryEditor as MemoryEditor
     from hippocampus.consolidation_worker import MemoryConsolidationWorker as MemoryConsolidationWorker
+    from hippocampus.context.templates import TEMPLATES as TEMPLATES, Template as Template
     from hippocampus.context.window import (
         ContextItem as ContextItem,
         ContextWindow as ContextWindow,
@@ -191,6 +192,8 @@ _PUBLIC: dict[str, str] = {
     "TablePreview": "hippocampus.erasure.service",
     "TransientProviderError": "hippocampus.errors",
     "UnknownJobTypeError": "hippocampus.errors",
+    "TEMPLATES": "hippocampus.context.templates",
+    "Template": "hippocampus.context.templates",
     "Verdict": "hippocampus.retention.advice",
     "WatermarkMovedError": "hippocampus.errors",
     "WeakMemory": "hippocampus.retention_manager",

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import structlog
 
-from hippocampus.context.languages import HEADERS, Language, fact_kind, language_of, speaker
+from hippocampus.context.languages import HEADERS, fact_kind, speaker
 from hippocampus.context.templates import MARKDOWN, TEMPLATES, Template, TemplateName
 from hippocampus.context.window import ContextItem, ContextType, ContextWindow, pack
 from hippocampus.errors import BY_SQLSTATE, ContextBudgetError, ProviderError
 from hippocampus.names import check_names
 from hippocampus.search import MemorySearch, QueryVector, clean_query, is_blank
+from hippocampus.text.languages import Language, language_of
 from hippocampus.text.tokens import TokenCounter, WindowCounter, count_tokens
 from pulse.errors import InvalidInputError
 from pulse.postgres.statements import Statements
@@ -32,11 +33,10 @@ if TYPE_CHECKING:
 __all__ = ["ContextAssembler", "ContextItem", "ContextWindow"]
 
 MEMORIES_MAX = 20
-FACTS_MAX = 20
-TURNS_MAX = 30
-#: Turns that are fetched for a window: one per so many tokens of the budget, between two bounds.
-PASSAGE_TOKENS = 24
-PASSAGES_MIN, PASSAGES_MAX = 20, 400
+#: Candidates that are fetched: one per so many tokens of the budget, between two bounds.
+FACT_TOKENS, FACTS_MIN, FACTS_MAX = 100, 20, 60
+TURN_TOKENS, TURNS_MIN, TURNS_MAX = 40, 30, 200
+PASSAGE_TOKENS, PASSAGES_MIN, PASSAGES_MAX = 30, 20, 400
 
 #: Calls of a window counter for one window.
 RECOUNTS_MAX = 4
@@ -189,7 +189,6 @@ class ContextAssembler:
             raise InvalidInputError("a query_embedding needs embedding_model: two models are never mixed in one search")
         text = clean_query(query) if not is_blank(query) else ""
         vector, degraded = await self._search.embed_query(text, query_embedding) if text else QueryVector()
-        passages = min(max(budget // PASSAGE_TOKENS, PASSAGES_MIN), PASSAGES_MAX)
         rows = await _STATEMENTS.fetch(
             self._pool,
             "context_candidates",
@@ -200,9 +199,9 @@ class ContextAssembler:
             vector,
             model,
             MEMORIES_MAX,
-            FACTS_MAX,
-            TURNS_MAX,
-            passages,
+            min(max(budget // FACT_TOKENS, FACTS_MIN), FACTS_MAX),
+            min(max(budget // TURN_TOKENS, TURNS_MIN), TURNS_MAX),
+            min(max(budget // PASSAGE_TOKENS, PASSAGES_MIN), PASSAGES_MAX),
         )
         if language is None:
             language = _language_of(rows, text)

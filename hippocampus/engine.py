@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from uuid import UUID, uuid4
 
 from hippocampus.by_hand import Edit, GivenFact, MemoryEditor
-from hippocampus.context.languages import Language
 from hippocampus.context.templates import Template, TemplateName
 from hippocampus.context.window import ContextWindow
 from hippocampus.context_assembler import RECALL_TOKENS, ContextAssembler
@@ -23,6 +22,7 @@ from hippocampus.providers.local.embedding import LocalEmbedder
 from hippocampus.retention.archive import MemoryArchive
 from hippocampus.retention_manager import MemoryRetentionManager
 from hippocampus.search import MemorySearch, SearchFilter, SearchMemoryResult
+from hippocampus.text.languages import Language
 from hippocampus.transfer.given_memories import GivenMemory
 from pulse import database
 from pulse.errors import (

@@ -14,6 +14,7 @@ from hippocampus import jobs
 from hippocampus.consolidation.statements import STATEMENTS
 from hippocampus.providers import transcript
 from hippocampus.records import ConsolidationJob, Turn
+from hippocampus.text.languages import language_of
 
 if TYPE_CHECKING:
     import asyncpg
@@ -118,8 +119,10 @@ def turns_of(rows: Iterable[asyncpg.Record]) -> tuple[Turn, ...]:
 
 
 def format_conversation(turns: Iterable[Turn]) -> str:
-    """Return the turns as people read them: one line ``label: text`` each, nothing left out."""
-    return "\n".join(f"{transcript.label(turn.author)}: {turn.text}" for turn in turns)
+    """Return the turns as people read them: one line ``label: text`` each, in their language, nothing left out."""
+    spoken = tuple(turns)
+    language = language_of(turn.text for turn in spoken) or "en"
+    return "\n".join(f"{transcript.label(turn.author, language)}: {turn.text}" for turn in spoken)
 
 
 def input_hash(*question: object) -> str:

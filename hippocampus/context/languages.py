@@ -1,14 +1,15 @@
-"""The words that a window adds to what is stored, in each language, and which language a conversation is in."""
+"""The words that a window adds to what is stored, in each language."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Literal, TypeAlias
 
+from hippocampus.text.languages import Language
+
 ContextType: TypeAlias = Literal["system", "memory", "history", "fact"]
-Language: TypeAlias = Literal["zh", "en"]
 
 HEADERS: Mapping[Language, Mapping[ContextType, str]] = {
     "zh": {"fact": "## 用户偏好", "memory": "## 相关记忆", "history": "## 对话历史"},
@@ -29,31 +30,6 @@ _MONTHS = tuple("January February March April May June July August September Oct
 _CHANGED = {"zh": "后来变为：{holds}，自{date}起", "en": "since changed: {holds}, from {date}"}
 _ENDED = {"zh": "自{date}起不再如此", "en": "no longer so since {date}"}
 
-_HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]")
-_KANA_OR_HANGUL = re.compile("[\u3040-\u30ff\uac00-\ud7af]")
-_LATIN_WORD = re.compile("[A-Za-zÀ-ɏ]+")
-#: How much of a text is looked at.
-_CHARACTERS_MAX = 300
-
-
-def language_of(texts: Iterable[str]) -> Language | None:
-    """Return the language that most of the texts' words are in: Chinese, or else English; None if there is no word.
-
-    A Chinese character counts as much as a Latin word. Japanese and Korean count as English, whose labels they get.
-    """
-    chinese = other = 0
-    for text in texts:
-        beginning = text[:_CHARACTERS_MAX]
-        han = len(_HAN.findall(beginning))
-        if _KANA_OR_HANGUL.search(beginning):
-            other += han + 1
-        else:
-            chinese += han
-        other += len(_LATIN_WORD.findall(beginning))
-    if not chinese and not other:
-        return None
-    return "zh" if chinese >= other else "en"
-
 
 def speaker(author: str, language: Language) -> str:
     """Return the name of a speaker as a window shows it: a role in the language, any other author as it is."""
@@ -65,6 +41,7 @@ def fact_kind(fact_type: str, language: Language) -> str:
     return _FACT_KINDS[language].get(fact_type, fact_type)
 
 
+@lru_cache(maxsize=4096)
 def day(moment: datetime, language: Language) -> str:
     """Return a day in UTC in words: "8 May 2023", "2023年5月8日"."""
     day_ = moment.astimezone(UTC)

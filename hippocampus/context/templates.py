@@ -15,7 +15,8 @@ from types import MappingProxyType
 from typing import Any, Literal, Protocol, TypeAlias
 from xml.sax.saxutils import escape as escape_markup
 
-from hippocampus.context.languages import HEADERS, ContextType, Language, change, day, speaker
+from hippocampus.context.languages import HEADERS, ContextType, change, day, speaker
+from hippocampus.text.languages import Language
 
 TemplateName: TypeAlias = Literal["plain", "markdown", "xml", "messages"]
 
@@ -65,14 +66,15 @@ class Template:
             ``{body}``.
         fact, memory: of ``{text}``, ``{when}`` and ``{changed}``.
         passage: consecutive turns of one session and day, of ``{date}``, ``{iso}``, ``{session}`` and ``{body}``.
-        turn: of a passage: ``{gap}``, ``{label}``, ``{speaker}``, ``{text}``, ``{changed}``.
-        history: a turn of the session: the same without gap, and ``{role}`` (user or assistant).
+        turn: of a passage: ``{gap}``, ``{label}``, ``{speaker}``, ``{role}`` (user or assistant), ``{text}``,
+            ``{changed}``.
+        history: a turn of the session: the same without gap.
         when: the date of an item that has one: ``{date}``, ``{iso}``.
         changed: the ``{note}`` on what no longer holds.
         gap: before a turn that does not follow the one above it.
         escape: makes stored text harmless.
         order: of the sections.
-        as_messages: the window is sent as messages, whose frames count.
+        frame: counted before each message, if the window is sent as messages; else empty.
     """
 
     name: str
@@ -87,19 +89,28 @@ class Template:
     gap: str = ""
     escape: Callable[[str], str] = indent_lines
     order: tuple[ContextType, ...] = CONTEXT_TYPES
-    as_messages: bool = False
+    frame: str = ""
 
     def written(self, item: Written, language: Language, *, gap: bool = False) -> str:
         """Return an item without its section and passage."""
         if item.context_type == "system":
             return item.content
-        values = self._values(item, language)
         if item.context_type == "history":
-            return self.history.format_map(values)
+            return self.frame + self.history.format_map(self._speech(item, language))
         if is_turn(item):
-            values["gap"] = self.gap if gap else ""
-            return self.turn.format_map(values)
+            return self.turn.format_map(self._speech(item, language) | {"gap": self.gap if gap else ""})
+        dated = self._dated(item, language)
+        values = {
+            "text": self.escape(item.content),
+            "when": self.when.format_map(dated) if dated["date"] else "",
+            "changed": self._changed(item, language),
+        }
         return (self.fact if item.context_type == "fact" else self.memory).format_map(values)
+
+    @property
+    def as_messages(self) -> bool:
+        """Whether the window is sent as messages of a chat API."""
+        return bool(self.frame)
 
     def head(self, kind: ContextType, language: Language, body: str = "") -> str:
         """Return a section."""
@@ -108,22 +119,21 @@ class Template:
 
     def passage_of(self, item: Written, language: Language, body: str = "") -> str:
         """Return the passage that a turn belongs to."""
-        return self.passage.format_map({**self._values(item, language), "body": body}).lstrip("\n")
+        session = self.escape(item.metadata.get("session_id") or "")
+        values = self._dated(item, language) | {"session": session, "body": body}
+        return self.passage.format_map(values).lstrip("\n")
 
-    def _values(self, item: Written, language: Language) -> dict[str, str]:
-        moment, session = item.metadata.get("occurred_at"), item.metadata.get("session_id")
-        values = {"date": "", "iso": "", "when": "", "changed": "", "session": self.escape(session or "")}
-        if isinstance(moment, datetime):
-            values |= {"date": day(moment, language), "iso": moment.astimezone(UTC).date().isoformat()}
-            values["when"] = self.when.format_map(values)
-        changed, since = item.metadata.get("changed"), item.metadata.get("changed_at")
-        if changed is not None and isinstance(since, datetime):
-            values["changed"] = self.changed.format(note=self.escape(change(changed, since, language)))
-        if item.context_type == "history" or is_turn(item):
-            values |= self._speech(item, language)
-        else:
-            values["text"] = self.escape(item.content)
-        return values
+    def _dated(self, item: Written, language: Language) -> dict[str, str]:
+        moment = item.metadata.get("occurred_at")
+        if not isinstance(moment, datetime):
+            return {"date": "", "iso": ""}
+        return {"date": day(moment, language), "iso": moment.astimezone(UTC).date().isoformat()}
+
+    def _changed(self, item: Written, language: Language) -> str:
+        holds, since = item.metadata.get("changed"), item.metadata.get("changed_at")
+        if holds is None or not isinstance(since, datetime):
+            return ""
+        return self.changed.format(note=self.escape(change(holds, since, language)))
 
     def _speech(self, item: Written, language: Language) -> dict[str, str]:
         author = str(item.metadata.get("author") or "")
@@ -131,9 +141,13 @@ class Template:
         label = f"[{name}]: " if author else ""
         if item.context_type != "history" and _names_speaker(text, author):
             label = ""
-        role = "user" if item.metadata.get("kind", "user") == "user" else "assistant"
-        # Escaped together: a name may hold what a text may.
-        return {"speaker": self.escape(name), "text": self.escape(text), "label": self.escape(label), "role": role}
+        return {
+            "speaker": self.escape(name),
+            "text": self.escape(text),
+            "label": self.escape(label),
+            "role": "user" if item.metadata.get("kind", "user") == "user" else "assistant",
+            "changed": self._changed(item, language),
+        }
 
 
 def _names_speaker(text: str, author: str) -> bool:
@@ -166,7 +180,7 @@ def write(items: Iterable[Written], language: Language, template: Template) -> s
         by_type[item.context_type].append(item)
     parts = [item.content for item in by_type["system"]]
     parts += [
-        template.head(kind, language, "\n".join(_lines(by_type[kind], language, template)))
+        template.frame + template.head(kind, language, "\n".join(_lines(by_type[kind], language, template)))
         for kind in template.order
         if kind != "system" and by_type[kind]
     ]
@@ -259,14 +273,14 @@ XML = Template(
     changed=' changed="{note}"',
     escape=escape_tags,
 )
-#: Written, a turn is counted with its role, for the frame that a chat API adds.
+#: As one text, it shows what is counted: the frame stands for the tokens that a chat API adds to a message.
 MESSAGES = replace(
     MARKDOWN,
     name="messages",
-    section="user:\n{header}\n{body}",
-    history="{role}: {text}\n",
+    section="{header}\n{body}",
+    history="{text}",
     order=("system", "fact", "history", "memory"),
-    as_messages=True,
+    frame="message:\n",
 )
 
 TEMPLATES: Mapping[str, Template] = MappingProxyType({each.name: each for each in (PLAIN, MARKDOWN, XML, MESSAGES)})

@@ -22,7 +22,7 @@ from functools import cache
 from itertools import pairwise
 from typing import Any, Literal, TypeAlias
 
-from hippocampus.context.languages import HEADERS, ContextType, Language
+from hippocampus.context.languages import HEADERS, ContextType
 from hippocampus.context.templates import (
     CONTEXT_TYPES,
     MARKDOWN,
@@ -35,6 +35,7 @@ from hippocampus.context.templates import (
 )
 from hippocampus.errors import ContextBudgetError
 from hippocampus.text import words
+from hippocampus.text.languages import Language
 from hippocampus.text.repetition import WindowStatements
 from hippocampus.text.tokens import TokenCounter, count_tokens
 
@@ -62,16 +63,18 @@ CUT_MARK = " […]"
 CUT_TOKENS_MIN = 16
 
 #: Where turns match, the parts of the budget that others take before them.
-_PARTS: Mapping[ContextType, float] = {"history": 0.1, "memory": 0.05, "fact": 0.1}
+_PARTS: Mapping[ContextType, float] = {"history": 0.08, "memory": 0.04, "fact": 0.08}
 #: Of facts that hardly match.
-_FACT_PART = 0.05
+_FACT_PART = 0.04
 #: The least relevance of a fact that is more than merely known.
 _RELEVANT = 0.5
 #: Standing facts take at most this part of what the system prompt leaves.
 _STANDING_PART = 0.5
 #: Turns that match best, whose question or answer beside them is taken as well, up to so many tokens.
-_BESIDE_RANK = 20
+_BESIDE_RANK = 8
 _BESIDE_TOKENS = 60
+#: What may be left unused so that the history begins with the same turn for several turns.
+_ALIGNMENT_PART = 0.04
 _QUESTION_MARKS = ("?", "？")
 _FACT_TYPES = ("rule", "profile", "preference", "custom")
 
@@ -222,10 +225,15 @@ class _Packing:
         self._template = template
         self._query = query
         self._shares = {kind: int(max_tokens * ratios[kind]) for kind in CONTEXT_TYPES}
+        newest = {item.metadata.get("message_id") for item in self._candidates["history"]} - {None}
+        self._turns_match = any(
+            is_turn(item) and item.metadata.get("message_id") not in newest for item in self._candidates["memory"]
+        )
         self.caps = self._caps()
         self._used: dict[ContextType, int] = dict.fromkeys(CONTEXT_TYPES, 0)
         self._reserved = 0  # for the newest turn, until it is cut
         self._taken: dict[ContextType, dict[int, ContextItem]] = {kind: {} for kind in CONTEXT_TYPES}  # by position
+        self._lines: dict[tuple[ContextType, int | None], int] = {}  # what they cost, by position
         self._repeats: set[tuple[ContextType, int]] = set()
         self._contents: set[str] = set()
         self._passages: set[tuple[object, ...] | None] = set()
@@ -236,7 +244,7 @@ class _Packing:
     def _caps(self) -> dict[ContextType, int]:
         """What sections take before the turns that match: their share, or less where turns match."""
         caps = dict(self._shares)
-        if any(is_turn(item) for item in self._candidates["memory"]):
+        if self._turns_match:
             for kind, part in _PARTS.items():
                 caps[kind] = min(caps[kind], int(self._max * part))
         return caps
@@ -264,7 +272,7 @@ class _Packing:
                 continue
             self._release_passage(turn)
             free = self._free("history", within)
-            if self._cost(turn) <= free:
+            if self._cost(turn, position) <= free:
                 self._add("history", turn, position)
                 continue
             if within is None:
@@ -273,13 +281,32 @@ class _Packing:
                     self._add("history", cut, position)
             elif not self._taken["history"]:
                 self._reserved = max(free, CUT_TOKENS_MIN)
+            self._align_history()
             return
+        self._align_history()
+
+    def _align_history(self) -> None:
+        """Have the history begin at a multiple of some turns, at a cost of at most `_ALIGNMENT_PART` of the budget.
+
+        So it begins with the same turn for several turns, and what a provider has cached stays the beginning of the
+        prompt.
+        """
+        taken = self._taken["history"]
+        if not taken or _number(next(reversed(taken.values()))) <= 1:
+            return
+        each = max(self._used["history"] // max(len(taken), 1), 1)
+        step = 1 << max(int(self._max * _ALIGNMENT_PART) // each, 1).bit_length() - 1
+        numbers = [_number(item) for item in reversed(taken.values())]
+        drop = next((place for place, number in enumerate(numbers) if number % step == 1 % step), 0)
+        if 2 * drop <= len(numbers):
+            for position in list(taken)[len(taken) - drop :]:
+                self._release("history", position)
 
     def take_standing(self) -> None:
         """Take the facts that have their place in every window."""
         within = int((self._max - self._used["system"]) * _STANDING_PART)
         for position, item in enumerate(self._candidates["fact"]):
-            if item.metadata.get("is_standing") and self._cost(item) <= self._free("fact", within):
+            if item.metadata.get("is_standing") and self._cost(item, position) <= self._free("fact", within):
                 self._add("fact", item, position)
 
     def take_best(self, kind: ContextType, *, within: int | None) -> None:
@@ -296,7 +323,7 @@ class _Packing:
             if limit is not None and kind == "fact" and self._turns_match and item.relevance_score < _RELEVANT:
                 limit = min(limit, int(self._max * _FACT_PART))
             free = self._free(kind, None if limit is None else limit + standing)
-            fits = self._cost(item) <= free
+            fits = self._cost(item, position) <= free
             if not fits and (kind != "memory" or is_turn(item)):
                 continue
             if self._is_stated(item, oldest):
@@ -313,8 +340,17 @@ class _Packing:
         turns = [(place, item) for place, item in enumerate(self._candidates["memory"]) if is_turn(item)]
         if not turns:
             return
-        shown = {item.metadata.get("message_id") for item in self._taken["history"].values()}
         around = self._around(turns)
+        self._take_turns(turns, around)
+        self._leave_covered()
+        # What was reserved for gaps and headers that turns share is left for more of them.
+        spare = sum(self._used.values()) - self._count(self._text())
+        if spare > 0:
+            self._used["memory"] -= min(spare, self._used["memory"])
+            self._take_turns(turns, around)
+
+    def _take_turns(self, turns: Sequence[tuple[int, ContextItem]], around: Mapping[int, Sequence[int]]) -> None:
+        shown = {item.metadata.get("message_id") for item in self._taken["history"].values()}
         for rank, (position, item) in enumerate(turns):
             if item.metadata.get("beside") is not None:
                 continue
@@ -324,14 +360,13 @@ class _Packing:
                     beside = self._candidates["memory"][other]
                     if self._count(beside.content) <= _BESIDE_TOKENS:
                         self._take_turn(other, beside, shown)
-        self._leave_covered()
 
     def _take_turn(self, position: int, item: ContextItem, shown: set[Any]) -> None:
         if position in self._taken["memory"]:
             return
         if item.metadata.get("message_id") in shown or item.content in self._contents:
             self._repeats.add(("memory", position))
-        elif self._cost(item) <= self._free("memory", None):
+        elif self._cost(item, position) <= self._free("memory", None):
             self._add("memory", item, position)
 
     def _around(self, turns: Sequence[tuple[int, ContextItem]]) -> dict[int, list[int]]:
@@ -385,10 +420,6 @@ class _Packing:
             template=self._template,
         )
 
-    @property
-    def _turns_match(self) -> bool:
-        return any(map(is_turn, self._candidates["memory"]))
-
     def _left_out(self) -> Iterator[LeftOut]:
         whole = self._max - self._used["system"]
         for kind in CONTEXT_TYPES[1:]:
@@ -400,20 +431,30 @@ class _Packing:
                 reason: Reason = "repeats" if repeats else "too_big" if tokens > whole else "no_room"
                 yield LeftOut(item=replace(item, token_estimate=tokens), reason=reason)
 
-    def _cost(self, item: ContextItem) -> int:
-        """What an item adds: its line; for the first of a section or passage, also what is around it."""
+    def _cost(self, item: ContextItem, position: int | None = None) -> int:
+        """What an item adds: its line; for the first of a section or passage, also what is around it.
+
+        Args:
+            position: of a candidate, whose line is measured once.
+        """
         kind = item.context_type
-        opening = "" if self._taken[kind] else f"\n\n{self._template.head(kind, self._language)}"
+        cost = self._lines.get((kind, position))
+        if cost is None:
+            cost = self._count("\n" + self._template.written(item, self._language, gap=True))
+            if position is not None:
+                self._lines[kind, position] = cost
+        if not self._taken[kind]:
+            cost += self._count(f"\n\n{self._template.frame}{self._template.head(kind, self._language)}\n")
         if is_turn(item) and passage_key(item) not in self._passages:
-            opening += self._template.passage_of(item, self._language)
-        return self._count(f"{opening}\n{self._template.written(item, self._language, gap=True)}")
+            cost += self._count(f"\n{self._template.passage_of(item, self._language)}")
+        return cost
 
     def _free(self, kind: ContextType, within: int | None) -> int:
         rest = max(self._max - sum(self._used.values()) - self._reserved, 0)
         return rest if within is None else min(rest, within - self._used[kind])
 
     def _add(self, kind: ContextType, item: ContextItem, position: int) -> None:
-        cost = self._cost(item)
+        cost = self._cost(item, None if item.metadata.get("truncated") else position)
         if is_turn(item):
             self._passages.add(passage_key(item))
             self._turns[item.metadata.get("message_id")] = position

@@ -15,15 +15,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC
 
 from hippocampus.records import ConversationSlice, Turn
+from hippocampus.text.languages import Language
 
 BEGIN = "BEGIN CONVERSATION"
 END = "END CONVERSATION"
 
-_LABELS = {"user": "用户", "agent": "助手", "model": "助手", "assistant": "助手", "tool": "工具"}
+_LABELS: Mapping[Language, Mapping[str, str]] = {
+    "zh": {"user": "用户", "agent": "助手", "model": "助手", "assistant": "助手", "tool": "工具"},
+    "en": {"user": "User", "agent": "Assistant", "model": "Assistant", "assistant": "Assistant", "tool": "Tool"},
+}
+_ALL_LABELS = frozenset(label for labels in _LABELS.values() for label in labels.values())
 
 #: The roles in a transcript, as the prompts explain them.
 _MARKS = {"user": "U", "agent": "A", "model": "A", "assistant": "A", "tool": "T"}
@@ -35,17 +40,17 @@ _PLAIN_NAME = re.compile(r"\w(?:[\w .@'\-]{0,62}\w)?")
 _UNSAFE = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
-def label(author: str) -> str:
-    """Return the speaker as a stored slice names it: a role's label, else the author's own name.
+def label(author: str, language: Language = "zh") -> str:
+    """Return the speaker as a stored slice names it: a role's label in a language, else the author's own name.
 
     A name that resembles a role's label, or that is more than a plain name, is quoted.
     """
-    return _named(author, _LABELS)
+    return _named(author, _LABELS[language], _ALL_LABELS)
 
 
 def mark(author: str) -> str:
     """Return the speaker as a transcript names it: a role's letter, else as `label` does."""
-    return _named(author, _MARKS)
+    return _named(author, _MARKS, _MARKS.values())
 
 
 def format_turns(turns: Sequence[Turn]) -> list[str]:
@@ -72,11 +77,11 @@ def format_transcript(slice_: ConversationSlice) -> str:
     return "\n".join((BEGIN, *format_turns(slice_.turns), END))
 
 
-def _named(author: str, roles: Mapping[str, str]) -> str:
+def _named(author: str, roles: Mapping[str, str], reserved: Collection[str]) -> str:
     known = roles.get(author.strip().lower())
     if known is not None:
         return known
-    if author not in roles.values() and _PLAIN_NAME.fullmatch(author):
+    if author not in reserved and _PLAIN_NAME.fullmatch(author):
         return author
     return _quoted(author)
 

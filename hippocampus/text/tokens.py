@@ -40,6 +40,7 @@ def estimate_tokens(text: str) -> int:
 
 
 _WORD = re.compile(rb"[A-Za-z]+")
+_BEYOND_FIFTH = re.compile(rb"[A-Za-z]{5}([A-Za-z]+)")
 _LETTERS, _CAPITALS = string.ascii_letters.encode(), string.ascii_uppercase.encode()
 _DIGITS, _BLANKS, _BREAKS = string.digits.encode(), b" \t", b"\n\v\f\r"
 # The first byte of a character in UTF-8 says how long it is.
@@ -59,13 +60,14 @@ def count_tokens(text: str) -> int:
     def those(characters: bytes) -> int:
         return len(encoded) - len(encoded.translate(None, characters))
 
-    words = _WORD.findall(encoded)
     letters, digits, breaks = those(_LETTERS), those(_DIGITS), those(_BREAKS)
-    two, three, four = those(_OF_TWO), those(_OF_THREE), those(_OF_FOUR)
+    two = three = four = 0
+    if len(encoded) > len(text):
+        two, three, four = those(_OF_TWO), those(_OF_THREE), those(_OF_FOUR)
     punctuation = len(text) - letters - digits - breaks - two - three - four - those(_BLANKS)
     hundredths = (
-        100 * len(words)
-        + 11 * sum(len(word) - 5 for word in words if len(word) > 5)
+        100 * len(_WORD.findall(encoded))
+        + 11 * sum(map(len, _BEYOND_FIFTH.findall(encoded)))
         + 8 * those(_CAPITALS)
         + 100 * (digits + two)
         + 75 * punctuation

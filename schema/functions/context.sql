@@ -31,7 +31,7 @@ RETURN p_fact_type = 'rule' OR split_part(lower(p_key), ':', 1) IN ('allergy', '
 -- counts from the newest turn. A blank query matches nothing. Errors: HP001 unknown session.
 --
 -- p_passages: how many turns that match are wanted, from all of the user's sessions. Then slices are left out, since
--- their turns are found by themselves, and the turns before and after each of the best 20 follow, with `beside`, the turn
+-- their turns are found by themselves, and the turns before and after each of the best 10 follow, with `beside`, the turn
 -- that they are next to. 0: only turns that fast_replay has not reached are found, among the p_memories.
 -- changed: what holds instead of what a turn or a memory states ('' if nothing does), since changed_at.
 CREATE OR REPLACE FUNCTION context_candidates(
@@ -89,7 +89,7 @@ BEGIN
                     (SELECT m.* FROM messages AS m
                      WHERE m.thread_id = r.thread_id AND m.sequence_num > r.from_seq
                      ORDER BY m.sequence_num LIMIT 1)) AS g
-                WHERE r.group_of = 'turn' AND r.nth <= 20
+                WHERE r.group_of = 'turn' AND r.nth <= 10
                   AND NOT EXISTS (SELECT FROM ranked AS k WHERE k.source = 'message' AND k.id = g.id)
                 ORDER BY g.id, r.nth
             ), candidates AS (
@@ -205,6 +205,8 @@ $$;
 -- p_max_tokens; facts get what the two ratios leave. Each section first fills its own share; unspent tokens go to the
 -- history, then to the memories, then to the facts. The newest turn is cut rather than left out; a memory or a fact
 -- that is too long is skipped, as is a text that the window contains already.
+-- Turns that match the query are memories, with their date in UTC and their speaker; every fifth memory is another one.
+-- What no longer holds is followed by what does.
 -- p_session_id NULL: the user's latest session. p_embedding_model NULL: the model of the newest memory.
 CREATE OR REPLACE FUNCTION get_context_window(
     p_user_id text, p_app_name text, p_query text, p_query_embedding vector(1536) DEFAULT NULL,
@@ -227,6 +229,7 @@ DECLARE
     v_used   integer[] := '{0,0,0}';
     v_kept   integer := 0;     -- reserved for the newest turn until it is packed
     v_kinds  text[];
+    v_ids    uuid[];
     v_texts  text[];
     v_scores double precision[];
     v_tokens integer[];
@@ -241,20 +244,26 @@ BEGIN
                       floor(p_max_tokens * (1 - p_memory_ratio - p_history_ratio))];
     WITH found AS (
         SELECT DISTINCT ON (c.context_type, c.id)
-               c.context_type, c.place, c.relevance,
-               CASE c.context_type
-                   WHEN 'history' THEN '[' || c.author || ']: ' || c.content
-                   WHEN 'fact' THEN '[' || c.kind || '] ' || c.content
-                   ELSE c.content END AS body
-        FROM context_candidates(p_app_name, p_user_id, v_session, p_query, p_query_embedding, v_model, 10, 10, 20) AS c
+               c.context_type, c.id, c.place, c.source <> 'message' AS is_derived, c.relevance,
+               CASE WHEN c.context_type = 'history' THEN '[' || c.author || ']: ' || c.content
+                    WHEN c.context_type = 'fact' THEN '[' || c.kind || '] ' || c.content
+                    WHEN c.source = 'message' THEN
+                        '(' || (c.occurred_at AT TIME ZONE 'UTC')::date || ') [' || c.author || ']: ' || c.content
+                    ELSE c.content END
+               || coalesce(' (→ ' || coalesce(nullif(c.changed, ''), '∅') || ', '
+                           || (c.changed_at AT TIME ZONE 'UTC')::date || ')', '') AS body
+        FROM context_candidates(p_app_name, p_user_id, v_session, p_query, p_query_embedding, v_model, 10, 10, 20,
+                                least(greatest(p_max_tokens / 30, 20), 400)) AS c
         ORDER BY c.context_type, c.id, c.place
     ), ordered AS (
-        SELECT f.*, row_number() OVER (ORDER BY array_position(c_kinds, f.context_type), f.place) AS nth FROM found AS f
+        SELECT f.*, row_number() OVER (ORDER BY array_position(c_kinds, f.context_type),
+                                          CASE WHEN f.is_derived THEN 4 * f.place ELSE f.place END, f.id) AS nth
+        FROM found AS f
     )
     SELECT array_agg(o.context_type ORDER BY o.nth), array_agg(o.body ORDER BY o.nth),
            array_agg(o.relevance ORDER BY o.nth), array_agg(count_tokens(o.body) ORDER BY o.nth),
-           array_agg(false ORDER BY o.nth)
-    INTO v_kinds, v_texts, v_scores, v_tokens, v_taken FROM ordered AS o;
+           array_agg(false ORDER BY o.nth), array_agg(o.id ORDER BY o.nth)
+    INTO v_kinds, v_texts, v_scores, v_tokens, v_taken, v_ids FROM ordered AS o;
 
     FOR within_share IN REVERSE 1 .. 0 LOOP
         FOR k IN 1 .. 3 LOOP
@@ -269,7 +278,8 @@ BEGIN
                 END IF;
                 IF v_tokens[i] <= v_room THEN
                     CONTINUE WHEN k > 1 AND EXISTS (
-                        SELECT FROM unnest(v_texts, v_taken) AS t (body, taken) WHERE t.taken AND t.body = v_texts[i]);
+                        SELECT FROM unnest(v_texts, v_taken, v_ids) AS t (body, taken, id)
+                        WHERE t.taken AND (t.body = v_texts[i] OR t.id = v_ids[i]));
                 ELSIF k > 1 THEN
                     CONTINUE;
                 ELSIF within_share = 1 THEN

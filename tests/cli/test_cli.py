@@ -181,6 +181,16 @@ def test_context_keeps_its_budget_and_accounts_for_it(cli: Run) -> None:
     assert window["text"]
 
 
+def test_recall_prints_what_is_known(cli: Run) -> None:
+    code, out, _ = cli("recall", "what can she not eat", "--tokens", "300")
+    assert code == 0
+    assert "peanut" in out
+    assert out.startswith("## ")
+    answer = json.loads(cli("recall", "what can she not eat", "--tokens", "60", "--template", "xml", "--json")[1])
+    assert answer["total_tokens"] <= 60
+    assert answer["text"].startswith("<")
+
+
 def test_memories_sessions_and_one_session(cli: Run) -> None:
     summaries = json.loads(cli("memories", "--type", "summary", "--json")[1])
     assert len(summaries) == 2

@@ -623,7 +623,7 @@ async def test_messages_that_arrive_during_the_call_wait_for_the_next_job(pool: 
     assert (await counts(pool))["fast"] == 1
     await work_off(pool, worker)
     contents = await pool.fetch("SELECT content FROM memories WHERE memory_type = 'episodic' ORDER BY from_seq")
-    assert [row["content"] for row in contents] == ["用户: first", "用户: second"]
+    assert [row["content"] for row in contents] == ["User: first", "User: second"]
 
 
 async def test_a_failed_embedding_loses_no_text_and_enqueues_the_backfill_once(pool: asyncpg.Pool) -> None:
@@ -670,7 +670,7 @@ async def test_text_that_postgresql_rejects_is_stored_without_the_offending_char
     (job,) = await work_off(pool, worker)
     assert job.status is JobStatus.COMPLETED
     contents = {row["content"] for row in await pool.fetch("SELECT content FROM memories")}
-    assert contents == {"sum \ufffd \ufffd", "用户: nul \ufffd and \ufffd surrogate", "i\ufffd"}
+    assert contents == {"sum \ufffd \ufffd", "User: nul \ufffd and \ufffd surrogate", "i\ufffd"}
     assert await pool.fetchval("SELECT key FROM facts") == "k\ufffdey"
 
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from datetime import UTC, datetime
 
 import asyncpg
 import pytest
 
 from hippocampus.context.languages import day
+from hippocampus.context.templates import TemplateName
 from hippocampus.context_assembler import ContextAssembler
 from hippocampus.errors import ContextBudgetError, EmbeddingDimensionError, ProviderError, RateLimitedError
 from hippocampus.instructions import InstructionStore
+from hippocampus.text.tokens import count_tokens
 from pulse.errors import InvalidInputError, SessionNotFoundError
 from tests.support.memory_rows import (
     APP,
@@ -186,6 +189,21 @@ async def test_bad_input_is_refused(known: None, pool: asyncpg.Pool, assembler: 
         ContextAssembler(pool, language="fr")  # type: ignore[arg-type]
 
 
+async def test_the_sql_window_shows_turns_of_other_sessions_with_their_dates(
+    pool: asyncpg.Pool, conn: asyncpg.Connection
+) -> None:
+    """Past the watermark too; a turn of the history is not repeated."""
+    await say(pool, MEI, "s-1", "My cat is called Miso", "It rains")
+    await consolidate_fast(conn, "s-1")
+    await say(pool, MEI, "s-2", "My cat is asleep")
+    rows = await conn.fetch(
+        "SELECT * FROM get_context_window($1, $2, 'cat', NULL, 200, p_session_id => 's-2')", MEI, APP
+    )
+    today = datetime.now(UTC).date()
+    assert tuple(rows[0])[:2] == ("memory", f"({today}) [user]: My cat is called Miso")
+    assert [row["content"] for row in rows if "asleep" in row["content"]] == ["[user]: My cat is asleep"]
+
+
 @pytest.mark.parametrize("budget", [0, 20, 60, 250, 1000])
 async def test_the_sql_window_keeps_its_budget(
     known: None, pool: asyncpg.Pool, conn: asyncpg.Connection, budget: int
@@ -225,6 +243,142 @@ async def test_the_sql_window_reassigns_unspent_shares(pool: asyncpg.Pool, conn:
     assert sum(row["token_estimate"] for row in rows) > 130
     assert rows[-1]["content"] == "[user]: turn 59 and some more words"
     assert len({row["content"] for row in rows}) == len(rows)
+
+
+async def test_a_consolidated_turn_is_found_by_itself_whatever_its_slice(
+    pool: asyncpg.Pool, conn: asyncpg.Connection, assembler: ContextAssembler
+) -> None:
+    """Past the watermark, in a budget that its slice does not fit; the slice is not paid for as well."""
+    texts = [f"{n} we talked about the weather and so on" for n in range(40)]
+    texts[7] = "The spare key is under the flower pot"
+    await say(pool, MEI, "s-1", *texts)
+    await consolidate_fast(conn, "s-1")
+    thread = await conn.fetchval("SELECT id FROM threads WHERE session_id = 's-1'")
+    await add_memory(
+        conn, MEI, "\n".join(texts), memory_type="episodic", thread_id=thread, from_seq=1, upto_seq=40,
+        source_seqs=list(range(1, 41)),
+    )  # fmt: skip
+    window = await assembler.assemble(
+        app_name=APP, user_id=MEI, session_id=None, query="Where is the spare key?", max_tokens=100
+    )
+    assert "[user]: The spare key is under the flower pot" in window.text
+    assert not [item for item in window.items if item.metadata["kind"] == "episodic"]
+
+
+async def test_what_a_superseded_fact_was_extracted_from_is_marked(
+    pool: asyncpg.Pool, conn: asyncpg.Connection, assembler: ContextAssembler
+) -> None:
+    """The turn, and the summary that repeats it; not the turn that states what holds, and not within one session."""
+    await say(pool, MEI, "s-1", "I live in Porto", "It rains in Porto")
+    await say(pool, MEI, "s-2", "We moved, I live in Lisbon by now")
+    threads = dict(await conn.fetch("SELECT session_id, id FROM threads"))
+    fact = await add_fact(
+        conn, MEI, "city", "Porto", fact_type="profile", valid_from=days_ago(9), thread_id=threads["s-1"],
+        source_seqs=[1],
+    )  # fmt: skip
+    since = days_ago(2)
+    await conn.execute(
+        """UPDATE facts SET value = '"Lisbon"', content = 'city: Lisbon', valid_from = $2, thread_id = $3,
+                            source_seqs = '{1}' WHERE id = $1""",
+        fact,
+        since,
+        threads["s-2"],
+    )
+    await add_memory(
+        conn, MEI, "Mei lives in Porto", memory_type="summary", thread_id=threads["s-1"], source_seqs=[1, 2]
+    )  # fmt: skip
+    note = f"(since changed: city: Lisbon, from {day(since, 'en')})"
+    window = await assembler.assemble(app_name=APP, user_id=MEI, session_id=None, query="Where does Mei live?")
+    lines = window.text.splitlines()
+    assert f"[user]: I live in Porto {note}" in lines
+    assert "[user]: It rains in Porto" in lines
+    assert "[user]: We moved, I live in Lisbon by now" in lines
+    rows = await conn.fetch(
+        "SELECT content, changed FROM context_candidates($1, $2, NULL, '') WHERE source = 'memory'", APP, MEI
+    )
+    assert [tuple(row) for row in rows] == [("Mei lives in Porto", "city: Lisbon")]
+    resumed = await assembler.assemble(app_name=APP, user_id=MEI, session_id="s-1", query="")
+    assert f"[user]: I live in Porto {note}" in resumed.text
+    await conn.execute("UPDATE facts SET valid_until = $2 WHERE id = $1", fact, days_ago(1))
+    ended = await assembler.assemble(app_name=APP, user_id=MEI, session_id=None, query="Where does Mei live?")
+    assert "We moved, I live in Lisbon by now (no longer so since" in ended.text
+
+
+async def test_standing_facts_are_candidates_whatever_the_query(
+    pool: asyncpg.Pool, conn: asyncpg.Connection, assembler: ContextAssembler
+) -> None:
+    for number in range(80):
+        await add_fact(conn, MEI, f"hobby:{number}", f"chess {number}", confidence=0.9)
+    await add_fact(conn, MEI, "allergy:peanuts", "peanuts", confidence=0.4)
+    await add_fact(conn, MEI, "answers", "Keep answers short", fact_type="rule", confidence=0.4)
+    await say(pool, MEI, "s", *[f"{n} we played chess again" for n in range(60)])
+    window = await assembler.assemble(app_name=APP, user_id=MEI, session_id=None, query="chess", max_tokens=120)
+    facts = [item.content for item in window.items if item.context_type == "fact"]
+    assert facts[:2] == ["[rule] answers: Keep answers short", "[preference] allergy:peanuts: peanuts"]
+
+
+async def test_recall_is_one_text_of_facts_and_passages(
+    known: None, pool: asyncpg.Pool, assembler: ContextAssembler
+) -> None:
+    """Without instructions and without a session's history; within its budget in every template and language."""
+    await InstructionStore(pool).put(APP, "tone", "Be kind.")
+    window = await assembler.recall(app_name=APP, user_id=MEI, query="What does my cat like to eat?")
+    assert window.text.startswith("## User preferences\n- ")
+    assert window.text.index("city: Lisbon") < window.text.index("[user]: My cat is called Miso")
+    assert "Be kind." not in window.text
+    for template in ("plain", "markdown", "xml", "messages"):
+        for budget in (1, 40, 90):
+            answer = await assembler.recall(
+                app_name=APP, user_id=MEI, query="cat", max_tokens=budget, template=template, language="zh"
+            )
+            assert answer.total_tokens <= budget
+            assert "User preferences" not in answer.text
+    assert (await assembler.recall(app_name=APP, user_id="tom", query="cat")).text == ""
+    with pytest.raises(InvalidInputError, match="template"):
+        await assembler.recall(app_name=APP, user_id=MEI, query="cat", template="yaml")  # type: ignore[arg-type]
+
+
+async def test_headers_follow_the_conversation_or_the_caller(pool: asyncpg.Pool) -> None:
+    assembler = ContextAssembler(pool)
+    await say(pool, MEI, "zh", "你好", "我住在里斯本，养了一只猫")
+    await say(pool, "tom", "en", "Hello", "I live in Lisbon")
+    chinese = await assembler.assemble(app_name=APP, user_id=MEI, session_id="zh", query="ok")
+    assert chinese.text == "## 对话历史\n[用户]: 你好\n[用户]: 我住在里斯本，养了一只猫"
+    english = await assembler.assemble(app_name=APP, user_id="tom", session_id="en", query="Where do I live?")
+    assert english.text == "## Conversation history\n[user]: Hello\n[user]: I live in Lisbon"
+    found = await assembler.recall(app_name=APP, user_id=MEI, query="")
+    assert found.language == "en"
+    for language, header in (("zh", "## 对话历史"), ("en", "## Conversation history")):
+        window = await assembler.assemble(app_name=APP, user_id=MEI, session_id="zh", query="猫", language=language)
+        assert window.text.startswith(header)
+
+
+@pytest.mark.parametrize(("form", "returning", "least"), [("markdown", False, 0.8), ("messages", True, 0.35)])
+async def test_most_of_a_prompt_stays_equal_from_turn_to_turn(
+    pool: asyncpg.Pool, form: TemplateName, returning: bool, least: float
+) -> None:
+    """Over 40 turns, of a new user and of one with other sessions: the part that a provider's cache can hold."""
+    if returning:
+        for session in range(3):
+            await say(pool, MEI, f"old-{session}", *[f"{session} {n} we talked of cats and of tea" for n in range(20)])
+    assembler = ContextAssembler(pool, WordEmbedder(), template=form, max_tokens=2000)
+    equal, whole, before = 0, 0, ""
+    for number in range(40):
+        text = f"Number {number}: do you remember the {('cat', 'tea', 'dog', 'sea')[number % 4]} that we talked of?"
+        await say(pool, MEI, "now", text, author=("user", "model")[number % 2])
+        window = await assembler.assemble(app_name=APP, user_id=MEI, session_id="now", query=text)
+        sent = json.dumps(window.messages) if form == "messages" else window.text
+        if before:
+            equal += count_tokens(_common_beginning(before, sent))
+            whole += count_tokens(before)
+        before = sent
+    assert equal / whole >= least
+
+
+def _common_beginning(one: str, other: str) -> str:
+    """Return the longest text that both begin with."""
+    length = next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+    return one[:length]
 
 
 class _Strict:

@@ -345,6 +345,8 @@ async def test_added_messages_are_searchable_and_packed_immediately(memory: Hipp
     window = await memory.context("ann", "a snack?", session="monday", max_tokens=200, system_prompt="Be kind.")
     assert window.text == "Be kind.\n\n## Conversation history\n[user]: I'm allergic to peanuts."
     assert window.total_tokens <= 200
+    known = await memory.recall("ann", "what is she allergic to?", max_tokens=100)
+    assert known.endswith("\n[user]: I'm allergic to peanuts.")
     chinese = Hippocampus(memory.pool, app="shop", language="zh", embedder=None)
     assert (await chinese.context("ann", "", session="monday")).text.startswith("## 对话历史")
 

@@ -140,7 +140,6 @@ MALFORMED = {
         {"facts": [{**FACT, "ended": True}, {**FACT, "ended": True, "value": "Nice"}], "insights": []}
     ),
     "ended as text": facts_reply(ended="yes"),
-    "ended null": facts_reply(ended=None),
     "value null and not ended": facts_reply(value=None, ended=False),
     "value empty and ended": facts_reply(value="", ended=True),
     "one and true of one key": json.dumps({"facts": [{**FACT, "value": 1}, {**FACT, "value": True}], "insights": []}),

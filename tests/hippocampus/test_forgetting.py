@@ -357,7 +357,7 @@ async def test_a_reextraction_that_read_an_erased_event_stores_nothing(
     assert await scan(pool) == {}
     await rederive_slices(pool, LocalGenerator(), LocalEmbedder())
     assert await scan(pool) == {}
-    assert await pool.fetchval("SELECT content FROM memories WHERE memory_type = 'episodic'") == f"用户: {SAID[3]}"
+    assert await pool.fetchval("SELECT content FROM memories WHERE memory_type = 'episodic'") == f"User: {SAID[3]}"
     assert await pool.fetchval("SELECT count(*) FROM slice_redraws") == 0
 
 

@@ -153,10 +153,10 @@ async def test_memories_are_filtered_by_session_and_by_when_they_were_said(
         )
         return {memory.content for memory in listed}
 
-    assert await contents() == {"用户: day 0", "用户: day 1", "用户: day 2"}
-    assert await contents(session_id="s1") == {"用户: day 1"}
-    assert await contents(since=DAY_1 + timedelta(days=1)) == {"用户: day 1", "用户: day 2"}
-    assert await contents(until=DAY_1 + timedelta(days=1)) == {"用户: day 0"}
+    assert await contents() == {"User: day 0", "User: day 1", "User: day 2"}
+    assert await contents(session_id="s1") == {"User: day 1"}
+    assert await contents(since=DAY_1 + timedelta(days=1)) == {"User: day 1", "User: day 2"}
+    assert await contents(until=DAY_1 + timedelta(days=1)) == {"User: day 0"}
 
 
 @pytest.mark.parametrize("limit", [0, 1001, -1])

@@ -86,7 +86,7 @@ class TestFeatures:
             ({"json_schema", "max_tokens", "temperature"}, {"max_completion_tokens"}, True),
             ({"schema_bounds", "json_schema", "max_tokens", "temperature"}, {"max_completion_tokens"}, False),
         ],
-        ids=str,
+        ids=lambda value: " ".join(sorted(value)) or "nothing" if isinstance(value, (set, frozenset)) else str(value),
     )
     async def test_they_are_found_once(
         self, fake: FakeOpenAI, generate: Any, lacks: set[str], used: set[str], names_parameters: bool

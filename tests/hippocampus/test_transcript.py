@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hippocampus.consolidation.slices import format_conversation
 from hippocampus.providers import transcript
 from hippocampus.records import ConversationSlice, Turn
 from tests.support.fake_answers import turns_of
@@ -67,6 +68,7 @@ def test_time_is_in_utc() -> None:
         ("Dr. O'Neil", "Dr. O'Neil"),
         ("小明", "小明"),
         ("用户", '"用户"'),
+        ("Assistant", "助手"),
         ("a: b", '"a: b"'),
         ("", '""'),
         (" ", '" "'),
@@ -76,6 +78,15 @@ def test_time_is_in_utc() -> None:
 def test_speakers_are_labelled(author: str, label: str) -> None:
     """Roles by their label, people by their name; a misleading name is quoted."""
     assert transcript.label(author) == label
+
+
+def test_a_stored_slice_is_labelled_in_its_language() -> None:
+    assert format_conversation([turn("user", "Where is the key?"), turn("model", "In the pot.")]) == (
+        "User: Where is the key?\nAssistant: In the pot."
+    )
+    assert format_conversation([turn("user", "钥匙在哪里？"), turn("tool", "花盆下面。")]) == (
+        "用户: 钥匙在哪里？\n工具: 花盆下面。"
+    )
 
 
 @pytest.mark.parametrize(

@@ -89,6 +89,28 @@ async def test_context_is_packed_into_its_budget(
     assert problem(stranger)["type"] == "/problems/session-not-found"
 
 
+async def test_context_and_recall_are_written_as_requested(
+    client: httpx.AsyncClient, user: str, session: str, app: str, rows: asyncpg.Connection
+) -> None:
+    """In the caller's language and template, or in the conversation's language; recall has no history and no prompt."""
+    await append(client, session, say("I moved to Lisbon in May"))
+    await know(rows, app, "city", "Lisbon")
+    body = {"query": "Lisbon", "session_id": "s1", "template": "messages", "system_prompt": "Be brief."}
+    window = (await client.post(f"{user}/context", json=body)).json()
+    assert [message["role"] for message in window["messages"]] == ["system", "user", "user"]
+    assert window["messages"][-1]["content"] == "I moved to Lisbon in May"
+    assert window["language"] == "en"
+    chinese = (await client.post(f"{user}/context", json={**body, "template": "xml", "language": "zh"})).json()
+    assert (chinese["messages"], chinese["language"]) == ([], "zh")
+    assert '<turn speaker="用户">I moved to Lisbon in May</turn>' in chinese["text"]
+    found = (await client.post(f"{user}/recall", json={"query": "Lisbon", "max_tokens": 200})).json()
+    assert found["text"].startswith("## User preferences")
+    assert "I moved to Lisbon in May" in found["text"]
+    assert found["total_tokens"] <= 200
+    nothing = (await client.post(f"/v1/apps/{app}/users/bob/recall", json={"query": "Lisbon"})).json()
+    assert (nothing["text"], nothing["total_tokens"]) == ("", 0)
+
+
 async def test_memories_are_listed_page_by_page(
     client: httpx.AsyncClient, user: str, app: str, rows: asyncpg.Connection
 ) -> None:
@@ -228,6 +250,9 @@ WRONG: list[tuple[str, str, dict[str, Any] | None]] = [
     ("POST", "/search", {"query": "x", "qurey": 1}),
     ("POST", "/context", {"query": "x", "max_tokens": 0}),
     ("POST", "/context", {"query": "x", "language": "fr"}),
+    ("POST", "/context", {"query": "x", "template": "yaml"}),
+    ("POST", "/recall", {"query": "x", "max_tokens": 0}),
+    ("POST", "/recall", {"query": "x", "session_id": "s1"}),
     ("POST", "/context", {"query": "x", "query_embedding": [0.0] * 1535}),
     ("POST", "/context", {"qurey": "x"}),
     ("GET", "/memories?memory_type=dream", None),

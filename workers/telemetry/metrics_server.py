@@ -76,7 +76,8 @@ def _listening(registry: CollectorRegistry, host: str, base: int) -> Iterator[in
             stopping = threading.Thread(target=server.shutdown)
             stopping.start()
             with contextlib.suppress(OSError):
-                socket.create_connection(server.server_address[:2], timeout=CLOSE_SECONDS_MAX).close()
+                address = (server.socket.getsockname()[0], server.server_port)
+                socket.create_connection(address, timeout=CLOSE_SECONDS_MAX).close()
             stopping.join()
             server.server_close()
             thread.join()

@@ -116,7 +116,10 @@ _ELLIPSES = (
         ),
         "I'm ",
     ),
-    (re.compile(r"^(?:love|hate|prefer|can't stand|live in|work (?:at|as|for)|really (?:love|like|hate))\b", re.I), "I "),
+    (
+        re.compile(r"^(?:love|hate|prefer|can't stand|live in|work (?:at|as|for)|really (?:love|like|hate))\b", re.I),
+        "I ",
+    ),
     (re.compile(r"^born (?:and raised )?in\b", re.IGNORECASE), "I was "),
 )
 
@@ -134,9 +137,7 @@ _KIN_ZH = (
     "(?:妈妈?|爸爸?|爹|娘|女儿|儿子|闺女|老[公婆妈爸]|太太|先生|妻子|丈夫|爱人|哥哥?|姐姐?|弟弟?|妹妹?|爷爷|奶奶|外公|外婆|姥姥|姥爷"
     "|男朋友|女朋友|男友|女友|未婚[妻夫]|孩子|大?表[哥姐弟妹]|堂[哥姐弟妹]|舅舅|姑姑|阿姨|叔叔|室友|同事|朋友|闺蜜|老板|领导|导师|家猫|家狗)"
 )
-_TIME_ZH = (
-    "(?:现在|目前|最近|其实|今年|去年|前年|明年|上个?月|下个?月|上周|下周|昨天|今天|明天|后天|前天|刚刚?|已经|从小|平时|一直|周末|每天|每周)"
-)
+_TIME_ZH = "(?:现在|目前|最近|其实|今年|去年|前年|明年|上个?月|下个?月|上周|下周|昨天|今天|明天|后天|前天|刚刚?|已经|从小|平时|一直|周末|每天|每周)"
 _SUBJECT_ZH = re.compile(f"{_TIME_ZH}*{_ME}(?!{_KIN_ZH}|[的家]|同)")
 _KIN_SUBJECT_ZH = re.compile(f"{_TIME_ZH}*(?P<kin>{_ME}(?:的|家)?(?:大|小|二)?{_KIN_ZH})")
 _OTHER_SUBJECT_ZH = re.compile(

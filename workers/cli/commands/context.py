@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, get_args
 
 import click
 
-from hippocampus.context.languages import Language
 from hippocampus.context.templates import TemplateName
 from hippocampus.context_assembler import ContextAssembler, ContextWindow
+from hippocampus.text.languages import Language
 from workers import settings
 from workers.cli import output
 from workers.cli.embedder import open_embedder

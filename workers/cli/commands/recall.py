@@ -15,9 +15,9 @@ from workers.cli.options import COUNT_MAX, json_option
 from workers.cli.owners import Whose, owner_options
 
 if TYPE_CHECKING:
-    from hippocampus.context.languages import Language
     from hippocampus.context.templates import TemplateName
     from hippocampus.context.window import ContextWindow
+    from hippocampus.text.languages import Language
     from pulse.database import Pool
     from workers.cli.rows import Owner
     from workers.settings import Settings
