@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import traceback
+import tracemalloc
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -415,6 +416,46 @@ class TestBatch:
         fake.script("blocked")
         with pytest.raises(errors.BlockedReplyError):
             await generator.reflect([ENGLISH, CHINESE])
+
+
+class TestForeignReplies:
+    async def test_no_redirect_is_followed(self, embedder: Any, fake: FakeGemini) -> None:
+        """The key and the texts are not sent to the host that a redirect names."""
+        async with FakeGemini() as other:
+            path = "/v1beta/models/gemini-embedding-001:batchEmbedContents"
+            fake.script("redirect", location=other.base_url + path, times=10)
+            with pytest.raises(errors.PermanentProviderError, match="redirect"):
+                await embedder.embed(["a secret"], "document")
+            assert not other.requests
+
+    @pytest.mark.parametrize("kind", ["endless", "compressed"])
+    async def test_a_reply_without_an_end_is_dropped(
+        self, connect: Callable[..., provider.GeminiConnection], fake: FakeGemini, kind: str
+    ) -> None:
+        """It takes no more memory than a few of the largest valid replies."""
+        fake.script(kind)
+        embedder = provider.GeminiEmbedder(connect(attempts=1))
+        tracemalloc.start()
+        try:
+            with pytest.raises(errors.TransientProviderError) as caught:
+                await embedder.embed(["hello"], "document")
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+            await embedder.close()
+        assert caught.value.code == "unreadable"
+        assert peak < 64 * 2**20
+
+    @pytest.mark.parametrize("status", [200, 400])
+    async def test_a_deep_reply_is_a_providers_error(
+        self, connect: Callable[..., provider.GeminiConnection], fake: FakeGemini, status: int
+    ) -> None:
+        """Not a RecursionError, which a search would answer with 500."""
+        fake.script("deep", status=status)
+        embedder = provider.GeminiEmbedder(connect(attempts=1))
+        with pytest.raises(errors.ProviderError):
+            await embedder.embed(["hello"], "document")
+        await embedder.close()
 
 
 class TestEmbedding:

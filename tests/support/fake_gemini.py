@@ -25,6 +25,9 @@ Faults, by `kind` (its fields):
     max_tokens, blocked, safety, empty_candidates, no_parts
     thought, bare                              valid replies: after a thought; without counts and version
     vector_count, vector_dimension, vector_zero, vector_nan
+    redirect (location)                        307 to another address
+    endless, compressed                        a body without an end; a small one that is large once it is decoded
+    deep (status)                              JSON that is nested 100,000 deep
 """
 
 from __future__ import annotations
@@ -36,6 +39,7 @@ import contextlib
 import json
 import random
 import re
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -89,6 +93,8 @@ class Reply:
     cut: bool = False
     silent: bool = False
     trickle: bool = False
+    endless: bool = False
+    headers: str = ""
 
 
 @dataclass(slots=True)
@@ -194,7 +200,7 @@ class FakeGemini:
         sent = reply.body[: len(reply.body) // 2] if reply.cut else reply.body
         head_sent = (
             f"HTTP/1.1 {reply.status} Fake\r\nContent-Type: {reply.content_type}\r\n"
-            f"Content-Length: {len(reply.body)}\r\n\r\n"
+            f"{reply.headers}Content-Length: {2**40 if reply.endless else len(reply.body)}\r\n\r\n"
         ).encode()
         if reply.trickle:
             for byte in head_sent + sent:
@@ -203,6 +209,9 @@ class FakeGemini:
                 await asyncio.sleep(0.02)
         else:
             writer.write(head_sent + sent)
+            await writer.drain()
+        while reply.endless:
+            writer.write(b" " * 2**16)
             await writer.drain()
         return not reply.cut
 
@@ -297,6 +306,14 @@ def respond(call: Request, fault: Mapping[str, Any] | None) -> Reply:
             return api_error(fault["code"], "FAILED", fault.get("message", "a scripted failure"), details)
     if kind == "disconnect":
         return Reply(200, b"", silent=True)
+    if kind == "redirect" and fault is not None:
+        return Reply(307, b"", headers=f"Location: {fault['location']}\r\n")
+    if kind == "endless":
+        return Reply(200, b'{"a": "', endless=True)
+    if kind == "compressed":
+        return Reply(200, bomb(), headers="Content-Encoding: gzip\r\n")
+    if kind == "deep" and fault is not None:
+        return Reply(fault.get("status", 200), b'{"error": ' + b"[" * 100_000 + b"]" * 100_000 + b"}")
     if kind == "not_json":
         return Reply(200, b"<html><body>Please log in.</body></html>", content_type="text/html")
     if kind == "foreign_json":
@@ -359,6 +376,12 @@ def embeddings(call: Request, kind: str) -> dict[str, Any]:
     elif kind == "vector_nan":
         vectors[0]["values"][0] = float("nan")
     return {"embeddings": vectors} if "requests" in call.body else {"embedding": vectors[0]}
+
+
+def bomb() -> bytes:
+    """128 MB of spaces, compressed in little memory."""
+    packer = zlib.compressobj(wbits=31)
+    return b"".join(packer.compress(b" " * 2**20) for _ in range(128)) + packer.flush()
 
 
 def rate_limit(retry_delay_seconds: float | None, *, daily: bool) -> Reply:
