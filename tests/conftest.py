@@ -48,7 +48,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hide the developer's environment variables from the test."""
     for name in list(os.environ):
-        if name.startswith("HIPPOCAMPUS_") or name in ("DATABASE_URL", "GOOGLE_API_KEY", "GEMINI_API_KEY"):
+        if name.startswith("HIPPOCAMPUS_") or name in (
+            "DATABASE_URL",
+            "GOOGLE_API_KEY",
+            "GEMINI_API_KEY",
+            "GOOGLE_GEMINI_BASE_URL",
+        ):
             monkeypatch.delenv(name)
 
 

@@ -92,6 +92,13 @@ class Settings(BaseSettings):
         description="The operator's API key, for every app and role; `hippocampus keys create` makes those of an app."
         " Required unless the API listens on loopback.",
     )
+    connections_per_address: int = Field(
+        default=0,
+        ge=0,
+        le=1_000_000,
+        description="How many connections one client address may hold at a writer; 0 allows half of the files that the"
+        " process may open. Behind a proxy, all come from the proxy's address.",
+    )
     max_body_bytes: int = Field(
         default=8_388_608,
         ge=1024,
@@ -146,7 +153,8 @@ class Settings(BaseSettings):
     provider_base_url: str | None = Field(
         default=None,
         pattern=r"^https?://",
-        description="Another address for the provider's API, such as a proxy of your own.",
+        description="Another address for the provider's API, such as a proxy of your own. By default the one in the"
+        " provider's own variable: GOOGLE_GEMINI_BASE_URL for gemini.",
     )
     generation_model: str = Field(
         default="",
@@ -165,6 +173,13 @@ class Settings(BaseSettings):
     )
     embed_timeout_seconds: float = Field(
         default=30.0, gt=0, le=600, description="How long one call for vectors may take."
+    )
+    query_embed_seconds: float = Field(
+        default=2.0,
+        gt=0,
+        le=60,
+        description="How long a search waits for the vector of its query. After that, text alone is searched, and the"
+        " response says so in `degraded`.",
     )
     provider_attempts_max: int = Field(
         default=3,
@@ -317,7 +332,9 @@ class Settings(BaseSettings):
             variable = provider.key_variables[0]
             raise ValueError(f"HIPPOCAMPUS_PROVIDER is {name}, but there is no key: set {variable}, or use local")
         models = {"generation_model": provider.generation_model, "embedding_model": provider.embedding_model}
-        return {**models, **chosen, "provider": name, "provider_api_key": key}
+        url = _find_url(provider)
+        urls = {"provider_base_url": url} if url else {}
+        return {**models, **urls, **chosen, "provider": name, "provider_api_key": key}
 
     @field_validator("database_url")
     @classmethod
@@ -364,6 +381,13 @@ def _find_key(provider: registry.Provider) -> str | None:
     names = provider.key_variables
     former = (value for old, value in _former_values().items() if FORMER_NAMES[old] in names)
     return next((key for key in (*map(os.environ.get, names), *former) if key), None)
+
+
+def _find_url(provider: registry.Provider) -> str | None:
+    """Return the address in the provider's own variables, if one of them is set and no former name of our own is."""
+    if "HIPPOCAMPUS_PROVIDER_BASE_URL" in map(FORMER_NAMES.__getitem__, _former_values()):
+        return None
+    return next((url for url in map(os.environ.get, provider.url_variables) if url), None)
 
 
 def _former_values() -> dict[str, str]:

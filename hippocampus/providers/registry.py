@@ -60,12 +60,14 @@ class Provider:
             second to import.
         generation_model, embedding_model: the models that are used by default.
         key_variables: the environment variables that hold its API key, preferred first; none if it needs no key.
+        url_variables: the environment variables that hold another address of its API, preferred first.
     """
 
     module: str
     generation_model: str
     embedding_model: str
     key_variables: tuple[str, ...] = ()
+    url_variables: tuple[str, ...] = ()
 
     def load(self) -> ProviderModule:
         """Import the provider's module."""
@@ -79,6 +81,7 @@ PROVIDERS: Mapping[str, Provider] = MappingProxyType(
             generation_model="gemini-flash-lite-latest",
             embedding_model="gemini-embedding-001",
             key_variables=("GOOGLE_API_KEY", "GEMINI_API_KEY"),
+            url_variables=("GOOGLE_GEMINI_BASE_URL",),
         ),
         "local": Provider(
             module="hippocampus.providers.local.provider",

@@ -242,7 +242,8 @@ def generator_gate(settings: Settings, pool: Pool, metrics: CallMetrics, role: s
 def embedder_gate(settings: Settings, pool: Pool, metrics: CallMetrics, role: str) -> SharedCallGate:
     """Return the gate before the calls for vectors that a role's processes make."""
     # A user waits for a search, which works by text alone if necessary; a job has time.
-    patience = SEARCH_WAIT_SECONDS_MAX if role in ("writer", "cli") else math.inf
+    searches = role in ("writer", "cli")
+    patience = SEARCH_WAIT_SECONDS_MAX if searches else math.inf
     rule = GateRule(
         provider=settings.provider,
         limit=settings.embedding_model,
@@ -250,7 +251,7 @@ def embedder_gate(settings: Settings, pool: Pool, metrics: CallMetrics, role: st
         calls_per_second=settings.embed_calls_per_second,
         burst=settings.embed_calls_burst,
         wait_seconds_max=min(settings.limit_wait_seconds_max, patience),
-        call_seconds_max=settings.embed_timeout_seconds,
+        call_seconds_max=settings.query_embed_seconds if searches else settings.embed_timeout_seconds,
         failures_max=settings.breaker_failures,
         open_seconds=settings.breaker_open_seconds,
     )

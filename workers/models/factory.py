@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 from hippocampus.providers import registry
@@ -23,6 +24,14 @@ def make_embedder(settings: Settings, on_call: CallObserver | None = None, gate:
     """Return the embedder of the chosen provider; the caller closes it."""
     config = _config(settings, settings.embedding_model, settings.embed_timeout_seconds, on_call, gate)
     return registry.find(settings.provider).load().make_embedder(config)
+
+
+def make_query_embedder(
+    settings: Settings, on_call: CallObserver | None = None, gate: CallGate | None = None
+) -> Embedder:
+    """Return the embedder of searches: one call within `query_embed_seconds`, since a search also works without it."""
+    config = _config(settings, settings.embedding_model, settings.query_embed_seconds, on_call, gate)
+    return registry.find(settings.provider).load().make_embedder(dataclasses.replace(config, attempts=1))
 
 
 def _config(
