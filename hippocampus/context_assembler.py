@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import structlog
 
 from hippocampus.context.window import (
+    CUT_MARK,
     HEADERS,
     ContextItem,
     ContextType,
@@ -39,6 +40,8 @@ __all__ = ["ContextAssembler", "ContextItem", "ContextWindow"]
 MEMORIES_MAX = 20
 FACTS_MAX = 20
 TURNS_MAX = 30
+#: Of one candidate that are packed; what is beyond is cut off, with the mark of a cut.
+CHARACTERS_MAX = 500_000
 
 #: Calls of a window counter for one window.
 RECOUNTS_MAX = 4
@@ -197,6 +200,8 @@ async def _recounted(
 def _item(row: asyncpg.Record) -> ContextItem:
     names = {"memory": "memory_id", "fact": "fact_id", "message": "message_id"}
     content = row["content"]
+    if len(content) > CHARACTERS_MAX:
+        content = content[:CHARACTERS_MAX] + CUT_MARK
     if row["context_type"] == "history":
         content = f"[{row['author']}]: {content}"
     elif row["context_type"] == "fact":

@@ -275,3 +275,17 @@ def exchange(port: int, sent: bytes) -> bytes:
         while received := connection.recv(65_536):
             reply += received
     return reply
+
+
+@pytest.mark.timing
+async def test_a_window_over_giant_turns_is_bounded(client: httpx.AsyncClient, user: str, session: str) -> None:
+    """Three turns of eight megabytes: the window holds the beginning of the newest, within seconds."""
+    for number in range(3):
+        await append(client, session, say(f"turn {number}: " + "hello there, my friend. " * 330_000))
+    began = time.monotonic()
+    request = {"query": "friend", "session_id": "s1", "max_tokens": 2000}
+    response = await client.post(f"{user}/context", json=request)
+    seconds = time.monotonic() - began
+    assert response.status_code == 200, response.text
+    assert "turn 2" in response.json()["text"]
+    assert seconds < at_this_pace(3.0), seconds
