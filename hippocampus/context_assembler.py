@@ -15,7 +15,7 @@ import structlog
 
 from hippocampus.context.languages import HEADERS, fact_kind, speaker
 from hippocampus.context.templates import MARKDOWN, TEMPLATES, Template, TemplateName
-from hippocampus.context.window import ContextItem, ContextType, ContextWindow, pack
+from hippocampus.context.window import CUT_MARK, ContextItem, ContextType, ContextWindow, pack
 from hippocampus.errors import BY_SQLSTATE, ContextBudgetError, ProviderError
 from hippocampus.names import check_names
 from hippocampus.search import MemorySearch, QueryVector, clean_query, is_blank
@@ -37,6 +37,8 @@ MEMORIES_MAX = 20
 FACT_TOKENS, FACTS_MIN, FACTS_MAX = 100, 20, 60
 TURN_TOKENS, TURNS_MIN, TURNS_MAX = 40, 30, 200
 PASSAGE_TOKENS, PASSAGES_MIN, PASSAGES_MAX = 30, 20, 400
+#: Of one candidate that are packed; what is beyond is cut off, with the mark of a cut.
+CHARACTERS_MAX = 500_000
 
 #: Calls of a window counter for one window.
 RECOUNTS_MAX = 4
@@ -294,6 +296,8 @@ async def _recounted(
 def _item(row: asyncpg.Record, language: Language) -> ContextItem:
     names = {"memory": "memory_id", "fact": "fact_id", "message": "message_id"}
     content = row["content"]
+    if len(content) > CHARACTERS_MAX:
+        content = content[:CHARACTERS_MAX] + CUT_MARK
     if row["context_type"] == "history":
         content = f"[{speaker(row['author'], language)}]: {content}"
     elif row["context_type"] == "fact":

@@ -143,6 +143,10 @@ class Appended:
     app_version: int | None = None
 
 
+#: The driver stores these as -infinity and infinity.
+_INFINITIES = (datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC))
+
+
 def moment(seconds: float) -> datetime:
     """Return a time in seconds since 1970 as an aware datetime.
 
@@ -150,9 +154,12 @@ def moment(seconds: float) -> datetime:
         InvalidInputError: the number is outside of the years 1 to 9999.
     """
     try:
-        return datetime.fromtimestamp(seconds, UTC)
+        found = datetime.fromtimestamp(seconds, UTC)
     except (ValueError, OverflowError, OSError) as error:
         raise InvalidInputError(f"timestamp is seconds since 1970, not {seconds!r}: {error}") from error
+    if found in _INFINITIES:
+        raise InvalidInputError(f"timestamp is seconds since 1970, not {seconds!r}: no moment is before or after it")
+    return found
 
 
 def role_of(event_type: str, author: str) -> Role:

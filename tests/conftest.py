@@ -60,6 +60,7 @@ def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
             "DATABASE_URL",
             "GOOGLE_API_KEY",
             "GEMINI_API_KEY",
+            "GOOGLE_GEMINI_BASE_URL",
         ):
             monkeypatch.delenv(name)
 

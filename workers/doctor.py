@@ -34,6 +34,8 @@ _STATEMENTS = Statements("workers", "doctor.sql")
 Verdict: TypeAlias = Literal["ok", "warning", "problem"]
 
 SKEW_SECONDS_MAX = 1.0
+#: Of a process, as it was registered: the statement may have waited.
+PROCESS_SKEW_SECONDS_MAX = 5.0
 FREE_BYTES_MIN = 1 << 30
 TRANSACTION_SECONDS_MAX = 300.0
 WAIT_SECONDS_MAX = 600.0
@@ -61,6 +63,14 @@ _SETTINGS: Mapping[str, _Setting] = MappingProxyType(
             "read committed",
             "problem",
             "statements would fail with serialization errors: set it to read committed for this user or database",
+        ),
+        "log_error_verbosity": _Setting(
+            "terse",
+            "warning",
+            "the server's log may quote rows, and so what users said: ALTER DATABASE … SET log_error_verbosity = terse",
+        ),
+        "log_parameter_max_length_on_error": _Setting(
+            "0", "warning", "the server's log quotes what users said when a statement fails: set it to 0"
         ),
         "default_transaction_read_only": _Setting(
             "off", "problem", "nothing can be written: point DATABASE_URL at the primary"
@@ -197,8 +207,26 @@ async def _of_the_server(connection: Connection, config: Settings) -> AsyncItera
         else "end the idle transaction (see pg_stat_activity): dead rows newer than it are not removed",
         "warning",
     )
+    yield await _disk(connection)
     size = await _STATEMENTS.fetchval(connection, "size")
     yield Finding(check="size", verdict="ok", found=f"{size / 2**20:.0f} MB in this database")
+
+
+async def _disk(connection: Connection) -> Finding:
+    """Write a little, as only the server knows its disk."""
+    try:
+        async with connection.transaction():
+            await _STATEMENTS.execute(connection, "probe_disk")
+    except asyncpg.DiskFullError:
+        return Finding(
+            check="database disk",
+            verdict="problem",
+            found="full: nothing can be stored",
+            fix="free space on the disk of PostgreSQL's data directory, or enlarge it",
+        )
+    except (asyncpg.InsufficientPrivilegeError, asyncpg.ReadOnlySQLTransactionError) as error:
+        return Finding(check="database disk", verdict="ok", found=f"not examined ({type(error).__name__})")
+    return Finding(check="database disk", verdict="ok", found="can be written")
 
 
 def _pgvector(version: str | None) -> Finding:
@@ -248,6 +276,16 @@ async def _of_the_work(connection: Connection, config: Settings) -> AsyncIterato
         f"{', '.join(missing)} not running" if missing else "all running",
         "start them with `hippocampus up`, or one by one as in the Procfile" if missing else "",
         "warning",
+    )
+    wrong = await _STATEMENTS.fetch(connection, "clocks", PROCESS_SKEW_SECONDS_MAX, SEEN_SECONDS_MAX)
+    yield _judged(
+        "clocks",
+        ", ".join(f"{row['role']} on {row['host']} is {row['clock_ahead_seconds']:+.0f} s off" for row in wrong)
+        or "every process agrees with the database",
+        "synchronise the clocks of these machines (NTP): retries follow the database's clock, but periodic tasks and"
+        " log lines follow theirs"
+        if wrong
+        else "",
     )
     backlog = await _STATEMENTS.fetchrow(connection, "backlog")
     assert backlog is not None  # noqa: S101 - aggregates always give a row

@@ -36,6 +36,11 @@ WHERE seen_at > now() - make_interval(secs => $1) GROUP BY role
 SELECT max(extract(epoch FROM now() - xact_start))::double precision FROM pg_stat_activity
 WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'
 
+-- name: probe_disk
+-- Writes a megabyte, which is gone with the transaction.
+CREATE TEMPORARY TABLE hippocampus_probe ON COMMIT DROP AS
+SELECT repeat(md5(number::text), 32) AS filler FROM generate_series(1, 1000) AS number
+
 -- name: size
 SELECT pg_database_size(current_database())
 
@@ -47,3 +52,9 @@ FROM pg_database WHERE datname = current_database()
 -- name: backlog
 SELECT (SELECT count(*)::integer FROM consolidation_jobs WHERE status = 'failed') AS failed,
        (SELECT max(oldest_seconds) FROM queue_ages()) AS oldest_seconds
+
+-- name: clocks
+-- Live processes whose clock is off by more than so many seconds, seen within so many: the worst first.
+SELECT role, host, clock_ahead_seconds FROM metrics_targets
+WHERE abs(clock_ahead_seconds) > $1 AND seen_at > now() - make_interval(secs => $2)
+ORDER BY abs(clock_ahead_seconds) DESC LIMIT 5

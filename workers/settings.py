@@ -120,6 +120,13 @@ class Settings(BaseSettings):
         description="The operator's API key, for every app and role; `hippocampus keys create` makes those of an app."
         " Required unless the API listens on loopback.",
     )
+    connections_per_address: int = Field(
+        default=0,
+        ge=0,
+        le=1_000_000,
+        description="How many connections one client address may hold at a writer; 0 allows half of the files that the"
+        " process may open. Behind a proxy, all come from the proxy's address.",
+    )
     max_body_bytes: int = Field(
         default=8_388_608,
         ge=1024,
@@ -243,6 +250,13 @@ class Settings(BaseSettings):
     )
     embed_timeout_seconds: float = Field(
         default=30.0, gt=0, le=600, description="How long one call for vectors may take."
+    )
+    query_embed_seconds: float = Field(
+        default=2.0,
+        gt=0,
+        le=60,
+        description="How long a search waits for the vector of its query. After that, text alone is searched, and the"
+        " response says so in `degraded`.",
     )
     provider_attempts_max: int = Field(
         default=3,

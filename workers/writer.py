@@ -23,10 +23,10 @@ from pulse.errors import DatabaseUnreachableError, SchemaError
 from workers import migrate, settings
 from workers.api import live_streams
 from workers.api.app import build_api
-from workers.api.malformed import ProblemProtocol
+from workers.api.malformed import ProblemProtocol, raise_file_limit, report_loop_error
 from workers.failures import DATABASE_FAULTS
 from workers.models.call_gate import embedder_gate
-from workers.models.factory import make_embedder
+from workers.models.factory import make_query_embedder
 from workers.models.reach import report_unreachable
 from workers.process import logs, signals
 from workers.process.background import in_background
@@ -103,6 +103,9 @@ def main_writer(config: settings.Settings, agents: Mapping[str, Agent] | None = 
 
 async def _run(config: settings.Settings, agents: Mapping[str, Agent] | None) -> None:
     signals.stop_cancels_start()
+    raise_file_limit()
+    asyncio.get_running_loop().set_exception_handler(report_loop_error)
+    ProblemProtocol.per_address_max = config.connections_per_address
     metrics = WriterMetrics()
     async with contextlib.AsyncExitStack() as stack:
         listener = stack.enter_context(contextlib.closing(_listen(config)))
@@ -110,7 +113,9 @@ async def _run(config: settings.Settings, agents: Mapping[str, Agent] | None) ->
         pool = await stack.enter_async_context(_open_pool(config))
         live = await stack.enter_async_context(live_streams.opened(config, pool, agents or {}))
         metrics.watch(streams=live.streams, runner=live.runner, listener=live.listener, carrier=live.carrier)
-        embedder = make_embedder(config, metrics.calls.observe, embedder_gate(config, pool, metrics.calls, "writer"))
+        embedder = make_query_embedder(
+            config, metrics.calls.observe, embedder_gate(config, pool, metrics.calls, "writer")
+        )
         stack.push_async_callback(embedder.close)
         api = build_api(config, pool, live, embedder, metrics)
         server = _Server(_server_config(api, config.shutdown_grace_seconds), live.end)

@@ -91,7 +91,7 @@ class Provider:
             second to import.
         generation_model, embedding_model: the models that are used by default; empty if it has none of this kind.
         key_variables: the environment variables that hold its API key, preferred first; none if it needs no key.
-        url_variables: the environment variables that hold another base URL.
+        url_variables: the environment variables that hold another base URL, preferred first.
         is_keyless_elsewhere: at another address than its own and that of `url_variables` no key is required, and that
             of `key_variables` is not sent.
         is_chosen_by_key: it is used without being named if its key is set.
@@ -135,6 +135,7 @@ PROVIDERS: Mapping[str, Provider] = MappingProxyType(
             generation_model="gemini-flash-lite-latest",
             embedding_model="gemini-embedding-001",
             key_variables=("GOOGLE_API_KEY", "GEMINI_API_KEY"),
+            url_variables=("GOOGLE_GEMINI_BASE_URL",),
             is_chosen_by_key=True,
         ),
         "openai": Provider(

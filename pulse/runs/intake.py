@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -171,7 +170,11 @@ def _plain(content: Any) -> Any:
 
 
 def _run_input(requested: RunAgentInput, session: Session) -> RunInput:
-    plain = json.loads(requested.model_dump_json(by_alias=True))
+    try:
+        # Not as text, since a lone surrogate has no UTF-8.
+        plain = requested.model_dump(by_alias=True, mode="json")
+    except ValueError:
+        raise InvalidInputError("the input is nested too deeply; flatten it") from None
     return RunInput(
         messages=plain["messages"],
         state=session.state,

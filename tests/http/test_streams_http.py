@@ -569,3 +569,17 @@ def test_sigterm_ends_streams_of_runs_that_another_process_executes(streams_dsn:
 
     with WriterProcess(streams_dsn, tmp_path / "log", api_key=KEY) as writer:
         asyncio.run(open_streams(writer))
+
+
+async def test_input_that_no_text_can_hold_is_run_or_refused(client: httpx.AsyncClient, thread: str) -> None:
+    """A lone surrogate in a message is run; a state 400 levels deep is refused: neither is answered with 500."""
+    state: Any = 1
+    for _ in range(400):
+        state = {"a": state}
+    for given, status in (({}, 200), ({"state": state}, 422)):
+        body = {**asked(thread, f"run-{uuid.uuid4().hex[:8]}"), **given}
+        body["messages"] = [{"id": uuid.uuid4().hex, "role": "user", "content": "broken \ud83d emoji"}]
+        response = await client.post(
+            "/agui/default", content=json.dumps(body), headers={"Content-Type": "application/json"}
+        )
+        assert response.status_code == status, response.text

@@ -4,6 +4,8 @@ Subclasses say which operations there are, and how each is answered. Faults of e
     hang                                       no response, until the caller gives up
     trickle                                    a response of one byte at a time
     endless                                    a body without an end
+    compressed                                 a small body that is large once it is decoded
+    deep (status)                              JSON that is nested 100,000 deep
     disconnect                                 the connection closes before a response
     cut_body                                   the body ends in the middle
     redirect (location)                        307
@@ -19,6 +21,7 @@ import contextlib
 import json
 import random
 import re
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -238,6 +241,10 @@ class FakeApi:
             return Reply(200, b"<html><body>Please log in.</body></html>", content_type="text/html")
         if kind == "endless":
             return Reply(200, b" " * 65_536, endless=True)
+        if kind == "compressed":
+            return Reply(200, bomb(), headers={"Content-Encoding": "gzip"})
+        if kind == "deep":
+            return Reply(fault.get("status", 200), b'{"error": ' + b"[" * 100_000 + b"]" * 100_000 + b"}")
         if kind == "redirect":
             return Reply(307, b"", headers={"Location": fault["location"]})
         if kind == "raw":
@@ -298,3 +305,9 @@ class FakeApi:
 def as_json(status: int, value: Any, **headers: str) -> Reply:
     body = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
     return Reply(status, body, headers={name.replace("_", "-"): text for name, text in headers.items()})
+
+
+def bomb() -> bytes:
+    """128 MB of spaces, compressed in little memory."""
+    packer = zlib.compressobj(wbits=31)
+    return b"".join(packer.compress(b" " * 2**20) for _ in range(128)) + packer.flush()

@@ -18,6 +18,7 @@ import asyncio
 import json
 import math
 import traceback
+import tracemalloc
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -336,12 +337,28 @@ class _Faults:
             await self.ask(model)
         assert [call.code for call in calls] == ["timeout"]
 
-    async def test_an_endless_reply_is_not_read_forever(self, connect: Any, fake: FakeApi) -> None:
-        model = connect(timeout_seconds=2, attempts=1)
-        fake.script("endless")
-        with pytest.raises(errors.TransientProviderError) as caught:
+    @pytest.mark.parametrize("kind", ["endless", "compressed"])
+    async def test_a_reply_without_an_end_is_dropped(self, connect: Any, fake: FakeApi, kind: str) -> None:
+        """It takes no more memory than a few of the largest valid replies."""
+        model = connect(attempts=1)
+        fake.script(kind)
+        tracemalloc.start()
+        try:
+            with pytest.raises(errors.TransientProviderError) as caught:
+                await self.ask(model)
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert caught.value.code == "unreadable"
+        assert peak < 64 * 2**20
+
+    @pytest.mark.parametrize("status", [200, 400])
+    async def test_a_deep_reply_is_a_providers_error(self, connect: Any, fake: FakeApi, status: int) -> None:
+        """Not a RecursionError, which a search would answer with 500."""
+        model = connect(attempts=1)
+        fake.script("deep", status=status)
+        with pytest.raises(errors.ProviderError):
             await self.ask(model)
-        assert caught.value.code in ("unreadable", "timeout")
 
     async def test_a_redirect_is_not_followed(self, connect: Any, fake: FakeApi) -> None:
         """The key would be sent to another server."""

@@ -44,5 +44,6 @@ SELECT 'row of ' || s.name, s.line::text
 FROM (SELECT 'app_policies' AS name, to_jsonb(r) - 'updated_at' AS line FROM app_policies AS r
       UNION ALL SELECT 'data_catalogue', to_jsonb(r) FROM data_catalogue AS r
       UNION ALL SELECT 'merge_thresholds', to_jsonb(r) FROM merge_thresholds AS r
-      UNION ALL SELECT 'engine_settings', to_jsonb(r) FROM engine_settings AS r) AS s
+      UNION ALL SELECT 'engine_settings', CASE r.name WHEN 'cursor_key' THEN to_jsonb(r.name) ELSE to_jsonb(r) END
+      FROM engine_settings AS r) AS s
 ORDER BY 1, 2

@@ -8,11 +8,14 @@ instead. Everything else is the product's own.
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import os
 import sys
+import time
 from uuid import UUID
 
 import asyncpg
+from procrastinate import utils
 
 from hippocampus.errors import MalformedReplyError, PermanentProviderError, RateLimitedError, TransientProviderError
 from workers.queue import services
@@ -65,5 +68,13 @@ def build(settings: Settings, pool: asyncpg.Pool, metrics: Metrics, role: str) -
     return dataclasses.replace(base, consolidate=consolidate, backfill=backfill, retention=retention)
 
 
+def set_clock_ahead(seconds: float) -> None:
+    """Make this process believe in another time."""
+    clock, now = time.time, utils.utcnow
+    time.time = lambda: clock() + seconds
+    utils.utcnow = lambda: now() + datetime.timedelta(seconds=seconds)
+
+
 if __name__ == "__main__":
+    set_clock_ahead(float(os.environ.get("CLOCK_AHEAD_SECONDS", "0")))
     sys.exit(main_worker(sys.argv[1], build_services=build))

@@ -25,6 +25,7 @@ from tests.support import worker_harness as harness
 from tests.support.waiting import until
 from tests.support.worker_harness import Workers
 from tests.support.worker_process import SECRET
+from workers import doctor, settings
 from workers.failures import describe
 from workers.queue.retry import JobRetry
 
@@ -212,3 +213,19 @@ async def test_the_stored_database_error_quotes_no_row(pool: asyncpg.Pool) -> No
     kept = describe(caught.value)
     assert "fast_events" in kept.error
     assert "what the user said" not in kept.error
+
+
+async def test_a_wrong_clock_delays_no_retry(
+    tables: asyncpg.Pool, workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker three days ahead gives its job back for a second by the database's clock, and the doctor names it."""
+    monkeypatch.setenv("CLOCK_AHEAD_SECONDS", "259200")
+    await tables.execute("INSERT INTO scripted (fault) VALUES ('503'), ('429')")
+    await workers.start("fast_replay")
+    job = await harness.enqueue(tables, await harness.make_thread(tables))
+    await harness.wait_for_status(tables, job, "completed")
+    assert await harness.count(tables, "attempts_made") == 3
+    monkeypatch.setenv("DATABASE_URL", workers.dsn)
+    found = {each.check: each async for each in doctor.examine(settings.load())}
+    assert found["clocks"].verdict == "problem"
+    assert "fast_replay on 127.0.0.1 is +2592" in found["clocks"].found

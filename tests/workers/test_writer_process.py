@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import asyncpg
 import httpx
@@ -23,6 +24,7 @@ from tests.support.pace import at_this_pace
 from tests.support.paths import ROOT
 from tests.support.waiting import WAIT_SECONDS, until
 from tests.support.writer_process import KEY, WriterProcess, problem
+from workers import doctor, settings
 from workers import writer as writer_role
 from workers.settings import Settings
 
@@ -291,3 +293,40 @@ async def _health(writer: WriterProcess, status: int) -> dict[str, str]:
         return response if response.status_code == status else None
 
     return dict((await until(answer, f"health is {status}")).json())
+
+
+async def test_a_full_disk_and_exhausted_connections_are_named(
+    dsn: str, log: Path, conn: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the error, in /health and by the doctor: neither is reported as a database that is down."""
+    await conn.execute("CREATE ROLE crowded LOGIN SUPERUSER PASSWORD 'crowded'")
+    parts = urlsplit(dsn)
+    crowded = parts._replace(netloc=f"crowded:crowded@{parts.netloc.rpartition('@')[2]}").geturl()
+    try:
+        with WriterProcess(crowded, log) as process:
+            async with httpx.AsyncClient(base_url=process.url, timeout=WAIT_SECONDS) as client:
+                assert (await client.post(PATH, json={"session_id": "s1"})).status_code == 201
+                # What the server reports when it cannot extend a file.
+                await conn.execute(
+                    "CREATE FUNCTION fill() RETURNS trigger LANGUAGE plpgsql AS"
+                    " $$ BEGIN RAISE EXCEPTION 'No space left on device' USING ERRCODE = 'disk_full'; END $$"
+                )
+                await conn.execute("CREATE TRIGGER fill BEFORE INSERT ON threads FOR EACH ROW EXECUTE FUNCTION fill()")
+                refused = await client.post(PATH, json={"session_id": "s2"})
+                assert (refused.status_code, problem(refused)["type"]) == (503, "/problems/disk-full")
+                health = await client.get("/health")
+                assert (health.status_code, health.json()["database"]) == (503, "disk full")
+
+                await conn.execute("ALTER ROLE crowded NOSUPERUSER CONNECTION LIMIT 0")
+
+                async def is_exhausted() -> bool:
+                    return (await client.get("/health")).json()["database"] == "exhausted"
+
+                await until(is_exhausted)
+        monkeypatch.setenv("DATABASE_URL", crowded)
+        (found,) = [each async for each in doctor.examine(settings.load()) if each.verdict == "problem"]
+        assert found.check == "connection"
+        assert "max_connections" in found.fix
+    finally:
+        await conn.execute("DROP OWNED BY crowded")
+        await conn.execute("DROP ROLE crowded")

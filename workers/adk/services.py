@@ -17,7 +17,7 @@ from hippocampus.adk import PostgresMemoryService
 from pulse.adk import PostgresArtifactService, PostgresSessionService
 from pulse.loop_pools import LoopPools
 from workers import migrate, settings
-from workers.models.factory import make_embedder
+from workers.models.factory import make_query_embedder
 from workers.settings import SettingsError
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def session_service(uri: str, **_options: Any) -> PostgresSessionService:
 
 def memory_service(uri: str, **_options: Any) -> PostgresMemoryService:
     """Return the memory service of an address, with the workers' embedder; raises as `session_service`."""
-    return PostgresMemoryService(_access(uri), make_embedder(settings.load()))
+    return PostgresMemoryService(_access(uri), make_query_embedder(settings.load()))
 
 
 def artifact_service(uri: str, **_options: Any) -> PostgresArtifactService:

@@ -34,8 +34,9 @@ from hippocampus.search import MemorySearch
 from pulse.api_keys import ApiKeyService
 from pulse.http import page
 from pulse.http.edge import middleware, problems
-from pulse.http.edge.bodies import Admission
+from pulse.http.edge.bodies import Admission, ReadAdmission
 from pulse.http.edge.key_ring import KeyRing
+from pulse.http.edge.pages import CursorKey
 from pulse.http.edge.rate_limit import RateLimit
 from pulse.http.edge.services import provide
 from pulse.http.edge.stream_access import StreamSettings
@@ -58,8 +59,6 @@ from workers.api.document import DocumentedApi, render_page
 from workers.api.health import HealthCheck
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from hippocampus.providers.protocols import Embedder
     from pulse.database import Pool
     from workers.api.live_streams import LiveStreams
@@ -116,25 +115,33 @@ def build_api(settings: Settings, pool: Pool, live: LiveStreams, embedder: Embed
         redirect_slashes=False,
         separate_input_output_schemas=False,
     )
-    provide(app, _services(settings, pool, live, embedder, metrics))
+    health = HealthCheck(settings.dsn or "", settings.schema_name)
+    provide(app, _services(settings, pool, live, embedder, metrics) | {HealthCheck: health})
     for router in (*_ROUTERS, *([test_signal.router] if settings.test_routes else []), _documentation(app)):
         # Not by `include_router`, which builds each route once more, at the first request.
         app.router.routes.extend(router.routes)
-    problems.install(app, metrics.conflict)
+
+    def on_problem(kind: problems.Kind) -> None:
+        if kind is problems.VERSION_CONFLICT:
+            metrics.conflict()
+        elif kind is problems.DISK_FULL:
+            health.note_full_disk()
+
+    problems.install(app, on_problem)
     return _surround(app, settings, pool, metrics)
 
 
 def _services(
     settings: Settings, pool: Pool, live: LiveStreams, embedder: Embedder, metrics: WriterMetrics
-) -> Mapping[type, object]:
+) -> dict[type, object]:
     origins = frozenset(filter(None, settings.stream_origins.split(",")))
     return {
         Admission: Admission(at_once=4 * settings.database_pool_size),
         AgentRunner: live.runner,
         ContextAssembler: ContextAssembler(pool, embedder, on_degraded=metrics.degraded),
+        CursorKey: CursorKey(pool),
         FactLedger: FactLedger(pool),
         ErasureService: ErasureService(pool),
-        HealthCheck: HealthCheck(settings.dsn or "", settings.schema_name),
         InstructionStore: InstructionStore(pool),
         MemoryArchive: MemoryArchive(pool),
         MemoryEditor: MemoryEditor(pool),
@@ -143,6 +150,7 @@ def _services(
         OpenMemoryService: OpenMemoryService(pool, embedder),
         OpenSessionService: live.sessions,
         PgNotifyListener: live.listener,
+        ReadAdmission: ReadAdmission(at_once=4 * settings.database_pool_size),
         RunIntake: live.intake,
         RunService: live.runs,
         RunStreams: live.streams,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from dataclasses import dataclass
 from typing import Literal
@@ -17,15 +18,22 @@ from workers import migrate
 CHECK_TIMEOUT_SECONDS = 2.0
 # The check needs no key: however often it is requested, it runs once in this time.
 FRESH_SECONDS = 1.0
+#: How long a write that found the disk full counts.
+FULL_SECONDS = 30.0
 
 _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """The outcome of a check."""
+    """The outcome of a check.
 
-    database: Literal["reachable", "unreachable"]
+    Attributes:
+        database: `exhausted`: it allows no more connections; `disk full`: it refused a write of this process for that
+            within `FULL_SECONDS`.
+    """
+
+    database: Literal["reachable", "unreachable", "exhausted", "disk full"]
     schema: Literal["current", "mismatch", "unknown"]
 
     @property
@@ -42,6 +50,11 @@ class HealthCheck:
         self._schema = schema
         self._lock = asyncio.Lock()
         self._last: tuple[float, Health] | None = None
+        self._full_at = -math.inf
+
+    def note_full_disk(self) -> None:
+        """The database has just refused a write because its disk is full."""
+        self._full_at, self._last = time.monotonic(), None
 
     async def run(self) -> Health:
         """Return the outcome of a check that is at most `FRESH_SECONDS` old."""
@@ -63,6 +76,9 @@ class HealthCheck:
             _log.error("schema_mismatch", error=str(error))
             return Health("reachable", "mismatch")
         except (OSError, DatabaseUnreachableError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
-            _log.error("database_unreachable", error=type(error).__name__)
-            return Health("unreachable", "unknown")
-        return Health("reachable", "current")
+            cause = error.__cause__ or error
+            _log.error("database_unreachable", error=type(cause).__name__)
+            is_exhausted = isinstance(cause, asyncpg.TooManyConnectionsError)
+            return Health("exhausted" if is_exhausted else "unreachable", "unknown")
+        is_full = time.monotonic() - self._full_at < FULL_SECONDS
+        return Health("disk full" if is_full else "reachable", "current")

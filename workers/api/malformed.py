@@ -1,17 +1,131 @@
-"""The response to a client whose bytes are not valid HTTP: a problem, as everywhere."""
+"""The connections of the API: whose bytes are not valid HTTP, who sends too slowly, and who has too many."""
 
 from __future__ import annotations
 
+import asyncio
+import resource
+import time
 import uuid
+from collections import Counter
+from typing import Any, ClassVar
 
 import h11
+import structlog
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from pulse.http.edge import problems
 
+#: How long the head of a request may take, from its first byte, or from the connection if it is the first one.
+HEAD_SECONDS = 10.0
+#: Open files that are kept for the database, the log and what else a process opens.
+FILES_KEPT = 100
+#: A server without a limit of its own gets this one.
+FILES_MAX = 65_536
+LOG_SECONDS = 1.0
+
+_log = structlog.get_logger(__name__)
+
+
+class Throttle:
+    """Lets through one event a second, with the number of those that were held back before."""
+
+    def __init__(self) -> None:
+        self._at = 0.0
+        self._held = 0
+
+    def take(self) -> int:
+        """Return how many events the next line stands for; 0 if it is too soon for another one."""
+        self._held += 1
+        now = time.monotonic()
+        if now - self._at < LOG_SECONDS:
+            return 0
+        count, self._at, self._held = self._held, now, 0
+        return count
+
+
+_refused, _unaccepted = Throttle(), Throttle()
+
+
+def raise_file_limit() -> None:
+    """Let this process open as many files as the system allows it: each connection is one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = FILES_MAX if hard == resource.RLIM_INFINITY else min(hard, FILES_MAX)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def report_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Log what the event loop reports; that no connection can be accepted, at most once a second."""
+    if "system resource" not in context.get("message", ""):
+        loop.default_exception_handler(context)
+    elif count := _unaccepted.take():
+        _log.error("connections_not_accepted", count=count, error=type(context.get("exception")).__name__)
+
 
 class ProblemProtocol(H11Protocol):
-    """uvicorn's protocol, with a problem in place of its plain text."""
+    """uvicorn's protocol, with a problem in place of its plain text, and with limits.
+
+    A connection over a limit is closed before anything is read. An address may hold `per_address_max` of them (0: half
+    of what the process may open), and all together leave `FILES_KEPT` files to the rest of the process.
+    """
+
+    per_address_max: ClassVar[int] = 0
+    _open: ClassVar[Counter[str]] = Counter()
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
+        """Take a connection, or close it at once."""
+        super().connection_made(transport)
+        self._head_timer: asyncio.TimerHandle | None = None
+        self._address = self.client[0] if self.client else ""
+        self._open[self._address] += 1
+        files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        usable = max(files - FILES_KEPT, 1) if files != resource.RLIM_INFINITY else FILES_MAX
+        per_address = self.per_address_max or max(usable // 2, 1)
+        if self._open[self._address] > per_address or len(self.connections) > usable:
+            if count := _refused.take():
+                _log.warning("connections_refused", count=count, open=len(self.connections))
+            transport.abort()
+        else:
+            self._await_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget a connection."""
+        self._head_arrived()
+        self._leave()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Read; the head of a request has a time limit."""
+        cycle = self.cycle
+        if self._head_timer is None and (cycle is None or cycle.response_complete):
+            self._await_head()
+        super().data_received(data)
+        if self.cycle is not cycle or self.transport.is_closing():
+            self._head_arrived()
+
+    def handle_websocket_upgrade(self, event: h11.Request) -> None:
+        """Hand the connection over to the protocol of WebSockets; it counts for the process, not for its address."""
+        self._head_arrived()
+        self._leave()
+        super().handle_websocket_upgrade(event)
+
+    def _await_head(self) -> None:
+        self._head_timer = self.loop.call_later(HEAD_SECONDS, self._give_up)
+
+    def _head_arrived(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _give_up(self) -> None:
+        self._head_timer = None
+        if not self.transport.is_closing():
+            self.transport.abort()
+
+    def _leave(self) -> None:
+        self._open[self._address] -= 1
+        if self._open[self._address] <= 0:
+            del self._open[self._address]
 
     def send_400_response(self, msg: str) -> None:
         """Answer with a problem and close the connection."""

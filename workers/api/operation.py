@@ -30,7 +30,7 @@ class HealthView(View):
     """Whether this process can do its work."""
 
     status: Literal["ok", "failing"]
-    database: Literal["reachable", "unreachable"]
+    database: Literal["reachable", "unreachable", "exhausted", "disk full"]
     listener_running: Annotated[
         bool, Field(description="Whether notifications are received; while they are not, streams lag by seconds.")
     ]
@@ -48,7 +48,12 @@ class TargetGroupView(View):
     "/health",
     summary="Check this process's health",
     response_model=HealthView,
-    responses={503: {"model": HealthView, "description": "The database is unreachable, or its schema does not match."}},
+    responses={
+        503: {
+            "model": HealthView,
+            "description": "The database is unreachable, out of connections or disk, or its schema does not match.",
+        }
+    },
 )
 async def health(
     check: Annotated[HealthCheck, service(HealthCheck)],

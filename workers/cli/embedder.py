@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from prometheus_client import CollectorRegistry
 
 from workers.models.call_gate import embedder_gate
-from workers.models.factory import make_embedder
+from workers.models.factory import make_query_embedder
 from workers.telemetry.call_metrics import CallMetrics
 
 if TYPE_CHECKING:
@@ -21,4 +21,4 @@ ROLE = "cli"
 
 def open_embedder(config: Settings, pool: Pool) -> Embedder:
     """Return the embedder that the settings name; the caller closes it. A command's metrics are not collected."""
-    return make_embedder(config, gate=embedder_gate(config, pool, CallMetrics(CollectorRegistry()), ROLE))
+    return make_query_embedder(config, gate=embedder_gate(config, pool, CallMetrics(CollectorRegistry()), ROLE))

@@ -150,6 +150,8 @@ class EmbeddedServer:
             # Another process may take the port between our check and the server's bind, and a killed server's last
             # processes may hold its shared memory for a moment. A later attempt meets neither.
             settings = {
+                # The detail of an error quotes the row, and so what users said.
+                "log_error_verbosity": "terse",
                 **self.settings,
                 "port": str(_choose_port(port_record)),
                 "listen_addresses": "127.0.0.1",

@@ -244,7 +244,8 @@ def embedder_gate(settings: Settings, pool: Pool, metrics: CallMetrics, role: st
     """Return the gate before the calls for vectors that a role's processes make."""
     chosen = settings.chosen("embedder")
     # A user waits for a search, which works by text alone if necessary; a job has time.
-    patience = SEARCH_WAIT_SECONDS_MAX if role in ("writer", "cli") else math.inf
+    searches = role in ("writer", "cli")
+    patience = SEARCH_WAIT_SECONDS_MAX if searches else math.inf
     rule = GateRule(
         provider=chosen.provider,
         limit=chosen.model,
@@ -252,7 +253,7 @@ def embedder_gate(settings: Settings, pool: Pool, metrics: CallMetrics, role: st
         calls_per_second=settings.embed_calls_per_second,
         burst=settings.embed_calls_burst,
         wait_seconds_max=min(settings.limit_wait_seconds_max, patience),
-        call_seconds_max=settings.embed_timeout_seconds,
+        call_seconds_max=settings.query_embed_seconds if searches else settings.embed_timeout_seconds,
         failures_max=settings.breaker_failures,
         open_seconds=settings.breaker_open_seconds,
     )

@@ -31,9 +31,23 @@ def make_generator(settings: Settings, on_call: CallObserver | None = None, gate
 
 def make_embedder(settings: Settings, on_call: CallObserver | None = None, gate: CallGate | None = None) -> Embedder:
     """Return the chosen embedder; the caller closes it. Raises as `make_generator`."""
+    return _embedder(settings, settings.embed_timeout_seconds, settings.provider_attempts_max, on_call, gate)
+
+
+def make_query_embedder(
+    settings: Settings, on_call: CallObserver | None = None, gate: CallGate | None = None
+) -> Embedder:
+    """Return the embedder of searches: one call within `query_embed_seconds`, since a search also works without it."""
+    return _embedder(settings, settings.query_embed_seconds, 1, on_call, gate)
+
+
+def _embedder(
+    settings: Settings, timeout_seconds: float, attempts: int, on_call: CallObserver | None, gate: CallGate | None
+) -> Embedder:
     chosen = settings.chosen("embedder")
     config = dataclasses.replace(
-        _config(settings, chosen, settings.embed_timeout_seconds, on_call, gate),
+        _config(settings, chosen, timeout_seconds, on_call, gate),
+        attempts=attempts,
         dimensions=settings.embedder_dimensions,
         query_prefix=settings.embedder_query_prefix,
         document_prefix=settings.embedder_document_prefix,

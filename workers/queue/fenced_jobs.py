@@ -102,7 +102,11 @@ class FencedJobManager(manager.JobManager):
         queue: str | None = None,
         lock: str | None = None,
     ) -> None:
-        """Give the job back, now or for later. Its priority, queue and lock stay as they are."""
+        """Give the job back, now or for later. Its priority, queue and lock stay as they are.
+
+        The clock of this machine may be wrong by days: only the time from now is written, and the database adds it to
+        its own.
+        """
         error = self._errors.pop(_id(job), None)
         self._ended.discard(_id(job))
         if error is None or isinstance(error, asyncio.CancelledError | JobAborted):
@@ -110,11 +114,11 @@ class FencedJobManager(manager.JobManager):
             return
         kept = failures.describe(error)
         self._metrics.retries.labels(job.task_name, kept.error_code).inc()
-        when = retry_at or utils.utcnow()
+        seconds = 0.0 if retry_at is None else max(0.0, (retry_at - utils.utcnow()).total_seconds())
         outcome, statement = (
             ("postponed", "postpone_job") if failures.is_postponed(error) else ("retried", "retry_job_at")
         )
-        await self._end(job, outcome, statement, when, kept.error, kept.error_code, kept.raw_reply, error=error)
+        await self._end(job, outcome, statement, seconds, kept.error, kept.error_code, kept.raw_reply, error=error)
 
     async def _end(
         self, job: Job, outcome: str, statement: str, *arguments: Any, error: BaseException | None = None

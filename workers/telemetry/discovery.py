@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 from pulse.postgres.statements import Statements
@@ -36,7 +37,7 @@ class TargetGroup(TypedDict):
 
 async def register(pool: Pool, target: Target) -> None:
     """Store or refresh a target."""
-    await _STATEMENTS.execute(pool, "put_metrics_target", *target, timeout=REGISTER_SECONDS_MAX)
+    await _STATEMENTS.execute(pool, "put_metrics_target", *target, time.time(), timeout=REGISTER_SECONDS_MAX)
 
 
 async def unregister(pool: Pool, target: Target) -> None:

@@ -9,7 +9,7 @@ import asyncio
 import importlib
 import json
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -26,7 +26,16 @@ BASE_URL = "https://generativelanguage.googleapis.com"
 #: Both majors of the library use one version of the API: by default 2.x asks for v1beta, 3.x for v1.
 _API_VERSION = "v1beta"
 
+#: Of one reply; a batch of a hundred vectors takes four.
+_REPLY_BYTES_MAX = 16 * 1024 * 1024
+#: Kept of a reply that is not of this API.
+_EVIDENCE_CHARACTERS_MAX = 10_000
+
 Reply = TypeVar("Reply")
+
+
+class _ReplyTooLargeError(Exception):
+    """The reply is over the limit, or compressed, so that its size is unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +77,13 @@ class GeminiClient:
         connection = self._connection
         # An HTTP client of our own: with aiohttp installed the library would use that, and after a lost connection
         # sleep for up to ten seconds and call again, whatever its retry options say.
-        http = self._http_library.AsyncClient(follow_redirects=False, timeout=connection.timeout_seconds)
+        # A redirect would send the key and the conversation to a host that nobody chose.
+        http = self._http_library.AsyncClient(
+            follow_redirects=False,
+            timeout=connection.timeout_seconds,
+            headers={"accept-encoding": "identity"},
+            event_hooks={"response": [_bounding(self._http_library)]},
+        )
         client = genai.Client(
             vertexai=False,
             api_key=connection.api_key,
@@ -102,12 +117,15 @@ class GeminiClient:
             kind = type(fault).__name__
             code = "timeout" if "Timeout" in kind else "connection"
             raise TransientProviderError(f"Gemini: the connection failed ({kind})", code=code) from None
-        except (ValueError, TypeError, AttributeError, KeyError) as fault:
-            # What the library raises for a body that is truncated, or is not of this API.
+        except _ReplyTooLargeError as fault:
+            raise TransientProviderError(f"Gemini: {fault}", code="unreadable") from None
+        except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as fault:
+            # What the library raises for a body that is truncated, nested too deeply, or not of this API.
+            evidence = fault.doc if isinstance(fault, json.JSONDecodeError) else str(fault)
             raise TransientProviderError(
                 f"Gemini: the response is not one of this API ({type(fault).__name__})",
                 code="unreadable",
-                raw_reply=fault.doc if isinstance(fault, json.JSONDecodeError) else str(fault),
+                raw_reply=evidence[:_EVIDENCE_CHARACTERS_MAX],
             ) from None
 
 
@@ -116,6 +134,32 @@ async def _close(opened: tuple[Any, Any]) -> None:
     await client.aio.aclose()
     await http.aclose()
     client.close()
+
+
+def _bounding(http_library: Any) -> Callable[[Any], Awaitable[None]]:
+    """Return a hook of the HTTP client that ends a reply at `_REPLY_BYTES_MAX`."""
+
+    class Bounded(http_library.AsyncByteStream):  # type: ignore[misc]  # one of two libraries
+        def __init__(self, stream: Any) -> None:
+            self._stream = stream
+
+        async def __aiter__(self) -> AsyncGenerator[bytes]:
+            read = 0
+            async for chunk in self._stream:
+                read += len(chunk)
+                if read > _REPLY_BYTES_MAX:
+                    raise _ReplyTooLargeError(f"the reply has more than {_REPLY_BYTES_MAX:,} bytes")
+                yield chunk
+
+        async def aclose(self) -> None:
+            await self._stream.aclose()
+
+    async def bound(response: Any) -> None:
+        if response.headers.get("content-encoding", "identity") != "identity":
+            raise _ReplyTooLargeError("the reply is compressed, which was not asked for")
+        response.stream = Bounded(response.stream)
+
+    return bound
 
 
 def _http_library() -> Any:

@@ -26,6 +26,7 @@ _ADVICE = {
     403: "the key may not use this model or API: check the key's project, its restrictions and its billing",
     404: "the model does not exist for this key: check the model's name",
 }
+_REDIRECTED = "it redirects, and no redirect is followed: set the base URL to the address where the API is"
 _WRONG_KEY = "the key is not valid: set a valid GOOGLE_API_KEY"
 
 #: With 501 and 505 the server will never do it.
@@ -41,7 +42,7 @@ def from_response(code: int, body: Any) -> ProviderError:
     """Return the error for an HTTP status and its decoded body."""
     error = _error_of(body)
     detail = _message_of(error)
-    evidence = json.dumps(body, ensure_ascii=False, default=str)
+    evidence = _evidence_of(body)
     requested = retry_after_seconds(error)
     if code == 429:
         daily = is_daily(error)
@@ -57,7 +58,16 @@ def from_response(code: int, body: Any) -> ProviderError:
             f"Gemini: {code}. {detail}", code=str(code), raw_reply=evidence, retry_after_seconds=requested
         )
     advice = _WRONG_KEY if _is_key_problem(error) else _ADVICE.get(code, "the same request will fail again")
+    if 300 <= code < 400:
+        advice = _REDIRECTED
     return PermanentProviderError(f"Gemini: {code}, {advice}. {detail}", code=str(code), raw_reply=evidence)
+
+
+def _evidence_of(body: Any) -> str | None:
+    try:
+        return json.dumps(body, ensure_ascii=False, default=str)
+    except RecursionError:
+        return None
 
 
 def retry_after_seconds(error: Mapping[str, Any]) -> float | None:

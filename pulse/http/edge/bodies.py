@@ -24,10 +24,15 @@ from pulse.postgres.json_values import MARK, read_escaped
 
 #: Longest wait for the rest of a body.
 BODY_TIMEOUT_SECONDS = 30.0
+#: A body of more than this is parsed in a thread: other requests are served meanwhile.
+_LONG_BYTES = 65_536
 
 
 class Admission:
-    """Admits a number of requests at once. Others wait in order; too many, or too long a wait, and they are refused."""
+    """Admits a number of requests at once. Others wait in order; too many, or too long a wait, and they are refused.
+
+    Requests that only read have slots of their own (`ReadAdmission`): a slow search never takes an append's.
+    """
 
     def __init__(
         self, *, at_once: int, waiting_max: int = 500, wait_seconds: float = 10.0, work_seconds: float = 60.0
@@ -63,6 +68,10 @@ class Admission:
             self._free.release()
 
 
+class ReadAdmission(Admission):
+    """Admits requests that need the role `read`."""
+
+
 class ExactRequest(Request):
     """A request whose JSON is read without loss."""
 
@@ -73,7 +82,8 @@ class ExactRequest(Request):
             ProblemError: it is not JSON, not valid UTF-8, or has a value that cannot be kept.
         """
         if not hasattr(self, "_json"):
-            self._json = parse(await self.body())
+            body = await self.body()
+            self._json = parse(body) if len(body) <= _LONG_BYTES else await asyncio.to_thread(parse, body)
         return self._json
 
 
@@ -136,9 +146,11 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         # RFC 8259 leaves open which of them counts: two programs could read two different messages.
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"an object has the key {twice[:40]!r} twice: send it once")
+        seen: set[str] = set()
+        for name, _ in pairs:
+            if name in seen:
+                raise ValueError(f"an object has the key {name[:40]!r} twice: send it once")
+            seen.add(name)
     return found
 
 

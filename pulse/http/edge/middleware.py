@@ -31,6 +31,7 @@ _OPEN_PATHS = ("/health", "/docs", "/openapi.json", "/problems/", "/page/")
 _STREAM_PATH = re.compile(r"/api/runs/[^/]+/events")
 # For a connection of the pool and one statement.
 _KEY_SECONDS = 10.0
+_LENGTHS = frozenset({b"content-length", b"transfer-encoding"})
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 # All bodies in memory together may have the larger of the two sizes.
 _BODIES_AT_ONCE = 8
@@ -72,7 +73,12 @@ class Edge:
             return
         exchange = _Exchange(scope, receive, send)
         try:
-            await self._app(scope, exchange.receive, exchange.send)
+            if {name for name, _ in scope["headers"]} >= _LENGTHS:
+                # A proxy in front may have read another body than we would: nothing after this request can be trusted.
+                detail = "it has Content-Length and Transfer-Encoding: send one of them"
+                await refuse(problems.BAD_REQUEST, scope, exchange.receive, exchange.send, detail=detail)
+            else:
+                await self._app(scope, exchange.receive, exchange.send)
         except Exception as error:  # noqa: BLE001 - the last handler: every unexpected error becomes a 500
             exchange.log_crash(error)
             if not exchange.status:

@@ -144,6 +144,19 @@ ENDING = Kind(
 )
 TIMED_OUT = Kind("timed-out", 503, "The request took too long", _TRY_AGAIN)
 DATABASE_UNREACHABLE = Kind("database-unreachable", 503, "The database does not respond", _TRY_AGAIN)
+DISK_FULL = Kind(
+    "disk-full",
+    503,
+    "The database's disk is full",
+    "Nothing was stored. The operator must free space on the disk of PostgreSQL; then try again with the same ids.",
+)
+CONNECTIONS_EXHAUSTED = Kind(
+    "connections-exhausted",
+    503,
+    "The database allows no more connections",
+    "Try again. The operator must lower HIPPOCAMPUS_DATABASE_POOL_SIZE or raise max_connections: see `hippocampus"
+    " doctor`.",
+)
 SCHEMA_MISMATCH = Kind(
     "schema-mismatch", 503, "The database is not at this program's schema", "Run `hippocampus migrate`."
 )
@@ -175,6 +188,7 @@ _BY_ERROR: dict[type[Exception], Kind] = {
 }
 _BY_STATUS = {400: BAD_REQUEST, 404: NO_SUCH_ROUTE, 405: METHOD_NOT_ALLOWED, 413: BODY_TOO_LARGE, 415: NOT_JSON}
 
+_BY_SQLSTATE = {"53100": DISK_FULL, "53300": CONNECTIONS_EXHAUSTED}
 # Connection, rollback, resources, operator intervention, read-only, lock timeout: the same call may succeed later.
 _TRANSIENT_SQLSTATES = ("08", "40", "53", "57", "25006", "55P03")
 # Undefined table, column or function.
@@ -217,10 +231,12 @@ def kind_of(error: Exception) -> Kind:
     """Return the type of problem of an exception; `INTERNAL` for one that is not expected."""
     if isinstance(error, ProblemError):
         return error.kind
+    state = getattr(error, "sqlstate", None) or getattr(error.__cause__, "sqlstate", None) or ""
+    if state in _BY_SQLSTATE:
+        return _BY_SQLSTATE[state]
     for each in type(error).__mro__:
         if each in _BY_ERROR:
             return _BY_ERROR[each]
-    state = getattr(error, "sqlstate", None) or ""
     if isinstance(error, asyncpg.PostgresError) and state.startswith(_TRANSIENT_SQLSTATES):
         return DATABASE_UNREACHABLE
     if isinstance(error, asyncpg.PostgresError) and state in _SCHEMA_SQLSTATES:
@@ -258,19 +274,18 @@ def response_of(error: Exception, request_id: str) -> Response:
     return render(kind, request_id, _detail(kind, error))
 
 
-def install(app: FastAPI, on_conflict: Callable[[], None]) -> None:
+def install(app: FastAPI, on_problem: Callable[[Kind], None]) -> None:
     """Have the app answer every expected exception of a route with its problem.
 
     Args:
-        on_conflict: called for each append that was refused because the session had changed.
+        on_problem: called for each expected exception with its kind.
     """
 
     async def on_error(request: Request, error: Exception) -> Response:
         kind = kind_of(error)
         if kind is INTERNAL:
             raise error  # The edge logs it.
-        if kind is VERSION_CONFLICT:
-            on_conflict()
+        on_problem(kind)
         request.scope["state"]["error"] = type(error).__name__
         return response_of(error, request_id(request))
 

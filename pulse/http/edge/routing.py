@@ -10,8 +10,8 @@ from fastapi.routing import APIRoute
 from starlette.responses import Response
 
 from pulse.http.edge import problems
-from pulse.http.edge.bodies import Admission, ExactRequest, receive_body
-from pulse.http.edge.roles import role_of
+from pulse.http.edge.bodies import Admission, ExactRequest, ReadAdmission, receive_body
+from pulse.http.edge.roles import check_role, role_of
 from pulse.http.edge.services import service_of
 
 APP_PATH: Final = "/v1/apps/{app_name}"
@@ -21,16 +21,15 @@ USER_PATH: Final = f"{APP_PATH}/users/{{user_id}}"
 class ExactRoute(APIRoute):
     """A route that requires a role, reads its body without loss, and waits for admission.
 
+    The role is checked before the body is read: a caller without it costs no parsing.
+
     Raises:
         LookupError: it requires no role; see `pulse.http.edge.roles`.
     """
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
         super().__init__(path, endpoint, **options)
-        role = role_of(self)
-        if role is None:
-            raise LookupError(f"the route {path} requires no role: give it dependencies=[require(...)]")
-        note = f"Needs a key with the role `{role}`."
+        note = f"Needs a key with the role `{role_of(self)}`."
         if note not in self.description:
             self.description = f"{self.description}\n\n{note}".strip()
 
@@ -38,12 +37,17 @@ class ExactRoute(APIRoute):
         """Return FastAPI's handler, wrapped."""
         handle = super().get_route_handler()
         has_body = self.body_field is not None
+        role = role_of(self)
+        if role is None:
+            raise LookupError(f"the route {self.path} requires no role: give it dependencies=[require(...)]")
+        admission = ReadAdmission if role == "read" else Admission
 
         async def handle_exactly(request: Request) -> Response:
             exact = ExactRequest(request.scope, request.receive)
+            check_role(exact, role)
             if has_body:
                 await receive_body(exact)
-            async with service_of(request, Admission).slot():
+            async with service_of(request, admission).slot():
                 return await handle(exact)
 
         return handle_exactly

@@ -66,7 +66,7 @@ class EventInput(Body):
     timestamp: Annotated[
         float | None,
         Field(
-            ge=_YEAR_1_SECONDS,
+            gt=_YEAR_1_SECONDS,
             lt=_YEAR_10000_SECONDS,
             allow_inf_nan=False,
             description="When it happened, in seconds since 1970; now by default.",

@@ -59,7 +59,7 @@ async def follow_thread(
 ) -> None:
     """Follow a thread, or one run of it."""
     try:
-        source = await _open(socket, decode(thread_id), run_id, offset)
+        source = await _open(socket, _decoded(thread_id), run_id, offset)
     except (problems.ProblemError, *_FAULTS) as error:
         await socket.send_denial_response(problems.response_of(error, socket.state.request_id))
         return
@@ -72,6 +72,14 @@ async def follow_thread(
         for task in (sender, reader):
             task.cancel()
         await asyncio.gather(sender, reader, return_exceptions=True)
+
+
+def _decoded(thread_id: str) -> str:
+    try:
+        return str(decode(thread_id))
+    except UnicodeDecodeError:
+        detail = "path/thread_id is not percent-encoded UTF-8"
+        raise problems.ProblemError(problems.INVALID_REQUEST, detail) from None
 
 
 async def _open(socket: HTTPConnection, thread_id: str, run_id: str | None, offset: str | None) -> _Frames:

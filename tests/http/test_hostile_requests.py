@@ -1,0 +1,291 @@
+"""What one caller could do to all others, and input that was answered with 500."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import json
+import resource
+import socket
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import httpx
+import pytest
+from websockets.asyncio.client import connect
+from websockets.exceptions import InvalidStatus
+
+from pulse.postgres import cursors
+from tests.support.fake_gemini import FakeGemini
+from tests.support.key_scene import bearer, made
+from tests.support.pace import at_this_pace
+from tests.support.waiting import WAIT_SECONDS, until
+from tests.support.writer_process import KEY, WriterProcess, append, problem, say
+from workers.api.malformed import HEAD_SECONDS
+from workers.embedded.server import EmbeddedServer
+
+
+@pytest.mark.timing
+async def test_a_repeated_key_is_found_in_linear_time(client: httpx.AsyncClient, session: str) -> None:
+    """The last of 600,000 keys occurs twice: refused, and other callers are answered meanwhile."""
+    pairs = ",".join(f'"{number}":0' for number in range(600_000))
+    body = f'{{{pairs},"599999":1}}'.encode()
+    assert len(body) < 8_000_000
+    headers = {"Content-Type": "application/json"}
+    began = time.monotonic()
+    hostile = asyncio.create_task(client.post(f"{session}/events", content=body, headers=headers))
+    while not hostile.done():
+        await client.get(session)
+    response = await hostile
+    assert response.status_code == 422
+    assert "twice" in problem(response)["detail"]
+    assert time.monotonic() - began < at_this_pace(5.0)
+
+
+async def test_the_role_is_checked_before_the_body_is_read(writer: WriterProcess, writer_dsn: str, app: str) -> None:
+    """A key without the role, or of another app, learns nothing of its body and costs no parsing."""
+    key = await made(writer_dsn, app, "read")
+    async with bearer(writer, key.text) as reader:
+        for owner in (app, "other"):
+            response = await reader.post(
+                f"/v1/apps/{owner}/users/ann/sessions", content=b"{", headers={"Content-Type": "application/json"}
+            )
+            assert response.status_code == 403, response.text
+
+
+async def test_a_hanging_model_neither_stops_searches_nor_appends(writer_dsn: str, tmp_path: Path) -> None:
+    """Sixty searches wait for a vector that never comes: each is answered by its text, and appends are not delayed."""
+    async with FakeGemini() as gemini:
+        gemini.script("hang", times=10_000)
+        process = WriterProcess(
+            writer_dsn,
+            tmp_path / "log",
+            api_key=KEY,
+            provider="gemini",
+            provider_api_key="k",
+            provider_base_url=gemini.base_url,
+            query_embed_seconds="1",
+            database_pool_size="4",
+        )
+        await asyncio.to_thread(process.__enter__)
+        headers = {"Authorization": f"Bearer {KEY}"}
+        try:
+            async with httpx.AsyncClient(headers=headers, timeout=WAIT_SECONDS) as client:
+                user = f"{process.url}/v1/apps/app-{uuid.uuid4().hex[:8]}/users/ann"
+                (await client.post(f"{user}/sessions", json={"session_id": "s1"})).raise_for_status()
+                await append(client, f"{user}/sessions/s1", say("The umbrella is blue"))
+                searches = [
+                    asyncio.create_task(client.post(f"{user}/search", json={"query": "umbrella"})) for _ in range(60)
+                ]
+                appended = 0
+                while not all(each.done() for each in searches):
+                    await append(client, f"{user}/sessions/s1", say("And it rains"))
+                    appended += 1
+                for each in searches:
+                    found = each.result()
+                    assert found.status_code == 200, found.text
+                    assert "text alone was searched" in found.json()["degraded"]
+                assert appended > 0
+                # Every slot of the reads was taken for a second; the breaker is open now, and is asked nothing.
+                calls = gemini.stats()["calls"]["batchEmbedContents"]
+                assert calls < 60
+                window = await client.post(f"{user}/context", json={"query": "umbrella", "session_id": "s1"})
+                assert "text alone was searched" in window.json()["degraded"]
+        finally:
+            await asyncio.to_thread(process.stop)
+
+
+async def test_a_stream_of_a_thread_that_is_not_utf8_is_not_found(writer: WriterProcess, app: str) -> None:
+    """The handshake is refused with a problem, not with 500."""
+    url = f"{writer.url.replace('http', 'ws')}/ws/events/%ff?app_name={app}&user_id=ann"
+    with pytest.raises(InvalidStatus) as refused:
+        async with connect(url, additional_headers={"Authorization": f"Bearer {KEY}"}):
+            pass
+    assert refused.value.response.status_code == 422
+    body = json.loads(refused.value.response.body)
+    assert body["type"] == "/problems/invalid-request"
+
+
+def forged(cursor: str, position: Any) -> str:
+    """A cursor of the same list at another position, with a checksum as anyone can compute it."""
+    return cursors.write(base64.urlsafe_b64decode(cursor)[:8], position)
+
+
+async def test_a_forged_cursor_is_refused(client: httpx.AsyncClient, user: str, session: str) -> None:
+    """Positions that no list has written never reach the database."""
+    for number in range(3):
+        await append(client, session, say(f"event {number}"))
+    page = (await client.get(f"{session}/events", params={"limit": 1})).json()
+    for position in (2**70, -1, 2):
+        request = {"limit": 1, "cursor": forged(page["next_cursor"], position)}
+        response = await client.get(f"{session}/events", params=request)
+        assert response.status_code == 422, (position, response.text)
+        assert "cursor" in problem(response)["detail"]
+    (await client.post(f"{user}/sessions", json={"session_id": "s2"})).raise_for_status()
+    page = (await client.get(f"{user}/sessions", params={"limit": 1})).json()
+    for position in ("", "x", "\0"):
+        request = {"limit": 1, "cursor": forged(page["next_cursor"], position)}
+        assert (await client.get(f"{user}/sessions", params=request)).status_code == 422
+
+
+async def test_a_cursor_is_valid_at_every_writer(
+    writer_dsn: str, tmp_path: Path, client: httpx.AsyncClient, session: str
+) -> None:
+    """Its checksum has a key of the installation, not of the process."""
+    await append(client, session, say("one"), say("two"))
+    page = (await client.get(f"{session}/events", params={"limit": 1})).json()
+    with WriterProcess(writer_dsn, tmp_path / "log", api_key=KEY) as other:
+        headers = {"Authorization": f"Bearer {KEY}"}
+        async with httpx.AsyncClient(base_url=other.url, headers=headers, timeout=WAIT_SECONDS) as second:
+            request = {"limit": 1, "cursor": page["next_cursor"]}
+            rest = await second.get(f"{session}/events", params=request)
+            assert [each["sequence_num"] for each in rest.json()["events"]] == [2]
+
+
+def nested(depth: int) -> Any:
+    value: Any = 1
+    for _ in range(depth):
+        value = {"a": value}
+    return value
+
+
+@pytest.mark.parametrize("depth", [100, 190, 199, 200, 201, 250, 400, 900])
+async def test_deep_values_are_stored_and_returned_or_refused(
+    client: httpx.AsyncClient, user: str, session: str, depth: int
+) -> None:
+    """In a state, a delta, metadata and content: what is accepted can be read again; nothing is answered with 500."""
+    deep = nested(depth)
+    sent = [
+        await client.post(f"{user}/sessions", json={"session_id": f"state-{depth}", "state": {"k": deep}}),
+        await client.post(f"{user}/sessions", json={"session_id": f"meta-{depth}", "metadata": {"k": deep}}),
+        await client.post(f"{session}/events", json={"events": [say("x", actions={"state_delta": {"k": deep}})]}),
+        await client.post(f"{session}/events", json={"events": [{"author": "user", "content": deep}]}),
+        await client.put(f"{session}/state", json={"state": {"k": deep}}),
+        await client.post(f"{user}/search", json={"query": "x", "metadata": {"k": deep}}),
+    ]
+    assert {each.status_code for each in sent} <= {200, 201, 204, 405, 422}, [each.text[:200] for each in sent]
+    for name in (f"state-{depth}", f"meta-{depth}", "s1"):
+        read = await client.get(f"{user}/sessions/{name}")
+        assert read.status_code in (200, 404), read.text
+    for path in (f"{session}/events", f"{session}/state", f"{user}/sessions"):
+        read = await client.get(path)
+        assert read.status_code == 200, (path, read.text)
+
+
+@pytest.mark.parametrize("seconds", [-62_135_596_800, -62_135_596_799.5, -62_135_596_800 + 86_400, 253_402_300_799.9])
+async def test_an_event_at_the_end_of_time_is_refused_or_kept(
+    client: httpx.AsyncClient,
+    session: str,
+    rows: asyncpg.Connection,
+    app: str,
+    server: EmbeddedServer,
+    seconds: float,
+) -> None:
+    """It is never stored as infinity, and never an error of the database, whose log would hold the event's text."""
+    secret = f"the vault code is {uuid.uuid4().hex}"
+    response = await client.post(f"{session}/events", json={"events": [say(secret, timestamp=seconds)]})
+    assert response.status_code in (201, 422), response.text
+    assert secret not in server.log_path.read_text()
+    if response.status_code == 201:
+        events = (await client.get(f"{session}/events")).json()["events"]
+        assert events[0]["timestamp"] == pytest.approx(seconds)
+        assert await rows.fetchval(
+            "SELECT bool_and(isfinite(occurred_at)) FROM events JOIN threads ON threads.id = thread_id"
+            " WHERE app_name = $1",
+            app,
+        )
+
+
+async def test_both_lengths_of_a_body_are_refused(writer: WriterProcess, app: str) -> None:
+    """Content-Length together with Transfer-Encoding, as request smuggling needs it: a problem, and the end."""
+    request = (
+        f"POST /v1/apps/{app}/users/ann/sessions HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {KEY}\r\n"
+        "Content-Type: application/json\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n"
+        "GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    )
+    reply = await asyncio.to_thread(exchange, writer.port, request.encode())
+    assert reply.startswith(b"HTTP/1.1 400 "), reply
+    assert reply.count(b"HTTP/1.1") == 1
+    assert b"connection: close" in reply.lower()
+
+
+@pytest.mark.timing
+async def test_a_slow_head_ends_the_connection(writer: WriterProcess) -> None:
+    """One byte now and then does not hold a connection: neither the first request nor one that follows another."""
+    for before in (b"", b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"):
+        reader, sender = await asyncio.open_connection("127.0.0.1", writer.port)
+        sender.write(before + b"GET /health HTTP/1.1\r\n")
+        began = time.monotonic()
+        trickle = asyncio.create_task(_send_slowly(sender))
+        with contextlib.suppress(ConnectionError):
+            await asyncio.wait_for(reader.read(), WAIT_SECONDS)
+        assert time.monotonic() - began < at_this_pace(2 * HEAD_SECONDS)
+        trickle.cancel()
+        sender.close()
+
+
+async def _send_slowly(sender: asyncio.StreamWriter) -> None:
+    while True:
+        sender.write(b"X-A: b\r\n")
+        await asyncio.sleep(0.5)
+
+
+async def test_too_many_connections_are_refused(writer_dsn: str, tmp_path: Path) -> None:
+    """A process that may open 260 files: one address gets half of the rest, others are served, the log stays short."""
+    with WriterProcess(writer_dsn, tmp_path / "log", api_key=KEY) as process:
+        assert process.process is not None
+        resource.prlimit(process.process.pid, resource.RLIMIT_NOFILE, (260, 260))
+        opened = []
+        try:
+            for _ in range(400):
+                opened.append(await asyncio.open_connection("127.0.0.1", process.port))
+
+            async def left() -> bool:
+                return sum(not reader.at_eof() and reader.exception() is None for reader, _ in opened) <= 80
+
+            await until(left)
+            transport = httpx.AsyncHTTPTransport(local_address="127.0.0.2")
+            async with httpx.AsyncClient(transport=transport, timeout=WAIT_SECONDS) as other:
+                assert (await other.get(f"{process.url}/health")).status_code == 200
+        finally:
+            for _, sender in opened:
+                sender.close()
+        events = [line["event"] for line in process.log()]
+        assert "connections_refused" in events
+        assert len(process.log_path.read_text().splitlines()) < 50
+
+        async def is_free() -> bool:
+            with contextlib.suppress(httpx.TransportError):
+                async with httpx.AsyncClient(timeout=WAIT_SECONDS) as same:
+                    return (await same.get(f"{process.url}/health")).status_code == 200
+            return False
+
+        await until(is_free)
+
+
+def exchange(port: int, sent: bytes) -> bytes:
+    """What a server answers until it closes the connection."""
+    reply = b""
+    with socket.create_connection(("127.0.0.1", port), timeout=WAIT_SECONDS) as connection:
+        connection.sendall(sent)
+        while received := connection.recv(65_536):
+            reply += received
+    return reply
+
+
+@pytest.mark.timing
+async def test_a_window_over_giant_turns_is_bounded(client: httpx.AsyncClient, user: str, session: str) -> None:
+    """Three turns of eight megabytes: the window holds the beginning of the newest, within seconds."""
+    for number in range(3):
+        await append(client, session, say(f"turn {number}: " + "hello there, my friend. " * 330_000))
+    began = time.monotonic()
+    request = {"query": "friend", "session_id": "s1", "max_tokens": 2000}
+    response = await client.post(f"{user}/context", json=request)
+    seconds = time.monotonic() - began
+    assert response.status_code == 200, response.text
+    assert "turn 2" in response.json()["text"]
+    assert seconds < at_this_pace(3.0), seconds
