@@ -256,11 +256,11 @@ def test_every_setting_has_a_description() -> None:
 def test_the_address_of_gemini_may_be_in_its_own_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     """GOOGLE_GEMINI_BASE_URL is used, below our own variable and its former name; other providers ignore it."""
     monkeypatch.setenv("GOOGLE_GEMINI_BASE_URL", "https://proxy.example")
-    assert settings.load().provider_base_url is None
+    assert settings.load().chosen("generator").base_url is None
     monkeypatch.setenv("GOOGLE_API_KEY", "k")
-    assert settings.load().provider_base_url == "https://proxy.example"
+    assert settings.load().chosen("generator").base_url == "https://proxy.example"
     monkeypatch.setenv("HIPPOCAMPUS_GEMINI_BASE_URL", "https://former.example")
-    assert settings.load().provider_base_url == "https://former.example"
+    assert settings.load().chosen("generator").base_url == "https://former.example"
     monkeypatch.delenv("HIPPOCAMPUS_GEMINI_BASE_URL")
     monkeypatch.setenv("HIPPOCAMPUS_PROVIDER_BASE_URL", "https://ours.example")
-    assert settings.load().provider_base_url == "https://ours.example"
+    assert settings.load().chosen("generator").base_url == "https://ours.example"
