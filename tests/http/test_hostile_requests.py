@@ -153,7 +153,7 @@ def nested(depth: int) -> Any:
     return value
 
 
-@pytest.mark.parametrize("depth", [100, 190, 199, 200, 201, 250, 400, 900])
+@pytest.mark.parametrize("depth", [199, 200, 400])
 async def test_deep_values_are_stored_and_returned_or_refused(
     client: httpx.AsyncClient, user: str, session: str, depth: int
 ) -> None:
