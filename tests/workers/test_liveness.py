@@ -7,6 +7,7 @@ import datetime
 import json
 import signal
 import time
+from pathlib import Path
 
 import asyncpg
 import pytest
@@ -23,6 +24,8 @@ from workers.queue.tasks import MAINTENANCE_CRONS
 RECOVERY_SECONDS_MAX = 2.0
 #: A worker that is idle makes about 8; one whose guard does not wait makes hundreds.
 COMMITS_PER_SECOND_MAX = 50
+#: A worker that is idle waits 6 times a second; it waited 19 times when it had two polls and a listener that woke itself.
+WAITS_PER_SECOND_MAX = 11
 
 
 @pytest.mark.timing
@@ -283,3 +286,20 @@ async def test_the_retention_worker_does_all_upkeep_and_catches_up_on_missed_run
     }
     assert await tables.fetchval("SELECT count(*) FROM upkeep_runs WHERE name = 'retention'") == 1
     assert await tables.fetchval("SELECT model FROM embedding_target") == LocalEmbedder().model
+
+
+async def test_an_idle_worker_seldom_wakes(tables: asyncpg.Pool, workers: Workers) -> None:
+    """One poll for orphans and due jobs, and no waiting that wakes by itself: an idle installation costs little."""
+    worker = await workers.start("fast_replay")
+    job = await harness.enqueue(tables, await harness.make_thread(tables))
+    await harness.wait_for_status(tables, job, "completed")
+    await asyncio.sleep(2)
+    before = _waits(worker.pid)
+    await asyncio.sleep(6)
+    assert (_waits(worker.pid) - before) / 6 < WAITS_PER_SECOND_MAX
+
+
+def _waits(pid: int) -> int:
+    """How often the main thread of a process has waited."""
+    lines = Path(f"/proc/{pid}/task/{pid}/status").read_text().splitlines()
+    return int(next(line.split()[1] for line in lines if line.startswith("voluntary_ctxt_switches")))
