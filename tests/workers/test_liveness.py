@@ -24,7 +24,7 @@ from workers.queue.tasks import MAINTENANCE_CRONS
 RECOVERY_SECONDS_MAX = 2.0
 #: A worker that is idle makes about 8; one whose guard does not wait makes hundreds.
 COMMITS_PER_SECOND_MAX = 50
-#: A worker that is idle waits 6 times a second; it waited 19 times when it had two polls and a listener that woke itself.
+#: A worker that is idle waits 6 times a second; with two polls and a listener that woke itself, it was 19 times.
 WAITS_PER_SECOND_MAX = 11
 
 
