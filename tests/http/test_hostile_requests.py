@@ -69,6 +69,7 @@ async def test_a_hanging_model_neither_stops_searches_nor_appends(writer_dsn: st
             provider_api_key="k",
             provider_base_url=gemini.base_url,
             query_embed_seconds="1",
+            breaker_open_seconds="600",
             database_pool_size="4",
         )
         await asyncio.to_thread(process.__enter__)
@@ -90,11 +91,12 @@ async def test_a_hanging_model_neither_stops_searches_nor_appends(writer_dsn: st
                     assert found.status_code == 200, found.text
                     assert "text alone was searched" in found.json()["degraded"]
                 assert appended > 0
-                # Every slot of the reads was taken for a second; the breaker is open now, and is asked nothing.
-                calls = gemini.stats()["calls"]["batchEmbedContents"]
-                assert calls < 60
+                # The breaker is open now: nothing more is asked.
+                asked = gemini.stats()["calls"]["batchEmbedContents"]
+                assert asked < 60
                 window = await client.post(f"{user}/context", json={"query": "umbrella", "session_id": "s1"})
                 assert "text alone was searched" in window.json()["degraded"]
+                assert gemini.stats()["calls"]["batchEmbedContents"] == asked
         finally:
             await asyncio.to_thread(process.stop)
 
@@ -153,7 +155,7 @@ def nested(depth: int) -> Any:
     return value
 
 
-@pytest.mark.parametrize("depth", [100, 190, 199, 200, 201, 250, 400, 900])
+@pytest.mark.parametrize("depth", [199, 200, 400])
 async def test_deep_values_are_stored_and_returned_or_refused(
     client: httpx.AsyncClient, user: str, session: str, depth: int
 ) -> None:

@@ -211,7 +211,7 @@ async def reconcile(pool: asyncpg.Pool, _rng: random.Random) -> None:
 async def rescue(pool: asyncpg.Pool, _rng: random.Random) -> None:
     """Every worker counts as dead: no process holds a lock."""
     async with pool.acquire() as connection:
-        suspects, _ = await liveness.poll(connection, frozenset())
+        suspects, *_ = await liveness.poll(connection, frozenset())
         await liveness.poll(connection, suspects)
 
 

@@ -7,6 +7,7 @@ import datetime
 import json
 import signal
 import time
+from pathlib import Path
 
 import asyncpg
 import pytest
@@ -23,6 +24,8 @@ from workers.queue.tasks import MAINTENANCE_CRONS
 RECOVERY_SECONDS_MAX = 2.0
 #: A worker that is idle makes about 8; one whose guard does not wait makes hundreds.
 COMMITS_PER_SECOND_MAX = 50
+#: A worker that is idle waits 6 times a second; with two polls and a listener that woke itself, it was 19 times.
+WAITS_PER_SECOND_MAX = 11
 
 
 @pytest.mark.timing
@@ -193,12 +196,12 @@ async def test_a_job_is_given_back_at_the_second_poll_only(tables: asyncpg.Pool)
     worker = await tables.fetchval("SELECT worker_id FROM procrastinate_register_worker_v1()")
     await tables.fetchval("SELECT id FROM procrastinate_fetch_job_v2(NULL, $1)", worker)
     async with tables.acquire() as poller, tables.acquire() as life:
-        suspects, rescued = await liveness.poll(poller, frozenset())
+        suspects, rescued, _ = await liveness.poll(poller, frozenset())
         assert (len(suspects), rescued) == (1, 0)
         assert await life.fetchval(load_queries("workers.queue", "liveness.sql")["hold_worker"], worker)
-        assert await liveness.poll(poller, suspects) == (frozenset(), 0)
+        assert (await liveness.poll(poller, suspects))[:2] == (frozenset(), 0)
         await life.execute("SELECT pg_advisory_unlock_all()")
-        assert await liveness.poll(poller, suspects) == (suspects, 1)
+        assert (await liveness.poll(poller, suspects))[:2] == (suspects, 1)
     assert await tables.fetchval("SELECT status FROM consolidation_jobs") == "pending"
 
 
@@ -233,7 +236,7 @@ async def test_a_job_that_kills_its_workers_is_failed(tables: asyncpg.Pool) -> N
         worker = await tables.fetchval("SELECT worker_id FROM procrastinate_register_worker_v1()")
         await tables.fetchval("SELECT id FROM procrastinate_fetch_job_v2(NULL, $1)", worker)
         async with tables.acquire() as poller:
-            suspects, _ = await liveness.poll(poller, frozenset(), rescues_max=3)
+            suspects, *_ = await liveness.poll(poller, frozenset(), rescues_max=3)
             await liveness.poll(poller, suspects, rescues_max=3)
         assert await harness.status_of(tables, job) == ("pending" if death < 2 else "failed")
     assert await tables.fetchval("SELECT error_code FROM consolidation_jobs") == "worker_died"
@@ -283,3 +286,20 @@ async def test_the_retention_worker_does_all_upkeep_and_catches_up_on_missed_run
     }
     assert await tables.fetchval("SELECT count(*) FROM upkeep_runs WHERE name = 'retention'") == 1
     assert await tables.fetchval("SELECT model FROM embedding_target") == LocalEmbedder().model
+
+
+async def test_an_idle_worker_seldom_wakes(tables: asyncpg.Pool, workers: Workers) -> None:
+    """One poll for orphans and due jobs, and no waiting that wakes by itself: an idle installation costs little."""
+    worker = await workers.start("fast_replay")
+    job = await harness.enqueue(tables, await harness.make_thread(tables))
+    await harness.wait_for_status(tables, job, "completed")
+    await asyncio.sleep(2)
+    before = _waits(worker.pid)
+    await asyncio.sleep(6)
+    assert (_waits(worker.pid) - before) / 6 < WAITS_PER_SECOND_MAX
+
+
+def _waits(pid: int) -> int:
+    """How often the main thread of a process has waited."""
+    lines = Path(f"/proc/{pid}/task/{pid}/status").read_text().splitlines()
+    return int(next(line.split()[1] for line in lines if line.startswith("voluntary_ctxt_switches")))

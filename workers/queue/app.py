@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 #: How long a fetch may wait for a connection before the worker counts as cut off.
 CONNECTION_WAIT_SECONDS = 5.0
+#: Between two wake-ups of a connection that waits for its server.
+WAKE_SECONDS = 5.0
 #: A periodic task that was due while no scheduler ran is caught up, once, within this time: retention still runs on a
 #: machine that sleeps at night.
 CATCH_UP_SECONDS = 86_400.0
@@ -91,10 +93,22 @@ class _Pool(AsyncConnectionPool):
         await super().open(wait, timeout=timeout)
 
 
+class _Connection(psycopg.AsyncConnection[Any]):
+    """A connection that waits for its server quietly.
+
+    psycopg wakes ten times a second, so that a signal ends a wait. Here a signal cancels the task, which needs no such
+    help; the listener of an idle worker did little else.
+    """
+
+    async def wait(self, gen: Any, interval: float = WAKE_SECONDS, timeout: float | None = None) -> Any:  # noqa: ASYNC109 - its own
+        """Wait as psycopg does, but wake seldom."""
+        return await super().wait(gen, max(interval, WAKE_SECONDS), timeout)
+
+
 def _make_pool(**options: Any) -> AsyncConnectionPool:
     # The check would add a round trip to each statement. A statement that meets a broken connection is retried instead.
     options.pop("check")
-    return _Pool(reconnect_timeout=CONNECTION_WAIT_SECONDS, **options)
+    return _Pool(reconnect_timeout=CONNECTION_WAIT_SECONDS, connection_class=_Connection, **options)
 
 
 async def _configure(connection: psycopg.AsyncConnection[Any]) -> None:

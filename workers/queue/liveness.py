@@ -55,6 +55,20 @@ class Orphan(NamedTuple):
     attempts: int
 
 
+class Poll(NamedTuple):
+    """What a poll found.
+
+    Attributes:
+        suspects: for the next poll.
+        rescued: how many jobs were given back.
+        is_due: whether a job of the given queues waits and may run now.
+    """
+
+    suspects: frozenset[Orphan]
+    rescued: int
+    is_due: bool
+
+
 async def poll(
     connection: Connection,
     suspects: frozenset[Orphan],
@@ -62,27 +76,26 @@ async def poll(
     rescues_max: int = RESCUES_MAX,
     own_id: int | None = None,
     running: Sequence[int] = (),
-) -> tuple[frozenset[Orphan], int]:
+    queues: Sequence[str] = (),
+) -> Poll:
     """Find orphans once, and give back those that were suspects already.
 
     Args:
         rescues_max: attempts before a job is failed.
         own_id: the worker that polls.
         running: the queue's jobs that it runs; others that belong to it are orphans too.
-
-    Returns:
-        The suspects for the next poll, and how many jobs were given back.
+        queues: those that it works off.
     """
     rows = await _STATEMENTS.fetch(
-        connection, "find_orphans", STALLED_SECONDS, own_id, running, timeout=STATEMENT_SECONDS_MAX
+        connection, "find_orphans", STALLED_SECONDS, own_id, running, queues, timeout=STATEMENT_SECONDS_MAX
     )
-    orphans = frozenset(Orphan(*row) for row in rows)
+    orphans = frozenset(Orphan(*row[1:]) for row in map(tuple, rows) if row[1] is not None)
     rescued = 0
     for orphan in sorted(orphans & suspects, key=lambda orphan: orphan.job_id):
         rescued += await _STATEMENTS.fetchval(
             connection, "rescue_job", *orphan, rescues_max, timeout=STATEMENT_SECONDS_MAX
         )
-    return orphans, rescued
+    return Poll(orphans, rescued, rows[0]["is_due"])
 
 
 class Guard:
@@ -113,11 +126,16 @@ class Guard:
         finally:
             self._drop()
 
-    async def watch(self, worker_id: int, running: Callable[[], Sequence[int]]) -> None:
+    async def watch(
+        self, worker_id: int, running: Callable[[], Sequence[int]], queues: Sequence[str], wake: Callable[[], None]
+    ) -> None:
         """Give back the jobs of dead workers until cancelled; take the lock again whenever it was lost.
 
         Args:
             running: returns the queue's jobs that the worker runs.
+            queues: those that it works off.
+            wake: called at each poll that finds a job of these queues due: one whose notification was lost, or that
+                waited for its retry.
         """
         while True:
             await self._pause()
@@ -126,7 +144,8 @@ class Guard:
                     await self._take(worker_id)
                 elif time.monotonic() - self._beat_at >= HEARTBEAT_SECONDS:
                     await self._beat(self._connection, worker_id)
-                await self._poll(self._connection, worker_id, running())
+                if await self._poll(self._connection, worker_id, running(), queues):
+                    wake()
             except DATABASE_FAULTS as error:
                 _log.warning("liveness_watch_interrupted", error_type=type(error).__name__)
                 self._drop()
@@ -158,13 +177,18 @@ class Guard:
         await _STATEMENTS.execute(connection, "send_heartbeat", worker_id, timeout=STATEMENT_SECONDS_MAX)
         self._beat_at = time.monotonic()
 
-    async def _poll(self, connection: Connection | None, worker_id: int, running: Sequence[int]) -> None:
+    async def _poll(
+        self, connection: Connection | None, worker_id: int, running: Sequence[int], queues: Sequence[str]
+    ) -> bool:
+        """Poll once; return whether a job is due."""
         if connection is None:
-            return
-        self._suspects, rescued = await poll(connection, self._suspects, own_id=worker_id, running=running)
+            return False
+        found = await poll(connection, self._suspects, own_id=worker_id, running=running, queues=queues)
+        self._suspects, rescued, is_due = found
         if rescued:
             self._metrics.rescued.inc(rescued)
             _log.warning("orphaned_jobs_released", count=rescued)
+        return is_due
 
     def _drop(self) -> None:
         if self._connection is not None:

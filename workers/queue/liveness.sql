@@ -7,8 +7,13 @@ SELECT hold_worker($1)
 SELECT procrastinate_update_heartbeat_v1($1)
 
 -- name: find_orphans
--- The heartbeat's greatest age in seconds; the worker that polls, or NULL, and the queue's jobs that it runs.
-SELECT job_id, worker_id, attempts FROM find_orphans($1, $2, $3)
+-- The heartbeat's greatest age in seconds; the worker that polls, or NULL, the queue's jobs that it runs, its queues.
+-- Beside each orphan, and in a row of its own where there is none: whether a job of these queues is due.
+SELECT d.is_due, o.job_id, o.worker_id, o.attempts
+FROM (SELECT EXISTS (SELECT FROM procrastinate_jobs AS j
+                     WHERE j.status = 'todo' AND j.queue_name = ANY ($4::text[])
+                       AND coalesce(j.scheduled_at <= now(), true)) AS is_due) AS d
+LEFT JOIN find_orphans($1, $2, $3) AS o ON true
 
 -- name: rescue_job
 -- An attempt, and attempts before a job is failed.

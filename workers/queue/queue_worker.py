@@ -21,8 +21,8 @@ from workers.telemetry.metrics import Metrics
 
 _log = structlog.get_logger("workers.queue.queue_worker")
 
-#: The fallback for a notification that was lost; also how late a job starts that waited for its retry.
-POLL_SECONDS = 0.5
+#: The fallback of the guard's poll, which wakes the worker when a job is due.
+POLL_SECONDS = 5.0
 #: Cuts in a row for longer than this end the worker: the next one opens new connections.
 CUT_SECONDS_MAX = 30.0
 
@@ -86,7 +86,9 @@ class QueueWorker(Worker):
             await super()._run_loop()
 
     def _start_side_tasks(self) -> list[asyncio.Task[Any]]:
-        watch = asyncio.create_task(self._guard.watch(self._id, self._running_ids), name="guard")
+        watch = asyncio.create_task(
+            self._guard.watch(self._id, self._running_ids, self._pool.queues, self._new_job_event.set), name="guard"
+        )
         return [*super()._start_side_tasks(), watch]
 
     async def _update_heartbeat(self) -> None:

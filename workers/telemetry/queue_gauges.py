@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger("workers.telemetry.queue_gauges")
 
-READ_SECONDS = 2.0
+READ_SECONDS = 5.0
 _QUEUES = sorted(queue for pool in POOLS.values() for queue in pool.queues)
 
 
