@@ -122,9 +122,10 @@ class Provider:
         except ModuleNotFoundError as error:
             if error.name is None or error.name.partition(".")[0] in ("hippocampus", "pulse", self.module):
                 raise
-            package = f"hippocampus[{self.extra}]" if self.extra else error.name
+            library = error.name.partition(".")[0].replace("_", "-")
+            extra = f" (the extra [{self.extra}])" if self.extra else ""
             raise MissingLibraryError(
-                f"{self.module} needs {error.name}, which is not installed: pip install '{package}'"
+                f"{self.module} needs {library}, which is not installed: pip install {library}{extra}"
             ) from None
 
 
@@ -148,7 +149,7 @@ PROVIDERS: Mapping[str, Provider] = MappingProxyType(
         ),
         "anthropic": Provider(
             module="hippocampus.providers.anthropic.provider",
-            generation_model="claude-haiku-5-5",
+            generation_model="claude-haiku-4-5",
             embedding_model="",
             key_variables=("ANTHROPIC_API_KEY",),
             url_variables=("ANTHROPIC_BASE_URL",),
