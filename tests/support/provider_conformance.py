@@ -183,10 +183,10 @@ class GeneratorConformance:
         await generator.close()
 
 
-def assert_unit(vectors: Sequence[records.Vector]) -> None:
+def assert_unit(vectors: Sequence[records.Vector], dimensions: int = records.EMBEDDING_DIMENSIONS) -> None:
     for vector in vectors:
         assert isinstance(vector, list)
-        assert len(vector) == records.EMBEDDING_DIMENSIONS
+        assert len(vector) == dimensions
         assert all(isinstance(value, float) and math.isfinite(value) for value in vector)
         assert math.sqrt(sum(value * value for value in vector)) == pytest.approx(1.0, abs=1e-3)
 
@@ -203,6 +203,7 @@ class EmbedderConformance:
 
     deterministic = True
     long_text_chars = 20_000
+    dimensions = records.EMBEDDING_DIMENSIONS
 
     @pytest.fixture
     def embedder(self) -> Any:
@@ -214,7 +215,7 @@ class EmbedderConformance:
         texts = ["I live in Lisbon.", "我住在杭州。", "The train leaves at nine."]
         vectors = await embedder.embed(texts, task)
         assert len(vectors) == len(texts)
-        assert_unit(vectors)
+        assert_unit(vectors, self.dimensions)
         if self.deterministic:
             for text, vector in zip(texts, vectors, strict=True):
                 (alone,) = await embedder.embed([text], task)
@@ -241,7 +242,7 @@ class EmbedderConformance:
         except errors.ProviderError:
             return
         assert len(vectors) == 1
-        assert_unit(vectors)
+        assert_unit(vectors, self.dimensions)
 
     async def test_a_long_text_has_one_vector(self, embedder: Embedder) -> None:
         """A text over the model's limit is one vector, not an error and not several."""
@@ -249,7 +250,7 @@ class EmbedderConformance:
         text = (words * (self.long_text_chars // len(words) + 1))[: self.long_text_chars]
         vectors = await embedder.embed([text], "document")
         assert len(vectors) == 1
-        assert_unit(vectors)
+        assert_unit(vectors, self.dimensions)
 
     async def test_the_model_has_a_name(self, embedder: Embedder) -> None:
         """The name is stored with every vector, so that vectors of two models are never compared."""

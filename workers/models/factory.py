@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from hippocampus.providers import features, registry
 from hippocampus.providers.registry import ModelConfig
+from hippocampus.records import EMBEDDING_DIMENSIONS
+from workers.settings import SettingsError
 
 if TYPE_CHECKING:
     from hippocampus.providers.calls import CallGate, CallObserver
@@ -18,19 +22,24 @@ def make_generator(settings: Settings, on_call: CallObserver | None = None, gate
     """Return the chosen generator; the caller closes it.
 
     Raises:
-        ValueError: a setting does not fit the provider, or a library that it needs is missing.
+        SettingsError: a setting does not fit the provider, or a library that it needs is missing.
     """
     chosen = settings.chosen("generator")
-    config = dataclasses.replace(
-        _config(settings, chosen, settings.generate_timeout_seconds, on_call, gate),
-        features=None if settings.generator_features == "auto" else features.parse(settings.generator_features),
-        output_tokens_max=settings.generator_output_tokens_max,
-    )
-    return registry.find(chosen.provider).load().make_generator(config)
+    with _naming(chosen):
+        config = dataclasses.replace(
+            _config(settings, chosen, settings.generate_timeout_seconds, on_call, gate),
+            features=None if settings.generator_features == "auto" else features.parse(settings.generator_features),
+            output_tokens_max=settings.generator_output_tokens_max,
+        )
+        return registry.find(chosen.provider).load().make_generator(config)
 
 
 def make_embedder(settings: Settings, on_call: CallObserver | None = None, gate: CallGate | None = None) -> Embedder:
-    """Return the chosen embedder; the caller closes it. Raises as `make_generator`."""
+    """Return the chosen embedder; the caller closes it.
+
+    Raises:
+        SettingsError: as `make_generator`; also if its vectors do not fit the columns.
+    """
     return _embedder(settings, settings.embed_timeout_seconds, settings.provider_attempts_max, on_call, gate)
 
 
@@ -45,16 +54,30 @@ def _embedder(
     settings: Settings, timeout_seconds: float, attempts: int, on_call: CallObserver | None, gate: CallGate | None
 ) -> Embedder:
     chosen = settings.chosen("embedder")
-    config = dataclasses.replace(
-        _config(settings, chosen, timeout_seconds, on_call, gate),
-        attempts=attempts,
-        dimensions=settings.embedder_dimensions,
-        query_prefix=settings.embedder_query_prefix,
-        document_prefix=settings.embedder_document_prefix,
-        texts_max=settings.embedder_texts_max,
-        text_tokens_max=settings.embedder_tokens_max,
-    )
-    return registry.find(chosen.provider).load().make_embedder(config)
+    with _naming(chosen):
+        config = dataclasses.replace(
+            _config(settings, chosen, timeout_seconds, on_call, gate),
+            attempts=attempts,
+            dimensions=settings.embedder_dimensions,
+            query_prefix=settings.embedder_query_prefix,
+            document_prefix=settings.embedder_document_prefix,
+            texts_max=settings.embedder_texts_max,
+            text_tokens_max=settings.embedder_tokens_max,
+        )
+        embedder = registry.find(chosen.provider).load().make_embedder(config)
+        size = getattr(embedder, "size", EMBEDDING_DIMENSIONS)
+        if size != EMBEDDING_DIMENSIONS:
+            raise ValueError(f"its vectors have {size} dimensions, and the columns hold {EMBEDDING_DIMENSIONS}")
+        return embedder
+
+
+@contextlib.contextmanager
+def _naming(chosen: ChosenModel) -> Iterator[None]:
+    """Name the setting in the errors of a provider."""
+    try:
+        yield
+    except ValueError as error:
+        raise SettingsError(f"HIPPOCAMPUS_{chosen.kind.upper()} is {chosen.name}: {error}") from None
 
 
 def _config(

@@ -1,0 +1,1 @@
+"""fastembed: embedding models by ONNX, downloaded at first use."""

