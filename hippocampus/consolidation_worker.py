@@ -21,7 +21,7 @@ from hippocampus.consolidation import isolation
 from hippocampus.consolidation.derive import derive
 from hippocampus.consolidation.effects import Cost, Effects, SliceOrigin
 from hippocampus.consolidation.replies import PaidReplies
-from hippocampus.consolidation.slices import Slice, Stage, read_slice
+from hippocampus.consolidation.slices import Slice, Stage, read_known, read_slice
 from hippocampus.consolidation.statements import STATEMENTS
 from hippocampus.errors import ProviderError
 from hippocampus.facts import ledger
@@ -133,7 +133,8 @@ class MemoryConsolidationWorker:
         replies = PaidReplies(self._pool, self._generator, slice_)
         deep = slice_.stage is Stage.DEEP
         styles = await ledger.read_styles(self._pool, slice_.job.thread_id) if deep else None
-        derived = await derive(replies, self._embedder, slice_.stage, slice_.turns, styles)
+        known = await read_known(self._pool, slice_.job.thread_id, slice_.turns) if deep else ()
+        derived = await derive(replies, self._embedder, slice_.stage, slice_.turns, styles, known)
         embed_calls = int(bool(derived.memories or derived.facts) and not derived.vectorless)
         cost = Cost(
             replies.calls, embed_calls, replies.usage.prompt_tokens, replies.usage.output_tokens, replies.reused

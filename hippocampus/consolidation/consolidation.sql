@@ -36,6 +36,12 @@ FROM asked LEFT JOIN fits AS f ON f.within
 LEFT JOIN model_replies AS r ON r.thread_id = asked.thread_id AND r.stage = asked.stage
 ORDER BY f.sequence_num
 
+-- name: known_insights
+-- thread, limit: the newest insights of its user
+SELECT m.id, left(m.content, 300) AS content FROM memories AS m JOIN threads AS t ON t.id = $1
+WHERE m.app_name = t.app_name AND m.user_id = t.user_id AND m.memory_type = 'semantic'
+ORDER BY m.created_at DESC, m.id DESC LIMIT $2
+
 -- name: lock_slice
 -- thread, stage, watermark and erasures as they were read
 SELECT lock_slice($1, $2, $3, $4)

@@ -28,7 +28,7 @@ from hippocampus.facts import elements, keys
 from hippocampus.facts.elements import Element
 from hippocampus.memory_types import initial_score
 from hippocampus.providers.protocols import Embedder, Generator
-from hippocampus.records import ConversationSlice, ExtractedInsight, Turn, Vector
+from hippocampus.records import ConversationSlice, ExtractedInsight, KnownInsight, Turn, Vector
 from pulse.postgres.json_values import clean_text, escape_state
 
 Turns = tuple[Turn, ...]
@@ -38,12 +38,18 @@ _ROLES = frozenset(("user", "model", "agent", "assistant", "tool"))
 
 
 async def derive(
-    generator: Generator, embedder: Embedder, stage: Stage, turns: Turns, styles: keys.Styles | None = None
+    generator: Generator,
+    embedder: Embedder,
+    stage: Stage,
+    turns: Turns,
+    styles: keys.Styles | None = None,
+    known: tuple[KnownInsight, ...] = (),
 ) -> Effects:
     """Have the models derive a stage's effects from turns. Without turns no model is called and nothing is derived.
 
     Args:
         styles: the app's policy on which keys hold many values; only the deep stage uses it.
+        known: insights of the user that the deep stage may find again in other words.
 
     Raises:
         ProviderError: the generator failed. A failed embedding is not an error: see `Effects.vectorless`.
@@ -53,7 +59,7 @@ async def derive(
         return Effects()
     if stage is Stage.FAST:
         return await _replay(generator, embedder, turns)
-    return await _reflect(generator, embedder, turns, styles)
+    return await _reflect(generator, embedder, turns, styles, known)
 
 
 async def keep_text(embedder: Embedder, stage: Stage, turns: Turns, code: str) -> Effects:
@@ -95,9 +101,11 @@ async def _replay(generator: Generator, embedder: Embedder, turns: Turns) -> Eff
     )
 
 
-async def _reflect(generator: Generator, embedder: Embedder, turns: Turns, styles: keys.Styles | None) -> Effects:
+async def _reflect(
+    generator: Generator, embedder: Embedder, turns: Turns, styles: keys.Styles | None, known: tuple[KnownInsight, ...]
+) -> Effects:
     """Derive facts, insights and proposals; nothing is embedded if none was found."""
-    (reflection,) = await generator.reflect([ConversationSlice(turns=turns)])
+    (reflection,) = await generator.reflect([ConversationSlice(turns=turns, known=known)])
     # What ended, before what took its place: the two may be stated in one turn.
     found = sorted(reflection.facts, key=lambda fact: not fact.ended)
     facts = [element for fact in found for element in elements.of_fact(fact, styles)]
@@ -150,7 +158,8 @@ def _insight_memory(turns: Turns, insight: ExtractedInsight, text: str, vector: 
         memory_type="semantic",
         content=text,
         embedding=vector,
-        metadata={"source": "deep_reflection", "importance": insight.importance},
+        metadata={"source": "deep_reflection", "importance": insight.importance}
+        | ({} if insight.repeats is None else {"repeats": insight.repeats}),
         initial_score=initial_score("semantic", insight.importance),
         source_seqs=list(insight.source_seqs),
         occurred_at=_said_at(turns, insight.source_seqs),

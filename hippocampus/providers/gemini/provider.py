@@ -167,7 +167,8 @@ class GeminiGenerator(_GeminiModel):
 
     async def _ask(self, task: _Task, parse: Callable[[str, bool], Parsed]) -> tuple[Parsed, Answer]:
         """Return one reply, parsed; ask for one repair if it does not parse."""
-        contents = [_content("user", transcript.format_transcript(task.slice_))]
+        parts = (transcript.format_transcript(task.slice_), transcript.format_known(task.slice_))
+        contents = [_content("user", "\n\n".join(filter(None, parts)))]
         first = await self._generate(task, contents)
         try:
             return parse(first.complete_text(), False), first
