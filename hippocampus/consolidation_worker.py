@@ -133,7 +133,11 @@ class MemoryConsolidationWorker:
         replies = PaidReplies(self._pool, self._generator, slice_)
         deep = slice_.stage is Stage.DEEP
         styles = await ledger.read_styles(self._pool, slice_.job.thread_id) if deep else None
-        known = await read_known(self._pool, slice_.job.thread_id, slice_.turns) if deep else ()
+        known = (
+            await read_known(self._pool, slice_.job.thread_id, slice_.turns)
+            if deep and replies.compares_insights
+            else ()
+        )
         derived = await derive(replies, self._embedder, slice_.stage, slice_.turns, styles, known)
         embed_calls = int(bool(derived.memories or derived.facts) and not derived.vectorless)
         cost = Cost(

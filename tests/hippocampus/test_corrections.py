@@ -190,7 +190,11 @@ async def test_an_insight_in_other_words_supports_the_known_one(
     assert "KNOWN INSIGHTS" not in str(api.requests[-1].body["contents"])
     await pool.execute("UPDATE memories SET last_accessed_at = now() - interval '30 days'")
     await tell(
-        pool, gemini, "After Christmas comes the move to Lyon, decided at last.", "We decided to buy a boat.", day=1
+        pool,
+        gemini,
+        "After Christmas comes the move to Lyon, decided at last.",
+        "We decided upon buying another yellow rowing boat.",
+        day=1,
     )
     assert api.stats()["calls"] == {"generateContent": 2}
     asked = api.requests[-1].body["contents"][0]["parts"][0]["text"]

@@ -105,6 +105,9 @@ class _GeminiModel:
 class GeminiGenerator(_GeminiModel):
     """Summaries, facts and insights from Gemini, by structured output."""
 
+    #: It is shown the insights that are known already, and names those that it repeats.
+    compares_insights = True
+
     def __init__(
         self,
         connection: GeminiConnection,
