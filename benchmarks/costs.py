@@ -1,4 +1,6 @@
-"""The number of model calls for 1,000 events, appended one by one and as a backlog. No model is called.
+"""The model calls and prompt characters for 1,000 events, appended one by one and as a backlog. No model is called.
+
+Characters are those of the prompts and of the conversation; a token is about four of them.
 
 python -m benchmarks.costs [--events 1000]
 """
@@ -15,9 +17,11 @@ import asyncpg
 
 from benchmarks.consolidation import DirectClaim, InstantGenerator
 from benchmarks.server import fresh_pool, row
+from hippocampus import prompts
 from hippocampus.consolidation_worker import MemoryConsolidationWorker
+from hippocampus.providers import transcript
 from hippocampus.providers.local.provider import LocalEmbedder
-from hippocampus.records import ConversationSlice, JobType, Summary
+from hippocampus.records import ConversationSlice, JobType, Reflection, Summary
 from pulse.events import Event
 from pulse.session_service import OpenSessionService
 
@@ -25,14 +29,24 @@ APP = "bench"
 
 
 class CountingGenerator(InstantGenerator):
-    """Records how many turns each call read."""
+    """Records how many turns each summary read, and the characters of every call."""
 
     def __init__(self) -> None:
         self.turns: list[int] = []
+        self.characters = 0
 
     async def summarize(self, slices: Sequence[ConversationSlice]) -> list[Summary]:
         self.turns.extend(len(part.turns) for part in slices)
+        self._count("fast_replay", slices)
         return await super().summarize(slices)
+
+    async def reflect(self, slices: Sequence[ConversationSlice]) -> list[Reflection]:
+        self._count("deep_reflection", slices)
+        return await super().reflect(slices)
+
+    def _count(self, prompt: prompts.PromptName, slices: Sequence[ConversationSlice]) -> None:
+        for part in slices:
+            self.characters += len(prompts.load(prompt).text) + len(transcript.format_transcript(part))
 
 
 def conversation(events: int) -> list[Event]:
@@ -78,6 +92,7 @@ async def measure(pool: asyncpg.Pool, name: str, events: int, *, at_once: bool) 
     row(f"{name}: generate calls per 1,000 events", f"{cost['generate_calls'] * per_thousand:.0f}")
     row(f"{name}: embedding calls per 1,000 events", f"{cost['embed_calls'] * per_thousand:.0f}")
     row(f"{name}: events per generate call", f"{cost['events_per_call']}")
+    row(f"{name}: prompt characters per 1,000 events", f"{generator.characters * per_thousand:,.0f}")
     row(f"{name}: turns per summary", f"{sum(generator.turns) / len(generator.turns):.1f}")
 
 

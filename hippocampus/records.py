@@ -57,12 +57,21 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KnownInsight:
+    """An insight of the user that is stored already, which a slice may repeat in other words."""
+
+    id: str
+    content: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ConversationSlice:
     """Consecutive turns of one thread: the unit of consolidation."""
 
     turns: tuple[Turn, ...]  # ascending by sequence_num, never empty
     #: The turns just before them, which say what 'actually I'm not' takes back; nothing is extracted from them.
     before: tuple[Turn, ...] = ()
+    known: tuple[KnownInsight, ...] = ()  # the nearest ones, for a generator that can compare meanings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +125,7 @@ class ExtractedInsight:
     content: str  # never blank
     importance: Importance
     source_seqs: tuple[int, ...]  # as in ExtractedFact
+    repeats: str | None = None  # the id of the known insight that it repeats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -43,6 +43,12 @@ SELECT * FROM (
     WHERE m.thread_id = $1 AND m.sequence_num < $2 ORDER BY m.sequence_num DESC LIMIT $3) AS earlier
 ORDER BY sequence_num
 
+-- name: known_insights
+-- thread, limit: the newest insights of its user
+SELECT m.id, left(m.content, 300) AS content FROM memories AS m JOIN threads AS t ON t.id = $1
+WHERE m.app_name = t.app_name AND m.user_id = t.user_id AND m.memory_type = 'semantic'
+ORDER BY m.created_at DESC, m.id DESC LIMIT $2
+
 -- name: lock_slice
 -- thread, stage, watermark and erasures as they were read
 SELECT lock_slice($1, $2, $3, $4)

@@ -28,7 +28,7 @@ from hippocampus.facts import elements, keys
 from hippocampus.facts.elements import Element
 from hippocampus.memory_types import initial_score
 from hippocampus.providers.protocols import Embedder, Generator
-from hippocampus.records import ConversationSlice, ExtractedInsight, Turn, Vector
+from hippocampus.records import ConversationSlice, ExtractedInsight, KnownInsight, Turn, Vector
 from pulse.postgres.json_values import clean_text, escape_state
 
 Turns = tuple[Turn, ...]
@@ -44,12 +44,14 @@ async def derive(
     turns: Turns,
     styles: keys.Styles | None = None,
     before: Turns = (),
+    known: tuple[KnownInsight, ...] = (),
 ) -> Effects:
     """Have the models derive a stage's effects from turns. Without turns no model is called and nothing is derived.
 
     Args:
         styles: the app's policy on which keys hold many values; only the deep stage uses it.
         before: the turns just before these, for the deep stage.
+        known: insights of the user that the deep stage may find again in other words.
 
     Raises:
         ProviderError: the generator failed. A failed embedding is not an error: see `Effects.vectorless`.
@@ -59,7 +61,8 @@ async def derive(
         return Effects()
     if stage is Stage.FAST:
         return await _replay(generator, embedder, turns)
-    return await _reflect(generator, embedder, ConversationSlice(turns=turns, before=before), styles)
+    slice_ = ConversationSlice(turns=turns, before=before, known=known)
+    return await _reflect(generator, embedder, slice_, styles)
 
 
 async def keep_text(embedder: Embedder, stage: Stage, turns: Turns, code: str) -> Effects:
@@ -159,7 +162,8 @@ def _insight_memory(turns: Turns, insight: ExtractedInsight, text: str, vector: 
         memory_type="semantic",
         content=text,
         embedding=vector,
-        metadata={"source": "deep_reflection", "importance": insight.importance},
+        metadata={"source": "deep_reflection", "importance": insight.importance}
+        | ({} if insight.repeats is None else {"repeats": insight.repeats}),
         initial_score=initial_score("semantic", insight.importance),
         source_seqs=list(insight.source_seqs),
         occurred_at=_said_at(turns, insight.source_seqs),

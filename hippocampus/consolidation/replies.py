@@ -56,6 +56,11 @@ class PaidReplies:
         """What the answers depend on; see `Generator`."""
         return self._generator.fingerprint
 
+    @property
+    def compares_insights(self) -> bool:
+        """Whether the generator compares what it finds with `ConversationSlice.known`; by default not."""
+        return getattr(self._generator, "compares_insights", False) is True
+
     async def summarize(self, slices: Sequence[ConversationSlice]) -> list[Summary]:
         """Summarise each slice; see `Generator`."""
         return [await self._paid(slice_, self._generator.summarize, _summary) for slice_ in slices]

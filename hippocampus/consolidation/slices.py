@@ -13,14 +13,18 @@ from uuid import UUID
 from hippocampus import jobs
 from hippocampus.consolidation.statements import STATEMENTS
 from hippocampus.providers import transcript
-from hippocampus.records import ConsolidationJob, Turn
+from hippocampus.records import ConsolidationJob, KnownInsight, Turn
 from hippocampus.text.languages import language_of
+from hippocampus.text.words import terms
 
 if TYPE_CHECKING:
     import asyncpg
 
     from pulse.database import Pool
 
+#: Insights that a reply is asked to compare with: the nearest in words among the newest of the user.
+KNOWN_INSIGHTS_MAX = 8
+_KNOWN_CANDIDATES = 200
 #: With a summary and the chunks of a slice, this many turns fit into one embedding call of 100 texts.
 SLICE_TURNS_MAX = 90
 #: Turns before a slice that a generator sees besides it: a correction follows soon after what it corrects.
@@ -101,6 +105,16 @@ async def read_before(pool: Pool, thread_id: UUID, first_seq: int) -> tuple[Turn
     if first_seq <= 1:
         return ()
     return turns_of(await STATEMENTS.fetch(pool, "read_before", thread_id, first_seq, BEFORE_TURNS_MAX))
+
+
+async def read_known(pool: Pool, thread_id: UUID, turns: Sequence[Turn]) -> tuple[KnownInsight, ...]:
+    """Read the insights of a thread's user that have words in common with a slice, the nearest first."""
+    rows = await STATEMENTS.fetch(pool, "known_insights", thread_id, _KNOWN_CANDIDATES)
+    said = {term for turn in turns for term in terms(turn.text)}
+    own = [set(terms(row["content"])) for row in rows]
+    shared = [(len(said & each) / max(len(each), 1), row) for each, row in zip(own, rows, strict=True)]
+    nearest = sorted((each for each in shared if each[0] > 0), key=lambda each: -each[0])
+    return tuple(KnownInsight(id=str(row["id"]), content=row["content"]) for _, row in nearest[:KNOWN_INSIGHTS_MAX])
 
 
 def turns_of(rows: Iterable[asyncpg.Record]) -> tuple[Turn, ...]:

@@ -9,7 +9,8 @@ Decisions:
     - Text around the object may hold no bracket or brace: it could be data, and data is not skipped.
     - Duplicate keys in one object, NaN and Infinity are refused: Python's parser would accept them.
     - Confidence may exceed 0 or 1 by 0.01 (rounding) and is clamped; a percentage such as 85 is refused.
-    - A source turn that is not in the slice is refused, not skipped: the model invented its evidence.
+    - A source turn that is not in the slice is refused, not skipped: the model invented its evidence. So is the number
+      of a known insight that was not listed.
     - Two facts of one type and key with different values are refused: one would overwrite the other. A retraction of
       the key beside its new value is not refused: it says which value ended.
     - A retraction may leave out its value: then it ends whatever holds under its key.
@@ -22,6 +23,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias, get_args
 
@@ -33,6 +35,7 @@ from hippocampus.records import (
     ExtractedProposal,
     FactType,
     Importance,
+    KnownInsight,
 )
 
 SUMMARY_CHARACTERS_MAX = 200
@@ -75,7 +78,9 @@ _INSIGHT_SCHEMA = _closed(
         "content": {"type": "string"},
         "importance": {"type": "string", "enum": list(IMPORTANCES)},
         "source_turns": _SOURCES,
-    }
+        "repeats": {"type": "integer"},
+    },
+    optional=("repeats",),
 )
 _PROPOSAL_SCHEMA = _closed({"key": {"type": "string"}, "content": {"type": "string"}, "source_turns": _SOURCES})
 REFLECTION_SCHEMA: dict[str, Any] = _closed(
@@ -122,7 +127,7 @@ def parse_reflection(reply: str, slice_: ConversationSlice) -> Found:
     check = ReplyCheck(reply, frozenset(turn.sequence_num for turn in slice_.turns))
     root = check.object(read_object(reply), "the reply", ("facts", "insights"), ("instructions",))
     facts = [_fact(check, item, path) for path, item in check.items(root, "facts")]
-    insights = [_insight(check, item, path) for path, item in check.items(root, "insights")]
+    insights = [_insight(check, item, path, slice_.known) for path, item in check.items(root, "insights")]
     proposals = [_proposal(check, item, path) for path, item in check.items(root, "instructions")]
     check.finish()
     return (
@@ -161,8 +166,8 @@ def _fact(check: ReplyCheck, item: Any, path: str) -> ExtractedFact | None:
     return ExtractedFact(**found)
 
 
-def _insight(check: ReplyCheck, item: Any, path: str) -> ExtractedInsight | None:
-    fields = check.object(item, path, ("content", "importance", "source_turns"))
+def _insight(check: ReplyCheck, item: Any, path: str, known: Sequence[KnownInsight]) -> ExtractedInsight | None:
+    fields = check.object(item, path, ("content", "importance", "source_turns"), ("repeats",))
     if not fields:
         return None
     found: dict[str, Any] = {
@@ -170,7 +175,8 @@ def _insight(check: ReplyCheck, item: Any, path: str) -> ExtractedInsight | None
         "importance": check.word(fields, "importance", path, IMPORTANCES),
         "source_seqs": check.sources(fields, path),
     }
-    return ExtractedInsight(**found)
+    number = check.number(fields, "repeats", path, len(known))
+    return ExtractedInsight(**found, repeats=None if number is None else known[number - 1].id)
 
 
 def _proposal(check: ReplyCheck, item: Any, path: str) -> ExtractedProposal | None:

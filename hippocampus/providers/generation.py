@@ -80,6 +80,9 @@ class Answer:
 class StructuredGenerator(abc.ABC):
     """`hippocampus.providers.protocols.Generator` by one prompt and one JSON Schema for each task."""
 
+    #: It is shown the insights that are known already, and names those that it repeats.
+    compares_insights = True
+
     def __init__(self, provider: str, model: str, *, concurrency: int) -> None:
         self._provider = provider
         self._model = model
@@ -152,7 +155,8 @@ class StructuredGenerator(abc.ABC):
 
     async def _ask(self, task: Task, parse: Callable[[str, bool], Parsed]) -> tuple[Parsed, Answer]:
         """Return one reply, parsed; ask for one repair if it does not parse."""
-        messages = [Message("user", transcript.format_transcript(task.slice_))]
+        parts = (transcript.format_transcript(task.slice_), transcript.format_known(task.slice_))
+        messages = [Message("user", "\n\n".join(filter(None, parts)))]
         first = await self._answer(task, messages)
         try:
             return parse(first.complete_text(), False), first
@@ -171,11 +175,18 @@ class StructuredGenerator(abc.ABC):
 
 
 def strict_schema(schema: Any) -> Any:
-    """Return a schema that the strictest servers accept: without bounds, and with all properties required."""
-    if isinstance(schema, dict):
-        strict = {name: strict_schema(value) for name, value in schema.items() if name not in _BOUNDS}
-        return {**strict, "required": list(strict["properties"])} if "required" in strict else strict
-    return [strict_schema(item) for item in schema] if isinstance(schema, list) else schema
+    """Return a schema that the strictest servers accept: without bounds; what may be left out is null instead."""
+    if isinstance(schema, list):
+        return [strict_schema(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    strict = {name: strict_schema(value) for name, value in schema.items() if name not in _BOUNDS}
+    if "required" in strict:
+        for name, value in strict["properties"].items():
+            if name not in strict["required"]:
+                strict["properties"][name] = {"anyOf": [value, {"type": "null"}]}
+        strict["required"] = list(strict["properties"])
+    return strict
 
 
 def bounded_schema(schema: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -131,11 +131,21 @@ class ReplyCheck:
         return word
 
     def flag(self, fields: Mapping[str, Any], name: str, path: str) -> bool:
-        """Return true or false; false if it was left out."""
-        value = fields.get(name, False)
-        if not isinstance(value, bool):
+        """Return true or false; false if it was left out or is null."""
+        value = fields.get(name)
+        if not isinstance(value, bool | None):
             self.problems.append(f"{path}.{name} must be true or false, it is {_kind(value)}")
         return value is True
+
+    def number(self, fields: Mapping[str, Any], name: str, path: str, highest: int) -> int | None:
+        """Return a whole number from 1 to `highest`; None if it was left out or is null."""
+        value: Any = fields.get(name)
+        if value is None:
+            return None
+        if not _is_whole(value) or not 1 <= value <= highest:
+            self.problems.append(f"{path}.{name} must be a whole number from 1 to {highest}, or left out")
+            return None
+        return int(value)
 
     def value(self, fields: Mapping[str, Any], path: str, *, may_lack: bool = False) -> Any:
         """Return a JSON value that is not empty; None if it may be left out and is."""

@@ -23,6 +23,7 @@ from hippocampus.text.languages import Language
 
 BEGIN = "BEGIN CONVERSATION"
 END = "END CONVERSATION"
+KNOWN = "KNOWN INSIGHTS"
 
 _LABELS: Mapping[Language, Mapping[str, str]] = {
     "zh": {"user": "用户", "agent": "助手", "model": "助手", "assistant": "助手", "tool": "工具"},
@@ -75,6 +76,13 @@ def format_turns(turns: Sequence[Turn]) -> list[str]:
 def format_transcript(slice_: ConversationSlice) -> str:
     """Return the whole slice between its two delimiting lines."""
     return "\n".join((BEGIN, *format_turns(slice_.turns), END))
+
+
+def format_known(slice_: ConversationSlice) -> str:
+    """Return the insights that are known already as numbered lines below their heading; empty if there are none."""
+    if not slice_.known:
+        return ""
+    return "\n".join((KNOWN, *(f"{n} {_quoted(each.content)}" for n, each in enumerate(slice_.known, start=1))))
 
 
 def _named(author: str, roles: Mapping[str, str], reserved: Collection[str]) -> str:

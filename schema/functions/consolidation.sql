@@ -224,17 +224,27 @@ CREATE OR REPLACE FUNCTION store_memories(p_thread threads, p_origin slice_origi
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
 DECLARE
-    m      memory_input;
-    v_id   uuid;
-    v_ids  uuid[] := '{}';
+    m       memory_input;
+    v_id    uuid;
+    v_known text;
+    v_ids   uuid[] := '{}';
 BEGIN
     -- In the order in which accesses lock them.
     PERFORM FROM memories WHERE id IN (
-        SELECT find_insight(p_thread, i, p_origin.embedding_model)
-        FROM unnest(p_memories) AS i WHERE i.memory_type = 'semantic')
+        SELECT id FROM unnest(p_memories) AS i CROSS JOIN LATERAL (VALUES
+            (find_insight(p_thread, i, p_origin.embedding_model)), ((i.metadata ->> 'repeats')::uuid)) AS found (id)
+        WHERE i.memory_type = 'semantic')
     ORDER BY id FOR UPDATE;
     FOREACH m IN ARRAY p_memories LOOP
+        v_known := m.metadata ->> 'repeats';
+        m.metadata := m.metadata - 'repeats';
         v_id := CASE m.memory_type WHEN 'semantic' THEN find_insight(p_thread, m, p_origin.embedding_model) END;
+        IF v_id IS NULL AND v_known IS NOT NULL THEN
+            -- What a reply was shown and named; a person may have retired it meanwhile.
+            SELECT id INTO v_id FROM memories
+            WHERE id = v_known::uuid AND app_name = p_thread.app_name AND user_id = p_thread.user_id
+              AND memory_type = 'semantic';
+        END IF;
         IF v_id IS NULL AND m.memory_type = 'semantic' THEN
             v_id := retired_memory(p_thread, m, p_origin.from_seq, p_origin.embedding_model);
             IF v_id IS NOT NULL THEN

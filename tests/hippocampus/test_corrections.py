@@ -14,7 +14,7 @@ from hippocampus.consolidation_worker import MemoryConsolidationWorker
 from hippocampus.memory_service import OpenMemoryService
 from hippocampus.providers.gemini.provider import GeminiConnection, GeminiGenerator
 from hippocampus.providers.local.provider import LocalEmbedder
-from hippocampus.records import ExtractedFact
+from hippocampus.records import ExtractedFact, ExtractedInsight
 from pulse.events import Event
 from pulse.session_service import OpenSessionService
 from tests.support.fake_gemini import FakeGemini
@@ -26,11 +26,16 @@ DAY = datetime(2026, 3, 1, 9, tzinfo=UTC)
 
 
 @pytest.fixture
-async def gemini() -> AsyncIterator[GeminiGenerator]:
-    async with FakeGemini() as server:
-        generator = GeminiGenerator(GeminiConnection(api_key="k", base_url=server.base_url))
-        yield generator
-        await generator.close()
+async def api() -> AsyncIterator[FakeGemini]:
+    async with FakeGemini() as running:
+        yield running
+
+
+@pytest.fixture
+async def gemini(api: FakeGemini) -> AsyncIterator[GeminiGenerator]:
+    generator = GeminiGenerator(GeminiConnection(api_key="k", base_url=api.base_url))
+    yield generator
+    await generator.close()
 
 
 async def tell(pool: asyncpg.Pool, generator: Any, *texts: str, day: int = 0, session: str = "s") -> list[str]:
@@ -171,3 +176,55 @@ async def test_a_replay_keeps_what_ended(pool: asyncpg.Pool, gemini: GeminiGener
     assert {each.change for each in report.changes if each.kind == "fact"} == {"kept"}
     assert await pool.fetch("SELECT * FROM fact_versions ORDER BY id") == before
     assert await holds(pool) == {}
+
+
+async def test_an_insight_in_other_words_supports_the_known_one(
+    pool: asyncpg.Pool, gemini: GeminiGenerator, api: FakeGemini
+) -> None:
+    """The reply names the known insight that it repeats, without another call; another user's are never shown."""
+    await pool.execute(
+        """INSERT INTO memories (app_name, user_id, memory_type, content)
+           VALUES ('app', 'bo', 'semantic', 'Bo decided to move'), ('other', 'ann', 'semantic', 'decided to move')"""
+    )
+    await tell(pool, gemini, "We decided: a move to Lyon after Christmas.")
+    assert "KNOWN INSIGHTS" not in str(api.requests[-1].body["contents"])
+    await pool.execute("UPDATE memories SET last_accessed_at = now() - interval '30 days'")
+    await tell(
+        pool,
+        gemini,
+        "After Christmas comes the move to Lyon, decided at last.",
+        "We decided upon buying another yellow rowing boat.",
+        day=1,
+    )
+    assert api.stats()["calls"] == {"generateContent": 2}
+    asked = api.requests[-1].body["contents"][0]["parts"][0]["text"]
+    assert (
+        asked.partition("KNOWN INSIGHTS\n")[2]
+        == '1 "A decision was taken: We decided: a move to Lyon after Christmas."'
+    )
+    rows = await pool.fetch(
+        """SELECT metadata, last_accessed_at > now() - interval '1 day' AS is_fresh FROM memories
+           WHERE app_name = $1 AND user_id = $2 AND memory_type = 'semantic' ORDER BY id""",
+        APP,
+        USER,
+    )
+    assert [(row["metadata"].get("support"), row["is_fresh"]) for row in rows] == [(2, True), (None, True)]
+    assert not any("repeats" in row["metadata"] for row in rows)
+
+
+async def test_a_known_insight_that_was_retired_meanwhile_is_not_supported(pool: asyncpg.Pool) -> None:
+    """What was found is stored as an insight of its own."""
+    target = await pool.fetchval(
+        """INSERT INTO memories (app_name, user_id, memory_type, content) VALUES ($1, $2, 'semantic', 'old')
+           RETURNING id""",
+        APP,
+        USER,
+    )
+    found = ExtractedInsight(content="new", importance="low", source_seqs=(1,), repeats=str(target))
+
+    async def retire() -> None:
+        await pool.execute("SELECT retire_memory_by_hand($1, $2, '', $3)", APP, USER, target)
+
+    await tell(pool, ScriptedGenerator(reflections=[([], [found])], during=retire), "the old and the new")
+    rows = await pool.fetch("SELECT content, metadata FROM memories WHERE memory_type = 'semantic'")
+    assert [(row["content"], row["metadata"].get("support")) for row in rows] == [("new", None)]

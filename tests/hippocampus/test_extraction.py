@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from hippocampus.errors import MalformedReplyError
 from hippocampus.providers import extraction
-from hippocampus.records import ConversationSlice, ExtractedFact, ExtractedInsight, Turn
+from hippocampus.records import ConversationSlice, ExtractedFact, ExtractedInsight, KnownInsight, Turn
 
 SEQS = (3, 4, 7)
 CONVERSATION = ConversationSlice(
@@ -113,7 +114,6 @@ MALFORMED = {
     "key a number": facts_reply(key=7),
     "key of 256": facts_reply(key="k" * 256),
     "value null": facts_reply(value=None),
-    "ended null": facts_reply(ended=None),
     "value empty": facts_reply(value=""),
     "value blank": facts_reply(value=" \t"),
     "value an empty list": facts_reply(value=[]),
@@ -153,6 +153,8 @@ MALFORMED = {
     "insight null": insight_reply(content=None),
     "importance unknown": insight_reply(importance="critical"),
     "importance a number": insight_reply(importance=1),
+    "repeats what was not listed": insight_reply(repeats=1),
+    "repeats as text": insight_reply(repeats="1"),
     "insight's source outside": insight_reply(source_turns=[99]),
 }
 
@@ -268,6 +270,16 @@ class TestReflection:
             ("home_city", "Nice", True),
             ("pet", None, True),
         ]
+
+    def test_a_repeated_insight_names_the_known_one(self) -> None:
+        """By its number in the list of the request; it becomes an id."""
+        known = tuple(KnownInsight(id=f"id{n}", content="...") for n in (1, 2))
+        slice_ = replace(CONVERSATION, known=known)
+        _, (insight,), _ = extraction.parse_reflection(insight_reply(repeats=2), slice_)
+        assert insight.repeats == "id2"
+        for number in (0, 3, True, 1.5, None):
+            with pytest.raises(MalformedReplyError, match="repeats"):
+                extraction.parse_reflection(insight_reply(repeats=number), slice_)
 
     def test_the_schema_matches_the_checks(self) -> None:
         """The schema sent to the model and the checks name the same keys and words."""

@@ -79,5 +79,5 @@ def test_the_example_of_the_summary_is_valid() -> None:
 def test_it_explains_the_accepted_types() -> None:
     """Each type and importance that the checks accept is explained to the model."""
     text = prompts.load("deep_reflection").text
-    for word in (*extraction.MODEL_FACT_TYPES, *extraction.IMPORTANCES):
+    for word in (*extraction.MODEL_FACT_TYPES, *extraction.IMPORTANCES, "ended", "repeats", transcript.KNOWN):
         assert f"`{word}`" in text

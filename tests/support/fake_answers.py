@@ -54,7 +54,8 @@ def reply_to(transcript: str, *, is_summary: bool) -> dict[str, Any]:
     turns = turns_of(transcript)
     if is_summary:
         return {"summary": summarise(turns)}
-    return {"facts": facts(turns), "insights": insights(turns), "instructions": proposals(turns)}
+    known = known_of(transcript)
+    return {"facts": facts(turns), "insights": insights(turns, known), "instructions": proposals(turns)}
 
 
 def first_text(body: dict[str, Any]) -> str:
@@ -66,6 +67,21 @@ def turns_of(transcript: str) -> list[tuple[int, str, str]]:
     """(sequence number, label, text) of each turn's line."""
     matches = (TURN.match(line) for line in transcript.split("\n"))
     return [(int(m["seq"]), m["label"], json.loads(m["text"])) for m in matches if m]
+
+
+def known_of(transcript: str) -> list[str]:
+    """The insights that are listed below the conversation."""
+    _, _, listed = transcript.partition("\nKNOWN INSIGHTS\n")
+    return [json.loads(line.partition(" ")[2]) for line in listed.splitlines()]
+
+
+def repeated(content: str, known: list[str]) -> dict[str, int]:
+    """The number of the known insight with most of these words, if there is one."""
+    words = set(re.findall(r"\w{4,}", content.lower()))
+    for number, each in enumerate(known, start=1):
+        if len(words & set(re.findall(r"\w{4,}", each.lower()))) > 0.6 * len(words):
+            return {"repeats": number}
+    return {}
 
 
 def summarise(turns: list[tuple[int, str, str]]) -> str:
@@ -95,11 +111,12 @@ def facts(turns: list[tuple[int, str, str]]) -> list[dict[str, Any]]:
     return list(found.values())
 
 
-def insights(turns: list[tuple[int, str, str]]) -> list[dict[str, Any]]:
+def insights(turns: list[tuple[int, str, str]], known: list[str]) -> list[dict[str, Any]]:
     decided = [(seq, text) for seq, _, text in turns if re.search(r"\bdecided\b|决定", text)]
     return [
-        {"content": f"A decision was taken: {text.strip()}", "importance": "high", "source_turns": [seq]}
+        {"content": content, "importance": "high", "source_turns": [seq], **repeated(content, known)}
         for seq, text in decided
+        for content in (f"A decision was taken: {text.strip()}",)
     ]
 
 
