@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
+from functools import lru_cache
 from itertools import groupby
 from types import MappingProxyType
 from typing import Any, Literal, Protocol, TypeAlias
@@ -127,7 +128,7 @@ class Template:
         moment = item.metadata.get("occurred_at")
         if not isinstance(moment, datetime):
             return {"date": "", "iso": ""}
-        return {"date": day(moment, language), "iso": moment.astimezone(UTC).date().isoformat()}
+        return {"date": day(moment, language), "iso": _utc_date(moment).isoformat()}
 
     def _changed(self, item: Written, language: Language) -> str:
         holds, since = item.metadata.get("changed"), item.metadata.get("changed_at")
@@ -190,8 +191,8 @@ def write(items: Iterable[Written], language: Language, template: Template) -> s
 def messages(items: Sequence[Written], language: Language, template: Template) -> list[dict[str, str]]:
     """Return items as messages of a chat API, ``{"role": …, "content": …}``, the least changing first.
 
-    The system prompt is the system's. What is remembered comes from conversations, and has the user's role: facts
-    before the history, memories before its last turn.
+    The system prompt is the system's. What is remembered comes from conversations, and has the user's role; it depends
+    on the query, and stands before the last turn.
     """
     by_type: dict[ContextType, list[Written]] = {kind: [] for kind in CONTEXT_TYPES}
     for item in items:
@@ -206,8 +207,8 @@ def messages(items: Sequence[Written], language: Language, template: Template) -
     turns = [_message(item, language) for item in by_type["history"]]
     return [
         *({"role": "system", "content": item.content} for item in by_type["system"]),
-        *block("fact"),
         *turns[:-1],
+        *block("fact"),
         *block("memory"),
         *turns[-1:],
     ]
@@ -240,7 +241,12 @@ def passage_key(item: Written) -> tuple[object, ...] | None:
     if not is_turn(item):
         return None
     moment = item.metadata.get("occurred_at")
-    return (item.metadata.get("thread_id"), moment.astimezone(UTC).date() if isinstance(moment, datetime) else None)
+    return (item.metadata.get("thread_id"), _utc_date(moment) if isinstance(moment, datetime) else None)
+
+
+@lru_cache(maxsize=4096)
+def _utc_date(moment: datetime) -> date:
+    return moment.astimezone(UTC).date()
 
 
 def _follows(before: Written, item: Written) -> bool:
@@ -279,7 +285,7 @@ MESSAGES = replace(
     name="messages",
     section="{header}\n{body}",
     history="{text}",
-    order=("system", "fact", "history", "memory"),
+    order=("system", "history", "fact", "memory"),
     frame="message:\n",
 )
 
