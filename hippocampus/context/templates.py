@@ -58,6 +58,12 @@ def escape_tags(text: str) -> str:
     return escape_markup(text, {'"': "&quot;"})
 
 
+@lru_cache(maxsize=1024)
+def _escaped(name: str, escape: Callable[[str], str]) -> str:
+    """Return what is written many times: a name, a label."""
+    return escape(name)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Template:
     """How each part of a window is written.
@@ -143,9 +149,9 @@ class Template:
         if item.context_type != "history" and _names_speaker(text, author):
             label = ""
         return {
-            "speaker": self.escape(name),
+            "speaker": _escaped(name, self.escape),
             "text": self.escape(text),
-            "label": self.escape(label),
+            "label": _escaped(label, self.escape),
             "role": "user" if item.metadata.get("kind", "user") == "user" else "assistant",
             "changed": self._changed(item, language),
         }
