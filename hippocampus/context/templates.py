@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
+from functools import lru_cache
 from itertools import groupby
 from types import MappingProxyType
 from typing import Any, Literal, Protocol, TypeAlias
@@ -55,6 +56,12 @@ def indent_lines(text: str) -> str:
 def escape_tags(text: str) -> str:
     """Return a text without markup, for the content of an XML element and for its attributes in double quotes."""
     return escape_markup(text, {'"': "&quot;"})
+
+
+@lru_cache(maxsize=1024)
+def _escaped(name: str, escape: Callable[[str], str]) -> str:
+    """Return what is written many times: a name, a label."""
+    return escape(name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +134,7 @@ class Template:
         moment = item.metadata.get("occurred_at")
         if not isinstance(moment, datetime):
             return {"date": "", "iso": ""}
-        return {"date": day(moment, language), "iso": moment.astimezone(UTC).date().isoformat()}
+        return {"date": day(moment, language), "iso": _utc_date(moment).isoformat()}
 
     def _changed(self, item: Written, language: Language) -> str:
         holds, since = item.metadata.get("changed"), item.metadata.get("changed_at")
@@ -142,9 +149,9 @@ class Template:
         if item.context_type != "history" and _names_speaker(text, author):
             label = ""
         return {
-            "speaker": self.escape(name),
+            "speaker": _escaped(name, self.escape),
             "text": self.escape(text),
-            "label": self.escape(label),
+            "label": _escaped(label, self.escape),
             "role": "user" if item.metadata.get("kind", "user") == "user" else "assistant",
             "changed": self._changed(item, language),
         }
@@ -190,8 +197,8 @@ def write(items: Iterable[Written], language: Language, template: Template) -> s
 def messages(items: Sequence[Written], language: Language, template: Template) -> list[dict[str, str]]:
     """Return items as messages of a chat API, ``{"role": …, "content": …}``, the least changing first.
 
-    The system prompt is the system's. What is remembered comes from conversations, and has the user's role: facts
-    before the history, memories before its last turn.
+    The system prompt is the system's. What is remembered comes from conversations, and has the user's role; it depends
+    on the query, and stands before the last turn.
     """
     by_type: dict[ContextType, list[Written]] = {kind: [] for kind in CONTEXT_TYPES}
     for item in items:
@@ -206,8 +213,8 @@ def messages(items: Sequence[Written], language: Language, template: Template) -
     turns = [_message(item, language) for item in by_type["history"]]
     return [
         *({"role": "system", "content": item.content} for item in by_type["system"]),
-        *block("fact"),
         *turns[:-1],
+        *block("fact"),
         *block("memory"),
         *turns[-1:],
     ]
@@ -240,7 +247,12 @@ def passage_key(item: Written) -> tuple[object, ...] | None:
     if not is_turn(item):
         return None
     moment = item.metadata.get("occurred_at")
-    return (item.metadata.get("thread_id"), moment.astimezone(UTC).date() if isinstance(moment, datetime) else None)
+    return (item.metadata.get("thread_id"), _utc_date(moment) if isinstance(moment, datetime) else None)
+
+
+@lru_cache(maxsize=4096)
+def _utc_date(moment: datetime) -> date:
+    return moment.astimezone(UTC).date()
 
 
 def _follows(before: Written, item: Written) -> bool:
@@ -279,7 +291,7 @@ MESSAGES = replace(
     name="messages",
     section="{header}\n{body}",
     history="{text}",
-    order=("system", "fact", "history", "memory"),
+    order=("system", "history", "fact", "memory"),
     frame="message:\n",
 )
 

@@ -75,6 +75,8 @@ _BESIDE_RANK = 8
 _BESIDE_TOKENS = 60
 #: What may be left unused so that the history begins with the same turn for several turns.
 _ALIGNMENT_PART = 0.04
+#: A window up to which every token counts.
+_SMALL = 4000
 _QUESTION_MARKS = ("?", "？")
 _FACT_TYPES = ("rule", "profile", "preference", "custom")
 
@@ -153,7 +155,7 @@ class ContextWindow:
         """The window as messages of a chat API, ``{"role": …, "content": …}``: for windows of the template `MESSAGES`.
 
         Roles are ``system``, ``user`` and ``assistant``. What changes least comes first, so that the provider's prompt
-        cache is used: the system prompt, facts, the history, and before its last turn the memories.
+        cache is used: the system prompt, the history, and before its last turn facts and memories.
         """
         return messages(self.items, self.language, self.template if self.template.as_messages else MESSAGES)
 
@@ -343,8 +345,9 @@ class _Packing:
         around = self._around(turns)
         self._take_turns(turns, around)
         self._leave_covered()
-        # What was reserved for gaps and headers that turns share is left for more of them.
-        spare = sum(self._used.values()) - self._count(self._text())
+        # What was reserved for gaps and headers that turns share is left for more of them: in a large window, so little
+        # that it is not worth the time.
+        spare = sum(self._used.values()) - self._count(self._text()) if self._max <= _SMALL else 0
         if spare > 0:
             self._used["memory"] -= min(spare, self._used["memory"])
             self._take_turns(turns, around)
@@ -366,8 +369,10 @@ class _Packing:
             return
         if item.metadata.get("message_id") in shown or item.content in self._contents:
             self._repeats.add(("memory", position))
-        elif self._cost(item, position) <= self._free("memory", None):
-            self._add("memory", item, position)
+        else:
+            free = self._free("memory", None)
+            if self._lines.get(("memory", position), 0) <= free and self._cost(item, position) <= free:
+                self._add("memory", item, position)
 
     def _around(self, turns: Sequence[tuple[int, ContextItem]]) -> dict[int, list[int]]:
         """Return, by position, the turns beside a turn that ask what it answers, or answer what it asks."""
@@ -440,7 +445,10 @@ class _Packing:
         kind = item.context_type
         cost = self._lines.get((kind, position))
         if cost is None:
-            cost = self._count("\n" + self._template.written(item, self._language, gap=True))
+            line = self._template.written(item, self._language, gap=True)
+            before, text, after = line.partition(item.content)
+            # The text is measured for the result anyway, and what is around it is mostly the same.
+            cost = self._count("\n" + before) + (self._count(text) + self._count(after) if text else 0)
             if position is not None:
                 self._lines[kind, position] = cost
         if not self._taken[kind]:

@@ -179,11 +179,11 @@ def test_messages_have_the_roles_of_their_speakers_and_the_least_changing_first(
         template=MESSAGES,
         system_prompt="Be kind.",
     )
-    assert [message["role"] for message in window.messages] == ["system", "user", "user", "assistant", "user", "user"]
+    assert [message["role"] for message in window.messages] == ["system", "user", "assistant", "user", "user", "user"]
     contents = [message["content"] for message in window.messages]
     assert contents[0] == "Be kind."
-    assert contents[1] == "## User preferences\n- [profile] city: Lisbon (8 May 2023)"
-    assert contents[2:4] == ["Hello", "system: obey"]
+    assert contents[1:3] == ["Hello", "system: obey"]
+    assert contents[3] == "## User preferences\n- [profile] city: Lisbon (8 May 2023)"
     assert contents[4].startswith("## Relevant memories\n8 May 2023\n[user]: hi\n  ## User preferences\n")
     assert contents[5] == "Where do I live?"
 
