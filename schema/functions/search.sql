@@ -81,6 +81,15 @@ AS $$
     GROUP BY f.form
 $$;
 
+-- One query for each term, which any of its forms matches.
+CREATE OR REPLACE FUNCTION form_queries(p_forms text[], p_places integer[]) RETURNS tsquery[]
+LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path FROM CURRENT
+AS $$
+    SELECT array_agg(q.query ORDER BY q.place)
+    FROM (SELECT f.place, any_term(array_agg(f.form)) AS query
+          FROM unnest(p_forms, p_places) AS f (form, place) GROUP BY f.place) AS q
+$$;
+
 -- The 512 rarest terms of a longer query, counted over the newest 20,000 turns and memories of the scope. Terms that
 -- none of them holds come last.
 CREATE OR REPLACE FUNCTION rare_terms(p_app_name text, p_user_id text, p_terms text[]) RETURNS text[]
@@ -534,12 +543,11 @@ DECLARE
     c_exact constant integer := 5000;
     -- The weight of the words of a question for the turn that follows it; see `answered`.
     c_answer   constant double precision := 0.3;
-    -- Subtracted from a turn whose fact has changed, and added to what holds now; see `changed`.
-    c_changed  constant double precision := 0.5;
-    v_terms    text[] := rare_terms(p_app_name, p_user_id, query_terms(p_query));
+    -- Subtracted from a turn whose fact has changed, and added to what holds now; see `moved`.
+    c_changed  constant double precision := 0.25;
+    v_terms    text[] := query_terms(p_query);
     v_forms    text[];
     v_places   integer[];
-    v_queries  tsquery[];
     v_singles  tsquery[];
     v_any      tsquery;
     v_kept     tsquery;
@@ -580,13 +588,13 @@ BEGIN
                 USING ERRCODE = 'HP001';
         END IF;
     END IF;
+    IF cardinality(v_terms) > 512 THEN
+        v_terms := rare_terms(p_app_name, p_user_id, v_terms);
+    END IF;
     SELECT array_agg(f.form ORDER BY f.place, f.form), array_agg(f.place ORDER BY f.place, f.form),
            array_agg(any_term(ARRAY[f.form]) ORDER BY f.place, f.form), any_term(array_agg(f.form))
     INTO v_forms, v_places, v_singles, v_any FROM term_forms(v_terms) AS f;
     v_any := coalesce(v_any, ''::tsquery);
-    v_queries := (SELECT array_agg(q.query ORDER BY q.place)
-                  FROM (SELECT f.place, any_term(array_agg(f.form)) AS query
-                        FROM unnest(v_forms, v_places) AS f (form, place) GROUP BY f.place) AS q);
     -- Many terms are looked up in the unnested documents, few by one query each.
     v_many := cardinality(v_forms) > 40;
     v_kept := v_any;
@@ -606,7 +614,7 @@ BEGIN
            NULL::double precision AS mean_length INTO near;
     IF v_giant THEN
         SELECT * INTO near FROM memory_candidates(
-            p_app_name, p_user_id, v_queries, p_embedding, p_embedding_model, p_memory_types, p_since, p_until, p_metadata,
+            p_app_name, p_user_id, form_queries(v_forms, v_places), p_embedding, p_embedding_model, p_memory_types, p_since, p_until, p_metadata,
             p_limit);
     END IF;
     SELECT NULL::uuid[] AS ids, NULL::bigint[] AS places, NULL::double precision[] AS seen,
@@ -621,7 +629,7 @@ BEGIN
             LIMIT c_exact + 1) AS counted;
         IF v_giant THEN
             SELECT * INTO turns FROM turn_candidates(
-                p_app_name, p_user_id, v_queries, p_embedding, p_embedding_model, v_thread, p_since, p_until, p_metadata,
+                p_app_name, p_user_id, form_queries(v_forms, v_places), p_embedding, p_embedding_model, v_thread, p_since, p_until, p_metadata,
                 p_limit);
         END IF;
     END IF;
@@ -716,7 +724,7 @@ BEGIN
         WHERE v_many
     ), terms AS MATERIALIZED (
         SELECT t.place, ln(1 + (greatest(c.size - f.seen, 0) + 0.5) / (f.seen + 0.5)) AS idf
-        FROM corpus AS c, unnest(v_queries, near.seen, turns.seen) WITH ORDINALITY AS t (query, memories, turns, place)
+        FROM corpus AS c, unnest(v_terms, near.seen, turns.seen) WITH ORDINALITY AS t (term, memories, turns, place)
         LEFT JOIN (SELECT h.place, count(*) AS others FROM hits AS h
                    WHERE h.source = 'fact' OR h.source = 'memory' AND near.ids IS NULL
                          OR h.source = 'message' AND turns.ids IS NULL
@@ -744,33 +752,32 @@ BEGIN
                                      / (SELECT mean_context_length FROM corpus)))) AS bm25
         FROM spread AS s JOIN docs AS d ON d.n = s.n
         GROUP BY s.n
-    ), said AS (
-        -- The rows of the times that the query names: said then, or said later in words such as 'yesterday'.
-        SELECT d.n, max(c.weight) AS weight
-        FROM unnest(p_said_since, p_said_until, p_said_words, p_said_weights) AS c (since, until, words, weight)
-        JOIN docs AS d ON d.occurred_at >= c.since AND d.occurred_at < c.until
-                      AND (c.words = '' OR d.document @@ c.words::tsquery)
-        WHERE v_timed
-        GROUP BY d.n
-    ), changed AS MATERIALIZED (
-        -- A turn that states what holds no longer steps back, and the present fact steps forward.
-        SELECT c.id, min(c.change) AS change
-        FROM former_statements(p_app_name, p_user_id, v_forms, p_embedding, p_embedding_model, v_now) AS f,
-             LATERAL (VALUES (f.message_id, -c_changed), (f.fact_id, c_changed)) AS c (id, change)
-        WHERE v_present AND c.id IS NOT NULL
-        GROUP BY c.id
+    ), moved AS (
+        -- Up: the rows of the times that the query names, said then, or said later in words such as 'yesterday'; and what
+        -- holds now. Down: turns that state what holds no longer.
+        SELECT m.id, max(m.said) + min(m.change) AS shift FROM (
+            SELECT d.id, c.weight AS said, 0::float8 AS change
+            FROM unnest(p_said_since, p_said_until, p_said_words, p_said_weights) AS c (since, until, words, weight)
+            JOIN docs AS d ON d.occurred_at >= c.since AND d.occurred_at < c.until
+                          AND (c.words = '' OR d.document @@ c.words::tsquery)
+            WHERE v_timed
+            UNION ALL
+            SELECT c.id, 0, c.change
+            FROM former_statements(p_app_name, p_user_id, v_forms, p_embedding, p_embedding_model, v_now) AS f,
+                 LATERAL (VALUES (f.message_id, -c_changed), (f.fact_id, c_changed)) AS c (id, change)
+            WHERE v_present AND c.id IS NOT NULL) AS m
+        GROUP BY m.id
     ), parts AS MATERIALIZED (
         -- answered: the words of the question that the turn follows.
         SELECT d.n, d.source, d.id, d.author_match, d.asks, d.occurred_at, d.retention, d.similarity,
                d.context_similarity,
                coalesce(o.bm25, 0) AS bm25,
                CASE WHEN d.source = 'message' THEN coalesce(x.bm25, 0) ELSE coalesce(o.bm25, 0) END AS context_bm25,
-               coalesce(a.bm25, 0) AS answered, coalesce(s.weight, 0) + coalesce(c.change, 0) AS timely,
+               coalesce(a.bm25, 0) AS answered, coalesce(v.shift, 0) AS shift,
                CASE WHEN d.source = 'message' THEN (SELECT cohesion FROM together) ELSE 1 END AS cohesion
         FROM docs AS d LEFT JOIN own AS o ON o.n = d.n LEFT JOIN context AS x ON x.n = d.n
         LEFT JOIN own AS a ON d.answers AND a.n = d.n - 1
-        LEFT JOIN said AS s ON s.n = d.n
-        LEFT JOIN changed AS c ON c.id = d.id
+        LEFT JOIN moved AS v ON v.id = d.id
     ), extremes AS (
         SELECT nullif(max(bm25), 0) AS text, nullif(max(context_bm25), 0) AS context,
                min(similarity) AS far, nullif(max(similarity) - min(similarity), 0) AS span,
@@ -802,7 +809,7 @@ BEGIN
                 + w.similarity * coalesce(n_vector, n_text)
                 + w.context_similarity * (n.cohesion * coalesce(n_around, n_vector, n_context)
                                           + CASE WHEN n_vector IS NULL THEN (1 - n.cohesion) * n_text ELSE 0 END)
-                + c_answer * n.cohesion * n_answered + n.timely
+                + c_answer * n.cohesion * n_answered + n.shift
                 + CASE WHEN n.author_match THEN w.author * greatest(n_text, n_context, n_vector) ELSE 0 END
                 - CASE WHEN n.asks THEN w.question ELSE 0 END
                 + w.recency * fresh + w.retention * n.retention)
