@@ -1,6 +1,7 @@
 """How much of the evidence for a question search finds, on a LoCoMo file: recall@5, @10, @20 and MRR by category.
 
 python -m benchmarks.locomo FILE.json [--provider bm25|local|minilm] [--vectors FILE.npz] [--sources turns|default]
+    [--oracle]
 
 Each conversation becomes one user of a fresh database, each of its sessions a thread, each turn a message
 ("Speaker: text caption"). No language model is involved. Questions are asked the day after the last session: 'last
@@ -68,23 +69,28 @@ async def evaluate(
     pool: database.Pool,
     weights: SearchWeights | None = None,
     consolidated: bool = False,
+    oracle: bool = False,
 ) -> dict[str, Recall]:
     """Ingest a LoCoMo file into an empty database and search it with its own questions.
 
     Args:
         consolidated: the local provider consolidates first, and all sources are searched.
+        oracle: a reranker that knows the evidence orders the best 50: what the best reranker could reach.
 
     Returns:
         By category's name, and under ``1-4`` over all questions but the adversarial ones.
     """
-    search = MemorySearch(pool, embedder, weights=weights)
+    perfect = Oracle()
+    search = MemorySearch(pool, embedder, weights=weights, reranker=perfect if oracle else None)
     found: list[tuple[int, tuple[float, ...]]] = []
     for conversation in json.loads(path.read_text(encoding="utf-8")):
         user = conversation["sample_id"]
         last_said = await ingest(pool, user, conversation["conversation"], embedder)
         if consolidated:
             await consolidate(pool, embedder or LocalEmbedder())
+        texts = texts_of(conversation["conversation"])
         for question in questions(conversation["qa"]):
+            perfect.wanted = {texts[turn] for turn in question.evidence if turn in texts}
             response = await search.search(
                 app_name=APP,
                 user_id=user,
@@ -226,6 +232,26 @@ class GivenVectors:
         return vector + [0.0] * (EMBEDDING_DIMENSIONS - len(vector))
 
 
+def texts_of(conversation: dict[str, Any]) -> dict[tuple[str, int], str]:
+    """The texts of a conversation's turns, by session and number."""
+    return {
+        (name.replace("_", "-"), number): turn_text(turn)
+        for name, turns in conversation.items()
+        if re.fullmatch(r"session_\d+", name)
+        for number, turn in enumerate(turns, 1)
+    }
+
+
+class Oracle:
+    """A reranker that knows the evidence."""
+
+    def __init__(self) -> None:
+        self.wanted: set[str] = set()
+
+    async def rerank(self, query: str, texts: Sequence[str]) -> list[float]:
+        return [float(text in self.wanted) for text in texts]
+
+
 class PatientEmbedder:
     """An embedder whose unknown texts are reported as refused, so that they are stored without vectors."""
 
@@ -258,10 +284,17 @@ async def main() -> None:
     parser.add_argument("--provider", choices=("bm25", "local", "minilm"), default="local")
     parser.add_argument("--vectors", type=Path, help="for minilm: the file of vectors")
     parser.add_argument("--sources", choices=("turns", "default"), default="turns")
+    parser.add_argument("--oracle", action="store_true", help="in the perfect order of the best 50")
     arguments = parser.parse_args()
     embedder = embedder_of(arguments.provider, arguments.path, arguments.vectors)
     async with fresh_server() as server, await database.create_pool(server.dsn) as pool:
-        table = await evaluate(arguments.path, embedder, pool=pool, consolidated=arguments.sources == "default")
+        table = await evaluate(
+            arguments.path,
+            embedder,
+            pool=pool,
+            consolidated=arguments.sources == "default",
+            oracle=arguments.oracle,
+        )
     print(
         f"{arguments.provider:<12} {'questions':>9}" + "".join(f"{f'recall@{d}':>11}" for d in DEPTHS) + f"{'MRR':>8}"
     )

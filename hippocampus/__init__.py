@@ -98,6 +98,11 @@ if TYPE_CHECKING:
         MemoryStats as MemoryStats,
         WeakMemory as WeakMemory,
     )
+    from hippocampus.rerank import (
+        PromptReranker as PromptReranker,
+        Reranker as Reranker,
+        ScorerReranker as ScorerReranker,
+    )
     from hippocampus.search import (
         MatchScores as MatchScores,
         MemorySearch as MemorySearch,
@@ -178,11 +183,14 @@ _PUBLIC: dict[str, str] = {
     "PermanentProviderError": "hippocampus.errors",
     "PolicyComparison": "hippocampus.retention.advice",
     "ProposalNotFoundError": "hippocampus.errors",
+    "PromptReranker": "hippocampus.rerank",
     "Provenance": "hippocampus.erasure.provenance",
     "ProviderError": "hippocampus.errors",
     "RateLimitedError": "hippocampus.errors",
     "ReplayOvertakenError": "hippocampus.errors",
+    "Reranker": "hippocampus.rerank",
     "RetentionExplanation": "hippocampus.retention.advice",
+    "ScorerReranker": "hippocampus.rerank",
     "SearchFilter": "hippocampus.search",
     "SearchMemoryResponse": "hippocampus.search",
     "SearchMemoryResult": "hippocampus.search",

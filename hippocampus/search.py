@@ -7,6 +7,7 @@ If the query's embedding fails, text alone is searched: the response states the 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from datetime import UTC, datetime
@@ -20,6 +21,7 @@ from hippocampus.memory_types import MEMORY_TYPES
 from hippocampus.names import check_names, check_word, check_zones
 from hippocampus.providers.chunking import normalise
 from hippocampus.records import EMBEDDING_DIMENSIONS, MemoryType, Vector, has_direction
+from hippocampus.rerank import RERANK_DEPTH, Reranker, checked_scores
 from hippocampus.text.times import time_cues
 from pulse.errors import InvalidInputError
 from pulse.postgres.json_values import escape_state, unescape
@@ -42,6 +44,9 @@ QUERY_LENGTH_MAX = 32_768
 
 #: A memory that is returned with at least this relevance counts as used.
 USED_RELEVANCE_MIN = 0.2
+
+#: After which a reranker is not waited for, by default.
+RERANK_SECONDS = 2.0
 
 _STATEMENTS = Statements("hippocampus", "search.sql", errors=BY_SQLSTATE)
 _log = structlog.get_logger(__name__)
@@ -80,7 +85,8 @@ class SearchFilter:
         session_id: only what belongs to this session, or was extracted from it.
         since, until: the time of the conversation, `until` exclusive.
         as_of, known_at: facts as they were true then, and as they were recorded by then; None: now.
-        metadata: rows whose metadata contain this (JSONB containment); facts have none.
+        metadata: rows whose metadata contain this (JSONB containment); of a fact, those of a turn that it was extracted
+            from.
         min_relevance: 0 to 1, see `SearchMemoryResult.relevance_score`.
     """
 
@@ -172,12 +178,16 @@ class SearchMemoryResponse:
     Attributes:
         total_count: how many rows match, of which `memories` are the best; over 5,000 memories, how many were scored.
         degraded: why text alone was searched although there is an embedder; None if nothing failed.
+        reranked: whether a reranker ordered the first 50; scores stay those of the search.
+        rerank_failure: why not, although there is one: it failed, or took too long. The search's own order stands.
     """
 
     memories: tuple[SearchMemoryResult, ...]
     total_count: int
     query: str
     degraded: str | None = None
+    reranked: bool = False
+    rerank_failure: str | None = None
 
 
 class QueryVector(NamedTuple):
@@ -195,6 +205,8 @@ class MemorySearch:
         embedder: turns queries into vectors; without one, and without a given vector, only the text is searched.
         weights: of the parts of a match.
         on_degraded: called with the name of the error's class when a query's embedding fails.
+        reranker: reorders the best results; None: the order of the search.
+        rerank_seconds: after which the order of the search stands.
     """
 
     def __init__(
@@ -204,11 +216,17 @@ class MemorySearch:
         *,
         weights: SearchWeights | None = None,
         on_degraded: Callable[[str], None] | None = None,
+        reranker: Reranker | None = None,
+        rerank_seconds: float = RERANK_SECONDS,
     ) -> None:
+        if not 0 < rerank_seconds < float("inf"):
+            raise InvalidInputError(f"rerank_seconds is over 0 and finite, not {rerank_seconds}")
         self._pool = pool
         self._embedder = embedder
         self._weights = astuple(weights or SearchWeights())
         self._on_degraded = on_degraded
+        self._reranker = reranker
+        self._rerank_seconds = rerank_seconds
 
     async def search(
         self,
@@ -254,7 +272,7 @@ class MemorySearch:
             text,
             vector,
             model,
-            limit,
+            limit if self._reranker is None else max(limit, RERANK_DEPTH),
             list(narrow.sources),
             narrow.messages,
             None if narrow.memory_types is None else list(narrow.memory_types),
@@ -268,14 +286,42 @@ class MemorySearch:
             narrow.known_at,
             *cue_arguments(text, asked_at),
         )
-        results = tuple(_result(row) for row in rows)
+        found = tuple(_result(row) for row in rows)
+        ordered, failure = await self._rerank(text, found)
+        results = ordered[:limit]
         if record_access:
             await self.record_access(
                 r.memory_id for r in results if r.source == "memory" and r.relevance_score >= USED_RELEVANCE_MIN
             )
         return SearchMemoryResponse(
-            memories=results, total_count=rows[0]["total"] if rows else 0, query=query, degraded=degraded
+            memories=results,
+            total_count=rows[0]["total"] if rows else 0,
+            query=query,
+            degraded=degraded,
+            reranked=self._reranker is not None and bool(found) and failure is None,
+            rerank_failure=failure,
         )
+
+    async def _rerank(
+        self, query: str, found: tuple[SearchMemoryResult, ...]
+    ) -> tuple[tuple[SearchMemoryResult, ...], str | None]:
+        """Return the results in the reranker's order, or unchanged with the reason in words."""
+        if self._reranker is None or not found:
+            return found, None
+        head, rest = found[:RERANK_DEPTH], found[RERANK_DEPTH:]
+        try:
+            async with asyncio.timeout(self._rerank_seconds):
+                given = await self._reranker.rerank(query, [result.content for result in head])
+            scores = checked_scores(given, len(head))
+        except TimeoutError:
+            failure = f"the reranker took longer than {self._rerank_seconds:g} s"
+        except Exception as error:  # noqa: BLE001 - a library's own errors: the search has its answer already
+            failure = f"the reranker failed ({type(error).__name__}: {error})"
+        else:
+            order = sorted(range(len(head)), key=lambda place: -scores[place])
+            return tuple(head[place] for place in order) + rest, None
+        _log.warning("rerank_failed", reason=failure)
+        return found, failure
 
     async def record_access(self, memory_ids: Iterable[UUID]) -> int:
         """Count one use of each memory, in one statement; return how many there were."""

@@ -34,6 +34,7 @@ class SearchOptions(TypedDict, total=False):
     metadata: Mapping[str, Any]
     as_of: datetime
     known_at: datetime
+    asked_at: datetime
     min_relevance: float
     query_embedding: Sequence[float]
     embedding_model: str

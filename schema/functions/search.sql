@@ -81,6 +81,15 @@ AS $$
     GROUP BY f.form
 $$;
 
+-- One query for each term, which any of its forms matches.
+CREATE OR REPLACE FUNCTION form_queries(p_forms text[], p_places integer[]) RETURNS tsquery[]
+LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path FROM CURRENT
+AS $$
+    SELECT array_agg(q.query ORDER BY q.place)
+    FROM (SELECT f.place, any_term(array_agg(f.form)) AS query
+          FROM unnest(p_forms, p_places) AS f (form, place) GROUP BY f.place) AS q
+$$;
+
 -- The 512 rarest terms of a longer query, counted over the newest 20,000 turns and memories of the scope. Terms that
 -- none of them holds come last.
 CREATE OR REPLACE FUNCTION rare_terms(p_app_name text, p_user_id text, p_terms text[]) RETURNS text[]
@@ -114,9 +123,10 @@ RETURN (length(p_one) + length(p_other) - length(p_one || p_other))
 -- far apart. In a dialogue they do, in a diary they do not. The ids are of pairs of neighbours, some 60 are
 -- enough; few of them prove little, and count as dialogue.
 CREATE OR REPLACE FUNCTION turn_cohesion(p_ids uuid[], p_following uuid[]) RETURNS double precision
-LANGUAGE sql STABLE SET search_path FROM CURRENT
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET plan_cache_mode = force_generic_plan
 AS $$
-    WITH pairs AS MATERIALIZED (
+BEGIN
+    RETURN (WITH pairs AS MATERIALIZED (
         SELECT row_number() OVER (ORDER BY p.place) - 1 AS k, count(*) OVER () AS size, a.search AS one, b.search AS other
         FROM unnest(p_ids, p_following) WITH ORDINALITY AS p (id, following, place)
         JOIN messages AS a ON a.id = p.id JOIN messages AS b ON b.id = p.following
@@ -133,7 +143,8 @@ AS $$
         1 + near.size / (near.size + 10)
             * (least(greatest(0.4 + 0.25 * coalesce((near.mean - far.mean) / nullif(sqrt(
                    near.variance / near.size + far.variance / far.size), 0), 0), 0.2), 1) - 1) END
-    FROM near, far
+    FROM near, far);
+END
 $$;
 
 -- Matches a row that contains any of the terms.
@@ -211,13 +222,13 @@ $$;
 -- counted up to 4,000, beyond that estimated from a sample of the newest 1,000.
 CREATE OR REPLACE FUNCTION memory_candidates(
     p_app_name text, p_user_id text, p_queries tsquery[], p_embedding vector(1536), p_embedding_model text,
-    p_memory_types text[], p_since timestamptz, p_until timestamptz, p_metadata jsonb,
+    p_memory_types text[], p_since timestamptz, p_until timestamptz, p_metadata jsonb, p_limit integer DEFAULT 10,
     OUT ids uuid[], OUT seen double precision[], OUT total double precision, OUT mean_length double precision)
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
 SET plan_cache_mode = force_custom_plan SET jit = off
 AS $$
 DECLARE
-    c_rows     constant integer := 2000;
+    c_rows     constant integer := greatest(2000, 4 * p_limit);
     v_rare     tsquery;
     v_rows     double precision := 0;
     v_sampled  integer;
@@ -266,7 +277,7 @@ BEGIN
            AND (p_metadata IS NULL OR m.metadata @> p_metadata)
          LIMIT c_rows)
         UNION ALL
-        (SELECT n.id FROM nearest_memories(p_app_name, p_user_id, p_embedding, p_embedding_model, 200,
+        (SELECT n.id FROM nearest_memories(p_app_name, p_user_id, p_embedding, p_embedding_model, greatest(200, 2 * p_limit),
                                            p_memory_types, p_since, p_until, p_metadata) AS n
          WHERE p_embedding IS NOT NULL)
         UNION ALL
@@ -275,7 +286,7 @@ BEGIN
            AND (p_memory_types IS NULL OR m.memory_type = ANY (p_memory_types))
            AND (p_since IS NULL OR m.occurred_at >= p_since) AND (p_until IS NULL OR m.occurred_at < p_until)
            AND (p_metadata IS NULL OR m.metadata @> p_metadata)
-         ORDER BY m.created_at DESC LIMIT 100)) AS worth;
+         ORDER BY m.created_at DESC LIMIT greatest(100, p_limit))) AS worth;
 END
 $$;
 
@@ -329,14 +340,14 @@ $$;
 -- pass over the scope, not by an index, which would slow down every append.
 CREATE OR REPLACE FUNCTION turn_candidates(
     p_app_name text, p_user_id text, p_queries tsquery[], p_embedding vector(1536), p_embedding_model text,
-    p_thread_id uuid, p_since timestamptz, p_until timestamptz, p_metadata jsonb,
+    p_thread_id uuid, p_since timestamptz, p_until timestamptz, p_metadata jsonb, p_limit integer DEFAULT 10,
     OUT ids uuid[], OUT places bigint[], OUT seen double precision[], OUT total double precision,
     OUT mean_length double precision)
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
 SET plan_cache_mode = force_custom_plan SET jit = off SET work_mem = '32MB'
 AS $$
 DECLARE
-    c_rows   constant integer := 300;
+    c_rows   constant integer := greatest(300, 3 * p_limit);
     v_any    tsquery;
     v_query  tsquery;
 BEGIN
@@ -369,10 +380,10 @@ BEGIN
     ), chosen AS (
         SELECT r.place FROM rare AS r
         UNION
-        SELECT s.place FROM scope AS s WHERE s.age <= 100
+        SELECT s.place FROM scope AS s WHERE s.age <= greatest(100, p_limit)
         UNION
         SELECT s.place FROM scope AS s JOIN nearest_messages(
-            p_app_name, p_user_id, p_embedding, p_embedding_model, 200, p_thread_id, p_since, p_until, p_metadata) AS n
+            p_app_name, p_user_id, p_embedding, p_embedding_model, greatest(200, 2 * p_limit), p_thread_id, p_since, p_until, p_metadata) AS n
             ON n.id = s.id
         WHERE p_embedding IS NOT NULL
     ), around AS (
@@ -446,6 +457,68 @@ BEGIN ATOMIC
     LIMIT p_latest;
 END;
 
+-- Of the best rows in their order, those that repeat the evidence of another, and its rank: slices, summaries and the
+-- insights of one turn repeat their turns; slices and summaries also a better row for the same turns.
+CREATE OR REPLACE FUNCTION repeated_evidence(p_ids uuid[], p_sources text[]) RETURNS TABLE (id uuid, other_rank bigint)
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET plan_cache_mode = force_generic_plan
+AS $$
+#variable_conflict use_column
+BEGIN
+    IF p_sources IS NULL OR NOT 'memory' = ANY (p_sources) THEN
+        RETURN;
+    END IF;
+    RETURN QUERY
+    WITH told AS MATERIALIZED (
+        SELECT m.id, r.rank, m.thread_id, m.memory_type,
+               CASE WHEN m.memory_type = 'semantic' THEN m.source_seqs[1] ELSE m.from_seq END AS from_seq,
+               CASE WHEN m.memory_type = 'semantic' THEN m.source_seqs[1] ELSE m.upto_seq END AS upto_seq
+        FROM unnest(p_ids, p_sources) WITH ORDINALITY AS r (id, source, rank) JOIN memories AS m ON m.id = r.id
+        WHERE r.source = 'memory' AND (m.memory_type IN ('episodic', 'summary') OR cardinality(m.source_seqs) = 1)
+        UNION ALL
+        SELECT g.id, r.rank, g.thread_id, NULL, g.sequence_num, g.sequence_num
+        FROM unnest(p_ids, p_sources) WITH ORDINALITY AS r (id, source, rank) JOIN messages AS g ON g.id = r.id
+        WHERE r.source = 'message'
+    )
+    SELECT s.id, min(o.rank)
+    FROM told AS s JOIN told AS o ON o.thread_id = s.thread_id
+                                 AND o.from_seq <= s.upto_seq AND o.upto_seq >= s.from_seq
+    WHERE s.memory_type IS NOT NULL AND (o.memory_type IS NULL OR o.rank < s.rank
+                                         AND s.memory_type <> 'semantic' AND o.memory_type <> 'semantic')
+    GROUP BY s.id;
+END
+$$;
+
+-- Turns that state what holds no longer, with the present fact if there is one: a version of a fact was extracted from
+-- them, and another value holds now, or none. Only where the query shares a word with what the two have in common, such
+-- as 'lives in', or is near to the fact, and names nothing that the former value alone has: it asks for the present.
+CREATE OR REPLACE FUNCTION former_statements(
+    p_app_name text, p_user_id text, p_terms text[], p_embedding vector(1536), p_embedding_model text, p_now timestamptz)
+RETURNS TABLE (message_id uuid, fact_id uuid)
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET plan_cache_mode = force_generic_plan
+AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    SELECT g.id, CASE WHEN f.valid_until <= p_now THEN NULL ELSE f.id END
+    FROM facts AS f
+    JOIN fact_versions AS v ON v.fact_id = f.id AND v.accepted_at IS NOT NULL AND v.retracted_at IS NULL
+        AND v.value IS NOT NULL AND v.valid_from <= f.valid_from
+        AND (v.value <> f.value OR f.valid_until <= p_now)
+    CROSS JOIN LATERAL (
+        SELECT coalesce(bool_or(t.term = ANY (n.terms)), false) AS shares,
+               coalesce(bool_or(t.term <> ALL (n.terms)), false) AS names_former
+        FROM (SELECT tsvector_to_array(f.search) AS terms) AS n,
+             unnest(tsvector_to_array(search_document(v.content))) AS t (term)
+        WHERE t.term = ANY (p_terms)) AS asked
+    JOIN messages AS g ON g.thread_id = v.thread_id AND g.sequence_num = ANY (v.source_seqs)
+    WHERE f.app_name = p_app_name AND f.user_id = p_user_id
+      AND NOT asked.names_former
+      AND (asked.shares OR f.embedding_model = p_embedding_model AND f.embedding <=> p_embedding < 0.6)
+      AND NOT (f.thread_id = g.thread_id AND g.sequence_num = ANY (f.source_seqs)
+               AND (f.valid_until IS NULL OR f.valid_until > p_now));
+END
+$$;
+
 -- Searches what one user of one app said and what was learned from it, the best match first.
 --
 -- BM25 (k1 0.6, b 0.6) is exact: document frequencies, number and mean length of the rows are counted over the rows
@@ -455,11 +528,11 @@ END;
 --
 -- Turns, the slice that holds them and its summary are the same evidence, and are not returned together: a slice is not
 -- searched where all turns are, and a summary or slice steps back if one of its turns is among the results, or a better
--- one of the same turns.
+-- one of the same turns. So does an insight that was extracted from one turn, if the turn is among them.
 --
 -- p_sources: any of 'memory', 'fact', 'message'. p_messages: 'all' is every turn, 'recent' are those that fast_replay has
 -- not reached yet, at most the latest 5,000 of them. p_session_id, p_since, p_until (exclusive), p_metadata and
--- p_memory_types narrow the rows; facts have no metadata, and only memories have a memory type.
+-- p_memory_types narrow the rows; a fact has the metadata of the turns that it was extracted from, and only memories have a memory type.
 -- p_said_since, p_said_until (exclusive), p_said_words (a tsquery, '' for none) and p_said_weights: the times that the
 -- query names, one element each. A row of such a time that holds the words is preferred by the weight. The program makes
 -- them of the query: hippocampus/text/times.py.
@@ -492,24 +565,26 @@ DECLARE
     c_exact constant integer := 5000;
     -- The weight of the words of a question for the turn that follows it; see `answered`.
     c_answer   constant double precision := 0.3;
-    -- Subtracted from a turn whose fact has changed, and added to what holds now; see `changed`.
-    c_changed  constant double precision := 0.5;
-    v_terms    text[] := rare_terms(p_app_name, p_user_id, query_terms(p_query));
+    -- Subtracted from a turn whose fact has changed, and added to what holds now; see `moved`.
+    c_changed  constant double precision := 0.25;
+    v_terms    text[] := query_terms(p_query);
     v_forms    text[];
     v_places   integer[];
-    v_queries  tsquery[];
     v_singles  tsquery[];
     v_any      tsquery;
     v_kept     tsquery;
     v_cue      text;
     v_timed    boolean := coalesce(cardinality(p_said_since), 0) > 0;
     v_many     boolean;
+    -- Whether the query may ask for the present state: no word of it is about the past, and it names no time.
+    v_present  boolean := p_as_of IS NULL AND p_known_at IS NULL AND coalesce(cardinality(p_said_since), 0) = 0
+        AND p_query !~* '\m(used to|before|former|formerly|previous|previously|earlier|originally|once|did|was|were|had)\M|以前|之前|原来|曾经|过去|当时';
     v_words    text := plain_words(p_query);
     v_now      timestamptz := engine_now();
     v_policy   app_policies := app_policy(p_app_name);
     w          search_weights := coalesce(p_weights, default_search_weights());
     v_memories boolean := 'memory' = ANY (p_sources);
-    v_facts    boolean := 'fact' = ANY (p_sources) AND p_memory_types IS NULL AND p_metadata IS NULL;
+    v_facts    boolean := 'fact' = ANY (p_sources) AND p_memory_types IS NULL;
     v_messages boolean := 'message' = ANY (p_sources) AND p_memory_types IS NULL AND p_messages <> 'none';
     v_clocked  boolean := p_as_of IS NOT NULL OR p_known_at IS NOT NULL;
     v_latest   integer := CASE WHEN p_messages = 'recent' THEN c_exact END;
@@ -535,13 +610,13 @@ BEGIN
                 USING ERRCODE = 'HP001';
         END IF;
     END IF;
+    IF cardinality(v_terms) > 512 THEN
+        v_terms := rare_terms(p_app_name, p_user_id, v_terms);
+    END IF;
     SELECT array_agg(f.form ORDER BY f.place, f.form), array_agg(f.place ORDER BY f.place, f.form),
            array_agg(any_term(ARRAY[f.form]) ORDER BY f.place, f.form), any_term(array_agg(f.form))
     INTO v_forms, v_places, v_singles, v_any FROM term_forms(v_terms) AS f;
     v_any := coalesce(v_any, ''::tsquery);
-    v_queries := (SELECT array_agg(q.query ORDER BY q.place)
-                  FROM (SELECT f.place, any_term(array_agg(f.form)) AS query
-                        FROM unnest(v_forms, v_places) AS f (form, place) GROUP BY f.place) AS q);
     -- Many terms are looked up in the unnested documents, few by one query each.
     v_many := cardinality(v_forms) > 40;
     v_kept := v_any;
@@ -561,7 +636,8 @@ BEGIN
            NULL::double precision AS mean_length INTO near;
     IF v_giant THEN
         SELECT * INTO near FROM memory_candidates(
-            p_app_name, p_user_id, v_queries, p_embedding, p_embedding_model, p_memory_types, p_since, p_until, p_metadata);
+            p_app_name, p_user_id, form_queries(v_forms, v_places), p_embedding, p_embedding_model, p_memory_types, p_since, p_until, p_metadata,
+            p_limit);
     END IF;
     SELECT NULL::uuid[] AS ids, NULL::bigint[] AS places, NULL::double precision[] AS seen,
            NULL::double precision AS total, NULL::double precision AS mean_length INTO turns;
@@ -575,7 +651,8 @@ BEGIN
             LIMIT c_exact + 1) AS counted;
         IF v_giant THEN
             SELECT * INTO turns FROM turn_candidates(
-                p_app_name, p_user_id, v_queries, p_embedding, p_embedding_model, v_thread, p_since, p_until, p_metadata);
+                p_app_name, p_user_id, form_queries(v_forms, v_places), p_embedding, p_embedding_model, v_thread, p_since, p_until, p_metadata,
+                p_limit);
         END IF;
     END IF;
 
@@ -609,6 +686,9 @@ BEGIN
         FROM held AS f
         WHERE (v_thread IS NULL OR f.thread_id = v_thread)
           AND (p_since IS NULL OR f.valid_from >= p_since) AND (p_until IS NULL OR f.valid_from < p_until)
+          AND (p_metadata IS NULL OR EXISTS (
+                  SELECT FROM messages AS g
+                  WHERE g.thread_id = f.thread_id AND g.sequence_num = ANY (f.source_seqs) AND g.metadata @> p_metadata))
     ), matching_turns AS (
         SELECT * FROM search_turns(p_app_name, p_user_id, v_messages, p_messages, v_latest, v_thread, turns.ids, p_since,
                                    p_until, p_metadata, v_kept, v_words, p_embedding, p_embedding_model)
@@ -666,7 +746,7 @@ BEGIN
         WHERE v_many
     ), terms AS MATERIALIZED (
         SELECT t.place, ln(1 + (greatest(c.size - f.seen, 0) + 0.5) / (f.seen + 0.5)) AS idf
-        FROM corpus AS c, unnest(v_queries, near.seen, turns.seen) WITH ORDINALITY AS t (query, memories, turns, place)
+        FROM corpus AS c, unnest(v_terms, near.seen, turns.seen) WITH ORDINALITY AS t (term, memories, turns, place)
         LEFT JOIN (SELECT h.place, count(*) AS others FROM hits AS h
                    WHERE h.source = 'fact' OR h.source = 'memory' AND near.ids IS NULL
                          OR h.source = 'message' AND turns.ids IS NULL
@@ -694,25 +774,32 @@ BEGIN
                                      / (SELECT mean_context_length FROM corpus)))) AS bm25
         FROM spread AS s JOIN docs AS d ON d.n = s.n
         GROUP BY s.n
-    ), said AS (
-        -- The rows of the times that the query names: said then, or said later in words such as 'yesterday'.
-        SELECT d.n, max(c.weight) AS weight
-        FROM unnest(p_said_since, p_said_until, p_said_words, p_said_weights) AS c (since, until, words, weight)
-        JOIN docs AS d ON d.occurred_at >= c.since AND d.occurred_at < c.until
-                      AND (c.words = '' OR d.document @@ c.words::tsquery)
-        WHERE v_timed
-        GROUP BY d.n
+    ), moved AS (
+        -- Up: the rows of the times that the query names, said then, or said later in words such as 'yesterday'; and what
+        -- holds now. Down: turns that state what holds no longer.
+        SELECT m.id, max(m.said) + min(m.change) AS shift FROM (
+            SELECT d.id, c.weight AS said, 0::float8 AS change
+            FROM unnest(p_said_since, p_said_until, p_said_words, p_said_weights) AS c (since, until, words, weight)
+            JOIN docs AS d ON d.occurred_at >= c.since AND d.occurred_at < c.until
+                          AND (c.words = '' OR d.document @@ c.words::tsquery)
+            WHERE v_timed
+            UNION ALL
+            SELECT c.id, 0, c.change
+            FROM former_statements(p_app_name, p_user_id, v_forms, p_embedding, p_embedding_model, v_now) AS f,
+                 LATERAL (VALUES (f.message_id, -c_changed), (f.fact_id, c_changed)) AS c (id, change)
+            WHERE v_present AND c.id IS NOT NULL) AS m
+        GROUP BY m.id
     ), parts AS MATERIALIZED (
         -- answered: the words of the question that the turn follows.
         SELECT d.n, d.source, d.id, d.author_match, d.asks, d.occurred_at, d.retention, d.similarity,
                d.context_similarity,
                coalesce(o.bm25, 0) AS bm25,
                CASE WHEN d.source = 'message' THEN coalesce(x.bm25, 0) ELSE coalesce(o.bm25, 0) END AS context_bm25,
-               coalesce(a.bm25, 0) AS answered, coalesce(s.weight, 0) AS timely,
+               coalesce(a.bm25, 0) AS answered, coalesce(v.shift, 0) AS shift,
                CASE WHEN d.source = 'message' THEN (SELECT cohesion FROM together) ELSE 1 END AS cohesion
         FROM docs AS d LEFT JOIN own AS o ON o.n = d.n LEFT JOIN context AS x ON x.n = d.n
         LEFT JOIN own AS a ON d.answers AND a.n = d.n - 1
-        LEFT JOIN said AS s ON s.n = d.n
+        LEFT JOIN moved AS v ON v.id = d.id
     ), extremes AS (
         SELECT nullif(max(bm25), 0) AS text, nullif(max(context_bm25), 0) AS context,
                min(similarity) AS far, nullif(max(similarity) - min(similarity), 0) AS span,
@@ -744,7 +831,7 @@ BEGIN
                 + w.similarity * coalesce(n_vector, n_text)
                 + w.context_similarity * (n.cohesion * coalesce(n_around, n_vector, n_context)
                                           + CASE WHEN n_vector IS NULL THEN (1 - n.cohesion) * n_text ELSE 0 END)
-                + c_answer * n.cohesion * n_answered + n.timely
+                + c_answer * n.cohesion * n_answered + n.shift
                 + CASE WHEN n.author_match THEN w.author * greatest(n_text, n_context, n_vector) ELSE 0 END
                 - CASE WHEN n.asks THEN w.question ELSE 0 END
                 + w.recency * fresh + w.retention * n.retention)
@@ -753,20 +840,10 @@ BEGIN
                         + CASE WHEN v_timed THEN (SELECT max(c) FROM unnest(p_said_weights) AS c) ELSE 0 END, 0), 0) AS score
         FROM normal AS n
         ORDER BY score DESC, occurred_at DESC, id LIMIT 2 * p_limit) AS r
-    ), told AS MATERIALIZED (
-        SELECT r.id, r.rank, coalesce(m.thread_id, g.thread_id) AS thread_id,
-               coalesce(m.from_seq, g.sequence_num) AS from_seq, coalesce(m.upto_seq, g.sequence_num) AS upto_seq,
-               m.id IS NOT NULL AS is_slice
-        FROM ranked AS r
-        LEFT JOIN memories AS m ON r.source = 'memory' AND m.id = r.id AND m.memory_type IN ('episodic', 'summary')
-        LEFT JOIN messages AS g ON r.source = 'message' AND g.id = r.id
-    ), repeats AS (
-        -- Slices and summaries, with the rank of the best of their turns or of a better row for the same turns.
-        SELECT s.id, min(o.rank) AS other_rank
-        FROM told AS s JOIN told AS o ON o.thread_id = s.thread_id
-                                     AND o.from_seq <= s.upto_seq AND o.upto_seq >= s.from_seq
-        WHERE s.is_slice AND (NOT o.is_slice OR o.rank < s.rank)
-        GROUP BY s.id
+    ), repeats AS MATERIALIZED (
+        SELECT p.* FROM (SELECT array_agg(r.id ORDER BY r.rank) AS ids, array_agg(r.source ORDER BY r.rank) AS sources
+                         FROM ranked AS r) AS r,
+                        repeated_evidence(r.ids, r.sources) AS p
     ), best AS MATERIALIZED (
         -- A row whose other is returned too would be the same evidence twice: it steps back. Whichever do, the rows that
         -- are returned end at the rank where p_limit rows that repeat nothing are counted.

@@ -45,6 +45,7 @@ async def search_memory(
         narrow=body.narrow(),
         query_embedding=body.query_embedding,
         embedding_model=body.embedding_model,
+        asked_at=body.asked_at,
     )
     return reply(SearchView.of(response, results=[ResultView.of(each) for each in response.memories]))
 

@@ -33,6 +33,9 @@ class SearchInput(Body):
     metadata: Annotated[JsonObject | None, Field(description="Only rows whose metadata contains this object.")] = None
     as_of: Annotated[Moment | None, Field(description="Facts as they were true at this time.")] = None
     known_at: Annotated[Moment | None, Field(description="Facts as they were known at this time.")] = None
+    asked_at: Annotated[
+        Moment | None, Field(description="When it is asked: 'last Friday' is the one before. By default now.")
+    ] = None
     min_relevance: Annotated[float, Field(ge=0, le=1)] = 0.0
     query_embedding: Embedding | None = None
     embedding_model: Annotated[

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, get_args
 import click
 
 from hippocampus.records import MemoryType
-from hippocampus.search import MatchScores, MemorySearch, SearchFilter, SearchMemoryResponse, SearchMemoryResult
+from hippocampus.search import (
+    MatchScores,
+    MemorySearch,
+    MessageScope,
+    SearchFilter,
+    SearchMemoryResponse,
+    SearchMemoryResult,
+)
 from workers import settings
 from workers.cli import output
 from workers.cli.embedder import open_embedder
@@ -32,12 +39,26 @@ HIT_CELLS_MAX = 400
 @limit_option(10)
 @click.option("--type", "memory_type", type=click.Choice(get_args(MemoryType)), help="Only memories of this type.")
 @click.option("--session", help="Only what was said in this session, or derived from it.")
+@click.option(
+    "--messages",
+    type=click.Choice(get_args(MessageScope)),
+    default="all",
+    help="Which turns; recent: not consolidated.",
+)
 @json_option
 def command(
-    query: str, whose: Whose, limit: int, memory_type: MemoryType | None, session: str | None, as_json: bool
+    query: str,
+    whose: Whose,
+    limit: int,
+    memory_type: MemoryType | None,
+    session: str | None,
+    messages: MessageScope,
+    as_json: bool,
 ) -> None:
     """Search memories, facts and turns, and show why each matches."""
-    narrow = SearchFilter(memory_types=None if memory_type is None else (memory_type,), session_id=session)
+    narrow = SearchFilter(
+        memory_types=None if memory_type is None else (memory_type,), session_id=session, messages=messages
+    )
     response = whose.run(lambda pool, owner: search(settings.load(), pool, owner, query, limit=limit, narrow=narrow))
     if as_json:
         output.write_json(response)
