@@ -235,7 +235,9 @@ def test_bad_values_are_refused_and_change_nothing(
         wrong = [] if isinstance(param, click.Option) and param.is_flag else wrong_values(param, here)
         if words in ROLES and param.type is click.STRING:
             wrong = [NUL]
-        if (words, param.name) == (("instructions", "put"), "content"):
+        if (words, param.name) == (("instructions", "put"), "content") or (
+            words[-1] == "remember" and param.type is click.STRING
+        ):
             wrong = [NUL, NOT_UTF8]  # it may be long
         for value in wrong:
             lines.append(spelled(words, {**base_of(command, here), str(param.name): [value]}, command))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -378,7 +379,9 @@ async def test_it_holds_every_service_and_opens_a_url(dsn: str, pool: asyncpg.Po
 def test_every_public_name_is_exported_lazily() -> None:
     assert hippocampus.__all__ == sorted(hippocampus.__all__)
     for name in hippocampus.__all__:
-        assert getattr(hippocampus, name).__module__ == hippocampus._PUBLIC[name], name
+        home = importlib.import_module(hippocampus._PUBLIC[name])
+        assert getattr(hippocampus, name) is getattr(home, name), name
+        assert getattr(getattr(hippocampus, name), "__module__", home.__name__) == home.__name__, name
     assert set(hippocampus.__all__) <= set(dir(hippocampus))
     assert ErasureRunningError is hippocampus.errors.ErasureRunningError
     with pytest.raises(AttributeError, match="no attribute 'Hippocampos'"):

@@ -77,7 +77,8 @@ class WriterProcess:
         raise AssertionError(f"no answer within {WAIT_SECONDS} s: {self.log_path.read_text()}")
 
     def log(self) -> list[dict[str, Any]]:
-        lines = self.log_path.read_text().splitlines()
+        # The last line may be written only in part.
+        lines = self.log_path.read_text().split("\n")[:-1]
         return [json.loads(line) for line in lines if line.startswith("{")]
 
     def stop(self) -> int:

@@ -54,6 +54,7 @@ class HandInput(Body):
     """Who retires or confirms."""
 
     by: By = None
+    model_config = ConfigDict(json_schema_extra={"examples": [{"by": "ann"}]})
 
 
 class EditView(View):

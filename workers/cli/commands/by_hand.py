@@ -64,7 +64,10 @@ def remember_fact(
     _write(whose, as_json, lambda editor, who: editor.remember(who.app, who.user, given, by=by), "Remembered")
 
 
-@click.command("correct", epilog="Example:  hippocampus facts correct 0199… Nice --by ann")
+@click.command(
+    "correct",
+    epilog="Examples:  hippocampus facts correct 0199… Nice --by ann;  hippocampus memory correct 0199… 'She moved.'",
+)
 @click.argument("target", metavar="ID", type=click.UUID)
 @click.argument("value")
 @click.option("--json-value", is_flag=True, help="VALUE is JSON.")
@@ -77,7 +80,7 @@ def correct(target: UUID, value: str, json_value: bool, by: str | None, whose: W
     _write(whose, as_json, lambda editor, who: editor.correct(who.app, who.user, target, new, by=by), "Corrected")
 
 
-@click.command("retire", epilog="Example:  hippocampus facts retire 0199… --by ann")
+@click.command("retire", epilog="Examples:  hippocampus facts retire 0199… --by ann;  hippocampus memory retire 0199…")
 @click.argument("target", metavar="ID", type=click.UUID)
 @_by_option
 @owner_options
@@ -87,7 +90,9 @@ def retire(target: UUID, by: str | None, whose: Whose, as_json: bool) -> None:
     _write(whose, as_json, lambda editor, who: editor.retire(who.app, who.user, target, by=by), "Retired")
 
 
-@click.command("confirm", epilog="Example:  hippocampus facts confirm 0199… --by ann")
+@click.command(
+    "confirm", epilog="Examples:  hippocampus facts confirm 0199… --by ann;  hippocampus memory confirm 0199…"
+)
 @click.argument("target", metavar="ID", type=click.UUID)
 @_by_option
 @owner_options
