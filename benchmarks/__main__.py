@@ -30,7 +30,10 @@ MEASUREMENTS = {
 
 def recall(path: Path) -> dict[str, list[str]]:
     """Return the benchmarks of recall: with local vectors, and with sentence vectors if they are beside the file."""
-    runs = {"Recall, local": ["benchmarks.locomo", str(path), "--provider", "local"]}
+    runs = {
+        "Recall, local": ["benchmarks.locomo", str(path), "--provider", "local"],
+        "Context windows": ["benchmarks.windows", str(path)],
+    }
     vectors = path.with_name(f"{path.stem}_minilm.npz")
     if vectors.exists():
         runs["Recall, MiniLM"] = ["benchmarks.locomo", str(path), "--provider", "minilm", "--vectors", str(vectors)]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from hippocampus.by_hand import Edit as Edit, GivenFact as GivenFact, MemoryEditor as MemoryEditor
     from hippocampus.consolidation_worker import MemoryConsolidationWorker as MemoryConsolidationWorker
-    from hippocampus.context.templates import TEMPLATES as TEMPLATES, Template as Template
+    from hippocampus.context.templates import Template as Template
     from hippocampus.context.window import (
         ContextItem as ContextItem,
         ContextWindow as ContextWindow,
@@ -200,7 +200,6 @@ _PUBLIC: dict[str, str] = {
     "TablePreview": "hippocampus.erasure.service",
     "TransientProviderError": "hippocampus.errors",
     "UnknownJobTypeError": "hippocampus.errors",
-    "TEMPLATES": "hippocampus.context.templates",
     "Template": "hippocampus.context.templates",
     "Verdict": "hippocampus.retention.advice",
     "WatermarkMovedError": "hippocampus.errors",

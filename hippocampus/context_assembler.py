@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import structlog
 
 from hippocampus.context.languages import HEADERS, fact_kind, speaker
-from hippocampus.context.templates import MARKDOWN, TEMPLATES, Template, TemplateName
+from hippocampus.context.templates import MARKDOWN, Template, TemplateName
 from hippocampus.context.window import CUT_MARK, ContextItem, ContextType, ContextWindow, pack
 from hippocampus.errors import BY_SQLSTATE, ContextBudgetError, ProviderError
 from hippocampus.names import check_names
@@ -331,11 +331,7 @@ def _checked_language(language: Language | None) -> Language | None:
 
 
 def _checked_template(template: Template | TemplateName) -> Template:
-    if isinstance(template, Template):
-        return template
-    if template not in TEMPLATES:
-        raise InvalidInputError(f"template is one of {', '.join(TEMPLATES)}, or a Template, not {template!r}")
-    return TEMPLATES[template]
+    return template if isinstance(template, Template) else Template.named(template)
 
 
 def _check_ratios(ratios: dict[ContextType, float]) -> None:

@@ -18,6 +18,7 @@ from xml.sax.saxutils import escape as escape_markup
 
 from hippocampus.context.languages import HEADERS, ContextType, change, day, speaker
 from hippocampus.text.languages import Language
+from pulse.errors import InvalidInputError
 
 TemplateName: TypeAlias = Literal["plain", "markdown", "xml", "messages"]
 
@@ -97,6 +98,17 @@ class Template:
     escape: Callable[[str], str] = indent_lines
     order: tuple[ContextType, ...] = CONTEXT_TYPES
     frame: str = ""
+
+    @staticmethod
+    def named(name: TemplateName) -> Template:
+        """Return one of the four templates.
+
+        Raises:
+            InvalidInputError: there is none of this name.
+        """
+        if name not in TEMPLATES:
+            raise InvalidInputError(f"template is one of {', '.join(TEMPLATES)}, or a Template, not {name!r}")
+        return TEMPLATES[name]
 
     def written(self, item: Written, language: Language, *, gap: bool = False) -> str:
         """Return an item without its section and passage."""

@@ -446,7 +446,7 @@ class _Packing:
         cost = self._lines.get((kind, position))
         if cost is None:
             line = self._template.written(item, self._language, gap=True)
-            before, text, after = line.partition(item.content)
+            before, text, after = line.partition(item.content) if item.content else (line, "", "")
             # The text is measured for the result anyway, and what is around it is mostly the same.
             cost = self._count("\n" + before) + (self._count(text) + self._count(after) if text else 0)
             if position is not None:

@@ -1,0 +1,31 @@
+"""The benchmark of context windows counts what stands in them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from benchmarks import windows
+from tests.repo.test_locomo_benchmark import CONVERSATION
+
+
+async def test_evidence_counts_if_its_text_stands_in_the_window(
+    pool: asyncpg.Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a real consolidation, and none of it where the budget holds no turn; a missing turn counts as missed."""
+    path = tmp_path / "talk.json"
+    path.write_text(json.dumps([CONVERSATION]), encoding="utf-8")
+    monkeypatch.setattr(windows, "BUDGETS", (1, 2000))
+    await windows.remember(pool, path)
+    assert await pool.fetchval("SELECT count(*) FROM memories WHERE memory_type = 'episodic'") == 2
+    table = await windows.evaluate(pool, path)
+    # Of three questions one names a turn that does not exist.
+    assert {key: (round(found.share, 2), round(found.any, 2)) for key, found in table.items()} == {
+        ("new", 1): (0, 0),
+        ("running", 1): (0, 0),
+        ("new", 2000): (0.67, 0.67),
+        ("running", 2000): (0.67, 0.67),
+    }
