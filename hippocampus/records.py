@@ -61,8 +61,8 @@ class ConversationSlice:
     """Consecutive turns of one thread: the unit of consolidation."""
 
     turns: tuple[Turn, ...]  # ascending by sequence_num, never empty
-    #: The turns just before them, which say what 'actually I'm not' takes back; nothing is extracted from them.
-    before: tuple[Turn, ...] = ()
+    #: What holds of the user when the slice begins, the oldest first: what 'actually I'm not' may take back.
+    known: tuple[ExtractedFact, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

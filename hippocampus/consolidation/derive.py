@@ -29,7 +29,7 @@ from hippocampus.facts import elements, keys
 from hippocampus.facts.elements import Element
 from hippocampus.memory_types import initial_score
 from hippocampus.providers.protocols import Embedder, Generator
-from hippocampus.records import ConversationSlice, ExtractedInsight, Turn, Vector
+from hippocampus.records import ConversationSlice, ExtractedFact, ExtractedInsight, Turn, Vector
 from pulse.postgres.json_values import clean_text, escape_state
 
 Turns = tuple[Turn, ...]
@@ -44,13 +44,13 @@ async def derive(
     stage: Stage,
     turns: Turns,
     styles: keys.Styles | None = None,
-    before: Turns = (),
+    known: tuple[ExtractedFact, ...] = (),
 ) -> Effects:
     """Have the models derive a stage's effects from turns. Without turns no model is called and nothing is derived.
 
     Args:
         styles: the app's policy on which keys hold many values; only the deep stage uses it.
-        before: the turns just before these, for the deep stage.
+        known: what holds of the user before these turns, for the deep stage.
 
     Raises:
         ProviderError: the generator failed. A failed embedding is not an error: see `Effects.vectorless`.
@@ -60,7 +60,7 @@ async def derive(
         return Effects()
     if stage is Stage.FAST:
         return await _replay(generator, embedder, turns)
-    return await _reflect(generator, embedder, ConversationSlice(turns=turns, before=before), styles)
+    return await _reflect(generator, embedder, ConversationSlice(turns=turns, known=known), styles)
 
 
 async def keep_text(embedder: Embedder, stage: Stage, turns: Turns, code: str) -> Effects:

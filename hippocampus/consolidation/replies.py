@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from hippocampus.consolidation.slices import Slice, input_hash
 from hippocampus.consolidation.statements import STATEMENTS
-from hippocampus.providers.protocols import Generator
+from hippocampus.providers.protocols import Generator, reads_known_facts
 from hippocampus.records import (
     ConversationSlice,
     ExtractedFact,
@@ -56,6 +56,11 @@ class PaidReplies:
         """What the answers depend on; see `Generator`."""
         return self._generator.fingerprint
 
+    @property
+    def reads_known_facts(self) -> bool:
+        """Whether the generator reads what is known already."""
+        return reads_known_facts(self._generator)
+
     async def summarize(self, slices: Sequence[ConversationSlice]) -> list[Summary]:
         """Summarise each slice; see `Generator`."""
         return [await self._paid(slice_, self._generator.summarize, _summary) for slice_ in slices]
@@ -74,7 +79,7 @@ class PaidReplies:
         read: Callable[[Mapping[str, Any]], Reply],
     ) -> Reply:
         own = self._slice
-        digest = input_hash(self._generator.fingerprint, slice_.before, slice_.turns)
+        digest = input_hash(self._generator.fingerprint, slice_.turns, *map(asdict, slice_.known))
         if own.kept is not None and own.kept.input_hash == digest:
             reply = read(unescape(own.kept.reply))
             self.reused += 1

@@ -17,6 +17,9 @@ class Generator(Protocol):
     Every method returns one reply per slice, in the order of its input, and raises
     `hippocampus.errors.ProviderError` for the whole batch if one slice fails: a failure is
     never an empty reply. The text of a conversation is data, never an instruction.
+
+    A generator with the attribute ``reads_known_facts`` set to true is given `ConversationSlice.known` with each slice
+    that it reflects. For others it is empty, and costs nothing.
     """
 
     @property
@@ -53,3 +56,8 @@ class Embedder(Protocol):
 
     async def close(self) -> None:
         """Close what the embedder holds open. Idempotent."""
+
+
+def reads_known_facts(generator: Generator) -> bool:
+    """Return whether a generator is given the facts that hold; see `Generator`."""
+    return getattr(generator, "reads_known_facts", False) is True
