@@ -61,7 +61,8 @@ _LEAD_EN = re.compile(
     r"|haha+|sure"
     r"|right|true|cool|nice|great|awesome|perfect|because|since|though|although|as for me|for me|personally|to be"
     r" honest|tbh"
-    r"|i mean|you know|definitely|totally|absolutely|of course|as you know|as i said|as mentioned|these days|nowadays"
+    r"|i mean|you know|definitely|totally|absolutely(?! no\b)|of course|as you know|as i said|as mentioned|these days"
+    r"|nowadays"
     r"|lately"
     r"|recently|currently|right now|now|in general|normally|still|same here|me too|sorry|unfortunately|sadly|luckily"
     r"|guess what|good news|big news|well then|speaking of which|for work|for what it's worth|one more thing|please"
@@ -179,7 +180,8 @@ _OTHER_SUBJECT_ZH = re.compile(
     f"(?:他|她|它|你|大家|人家|别人|对方|这|那|{_KIN_ZH}|[\\u4e00-\\u9fff]{{1,4}}(?:老师|医生|总|经理|同学|先生|女士))"
 )
 _SUBJECTLESS_ZH = re.compile(
-    f"(?!不要|别|不准|不许|不能[在给]|请|麻烦|记得|会不会)(?:{_TIME_ZH}|还是?|也|都|就|转头|后来|干脆|真的?|特别|非常"
+    f"(?!不要|别|不准|不许|不能[在给]|请|麻烦|记得|会不会)(?:{_TIME_ZH}|还是?|也|都|就|转头|后来|干脆|自己|真的?|特别"
+    f"|非常"
     f"|超级?|比较|很|挺|最|又|终于|打算|准备|计划|决定)*"
     "(?:在|调|转|盘|添|过|评|拿|通过|落|获|是|住|喜欢|不|爱|讨厌|对|养|有|每|打算|准备|计划|来自|最|已经|特别|超|搬"
     "|换|入职|跳槽|辞|离职|结婚|离婚|订婚|怀孕|生了|去了?|买了?|租|学|报名|报了"
@@ -194,7 +196,8 @@ _GOES_ON_ZH = re.compile("(?:顺便|然后)?(?:带|陪|去|到|飞|给|和|跟|�
 _INTENDS_ZH = re.compile(f"打算|计划|准备|决定|原定|想(?:去|在|暑假|寒假)|{patterns_zh.TIME}.*(?:去|回|飞|走|请)")
 _PAST_ZH = re.compile("曾经|以前|之前(?=[^说])|过去|原来住|原先")
 _REPORTED_ZH = re.compile(
-    "听说|据说|有人说|[他她你]们?(?:说|问|觉得|以为|认为|告诉)|(?:妈|爸|老板|同事|朋友|老婆|老公|妹妹|姐姐|哥哥|弟弟"
+    "听说|据说|有人说|(?<![跟和对给])[他她你]们?(?:说|问|觉得|以为|认为|告诉)|(?:妈|爸|老板|同事|朋友|老婆|老公|妹妹"
+    "|姐姐|哥哥|弟弟"
     "|老师)(?:妈|爸)?(?:说|问|觉得|告诉|总说)"
 )
 
@@ -254,10 +257,20 @@ _SPELLING_EN = tuple(
         (r"\buni\b", "university"),
         (r"\btho\b", "though"),
         (r"\bit's been decided\b", ""),
-        (r"[\U0001F000-\U0001FAFF\u2600-\u27BF\uFE0F]+", " "),
+        (r"[\U0001F000-\U0001FAFF\u2600-\u27BF\uFE0F]+", " . "),
         (r"\s+(?:lol|lmao|haha+|omg|fr|smh|ngl|idk|tbh|imo|xd|:\)|;\)|:d)(?=$|[\s.,!?])", ""),
     )
 )
+#: A word of the table above: most texts have none.
+_CASUAL_EN = re.compile(
+    r"\b(?:i[mv]e?|(?:do|does|did|ca|wo|is|was|are|have|has|had|would|should|could)nt|cannot|ur?|[rn&]|plz|plss?"
+    r"|tmr\w?|tomoz|bday|hub\w+"
+    r"|[bg]f|co?uz|coz|bc|gonna|wanna|abt|yrs|mins|uni|tho|lo?l|lmao|ha(?:ha)+|omg|fr|smh|ngl|idk|tbh|imo|xd)\b|:\)"
+    r"|;\)|:d",
+    re.IGNORECASE,
+)
+#: Characters of a clause in which its tail is looked for.
+_TAIL_CHARS_MAX = 60
 #: What adds nothing at the end of a clause.
 _TAIL_EN = re.compile(
     r"(?:,|\s)+(?:btw|by the way|fyi|you know|you see|anyway|anyways|though|tho|please(?! don't)|haha+|actually|to be"
@@ -288,7 +301,7 @@ _FRONTED_EN = re.compile(
     re.IGNORECASE,
 )
 _TOGETHER_EN = re.compile(
-    r"^(?:me and (?:[\w']+ ){1,5}?|(?:my [\w' ]{2,30}?|[A-Z]\w+(?:(?:,| and) [A-Z]\w+)*) and (?:I|me) )(?=(?:are|were"
+    r"\b(?:me and (?:[\w']+ ){1,5}?|(?:my [\w' ]{2,30}?|[A-Z]\w+(?:(?:,| and) [A-Z]\w+)*) and (?:I|me) )(?=(?:are|were"
     r"|have|had|got(?! (?:engaged|married))|will|went|'re|'ve|started|booked|moved|bought|live|did|do|just|both"
     r"|also)\b)"
 )
@@ -332,11 +345,25 @@ def without_lead(clause: str) -> str:
     clause = clause.strip(" ,.!…*~")
     for pattern in (_LEAD_EN, _VOCATIVE_EN, _LEAD_EN):
         shorter = pattern.sub("", clause).strip(" ,.!…")
-        if pattern is not _VOCATIVE_EN or not _APPOSED_EN.search(shorter):
+        if shorter != clause and not (pattern is _VOCATIVE_EN and _APPOSED_EN.search(shorter)):
             clause = shorter
-    while (shorter := _TAIL_EN.sub("", clause)) != clause and shorter:
-        clause = shorter
+    return _without_tail(clause)
+
+
+def _without_tail(clause: str) -> str:
+    while shorter := _TAIL_EN.sub("", clause[-_TAIL_CHARS_MAX:]):
+        kept = clause[:-_TAIL_CHARS_MAX] + shorter
+        if kept == clause:
+            break
+        clause = kept
     return clause
+
+
+def _spelled_out(text: str) -> str:
+    if _CASUAL_EN.search(text) or not text.isascii():
+        for spelling, word in _SPELLING_EN:
+            text = spelling.sub(word, text)
+    return text
 
 
 def _unquoted(text: str) -> str:
@@ -351,14 +378,13 @@ def _unquoted(text: str) -> str:
 
 
 def _english(text: str) -> Iterator[str]:
-    for spelling, word in _SPELLING_EN:
-        text = spelling.sub(word, text)
+    text = _TOGETHER_EN.sub("we ", _spelled_out(text))
     speaks = True  # whether a clause without a subject is the speaker's
     before = ""
     for piece in _SPLIT_EN.split(_LONG_AGO_EN.sub("", text)):
-        if _REPORTED_EN.search(_TAIL_EN.sub("", piece.rstrip(" .!"))):
+        if _REPORTED_EN.search(piece) and _REPORTED_EN.search(_without_tail(piece.rstrip(" .!"))):
             return
-        clause = _TOGETHER_EN.sub("we ", without_lead(piece), count=1)
+        clause = without_lead(piece)
         if not clause:
             continue
         if fronted := _FRONTED_EN.match(clause):

@@ -32,6 +32,10 @@ _TAKEN_BACK_EN = re.compile(
     r"|turns out (?:I'm|I am|it's|it is|it was|I was|I) (?:not|never|don't|didn't))\b",
     re.IGNORECASE,
 )
+_SAID_ABOUT_EN = re.compile(
+    r"\b(?:said|told you|mentioned|wrote|thing|stuff) about (?:the |my |our )?(?P<what>.+?)(?:,|;|\bbtw\b|$)",
+    re.IGNORECASE,
+)
 _OFF_EN = re.compile(
     r"\b(?:cancell?ed|cancell?ing|call(?:ed|ing)? (?:it )?off|(?:is|'s|are|was) (?:now )?off(?= |$|[.,!])(?! to\b|"
     r" on\b| work\b| school\b)|not happening|isn't happening|fell through"
@@ -129,7 +133,8 @@ _KINDRED = tuple(
 _COMMON = (
     frozenset(
         words.listed(
-            "said told what thing things plan plans date day week month year time now still actually instead make"
+            "one two three four five six seven eight nine ten said told what thing things plan plans date day week"
+            " month year time now still actually instead make"
             " made said tell new old first last had have has back"
         )
     )
@@ -200,6 +205,8 @@ def of_sentence(text: str, held: Sequence[Held], turn: int, *, chinese: bool, st
 
 
 def _english(text: str, held: Sequence[Held], turn: int, states: bool) -> list[Correction]:
+    if (meant := _SAID_ABOUT_EN.search(text)) and (about := _overlapping(held, meant["what"])):
+        held = about
     for pattern in _INSTEAD_EN:
         if (match := pattern.search(text)) and (found := _containing(held, match["old"])):
             return [Correction(found, re.sub(rf"\b{re.escape(match['old'])}\b", match["new"], found.text, count=1))]

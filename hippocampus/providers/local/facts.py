@@ -37,6 +37,8 @@ _DATED_TOPICS = frozenset(("plan", "goal", "event", "activity"))
 #: Topics that may occur together in one clause: 'I work for a bank as a clerk'.
 _COMPANIONS = frozenset(
     (
+        "name",
+        "age",
         "employer",
         "occupation",
         "children",
@@ -94,6 +96,7 @@ _NEGATED = (
     (re.compile("^我(?:其实|并|现在|已经|早就)*(?:不再|不|没有?)"), "我"),
     (re.compile("^我对(?P<x>.{1,10}?)(?:其实|并)?不过敏"), "我对\\g<x>过敏"),
 )
+_DENIES = re.compile(r"\b(?:not|no|never)\b|n['’]?t\b|[不没]", re.IGNORECASE)
 _STILL = re.compile(r" (?:any ?more|after all|actually|at all)\b.*|了$", re.IGNORECASE)
 
 
@@ -135,6 +138,8 @@ class _Ledger:
         self._held: dict[tuple[str, str], Held] = {}
         self._values: dict[tuple[str, str], Mapping[str, Any]] = {}
         self._stated: dict[tuple[str, str], ExtractedFact] = {}
+        self._off: list[Held] = []  # what the turn that is read took back
+        self._turn = 0
         for fact in known:
             value = fact.value if isinstance(fact.value, dict) else {"text": str(fact.value)}
             if isinstance(value.get("text"), str):
@@ -163,6 +168,8 @@ class _Ledger:
 
     def correct(self, sentence: Sentence, turn: Turn, found: list[_Found]) -> None:
         """Apply what a sentence takes back or puts right; a plan that it states anew is removed from `found`."""
+        if not self._held and not self._off:
+            return
         held = [
             each
             for each in self._held.values()
@@ -170,8 +177,10 @@ class _Ledger:
         ]
         for each in self._negated(sentence, turn, found):
             self._end(each, turn.sequence_num)
+        if self._turn != turn.sequence_num:
+            self._turn, self._off = turn.sequence_num, []
         fixes = corrections.of_sentence(
-            sentence.text, held, turn.sequence_num, chinese=sentence.is_cjk, states=bool(found)
+            sentence.text, [*self._off, *held], turn.sequence_num, chinese=sentence.is_cjk, states=bool(found)
         )
         for fix in fixes:
             if fix.text is None:
@@ -206,7 +215,7 @@ class _Ledger:
 
     def _negated(self, sentence: Sentence, turn: Turn, found: list[_Found]) -> Iterator[Held]:
         """Yield what a sentence denies in the words of its statement: 'I'm not allergic to nuts'."""
-        if found:
+        if found or not self._held or not _DENIES.search(sentence.text):
             return
         for clause in clauses.of_sentence(sentence):
             for negation, positive in _NEGATED:
@@ -231,6 +240,7 @@ class _Ledger:
         identity = (held.fact_type, held.key)
         value = self._values[identity]
         self._held.pop(identity, None)
+        self._off.append(held)
         self._stated.pop(identity, None)
         self._stated[identity] = ExtractedFact(
             fact_type=held.fact_type,  # type: ignore[arg-type]
@@ -277,7 +287,9 @@ def _of_sentence(sentence: Sentence, relatives: people.People) -> Iterator[_Foun
         yield from _asked(sentence)
     carried = ""
     names: set[str] = set()
+    read = []
     for clause in clauses.of_sentence(sentence):
+        read.append(clause)
         resolved = clause if chinese else relatives.resolve(clause)
         named = set()
         for found in _of_clause(resolved, chinese=chinese, carried=carried):
@@ -291,10 +303,11 @@ def _of_sentence(sentence: Sentence, relatives: people.People) -> Iterator[_Foun
             yield found
         if not chinese:
             for found in _mentions(resolved):
-                if found.object not in named and not (found.pattern.topic == "pet" and named):
+                if found.object not in named | names and not (found.pattern.topic == "pet" and named):
                     yield found
+    said = f"{sentence.text} {' '.join(read)}" if chinese else sentence.text
     for pattern in (patterns_zh.NAMED_KIN,) if chinese else (patterns_en_life.NAMED_KIN,):
-        for match in pattern.regex.finditer(sentence.text.replace("’", "'")):
+        for match in pattern.regex.finditer(said.replace("’", "'")):
             for found in _objects(pattern, match, chinese=chinese):
                 if found.about not in names:
                     names.add(found.about)
@@ -342,7 +355,10 @@ def _objects(pattern: Pattern, match: re.Match[str], *, chinese: bool, carried: 
         if completed is None:
             return
         raw = completed
-    pieces = objects.parts(raw, chinese=chinese) if pattern.shape == "list" else [raw]
+    if pattern.shape == "items":
+        pieces = objects.items(raw, chinese=chinese)
+    else:
+        pieces = objects.parts(raw, chinese=chinese) if pattern.shape == "list" else [raw]
     for piece in pieces:
         cleaned = objects.clean(piece, pattern.shape, chinese=chinese)
         if cleaned is not None:

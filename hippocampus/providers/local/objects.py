@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
+from hippocampus.providers.local import patterns_en
 from hippocampus.providers.local.patterns import Shape
 from hippocampus.text import words
 
@@ -84,6 +85,11 @@ _UNCLEAR_EN = re.compile(
     r" the last (?:half |few )?(?:hours?|minutes))\b|\b(?:this|that|there)$",
     re.IGNORECASE,
 )
+_TIME_EN = re.compile(
+    rf"\b(?:{patterns_en.TIME}|(?:a few|\w+) (?:days?|weeks?|months?|years?) ago|(?:last|this|next)"
+    rf" \w+|yesterday|today)\b",
+    re.I,
+)
 #: An event that is described by these words alone is not worth a fact: 'saw a movie', 'working on a project'.
 _VAGUE = frozenset(
     words.stem(word)
@@ -107,7 +113,7 @@ _NOT_A_NAME = frozenset(
 )
 _UNCLEAR_ZH = re.compile("[你您他她它]|这|那[个些种样么]|什么|怎么|哪|一下|东西|事情|不知道|为什么|一点$|[吗呢吧]$")
 _BAD_START_ZH = re.compile("的|了|过(?!敏)|到|在|是|有|上(?![海市证饶])|和(?!平|牛|果)|也|都|就|自己")
-_NOT_A_NAME_ZH = re.compile("[说在是要也都给来去今最刚不会很天总想又还就没有过的了太每特真跟和一两早晚]")
+_NOT_A_NAME_ZH = re.compile("[说在是要也都给来去今最刚已经那时候搬不会很天总想又还就没有过的了太每特真跟和一两早晚]")
 _NOTHING_ZH = re.compile(
     "吃|喝|看|玩|听|做|去|说|买|睡觉?|人|自己|大家|生活|热闹|干净|美|笑|聊|钱|谁|上|下|死|多|少|慢|快|好|坏|气|哭|情|家"
 )
@@ -144,9 +150,11 @@ def _clean_zh(raw: str, shape: Shape) -> str | None:
 
 def _clean_en(raw: str, shape: Shape) -> str | None:
     text = raw.strip()
-    if shape in ("thing", "list") and _RESTRICTED_EN.match(text):
+    if shape in ("thing", "list", "items") and _RESTRICTED_EN.match(text):
         return None
-    if shape not in ("plain", "title"):
+    if shape == "rule":
+        text = re.sub(r"(?:,? because\b.*|,? please|(?<!from) now| again)$", "", text)
+    elif shape not in ("plain", "title"):
         text = _TAIL_EN.sub("", text)
     text = " ".join(text.split()).strip(" ,.;:!?-–—\"'“”()*")
     if not any(character.isalnum() for character in text) or len(text) > 120:
@@ -194,7 +202,8 @@ def _event(text: str) -> str | None:
         return None
     if not 2 <= len(spoken) <= 16 or _UNCLEAR_EN.search(text) or _DANGLING_EN.search(text):
         return None
-    return text if any(term not in _VAGUE for term in words.terms(" ".join(spoken[1:]))) else None
+    timeless = _TIME_EN.sub(" ", " ".join(spoken[1:]))
+    return text if any(term not in _VAGUE for term in words.terms(timeless)) else None
 
 
 def _habit(text: str) -> str | None:
@@ -202,7 +211,7 @@ def _habit(text: str) -> str | None:
 
 
 def _rule(text: str) -> str | None:
-    return text if len(text.split()) <= 20 else None
+    return text if len(text.split()) <= 20 and not re.search(r"\byourself\b", text, re.IGNORECASE) else None
 
 
 def _place(text: str) -> str | None:
@@ -271,6 +280,7 @@ _CHECKS: Mapping[Shape, Callable[[str], str | None]] = {
     "plain": _plain,
     "thing": _thing,
     "list": _thing,
+    "items": _thing,
     "title": _title,
     "action": _action,
     "event": _event,
@@ -285,6 +295,23 @@ _CHECKS: Mapping[Shape, Callable[[str], str | None]] = {
     "birth": _birth,
     "occasion": _occasion,
 }
+
+
+_ITEM_TAIL_EN = re.compile(
+    r"\s(?:at|in|on|when|during|with|tonight|today|since|so|because|but|which|who|as|for|unless|anymore|any more"
+    r"|either|, tell)\b.*$"
+    r"|,\s*(?:tell|so|but|please|which|who|that|it|I|and (?:I|it|my|that|so|the))\b.*$",
+    re.IGNORECASE,
+)
+
+
+def items(text: str, *, chinese: bool) -> list[str]:
+    """Return the members of a list of things that are always apart: 'shellfish, nuts and amoxicillin' are three."""
+    if chinese:
+        return parts(text, chinese=True)
+    text = _ITEM_TAIL_EN.sub("", text)
+    pieces = re.split(r",?\s+(?:and|or|nor|plus|as well as)\s+(?:to\s+)?|,\s+|\s*[&/]\s*", text)
+    return [re.sub(r"^(?:all |any |the |to |both |most )+", "", piece) for piece in pieces if piece]
 
 
 def parts(text: str, *, chinese: bool) -> list[str]:

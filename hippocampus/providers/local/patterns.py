@@ -12,6 +12,7 @@ from hippocampus.records import FactType
 Shape = Literal[
     "thing",
     "list",
+    "items",
     "title",
     "action",
     "event",

@@ -119,9 +119,11 @@ IDENTITY = (
     english("name", "profile", rf"I'm (?P<object>{NAME})(?: {NAME})?(?: here|, by the way|, nice to meet you|,? and"
         rf" (?:I|my)\b.*)$",
         "is called {object}", "name", 0.9, single=True),
-    english("name", "profile", r"I'm (?P<object>[a-z]+),? (?:and )?(?:I'm )?\d{1,2}\b.*", "is called {object}",
+    english("name", "profile", r"I'm (?P<object>[a-z]+)(?: btw| by the way)?,? (?:and )?(?:I'm )?\d{1,2}\b.*",
+        "is called {object}",
         "given_name", 0.85, single=True),
-    english("age", "profile", r"I'm [a-z]+,? (?:and )?(?:I'm )?(?P<object>\d{1,2})\b(?! (?:min|hour|day|week|month|km"
+    english("age", "profile", r"I'm [a-z]+(?: btw| by the way)?,? (?:and )?(?:I'm )?(?P<object>\d{1,2})\b(?! (?:min"
+        r"|hour|day|week|month|km"
         r"|mile|%)).*", "is {object} years old", "plain", 0.85, single=True),
     english("pronouns", "profile", r"my pronouns are (?P<object>.+)", "has the pronouns {object}",
         "plain", 0.95, single=True),
@@ -283,7 +285,7 @@ STUDY = (
         "list", 0.85),
     english("studies", "profile",
         rf"(?:{I_AM} ~taking|I ~take|I ~signed up for|I ~enrolled in|I've ~started|I ~started)"
-        r" (?P<object>(?:an? |some |the |my )?(?:(?!taking|doing|the|an?\b)[a-z-]+ ){1,4}?(?:class|classes"
+        r" (?P<object>(?:an? |some |the |my )?(?:(?!taking|doing|going|the|an?\b)[a-z-]+ ){1,4}?(?:class|classes"
         r"|course|courses|lessons?)(?: (?:in|since|on|every) [\w ]{2,25})?)(?:[ ,].*)?$", "takes {object}",
         "event", 0.9),
     english("education", "profile",
@@ -305,8 +307,11 @@ FAMILY = (
     english("family:work", "profile", rf"(?:my|our) {KIN_MODIFIER}{KIN}(?:,? (?:called |named )?{NAME},?)?(?:'s|,?"
         rf" who is| is|,? who works as| ~works as)?,? ~(?P<object>an? {OCCUPATION}"
         r"(?: (?:at|in|for|with) [\w' -]+)?)\b.*", "has a {about} who is {object}", "workplace", 0.9),
+    english("family:work", "profile",
+        rf"(?:my|our) {KIN_MODIFIER}{KIN},? (?:called |named )?{NAME},? (?P<object>{OCCUPATION})\b.*",
+        "has a {about} who is {a_object}", "role", 0.85),
     english("family:allergy", "profile", rf"(?:my|our) {KIN_MODIFIER}{KIN}(?:,? {NAME},?)?(?:'s| is) ~allergic to"
-        rf" (?P<object>.+)", "has a {about} who is allergic to {object}", "list", 0.95),
+        rf" (?P<object>.+)", "has a {about} who is allergic to {object}", "items", 0.95),
     english("family:life", "profile", rf"(?:my|our) {KIN_MODIFIER}{KIN}(?:,? (?:called |named )?{NAME},?)?"
         rf" ~(?P<object>(?:lives|works|studies|teaches|moved|moved back|runs|owns|goes|went|started at|got (?:a job"
         rf"|accepted|into)"
@@ -337,7 +342,8 @@ FAMILY = (
         rf"|works" r"|studies) (?:in|at|as|for|with) .+)", "has a {about} who {object}", "event", 0.85),
     english("family:age", "profile",
         rf"(?:my|our) (?:older |younger |little |eldest |youngest |baby )?{KIN} ~(?:is|turned|turns) (?:now"
-        rf" )?" r"(?P<object>\d{1,2})\b(?! [a-z]+ (?:away|tall))(?: years old)?.*",
+        rf" )?" r"(?P<object>\d{1,2}|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve)\b(?! (?:minutes?"
+        r"|hours?|days?|weeks?|of|times|more|[a-z]+ (?:away|tall)))(?: years old)?.*",
         "has a {about} aged {object}", "plain", 0.9),
     english("children", "profile",
         rf"{I_HAVE} (?P<object>{COUNT} (?:[a-z-]+ ){{0,2}}?(?:kids?|child|children|sons?|daughters?"
@@ -364,9 +370,9 @@ HEALTH = (
     english(
         "allergy",
         "profile",
-        rf"(?:(?:even |the )?(?:smell|taste) of )?(?P<object>[a-z]+(?: [a-z]+){{0,2}}?),? ~{_REACTS}\b.*",
+        rf"(?:.*, )?(?:(?:even |the )?(?:smell|taste) of )?(?P<object>[a-z]+(?: [a-z]+){{0,2}}?),? ~{_REACTS}\b.*",
         "is allergic to {object}",
-        "list",
+        "items",
         0.85,
     ),
     english(
@@ -411,11 +417,13 @@ HEALTH = (
     english(
         "diet",
         "profile",
-        r"I (?:(?:can't|cannot|can not|mustn't|am not allowed to) ~(?:do|have|eat|drink|stomach|touch|tolerate"
+        r"I (?:(?:can't|cannot|can not|mustn't|am not allowed to) ~(?:do(?= (?:dairy|gluten|nuts?|peanuts|cashews"
+        r"|almonds|shellfish|fish|eggs|meat|spicy|sugar|caffeine|alcohol|milk|cheese|wheat|soy|seafood|pork|beef"
+        r"|mushrooms|lactose|onions|garlic))|have|eat|drink|stomach|touch|tolerate"
         r"|digest)|(?:don't|do not|never) ~(?:eat|drink|touch)) (?P<object>(?!any|much|enough|time"
         r"|that|the\b|a |to |it|more|out|well|without|this|my|so\b|anything|something|because|very|for).+)",
         "does not eat or drink {object}",
-        "list",
+        "items",
         0.85,
     ),
     english(
@@ -433,14 +441,14 @@ HEALTH = (
         "profile",
         r"I ~(?:only|just) ~(?:drink|eat) (?P<object>.+)|I ~(?:drink|eat) (?:only|just) (?P<about>.+)",
         "only eats or drinks {object}{about}",
-        "list",
+        "items",
         0.9,
     ),
     english("allergy", "profile", rf"(?:{I_AM} ~|I have always been |I've ~been )allergic to (?P<object>.+)",
-        "is allergic to {object}", "list", 0.95),
+        "is allergic to {object}", "items", 0.95),
     english("allergy", "profile",
         r"I ~have an? (?:bad |severe |mild )?(?P<object>[a-z]+(?: [a-z]+)?) allergy\b.*",
-        "is allergic to {object}", "list", 0.95),
+        "is allergic to {object}", "items", 0.95),
     english("diet", "profile",
         rf"(?:{I_AM}|I ~went|I ~turned) ~(?:an? )?(?P<object>vegan|vegetarian|pescatarian|lactose[-"
         rf" ]intolerant" r"|gluten[- ]free|diabetic|coeliac|celiac)\b.*", "is {object}", "plain", 0.95,
@@ -448,7 +456,7 @@ HEALTH = (
     english("diet", "profile",
         r"I (?:(?:can't|cannot|can not) ~(?:eat|drink|have)|(?:don't|do not|never) ~(?:eat|drink))"
         r" (?P<object>(?!any|much|enough|time|that|the|a |to |it|more|out|well).+)",
-        "does not eat or drink {object}", "list", 0.85),
+        "does not eat or drink {object}", "items", 0.85),
 )
 TASTE = (
     english("favorite", "preference", r"my (?:top|first|number one|no\.? ?1|main) (?:pick|choice|favou?rite)(?: for"
@@ -513,7 +521,8 @@ SKILLS = (  # and possessions
     english("owns", "custom",
         r"(?:I|we|I've|we've) ~(?:bought|got|own) (?:myself |ourselves )?(?P<object>(?:an?|my|our)"
         r"(?: [a-z-]+){0,3}? (?:car|bike|bicycle|motorbike|house|apartment|flat|condo|piano|guitar|camera"
-        r"|laptop|computer" r"|phone|tablet|console|truck|van|boat|watch|tent|printer|drone|scooter))\b.*",
+        r"|laptop|computer" r"|phone|tablet|console|truck|van|boat|watch|tent|printer|drone|scooter))\b(?! for"
+        r" (?!me\b|myself|us\b|work|the |\d|£|€|\$)).*",
         "has {object}", "plain", 0.85),
     english("owns", "custom", r"I ~drive (?P<object>an? .+)", "drives {object}", "event", 0.9),
 )

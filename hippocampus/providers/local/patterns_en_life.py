@@ -171,7 +171,8 @@ HABITS = (
     english("activity", "custom", rf"(?:I've|I have|we've|we have) ~been ~(?P<object>{_KNOWN_ING}.*)",
         "has been {object}", "event", 0.8),
     english("activity", "custom",
-        rf"{_WE_ARE} ~(?P<object>(?:working on|writing|reading|creating|building|designing|renovating"
+        rf"{_WE_ARE} ~(?P<object>(?:working on (?!my health|getting|my\b|some|it)|writing|reading|creating|building"
+        rf"|designing|renovating"
         r"|raising|training|practi[cs]ing|hosting|volunteering|teaching|rewatching|growing|restoring"
         r"|composing|rehearsing)" r"\b .+)", "is {object}", "event", 0.8),
     english("activity", "custom", rf"(?:I|we|I've|we've) ~(?:started|began|took up|have taken up) (?P<object>(?:going"
@@ -211,6 +212,8 @@ PLANS = (
     english("plan", "custom", r"(?:I|we|I've|we've|I have|we have) ~(?:booked|reserved|arranged|scheduled"
         r"|organi[sz]ed|got tickets (?:to|for)|have tickets (?:to|for)|bought tickets (?:to|for)|registered for)"
         r" (?P<object>.+)", "has booked {object}", "event", 0.85),
+    english("plan", "custom", rf"{_WE_ARE} ~(?P<object>doing (?:the|an?|my|our) .+ {TIME}\b.*)", "is {object}",
+        "event", 0.85),
     english("plan", "custom", rf"{_WE_ARE} ~(?P<object>{_NEAR}\b ?.+)", "is {object}", "event", 0.8),
     english("plan", "custom", rf"{_WE_ARE} ~(?:to|due to|set to|scheduled to|supposed to|meant to|about to)"
         rf" (?P<object>[a-z]+ .*{TIME}\b.*)", "is to {object}", "event", 0.85),
@@ -223,8 +226,9 @@ PLANS = (
     english("plan", "custom", rf"(?:I've|I have|we've|we have) ~(?:got )?(?P<object>an? [a-z -]+ {TIME})\b.*",
         "has {object}", "event", 0.85),
     english("plan", "custom",
-        rf"{_WE_ARE} ~(?:planning to|hoping to|going to|gonna|about to|looking to|aiming to|saving"
-        r" up to|preparing to|planning on going to) (?P<object>(?!an? |the |my |our |[A-Z]).+)",
+        rf"{_WE_ARE} ~(?:planning to|saving up to|preparing to|planning on going to"
+        rf"|(?:hoping to|going to|gonna|about to|looking to|aiming to)(?=.* (?:{TIME}\b|[A-Z])(?<!soon)(?<!tonight)))"
+        r" (?P<object>(?!an? |the |my |our |[A-Z]).+)",
         "plans to {object}", "action", 0.8),
     english("plan", "custom",
         rf"{_WE_ARE} ~(?:going|off|heading) to (?P<object>(?:an? |the |my |our |[A-Z]).*{TIME}\b.*)",

@@ -121,7 +121,7 @@ WORK = (
         f"我~(?:是|当|做|在做|在当|当上|干|升|转做|改做|成了|成为)(?:了)?(?:一?(?:名|个"
         f"|位))?(?:退休)?(?P<object>{JOB})了?$", "是{object}", "role", 0.95,
         single=True),
-    chinese("occupation", "profile", f"我~(?P<object>(?:教书|当老师|从医|行医|开车|当兵)了?(?:快)?{NUMBER}多?年)了?$",
+    chinese("work_years", "profile", f"我~(?P<object>(?:教书|当老师|从医|行医|开车|当兵)了?(?:快)?{NUMBER}多?年)了?$",
         "{object}", "plain", 0.9, single=True),
     chinese("work_history", "profile", f"我~(?:早先|年轻时候?|退休前|原来)?~在(?P<object>[^，。的]{{2,12}}?(?:厂|公司"
         f"|学校|医院|单位|店|局|矿|部队|农场|银行)(?:干|工作|教书|上班|待)了(?:快)?{NUMBER}多?年)了?$",
@@ -208,9 +208,9 @@ FAMILY = (
 HEALTH = (
     chinese("allergy", "profile", "(?:我|我~是)~对(?P<object>[^，。]{1,12}?)(?:会|有点|严重|很|特别|非常"
         "|都)*过敏(?:.*)$",
-        "对{object}过敏", "list", 0.95),
+        "对{object}过敏", "items", 0.95),
     chinese("allergy", "profile", "我~(?:是)?(?P<object>[^，。我不没对会一是有]{1,6}?)(?:重度|严重)?过敏(?:者|体质)?$",
-        "对{object}过敏", "list", 0.95),
+        "对{object}过敏", "items", 0.95),
     chinese("allergy", "profile", "我~(?:一)?(?:吃|喝|碰|闻)(?:到|了)?(?P<object>[^，。]{1,6}?)~(?:就|会"
         "|都)(?:会)?(?:过敏|[^，。]{0,4}(?:肿|痒|起疹子?|拉肚子|起红点|喘不上气|吐|恶心|难受|烧心|胃疼|胃痛|头疼)).*$",
         "吃{object}会不舒服", "list", 0.9),
