@@ -54,13 +54,18 @@ _MOVED_EN = re.compile(
 )
 _ENDED_EN = re.compile(
     r"^(?:I|we|I've|we've|I have|we have) (?:just |also |finally |had to |now |since |already |recently )*(?:left"
-    r"|quit|resign(?:ed)? from|sold|g[ai]ven? up|gave away|dropped|stopped|lost|broke up with|got rid of|retired from"
+    r"|quit|drop|give up|sell|resign(?:ed)? from|sold|g[ai]ven? up|gave away|dropped|stopped|lost|broke up with|got"
+    r" rid of|retired from"
     r"|dropped out of|no longer (?:have|work at|work for|work as|own|play|do|go to|need|live in|eat|drink|like)|don't"
     r" (?:have|work at|work for|own|play|do|go to|need|live in) (?=.*any ?more)"
     r"|switched (?:over )?from|changed (?:over )?from|moved out of|moved away from|handed in my notice at|finished"
     r" with|split up with|separated from|cancelled|canceled|let go of) (?P<what>.+)",
     re.IGNORECASE,
 )
+_AWAY_EN = re.compile(
+    r"^(?:I|we)(?:'ve)? (?:had to )?(?:gave|give|given) (?P<what>.+?) (?:away|back|up)\b", re.IGNORECASE
+)
+_OPENING_EN = re.compile(r"^(?:(?:so|also|and|but|oh|well|btw|by the way|actually|anyway),? )+", re.IGNORECASE)
 _NOTHING_EN = re.compile(
     r"^(?:actually|no|wait|sorry|hmm|well|oh|but|and|,|\s)*(?:I'm not|I am not|I don't|I do not|I didn't|I haven't|I"
     r" can't|it isn't|it's not|that's not (?:true|right|it)|that isn't (?:true|right)|not any ?more|I'm not any ?more"
@@ -104,8 +109,11 @@ _INSTEAD_ZH = re.compile(
     "不是(?P<old>[\\u4e00-\\u9fff\\w]{1,8}?)(?:[，,]|而)?是(?P<new>[\\u4e00-\\u9fff\\w]{1,8}?)(?=[，。！,!]|$|吧|啊"
     "|哈|才对)"
 )
+_CLOCK_EN = r"(?: at \d{1,2}(?::\d\d)?(?: ?[ap]m)?| at noon)?"
 _TIME_EN = re.compile(
-    rf"(?:\b(?:on|at|in|by|from) )?{patterns_en.TIME.replace('[A-Z]', '(?-i:[A-Z])')}(?=\W|$)", re.IGNORECASE
+    rf"(?:\b(?:on|at|in|by|from|for) )?(?:{patterns_en.TIME.replace('[A-Z]', '(?-i:[A-Z])')}"
+    rf"|\b{patterns_en.DAYS}){_CLOCK_EN}(?=\W|$)",
+    re.IGNORECASE,
 )
 _MONTH_EN = re.compile(rf"\b{patterns_en.MONTH}\b", re.IGNORECASE)
 _BARE_DAY_EN = re.compile(r"^(?:on |by |from )?(?:the )?(?P<day>\d{1,2}(?:st|nd|rd|th))$", re.IGNORECASE)
@@ -211,9 +219,8 @@ def _english(text: str, held: Sequence[Held], turn: int, states: bool) -> list[C
         if (match := pattern.search(text)) and (found := _containing(held, match["old"])):
             return [Correction(found, re.sub(rf"\b{re.escape(match['old'])}\b", match["new"], found.text, count=1))]
     plain = text.strip(" .!?…")
-    if match := _ENDED_EN.match(
-        re.sub(r"^(?:so|also|and|but|oh|well|btw|by the way|actually|anyway),? ", "", plain, flags=re.IGNORECASE)
-    ):
+    said = _OPENING_EN.sub("", plain)
+    if match := _AWAY_EN.match(said) or _ENDED_EN.match(said):
         what = re.split(r"\b(?:because|since|to|for|after|and|so|but|when|where|last|this|in)\b|,", match["what"])[0]
         ending = [each for each in _overlapping(held, what) if each.topic not in ("event", "name", "allergy")]
         if re.search(r"\b(?:job|work|position|notice)\b", what, re.IGNORECASE):
@@ -317,3 +324,24 @@ def _target(held: Sequence[Held], text: str, turn: int, *, speaks_of_it: bool, r
         return None
     last = held[-1]
     return last if turn - (last.turn if last.turn is not None else 0) <= 2 * reach else None
+
+
+def carry_over(sentence: str, fix: Correction) -> str | None:
+    """Return the sentence that stated a fact with what is right in place of what was wrong; None if it lacks that.
+
+    The part in which the two texts of the fact differ is replaced where the sentence has it too.
+    """
+    before, after = fix.held.text, fix.text or ""
+    start = next(
+        (n for n, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), min(len(before), len(after))
+    )
+    end = 0
+    while end < min(len(before), len(after)) - start and before[-1 - end] == after[-1 - end]:
+        end += 1
+    while start and before[start - 1].isalnum() and before[start - 1].isascii():
+        start -= 1
+    while end and before[-end].isalnum() and before[-end].isascii():
+        end -= 1
+    wrong, right = before[start : len(before) - end], after[start : len(after) - end]
+    place = sentence.lower().rfind(wrong.lower()) if wrong.strip() else -1
+    return None if place < 0 else sentence[:place] + right + sentence[place + len(wrong) :]

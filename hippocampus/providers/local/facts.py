@@ -39,6 +39,7 @@ _COMPANIONS = frozenset(
     (
         "name",
         "age",
+        "home",
         "employer",
         "occupation",
         "children",
@@ -110,6 +111,10 @@ class _Found:
 
 def of_slice(slice_: ConversationSlice) -> list[ExtractedFact]:
     """Return the facts of a slice in the order in which they were first stated, each once, and those that end in it."""
+    return _read(slice_).facts()[:FACTS_MAX]
+
+
+def _read(slice_: ConversationSlice) -> _Ledger:
     ledger = _Ledger(slice_.known)
     kin: dict[str, people.People] = {}
     for turn in slice_.turns:
@@ -122,8 +127,16 @@ def of_slice(slice_: ConversationSlice) -> list[ExtractedFact]:
             if not sentence.is_question:
                 ledger.correct(sentence, turn, found)
             for each in found:
-                ledger.keep(_fact(each, turn), each.pattern.topic.partition(":")[0])
-    return ledger.facts()[:FACTS_MAX]
+                ledger.keep(_fact(each, turn), each.pattern.topic.partition(":")[0], sentence)
+    return ledger
+
+
+def corrected(slice_: ConversationSlice) -> dict[tuple[int, int], str | None]:
+    """Return what later turns of the slice make of its sentences, by turn and position.
+
+    A text in which only a time or a name was put right says so; None stands for a sentence that was taken back.
+    """
+    return _read(slice_).corrected
 
 
 def states_fact(sentence: Sentence) -> bool:
@@ -138,6 +151,9 @@ class _Ledger:
         self._held: dict[tuple[str, str], Held] = {}
         self._values: dict[tuple[str, str], Mapping[str, Any]] = {}
         self._stated: dict[tuple[str, str], ExtractedFact] = {}
+        self._said: dict[tuple[str, str], Sentence] = {}
+        #: What became of sentences, by turn and position: their text with another time or name, or None.
+        self.corrected: dict[tuple[int, int], str | None] = {}
         self._off: list[Held] = []  # what the turn that is read took back
         self._turn = 0
         for fact in known:
@@ -150,10 +166,15 @@ class _Ledger:
     def facts(self) -> list[ExtractedFact]:
         return list(self._stated.values())
 
-    def keep(self, fact: ExtractedFact, topic: str) -> None:
+    def keep(self, fact: ExtractedFact, topic: str, sentence: Sentence | None = None) -> None:
         """Keep a fact: a repeated one gains sources and a little confidence; a changed one replaces the earlier one."""
         identity = (fact.fact_type, fact.key)
         before = self._stated.get(identity)
+        said = self._said.get(identity)
+        if said is not None and before is not None and before.value["text"] != fact.value["text"]:
+            self._outdate(said, None)
+        if sentence is not None:
+            self._said[identity] = sentence
         for held in [each for each in self._held.values() if _gives_way(each, topic, fact)]:
             self._end(held, fact.source_seqs[-1])
         self._hold(fact.fact_type, fact.key, fact.value, topic, fact.source_seqs[-1])
@@ -197,7 +218,14 @@ class _Ledger:
                 if all(_key(one, turn.author, "") != fix.held.key for one in restated):
                     self._end(fix.held, turn.sequence_num)
                 continue
-            value = {**self._values[fix.held.fact_type, fix.held.key], "text": fix.text}
+            identity = (fix.held.fact_type, fix.held.key)
+            value = {**self._values[identity], "text": fix.text}
+            said = self._said.pop(identity, None)
+            if said is not None:
+                text = corrections.carry_over(said.text, fix)
+                self._outdate(said, text)
+                if text is not None and not found:
+                    self._outdate(sentence, None)  # it says nothing else
             if "said_on" in value:
                 value["said_on"] = turn.occurred_at.date().isoformat()
             fact = ExtractedFact(
@@ -208,6 +236,9 @@ class _Ledger:
                 source_seqs=tuple(sorted({*self._cited(fix.held), turn.sequence_num})),
             )
             self.keep(fact, fix.held.topic)
+
+    def _outdate(self, sentence: Sentence, text: str | None) -> None:
+        self.corrected[sentence.turn.sequence_num, sentence.position] = text
 
     def _cited(self, held: Held) -> tuple[int, ...]:
         stated = self._stated.get((held.fact_type, held.key))
@@ -239,6 +270,8 @@ class _Ledger:
     def _end(self, held: Held, seq: int) -> None:
         identity = (held.fact_type, held.key)
         value = self._values[identity]
+        if (said := self._said.pop(identity, None)) is not None and said.turn.sequence_num != seq:
+            self._outdate(said, None)
         self._held.pop(identity, None)
         self._off.append(held)
         self._stated.pop(identity, None)

@@ -99,7 +99,8 @@ _VAGUE = frozenset(
         weekend month year last saw read watched play playing chase chasing hike trip lunch
         dinner event call meeting day days time hour stuff new big huge great nice amazing good fun long short little
         old ago couple several lovely wonderful fantastic busy first really party weekend people friend place class
-        started began got made took went had did spent"""
+        started began got made took went had did spent start starting begin leave
+        leaving go going take taking have having get getting make making do doing be being return come coming"""
     )
 )
 _THIRD_VERBS = {"have": "has", "do": "does", "go": "goes", "am": "is", "don't": "doesn't"}
@@ -115,7 +116,8 @@ _UNCLEAR_ZH = re.compile("[你您他她它]|这|那[个些种样么]|什么|怎�
 _BAD_START_ZH = re.compile("的|了|过(?!敏)|到|在|是|有|上(?![海市证饶])|和(?!平|牛|果)|也|都|就|自己")
 _NOT_A_NAME_ZH = re.compile("[说在是要也都给来去今最刚已经那时候搬不会很天总想又还就没有过的了太每特真跟和一两早晚]")
 _NOTHING_ZH = re.compile(
-    "吃|喝|看|玩|听|做|去|说|买|睡觉?|人|自己|大家|生活|热闹|干净|美|笑|聊|钱|谁|上|下|死|多|少|慢|快|好|坏|气|哭|情|家"
+    "(?:一?个)?(?:社团|兴趣班|班|课|团|队|项目)|吃|喝|看|玩|听|做|去|说|买|睡觉?|人|自己|大家|生活|热闹|干净|美|笑|聊"
+    "|钱|谁|上|下|死|多|少|慢|快|好|坏|气|哭|情|家"
 )
 _NOT_A_PLACE_ZH = re.compile(
     "家里|楼[上下]|宿舍|公司|医院|学校|单位|一起|附近|隔壁|外面|里面|路上|地铁|车上|店里|床上|网上|心里|手里|酒店|这"
@@ -202,7 +204,7 @@ def _event(text: str) -> str | None:
         return None
     if not 2 <= len(spoken) <= 16 or _UNCLEAR_EN.search(text) or _DANGLING_EN.search(text):
         return None
-    timeless = _TIME_EN.sub(" ", " ".join(spoken[1:]))
+    timeless = _TIME_EN.sub(" ", text)
     return text if any(term not in _VAGUE for term in words.terms(timeless)) else None
 
 
@@ -330,9 +332,7 @@ def parts(text: str, *, chinese: bool) -> list[str]:
     return [piece for piece in pieces if piece] if gerunds or listed else [text]
 
 
-_BARE_HABIT_ZH = re.compile(
-    "^(?P<when>.*?)(?P<verb>去|打|练|排练|上|学|跑|踢|跳|游|画|弹|做|玩)(?:一次|一回|两次|几次)?$"
-)
+_BARE_HABIT_ZH = re.compile("^(?P<when>.*?)(?P<verb>去|打|练|上|学|跑|踢|跳|游|画|弹|做|玩)(?:一次|一回|两次|几次)?$")
 
 
 def complete_habit(text: str, carried: str) -> str | None:

@@ -95,7 +95,8 @@ _ORG_WORD = (
     r"|theatre|theater|zoo|farm|vineyard|brewery|salon|ward|department|team|police|fire (?:brigade|station)|army|navy)"
 )
 _HEALTH = (
-    r"(?:asthma|diabetes|type (?:1|2|one|two) diabetes|migraines?|epilepsy|arthritis|anxiety|depression|insomnia|adhd"
+    r"(?:asthma|dementia|alzheimer's|cancer|parkinson's|multiple sclerosis|diabetes|type (?:1|2|one|two) diabetes"
+    r"|migraines?|epilepsy|arthritis|anxiety|depression|insomnia|adhd"
     r"|autism"
     r"|dyslexia|eczema|psoriasis|hay fever|c(?:o)?eliac disease|coeliac|celiac|ibs|crohn's|high blood pressure|low"
     r" blood pressure"
@@ -172,6 +173,8 @@ IDENTITY = (
         single=True),
 )
 PLACES = (
+    english("home", "profile", rf"{I_AM} .*\b(?:based|living) in (?P<object>[A-Z].+)", "lives in {object}",
+        "place", 0.9, single=True),
     english("home", "profile", r"(?:I|we|I've|we've) ~(?:moved|relocated|settled|downsized) (?:back )?(?:in)?to"
         r" (?:an?|my|our|the|my own|our own)"
         r" (?:[a-z-]+ ){0,3}?(?:flat|house|apartment|place|bungalow|cottage|studio|condo|room|home) (?:in|at|on|near)"
@@ -225,7 +228,7 @@ WORK = (
         rf" ){{0,2}}{OCCUPATION})\b.*",
         "is {object}", "role", 0.9, single=True),
     english("occupation", "profile", rf"{I_AM} ~(?P<object>(?:[a-z-]+ ){{0,2}}(?:self-employed|retired|unemployed"
-        rf"|freelance|freelancing|between jobs|on (?:parental"
+        rf"|freelance(?! [a-z])|freelancing|between jobs|on (?:parental"
         r"|maternity|paternity|sick) leave))\b.*", "is {object}", "plain", 0.85, single=True),
     english("employer", "profile", r"(?:I've|I have|I) ~(?:signed|accepted (?:a job|an offer)|taken a job|took a job"
         r"|got (?:a|the) (?:new )?job|landed a job"
@@ -347,7 +350,8 @@ FAMILY = (
         "has a {about} aged {object}", "plain", 0.9),
     english("children", "profile",
         rf"{I_HAVE} (?P<object>{COUNT} (?:[a-z-]+ ){{0,2}}?(?:kids?|child|children|sons?|daughters?"
-        r"|boys|girls|twins))\b.*", "has {object}", "plain", 0.9, single=True),
+        r"|boys|girls|twins)" rf"(?:,? (?:called |named )?{NAME}(?:(?:, and|,| and) {NAME})*)?)(?!\w).*",
+        "has {object}", "plain", 0.9, single=True),
     english("siblings", "profile",
         rf"{I_HAVE} (?P<object>{COUNT} (?:[a-z-]+ ){{0,2}}?(?:sisters?|brothers?|siblings))\b.*",
         "has {object}", "plain", 0.9, single=True),
@@ -498,11 +502,12 @@ SKILLS = (  # and possessions
         r"|clarinet|saxophone|sax|trumpet|trombone|ukulele|harp|organ|accordion|oboe|percussion|lead guitar)\b(?:"
         r" (?:in|for|with|now) .*|.*)", "plays {object}", "plain", 0.9),
     english("member", "custom", rf"(?:{I_AM} ~(?:singing|playing|in)|I ~sing|I ~play|I've ~been (?:singing|playing)"
-        rf"|(?:I|we) ~(?:started|formed|joined|set up)|I belong to) (?P<object>(?:(?:soprano|alto|tenor|bass|baritone"
+        rf"|(?:I|we) ~(?:started|formed|joined|set up)|I belong to) (?:(?:soprano|alto|tenor|bass|baritone"
         rf"|drums|guitar"
-        r"|lead) )?(?:in |for |with )?(?:an?|the|our|my) (?:[\w'-]+ ){0,3}?(?:choir|band|orchestra|team|league|club"
+        r"|lead) )?(?:in |for |with )?(?P<object>(?:an?|the|our|my) (?:[\w'-]+ ){0,3}?(?:choir|band|orchestra|team"
+        r"|league|club"
         r"|book club|troupe|society|quartet|ensemble|reading group|running group)\b(?: (?:called|named) .+)?).*",
-        "is a member: {object}", "plain", 0.85),
+        "is in {object}", "plain", 0.85),
     english("member", "custom", rf"(?:{I_AM} ~singing|I ~sing|I've ~been singing) (?P<object>soprano|alto|tenor|bass"
         rf"|baritone)\b.*", "sings {object}", "plain", 0.85),
     english("owns", "custom", r"(?:I've|I have|we've|we have) ~had (?P<object>(?:an?|my|our|this|the) (?:[a-z-]+"

@@ -200,6 +200,8 @@ _OCCASION = (
     r"|hike|ride|swim|tournament|competition)"
 )
 PLANS = (
+    english("plan", "custom", r"(?:I|we|I've|we've|I have|we have) ~decided to (?P<object>.+)", "plans to {object}",
+        "action", 0.8),
     english("plan", "custom", rf"(?:my|our|the) (?P<about>{_OCCASION})(?: (?:in|at|to|with|for|of) [\w' ]+?)? ?(?:'s"
         rf"|is|are|has been|was|got|gets|will be|has|starts|begins|has moved|is going to be|takes place)? ~(?:now"
         rf" )?(?:going to be |moved |set |booked "
@@ -251,6 +253,8 @@ PLANS = (
         "wants to {object}", "action", 0.8),
 )
 EVENTS = (
+    english("event", "custom", r"(?:I've|I have|we've|we have) ~been to (?P<object>[A-Z][\w'-]*(?: [A-Z][\w'-]*)*(?:"
+        r" (?:once|twice|many times|(?:three|four|five|several) times))?)\b.*", "has been to {object}", "plain", 0.85),
     english("event", "custom", rf"(?P<about>{_WHEN}),? (?:I|we) ~(?P<object>{_DID} .+)", "{object} {about}",
         "event", 0.85),
     english("event", "custom", rf"(?:I|we|I've|we've|I have|we have) ~(?P<object>{_DID} .+)", "{object}",

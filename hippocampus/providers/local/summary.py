@@ -7,6 +7,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 from hippocampus.providers.local import facts
 from hippocampus.providers.local.sentences import Sentence, is_assistant, sentences_of
@@ -38,7 +39,7 @@ _GREETING = re.compile(
 
 def of_slice(slice_: ConversationSlice) -> str:
     """Return a summary of at most 200 characters, in the conversation's own words; never empty."""
-    sentences = [s for s in sentences_of(slice_)[:_RANKED_MAX] if _has_words(s.text)]
+    sentences = _as_they_stand(slice_)
     if not sentences:
         return _wordless(slice_.turns)
     chosen: list[Sentence] = []
@@ -52,6 +53,20 @@ def of_slice(slice_: ConversationSlice) -> str:
         elif not chosen:
             return _cut(_compose([sentence]), SUMMARY_CHARS_MAX)
     return _fill(chosen, sentences)
+
+
+def _as_they_stand(slice_: ConversationSlice) -> list[Sentence]:
+    """Return the sentences with what later ones put right, without those that were taken back."""
+    sentences = [s for s in sentences_of(slice_)[:_RANKED_MAX] if _has_words(s.text)]
+    corrected = facts.corrected(slice_)
+    if not corrected:
+        return sentences
+    stand = []
+    for sentence in sentences:
+        text = corrected.get((sentence.turn.sequence_num, sentence.position), sentence.text)
+        if text is not None:
+            stand.append(sentence if text is sentence.text else replace(sentence, text=text))
+    return stand or sentences
 
 
 def _is_scrap(sentence: Sentence) -> bool:
