@@ -131,17 +131,24 @@ def _read(slice_: ConversationSlice) -> _Ledger:
     return ledger
 
 
-def corrected(slice_: ConversationSlice) -> dict[tuple[int, int], str | None]:
-    """Return what later turns of the slice make of its sentences, by turn and position.
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a slice's sentences state, by turn and position.
 
-    A text in which only a time or a name was put right says so; None stands for a sentence that was taken back.
+    Attributes:
+        stated: the sentences that state a fact.
+        corrected: what later turns make of sentences: a text in which a time or a name was put right, or None if it
+            was taken back.
     """
-    return _read(slice_).corrected
+
+    stated: frozenset[tuple[int, int]]
+    corrected: Mapping[tuple[int, int], str | None]
 
 
-def states_fact(sentence: Sentence) -> bool:
-    """Return whether a pattern finds something in this sentence."""
-    return next(_of_sentence(sentence, people.People()), None) is not None
+def read(slice_: ConversationSlice) -> Reading:
+    """Return which sentences of a slice state facts, and which of them no longer stand."""
+    ledger = _read(slice_)
+    return Reading(frozenset(ledger.stating), ledger.corrected)
 
 
 class _Ledger:
@@ -154,6 +161,7 @@ class _Ledger:
         self._said: dict[tuple[str, str], Sentence] = {}
         #: What became of sentences, by turn and position: their text with another time or name, or None.
         self.corrected: dict[tuple[int, int], str | None] = {}
+        self.stating: set[tuple[int, int]] = set()
         self._off: list[Held] = []  # what the turn that is read took back
         self._turn = 0
         for fact in known:
@@ -175,6 +183,7 @@ class _Ledger:
             self._outdate(said, None)
         if sentence is not None:
             self._said[identity] = sentence
+            self.stating.add((sentence.turn.sequence_num, sentence.position))
         for held in [each for each in self._held.values() if _gives_way(each, topic, fact)]:
             self._end(held, fact.source_seqs[-1])
         self._hold(fact.fact_type, fact.key, fact.value, topic, fact.source_seqs[-1])
