@@ -2,26 +2,28 @@
 
 python -m benchmarks.facts [--set first|second|both] [--provider local] [--show wrong,missing,stale]
 
-``benchmarks/conversations/first`` and ``second`` hold twelve conversations each, six English and six Chinese, written by
-hand. The first set is for work on the rules. The second was written without sight of the rules and must not be read
+``benchmarks/conversations/first`` and ``second`` hold twelve conversations each, six English and six Chinese, written
+by hand. The first set is for work on the rules. The second was written without sight of the rules and must not be read
 while they change: it is for the final measurement, and only its totals are printed.
 
 A conversation is one JSON file::
 
     {"language": "en",
      "sessions": [{"id": "s1", "start": "2025-02-03T09:10:00+00:00",
-                   "turns": [{"id": "s1-1", "speaker": "Ines", "role": "user", "text": "…", "at": "ISO time, optional"}]}],
+                   "turns": [{"id": "s1-1", "speaker": "Ines", "role": "user", "text": "…", "at": "optional time"}]}],
      "facts": [{"id": "home", "about": "Ines", "statement": "Ines lives in Leeds.", "kind": "home",
                 "any_of": [["leeds"], ["live", "home", "moved"]], "turns": ["s1-1"], "state": "superseded",
-                "superseded_by": "home2", "date": "2025-02, optional", "none_of": ["optional words"]}],
+                "superseded_by": "home2", "date": "optional", "none_of": ["optional", "words"]}],
      "acceptable": [{"about": "Ines", "statement": "…", "any_of": [["…"]], "turns": ["…"]}]}
 
 ``facts`` are wanted: ``current`` ones hold at the end of the conversation, ``superseded`` ones gave way to another,
-``retracted`` ones were taken back or ended. ``acceptable`` statements are true and make sense alone, but nobody has to keep them.
+``retracted`` ones were taken back, or ended without a successor. ``acceptable`` statements are true and make sense
+alone, but nobody has to keep them.
 
-A fact from the database matches a statement if it cites one of the statement's turns and its key and value contain a
-keyword of every group of ``any_of`` and none of ``none_of``. Case, underscores and punctuation do not count; a keyword
-of Latin letters or digits must begin a word, so that "allerg" finds "allergies". Within the conversation:
+A fact from the database matches a statement if it cites one of the statement's turns and its key and value (without
+``said_on`` and ``subject``) contain a keyword of every group of ``any_of`` and none of ``none_of``. One whose value
+names another speaker as its ``subject`` does not match. Case, underscores and punctuation do not count; a keyword of
+Latin letters or digits must begin a word, so that "allerg" finds "allergies". Then:
 
 precision
     Facts of the database, former values included, that match a statement. A fact that is current there must match a
@@ -68,6 +70,8 @@ SETS = ("first", "second")
 STATES = ("current", "superseded", "retracted")
 SHOWN = ("wrong", "missing", "stale")
 MUSTS = {"precision": 0.90, "recall": 0.60, "current state": 0.95}
+#: Fields of a value that do not say what was stated, but when and of whom.
+NOT_STATED = ("said_on", "subject")
 #: Turns are appended in batches of this many, and what became due is consolidated after each.
 BATCH_TURNS = 10
 SECONDS_PER_TURN = 40
@@ -93,7 +97,7 @@ class Statement:
         )
 
     def matches(self, fact: StoredFact) -> bool:
-        return bool(self.turns & fact.turns) and self.speaks(fact.words)
+        return bool(self.turns & fact.turns) and fact.about in (None, self.about) and self.speaks(fact.words)
 
 
 @dataclass(frozen=True)
@@ -104,10 +108,14 @@ class StoredFact:
     value: Any
     turns: frozenset[str]
     is_current: bool
+    about: str | None = None  # the speaker that it names as its subject, if it names one
 
     @cached_property
     def words(self) -> str:
-        return normal(f"{self.key} {' '.join(_leaves(self.value))}")
+        value = self.value
+        if isinstance(value, Mapping):
+            value = {name: inner for name, inner in value.items() if name not in NOT_STATED}
+        return normal(f"{self.key} {' '.join(_leaves(value))}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,8 +232,7 @@ def _has(words: str, keyword: str) -> bool:
 
 def _leaves(value: Any) -> Iterable[str]:
     if isinstance(value, Mapping):
-        for name, inner in value.items():
-            yield name
+        for inner in value.values():
             yield from _leaves(inner)
     elif isinstance(value, list):
         for inner in value:
@@ -319,7 +326,13 @@ async def read_facts(pool: database.Pool, conversation: Conversation) -> list[St
         conversation.name,
         end,
     )
-    return [StoredFact(row["key"], row["value"], frozenset(row["turns"] or ()), row["is_current"]) for row in rows]
+    speakers = {turn["speaker"] for turn in conversation.turns.values()}
+    found = []
+    for row in rows:
+        subject = row["value"].get("subject") if isinstance(row["value"], Mapping) else None
+        about = subject if subject in speakers else None
+        found.append(StoredFact(row["key"], row["value"], frozenset(row["turns"] or ()), row["is_current"], about))
+    return found
 
 
 async def measure(
