@@ -21,7 +21,7 @@ from hippocampus.consolidation import isolation
 from hippocampus.consolidation.derive import derive
 from hippocampus.consolidation.effects import Cost, Effects, SliceOrigin
 from hippocampus.consolidation.replies import PaidReplies
-from hippocampus.consolidation.slices import Slice, Stage, read_before, read_known, read_slice
+from hippocampus.consolidation.slices import Slice, Stage, read_known_facts, read_known_insights, read_slice
 from hippocampus.consolidation.statements import STATEMENTS
 from hippocampus.errors import ProviderError
 from hippocampus.facts import ledger
@@ -134,10 +134,10 @@ class MemoryConsolidationWorker:
         deep = slice_.stage is Stage.DEEP
         thread_id = slice_.job.thread_id
         styles = await ledger.read_styles(self._pool, thread_id) if deep else None
-        before = await read_before(self._pool, thread_id, slice_.turns[0].sequence_num) if deep else ()
+        facts = await read_known_facts(self._pool, self._generator, thread_id) if deep else ()
         compares = deep and replies.compares_insights
-        known = await read_known(self._pool, thread_id, slice_.turns) if compares else ()
-        derived = await derive(replies, self._embedder, slice_.stage, slice_.turns, styles, before, known)
+        insights = await read_known_insights(self._pool, thread_id, slice_.turns) if compares else ()
+        derived = await derive(replies, self._embedder, slice_.stage, slice_.turns, styles, facts, insights)
         embed_calls = int(bool(derived.memories or derived.facts) and not derived.vectorless)
         cost = Cost(
             replies.calls, embed_calls, replies.usage.prompt_tokens, replies.usage.output_tokens, replies.reused

@@ -69,9 +69,10 @@ class ConversationSlice:
     """Consecutive turns of one thread: the unit of consolidation."""
 
     turns: tuple[Turn, ...]  # ascending by sequence_num, never empty
-    #: The turns just before them, which say what 'actually I'm not' takes back; nothing is extracted from them.
-    before: tuple[Turn, ...] = ()
-    known: tuple[KnownInsight, ...] = ()  # the nearest ones, for a generator that can compare meanings
+    #: What holds of the user when the slice begins, the oldest first: what 'actually I'm not' may take back.
+    known_facts: tuple[ExtractedFact, ...] = ()
+    #: Insights of the user that are nearest in words, for a generator that compares meanings.
+    known_insights: tuple[KnownInsight, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

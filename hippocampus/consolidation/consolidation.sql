@@ -36,12 +36,19 @@ FROM asked LEFT JOIN fits AS f ON f.within
 LEFT JOIN model_replies AS r ON r.thread_id = asked.thread_id AND r.stage = asked.stage
 ORDER BY f.sequence_num
 
--- name: read_before
--- thread, first turn of a slice, turns at most; ascending
-SELECT * FROM (
-    SELECT m.sequence_num, m.author, m.role, m.content AS text, m.occurred_at FROM messages AS m
-    WHERE m.thread_id = $1 AND m.sequence_num < $2 ORDER BY m.sequence_num DESC LIMIT $3) AS earlier
-ORDER BY sequence_num
+-- name: known_facts
+-- thread, facts at most; what holds of its user, stated last first
+SELECT f.fact_type, f.key, f.value, f.confidence
+FROM threads AS t JOIN facts AS f ON f.app_name = t.app_name AND f.user_id = t.user_id
+WHERE t.id = $1 AND (f.valid_until IS NULL OR f.valid_until > engine_now())
+ORDER BY coalesce(f.last_said_at, f.valid_from) DESC, f.id DESC LIMIT $2
+
+-- name: known_facts_as_of
+-- thread, facts at most, time; what held of its user then, stated last first
+SELECT f.fact_type, f.key, f.value, f.confidence
+FROM threads AS t CROSS JOIN LATERAL facts_as_of(t.app_name, t.user_id, $3, NULL) AS f
+WHERE t.id = $1
+ORDER BY f.valid_from DESC, f.id DESC LIMIT $2
 
 -- name: known_insights
 -- thread, limit: the newest insights of its user

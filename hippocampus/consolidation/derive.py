@@ -28,7 +28,7 @@ from hippocampus.facts import elements, keys
 from hippocampus.facts.elements import Element
 from hippocampus.memory_types import initial_score
 from hippocampus.providers.protocols import Embedder, Generator
-from hippocampus.records import ConversationSlice, ExtractedInsight, KnownInsight, Turn, Vector
+from hippocampus.records import ConversationSlice, ExtractedFact, ExtractedInsight, KnownInsight, Turn, Vector
 from pulse.postgres.json_values import clean_text, escape_state
 
 Turns = tuple[Turn, ...]
@@ -43,15 +43,15 @@ async def derive(
     stage: Stage,
     turns: Turns,
     styles: keys.Styles | None = None,
-    before: Turns = (),
-    known: tuple[KnownInsight, ...] = (),
+    known_facts: tuple[ExtractedFact, ...] = (),
+    known_insights: tuple[KnownInsight, ...] = (),
 ) -> Effects:
     """Have the models derive a stage's effects from turns. Without turns no model is called and nothing is derived.
 
     Args:
         styles: the app's policy on which keys hold many values; only the deep stage uses it.
-        before: the turns just before these, for the deep stage.
-        known: insights of the user that the deep stage may find again in other words.
+        known_facts: what holds of the user before these turns, for the deep stage.
+        known_insights: insights of the user that the deep stage may find again in other words.
 
     Raises:
         ProviderError: the generator failed. A failed embedding is not an error: see `Effects.vectorless`.
@@ -61,7 +61,7 @@ async def derive(
         return Effects()
     if stage is Stage.FAST:
         return await _replay(generator, embedder, turns)
-    slice_ = ConversationSlice(turns=turns, before=before, known=known)
+    slice_ = ConversationSlice(turns=turns, known_facts=known_facts, known_insights=known_insights)
     return await _reflect(generator, embedder, slice_, styles)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from hippocampus.consolidation.derive import derive
-from hippocampus.consolidation.slices import SLICE_TURNS_MAX, Stage, read_before, turns_of
+from hippocampus.consolidation.slices import SLICE_TURNS_MAX, Stage, read_known_facts, turns_of
 from hippocampus.consolidation.statements import STATEMENTS
 from hippocampus.facts import ledger
 from hippocampus.providers.protocols import Embedder, Generator
@@ -47,9 +47,10 @@ async def _rederive(pool: Pool, generator: Generator, embedder: Embedder, rows: 
     upto_seq = first["upto_seq"] if is_whole else rows[-1]["sequence_num"]
     stage = Stage.FAST if first["stage"] == "fast" else Stage.DEEP
     deep = stage is Stage.DEEP
+    turns = turns_of(rows)
     styles = await ledger.read_styles(pool, first["thread_id"]) if deep else None
-    before = await read_before(pool, first["thread_id"], first["from_seq"]) if deep else ()
-    derived = await derive(generator, embedder, stage, turns_of(rows), styles, before)
+    known = await read_known_facts(pool, generator, first["thread_id"], turns[0].occurred_at) if deep and turns else ()
+    derived = await derive(generator, embedder, stage, turns, styles, known)
     is_stored: bool = await STATEMENTS.fetchval(
         pool,
         "store_rederivation",

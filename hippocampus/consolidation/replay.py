@@ -12,16 +12,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
 from uuid import UUID
 
 from hippocampus.consolidation.derive import derive
-from hippocampus.consolidation.slices import SLICE_TURNS_MAX, Stage, input_hash, read_before, turns_of
+from hippocampus.consolidation.slices import SLICE_TURNS_MAX, Stage, input_hash, read_known_facts, turns_of
 from hippocampus.consolidation.statements import STATEMENTS
 from hippocampus.facts import ledger
 from hippocampus.facts.keys import Styles
 from hippocampus.providers.protocols import Embedder, Generator
+from hippocampus.records import ExtractedFact
 from pulse.postgres.json_values import unescape
 
 if TYPE_CHECKING:
@@ -137,13 +138,14 @@ class MemoryReplay:
         first, turns = rows[0], turns_of(rows)
         stage = Stage(first["stage"])
         policy = sorted([*key, style] for key, style in styles.items())
-        deep = stage is Stage.DEEP and bool(turns)
-        before = await read_before(self._pool, first["thread_id"], turns[0].sequence_num) if deep else ()
-        question = input_hash(fingerprint, stage, before, turns, policy)
+        known: tuple[ExtractedFact, ...] = ()
+        if stage is Stage.DEEP and turns:
+            known = await read_known_facts(self._pool, self._generator, first["thread_id"], turns[0].occurred_at)
+        question = input_hash(fingerprint, stage, turns, policy, *map(asdict, known))
         slice_ = (replay_id, first["thread_id"], stage, first["from_seq"], first["upto_seq"], first["digest"], question)
         if turns and await STATEMENTS.fetchval(self._pool, "reuse_answer", *slice_):
             return "reused"
-        derived = await derive(self._generator, self._embedder, stage, turns, styles, before)
+        derived = await derive(self._generator, self._embedder, stage, turns, styles, known)
         bounds = (turns[0].sequence_num, turns[-1].sequence_num) if turns else (None, None)
         await STATEMENTS.execute(
             self._pool,

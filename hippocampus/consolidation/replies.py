@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from hippocampus.consolidation.slices import Slice, input_hash
 from hippocampus.consolidation.statements import STATEMENTS
-from hippocampus.providers.protocols import Generator
+from hippocampus.providers.protocols import Generator, reads_known_facts
 from hippocampus.records import (
     ConversationSlice,
     ExtractedFact,
@@ -58,8 +58,12 @@ class PaidReplies:
 
     @property
     def compares_insights(self) -> bool:
-        """Whether the generator compares what it finds with `ConversationSlice.known`; by default not."""
+        """Whether the generator compares what it finds with `ConversationSlice.known_insights`; by default not."""
         return getattr(self._generator, "compares_insights", False) is True
+
+    def reads_known_facts(self) -> bool:
+        """Whether the generator reads what is known already."""
+        return reads_known_facts(self._generator)
 
     async def summarize(self, slices: Sequence[ConversationSlice]) -> list[Summary]:
         """Summarise each slice; see `Generator`."""
@@ -79,7 +83,7 @@ class PaidReplies:
         read: Callable[[Mapping[str, Any]], Reply],
     ) -> Reply:
         own = self._slice
-        digest = input_hash(self._generator.fingerprint, slice_.before, slice_.turns)
+        digest = input_hash(self._generator.fingerprint, slice_.turns, *map(asdict, slice_.known_facts))
         if own.kept is not None and own.kept.input_hash == digest:
             reply = read(unescape(own.kept.reply))
             self.reused += 1

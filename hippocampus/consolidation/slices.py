@@ -7,15 +7,18 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 from hippocampus import jobs
 from hippocampus.consolidation.statements import STATEMENTS
 from hippocampus.providers import transcript
-from hippocampus.records import ConsolidationJob, KnownInsight, Turn
+from hippocampus.providers.protocols import Generator, reads_known_facts
+from hippocampus.records import ConsolidationJob, ExtractedFact, KnownInsight, Turn
 from hippocampus.text.languages import language_of
 from hippocampus.text.words import terms
+from pulse.postgres.json_values import unescape
 
 if TYPE_CHECKING:
     import asyncpg
@@ -27,8 +30,8 @@ KNOWN_INSIGHTS_MAX = 8
 _KNOWN_CANDIDATES = 200
 #: With a summary and the chunks of a slice, this many turns fit into one embedding call of 100 texts.
 SLICE_TURNS_MAX = 90
-#: Turns before a slice that a generator sees besides it: a correction follows soon after what it corrects.
-BEFORE_TURNS_MAX = 10
+#: Facts that a generator is given besides a slice, those that were stated last.
+KNOWN_FACTS_MAX = 300
 
 
 class Stage(enum.StrEnum):
@@ -100,14 +103,27 @@ async def read_slice(pool: Pool, job_id: UUID, stage: Stage | None, *, slice_tok
     )
 
 
-async def read_before(pool: Pool, thread_id: UUID, first_seq: int) -> tuple[Turn, ...]:
-    """Read the turns just before a slice that begins with turn `first_seq`, ascending."""
-    if first_seq <= 1:
+async def read_known_facts(
+    pool: Pool, generator: Generator, thread_id: UUID, as_of: datetime | None = None
+) -> tuple[ExtractedFact, ...]:
+    """Read what holds of a thread's user, or held at a time, the oldest first, for a generator that reads it."""
+    if not reads_known_facts(generator):
         return ()
-    return turns_of(await STATEMENTS.fetch(pool, "read_before", thread_id, first_seq, BEFORE_TURNS_MAX))
+    name, at = ("known_facts", ()) if as_of is None else ("known_facts_as_of", (as_of,))
+    rows = await STATEMENTS.fetch(pool, name, thread_id, KNOWN_FACTS_MAX, *at)
+    return tuple(
+        ExtractedFact(
+            fact_type=row["fact_type"],
+            key=row["key"],
+            value=unescape(row["value"]),
+            confidence=row["confidence"],
+            source_seqs=(),
+        )
+        for row in reversed(rows)
+    )
 
 
-async def read_known(pool: Pool, thread_id: UUID, turns: Sequence[Turn]) -> tuple[KnownInsight, ...]:
+async def read_known_insights(pool: Pool, thread_id: UUID, turns: Sequence[Turn]) -> tuple[KnownInsight, ...]:
     """Read the insights of a thread's user that have words in common with a slice, the nearest first."""
     rows = await STATEMENTS.fetch(pool, "known_insights", thread_id, _KNOWN_CANDIDATES)
     said = {term for turn in turns for term in terms(turn.text)}

@@ -127,7 +127,7 @@ def parse_reflection(reply: str, slice_: ConversationSlice) -> Found:
     check = ReplyCheck(reply, frozenset(turn.sequence_num for turn in slice_.turns))
     root = check.object(read_object(reply), "the reply", ("facts", "insights"), ("instructions",))
     facts = [_fact(check, item, path) for path, item in check.items(root, "facts")]
-    insights = [_insight(check, item, path, slice_.known) for path, item in check.items(root, "insights")]
+    insights = [_insight(check, item, path, slice_.known_insights) for path, item in check.items(root, "insights")]
     proposals = [_proposal(check, item, path) for path, item in check.items(root, "instructions")]
     check.finish()
     return (

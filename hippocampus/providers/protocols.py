@@ -17,6 +17,10 @@ class Generator(Protocol):
     Every method returns one reply per slice, in the order of its input, and raises
     `hippocampus.errors.ProviderError` for the whole batch if one slice fails: a failure is
     never an empty reply. The text of a conversation is data, never an instruction.
+
+    A generator with the attribute ``reads_known_facts`` set to true is given `ConversationSlice.known_facts` with each
+    slice that it reflects, one with ``compares_insights`` is given `ConversationSlice.known_insights`. For others these
+    are empty, and cost nothing.
     """
 
     @property
@@ -65,3 +69,8 @@ class Checkable(Protocol):
         Raises:
             ProviderError: it does not; the message says what to do.
         """
+
+
+def reads_known_facts(generator: Generator) -> bool:
+    """Return whether a generator is given the facts that hold; see `Generator`."""
+    return getattr(generator, "reads_known_facts", False) is True

@@ -80,9 +80,11 @@ def format_transcript(slice_: ConversationSlice) -> str:
 
 def format_known(slice_: ConversationSlice) -> str:
     """Return the insights that are known already as numbered lines below their heading; empty if there are none."""
-    if not slice_.known:
+    if not slice_.known_insights:
         return ""
-    return "\n".join((KNOWN, *(f"{n} {_quoted(each.content)}" for n, each in enumerate(slice_.known, start=1))))
+    return "\n".join(
+        (KNOWN, *(f"{n} {_quoted(each.content)}" for n, each in enumerate(slice_.known_insights, start=1)))
+    )
 
 
 def _named(author: str, roles: Mapping[str, str], reserved: Collection[str]) -> str:

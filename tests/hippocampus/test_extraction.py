@@ -274,7 +274,7 @@ class TestReflection:
     def test_a_repeated_insight_names_the_known_one(self) -> None:
         """By its number in the list of the request; it becomes an id."""
         known = tuple(KnownInsight(id=f"id{n}", content="...") for n in (1, 2))
-        slice_ = replace(CONVERSATION, known=known)
+        slice_ = replace(CONVERSATION, known_insights=known)
         _, (insight,), _ = extraction.parse_reflection(insight_reply(repeats=2), slice_)
         assert insight.repeats == "id2"
         for number in (0, 3, True, 1.5, None):

@@ -94,6 +94,20 @@ class TestSummaries:
         assert text.startswith("用户：")
         assert "我住在杭州" in text
 
+    def test_a_summary_has_the_corrected_date(self) -> None:
+        """What a later turn puts right is summarised as it is then."""
+        text = summary.of_slice(
+            conversation(("user", "I'm flying to Oslo on Friday."), ("user", "No wait, I meant Saturday."))
+        )
+        assert text == "User: I'm flying to Oslo on Saturday."
+
+    def test_a_summary_leaves_out_what_was_taken_back(self) -> None:
+        """An allergy that was a mistake is not summarised."""
+        text = summary.of_slice(
+            conversation(("user", "I'm allergic to shellfish."), ("user", "I'm not allergic to shellfish after all."))
+        )
+        assert text == "User: I'm not allergic to shellfish after all."
+
 
 class TestInsights:
     def test_decisions_and_milestones_are_found(self) -> None:

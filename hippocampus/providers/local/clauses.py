@@ -2,8 +2,8 @@
 
 A fact needs a plain statement in the first person. A sentence that is a question, a condition, a wish, a report of what
 another says, a quotation, a joke or irony is skipped as a whole: a missed fact will be repeated, a wrong one is
-believed. A subject that is left out is supplied: 'Took a trip to Rome' -> 'I took a trip to Rome', 'in Rome，在医院上班'
-after '我住' -> '我在医院上班'.
+believed. A subject that is left out is supplied: 'Took a trip to Rome' -> 'I took a trip to Rome', and after '我住杭州'
+'在医院上班' -> '我在医院上班'.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from hippocampus.providers.local import patterns_en, patterns_zh
 from hippocampus.providers.local.sentences import Sentence
 from hippocampus.text import words
 
@@ -21,15 +22,16 @@ _ADVERB = r"(?:(?:also|now|then|just|recently|finally|actually|already|still|cur
 #: Past forms that begin a clause whose subject was left out.
 _IRREGULAR = "|".join(
     words.listed(
-        """went took got made met saw bought began ran won lost left quit gave found flew drove rode swam wrote ate drank
-        built taught caught chose came had spent sold sent broke hurt grew became felt fell kept paid sang wore put read
-        set cut gave was"""
+        """went took got made met saw bought began ran won lost left quit gave found flew drove rode swam wrote ate
+        drank built taught caught chose came had spent sold sent broke hurt grew became felt fell kept paid
+        sang wore put read set cut gave was"""
     )
 )
 _PAST = rf"(?:(?!need|speed|indeed|feed|bleed|breed|hundred|sacred)[a-z]{{2,}}ed|{_IRREGULAR})"
 #: Participles that say how somebody feels, not what they did.
 _FELT = (
-    r"(?:excited|tired|bored|interested|worried|scared|surprised|relieved|stressed|thrilled|blessed|used|inspired|amazed"
+    r"(?:excited|tired|bored|interested|worried|scared|surprised|relieved|stressed|thrilled|blessed|used|inspired"
+    r"|amazed"
     r"|impressed|overwhelmed|exhausted|supposed|agreed|noted|understood|loved|related|based|finished\W*$|added)"
 )
 _PRESENT = (
@@ -43,47 +45,65 @@ _SUBJECT = (
 )
 _SPLIT_EN = re.compile(
     r"\s*(?:[;:](?=\s|$)|—|–|\s-+\s|\s--\s?|[.!]+\s)\s*"
-    rf"|,\s+(?=(?:and|but|so|because|since|plus|though|although|which|when|while)?\s*(?:{_ADVERB})(?:{_SUBJECT}|{_NAME_SUBJECT}))"
+    rf"|,\s+(?=(?:and|but|so|because|since|plus|though|although|which|when|while)?\s*(?:{_ADVERB})(?:{_SUBJECT}"
+    rf"|{_NAME_SUBJECT}))"
     rf"|,?\s+(?:and|but|so|because|since|'cause|cause|plus|though|although|while)\s+(?=(?:also\s+|now\s+"
     rf"|then\s+|currently\s+)?(?:{_SUBJECT}|{_NAME_SUBJECT}))"
     rf"|,?\s+(?:and|but|then|and then)\s+(?={_ADVERB}(?:{_PAST}|{_PRESENT}|no longer|don't|can't|not)\b)"
+    r"|,?\s+(?:and|but)\s+(?=(?:absolutely|please|strictly|definitely|also|never|always|no)\b)"
     r"|,\s+(?=(?:please|never|don't|no|not|currently|always)\b)",
     re.IGNORECASE,
 )
 _LEAD_EN = re.compile(
-    r"^(?:(?:oh|ah|aw+|um+|uh+|er+|hmm+|well|yeah|yes|yep|yup|(?:no|nope|nah)(?=[,.!])|ok|okay|alright|so|and|but|also|btw"
-    r"|by the way|fyi|honestly|actually|plus|besides|fun fact|anyway|anyways|thanks|thank you|hey|hi|hello|wow|lol|haha+|sure"
-    r"|right|true|cool|nice|great|awesome|perfect|because|since|though|although|as for me|for me|personally|to be honest|tbh"
-    r"|i mean|you know|definitely|totally|absolutely|of course|as you know|as i said|as mentioned|these days|nowadays|lately"
+    r"^(?:(?:oh|ah|aw+|um+|uh+|er+|hmm+|well|yeah|yes|yep|yup|(?:no|nope|nah)(?=[,.!])|ok|okay|alright|so|and|but"
+    r"|also|btw"
+    r"|by the way|fyi|honestly|actually|plus|besides|fun fact|anyway|anyways|thanks|thank you|hey|hi|hello|wow|lol"
+    r"|haha+|sure"
+    r"|right|true|cool|nice|great|awesome|perfect|because|since|though|although|as for me|for me|personally|to be"
+    r" honest|tbh"
+    r"|i mean|you know|definitely|totally|absolutely(?! no\b)|of course|as you know|as i said|as mentioned|these days"
+    r"|nowadays"
+    r"|lately"
     r"|recently|currently|right now|now|in general|normally|still|same here|me too|sorry|unfortunately|sadly|luckily"
-    r"|guess what|good news|big news|well then|speaking of which|for work|for what it's worth|one more thing|please note"
+    r"|guess what|good news|big news|well then|speaking of which|for work|for what it's worth|one more thing|please"
+    r" note"
     r"|note|heads up|in fact|meanwhile|basically|apparently|turns out|it turns out|(?:just )?so you know|for context"
     r"|quick (?:note|update|heads[- ]up)|update|remember|keep in mind|just a reminder|reminder|then"
-    r"|(?:another|one) thing|not sure (?:if|whether) i (?:told|mentioned) you|did i mention|you should know"
+    r"|(?:another|one) thing|I (?:must|should|mustn't|shouldn't|ought to|also ought to) (?:not forget|mention|say|add"
+    r"|tell you|warn you|remember|note|point out)|I forgot to (?:mention|say|tell you)|let me (?:add|mention)|chiefly"
+    r"|mainly"
+    r"|(?:i )?(?:just )?wanted to (?:say|mention|tell you)|did I (?:tell|mention)|not sure (?:if|whether) i (?:told"
+    r"|mentioned) you|did i mention|you should know"
     r"|the (?:truth|thing|fact) is|long story short|first(?: of all| off)?|second|finally|ps|p\.s\.)"
     r"\b(?:,? that\b)?[,!.…:]*\s*)+",
     re.IGNORECASE,
 )
+_APPOSED_EN = re.compile(rf"\b(?:{patterns_en.KIN.replace('?P<about>', '?:')}|{patterns_en.ANIMAL})$", re.IGNORECASE)
 _VOCATIVE_EN = re.compile(r"^[A-Z][a-z]+[,!]\s+(?!my\b)|,\s+[A-Z][a-z]+$")
 #: The whole sentence is unreal, long past, or not the speaker's.
 _NOT_STATED_EN = re.compile(
     r"(?<!know )(?<!see )(?<!wondering )(?<!sure )\bif\b(?! you (?:were|are) (?:curious|wondering))|\bunless\b"
     r"|\b(?:wish|wished|imagine|pretend|suppose|supposing|hypothetically|let's say"
-    r"|reads?(?=:)|lyrics?|quote|joke|joking|kidding|sarcas\w*|dreamt|dreamed|in my dream|in the (?:book|movie|film|game|story"
-    r"|song)|character|as if|not!|when (?:I|we) (?:was|were)|as a (?:kid|child|teenager)|back then|back in the day|growing up"
+    r"|reads?(?=:)|lyrics?|quote|joke|joking|kidding|sarcas\w*|dreamt|dreamed|in my dream|in the (?:book|movie|film"
+    r"|game|story"
+    r"|song)|character|as if|not!|when (?:I|we) (?:was|were)|as a (?:kid|child|teenager)|back then|back in the day"
+    r"|growing up"
     r"|in my (?:childhood|youth|twenties|teens))\b|\bnot!?$|/s$|\byeah,? right\b|🙄",
     re.IGNORECASE,
 )
 #: Only the clause is unreal, over, or of no certain time.
 _UNREAL_EN = re.compile(
-    r"\b(?:would|could|could've|should've|might|maybe|perhaps|probably|possibly|used to|thought about|whether|almost|nearly"
+    r"\b(?:would|could|could've|should've|might|maybe|perhaps|probably|possibly|used to|thought about|whether|almost"
+    r"|nearly"
     r"|(?:was|were) (?:going|about|supposed|planning|hoping) to|if only|not sure|no idea|forgot to|feels? like"
-    r"|(?:was|were) thinking|(?:been|is) (?:a (?:long )?while|ages|forever|so long|too long|years|months|weeks)|tempted)\b"
+    r"|(?:was|were) thinking|(?:been|is) (?:a (?:long )?while|ages|forever|so long|too long|years|months|weeks)"
+    r"|tempted)\b"
     r"|'d\b|\bsince (?:I|we) (?:last )?[a-z]+",
     re.IGNORECASE,
 )
 _LONG_AGO_EN = re.compile(
-    r"\b(?:been|'s|is) (?:a (?:long |good )?while|ages|forever|so long|too long|[a-z]+ (?:years|months|weeks)) since\b.*",
+    r"\b(?:been|'s|is) (?:a (?:long |good )?while|ages|forever|so long|too long|[a-z]+ (?:years|months|weeks))"
+    r" since\b.*",
     re.IGNORECASE,
 )
 #: Introduces what another person says; what precedes it in the sentence is still the speaker's own.
@@ -93,6 +113,7 @@ _REPORTED_EN = re.compile(
 _QUOTED = re.compile(r"[\"“”][^\"“”]*[\"“”]|[「『][^」』]*[」』]|‘[^’]*’(?!\w)")
 _FIRST_EN = re.compile(r"^(?:I|we|I'm|I've|we're|we've|I'll|we'll)\b", re.IGNORECASE)
 _CAPTURING_EN = re.compile(r"\b(?:to|can|will|must|should|don't|didn't|won't|never|not|let's|please)\b", re.IGNORECASE)
+_GOES_ON_EN = re.compile(rf"{_ADVERB}(?:{_PRESENT}|no longer|don't|can't)\b", re.IGNORECASE)
 _PROGRESSIVE = (
     r"(?:working|living|learning|studying|training|planning|moving|going|flying|heading|starting|getting|visiting"
     r"|expecting|saving|travell?ing|hosting|teaching|thinking (?:of|about)|based)"
@@ -103,14 +124,16 @@ _ELLIPSES = (
     (re.compile(rf"^{_ADVERB}been \w", re.IGNORECASE), "I've "),
     (
         re.compile(
-            rf"^{_ADVERB}{_PROGRESSIVE}\b(?!.*\b(?:is|was|are|were|has|helps?|keeps|makes?|can|will|takes|seems|feels)\b)",
+            rf"^{_ADVERB}{_PROGRESSIVE}\b(?!.*\b(?:is|was|are|were|has|helps?|keeps|makes?|can|will|takes|seems"
+            rf"|feels)\b)",
             re.IGNORECASE,
         ),
         "I'm ",
     ),
     (
         re.compile(
-            rf"^{_ADVERB}(?:(?:severely |highly |very )?allergic to|a (?:huge |big )?fan of|married (?:to|with)|pregnant|vegan\b"
+            rf"^{_ADVERB}(?:(?:severely |highly |very )?allergic to|a (?:huge |big )?fan of|married (?:to|with)"
+            rf"|pregnant|vegan\b"
             r"|vegetarian\b|off to)",
             re.IGNORECASE,
         ),
@@ -124,45 +147,192 @@ _ELLIPSES = (
 )
 
 _SPLIT_ZH = re.compile(
-    r"[，,；;。！!？?：:\s]+|——|…+|(?:但是?|不过|而且|所以|因为|可是|然后|并且|结果)(?=[我咱俺]|也|还|周|每|现在|已经|打算)"
+    r"[，,；;。！!？?：:\s]+|——|…+|(?:但是?|不过|而且|所以|因为|可是|然后|并且|结果)(?=[我咱俺]|也|还|周|每|现在|已经"
+    r"|打算)"
 )
 _LEAD_ZH = re.compile(
-    "^(?:嗯+|哦|啊|噢|唉|哎|好的?|是的|对了?|对啊|嘿|你好|谢谢|另外|还有|而且|其实|不过|但是?|所以|因为|然后|说实话|老实说|说真的|顺便说一下"
-    "|顺便提一下|顺便说一句|顺便|总之|那|哈哈+|当然|告诉你|跟你说一?(?:下|声)?|再说一下|忘了说|忘记说|补充一(?:下|点)|提醒一?下|报告一下|话说|话说回来|说起来"
-    "|记一?下|帮我记(?:一?下|住)?|你记(?:一?下|住)|反正|毕竟|就是|结果|原来|终于|上次说|之前说|首先|更新一下|更正一下)(?=[\\u4e00-\\u9fff\\w])"
+    "^(?:嗯+|哦|啊|噢|唉|哎|好的?|是的|对了?|对啊|嘿|你好|谢谢|另外|还有|而且|其实|不过|但是?|所以|因为|然后|说实话"
+    "|老实说|说真的|顺便说一下"
+    "|顺便提一下|顺便说一句|顺便|总之|那|哈哈+|当然|告诉你|跟你说一?(?:下|声)?|再说一下|忘了说|忘记说|补充一(?:下|点)"
+    "|提醒一?下|报告一下|话说|话说回来|说起来"
+    "|记一?下|帮我记(?:一?下|住)?|你记(?:一?下|住)|反正|毕竟|就是|结果|原来|终于|上次说|之前说|首先|更新一下"
+    "|更正一下)(?=[\\u4e00-\\u9fff\\w])"
 )
-_NAMING_ZH = re.compile("[，,](?=(?:名字)?(?:叫|名叫|名字是))")
+_NAMING_ZH = re.compile("(?<=[猫狗兔鱼鼠鹉龟鸟马毛基迪犬牧奇子孩娃儿女宝])[，,](?=(?:名字)?(?:叫|名叫|名字是))")
 _ME = "(?:我们|咱们|我|咱|俺)"
 _KIN_ZH = (
-    "(?:妈妈?|爸爸?|爹|娘|女儿|儿子|闺女|老[公婆妈爸]|太太|先生|妻子|丈夫|爱人|哥哥?|姐姐?|弟弟?|妹妹?|爷爷|奶奶|外公|外婆|姥姥|姥爷"
-    "|男朋友|女朋友|男友|女友|未婚[妻夫]|孩子|大?表[哥姐弟妹]|堂[哥姐弟妹]|舅舅|姑姑|阿姨|叔叔|室友|同事|朋友|闺蜜|老板|领导|导师|家猫|家狗)"
+    f"(?:{patterns_zh.KIN.replace('?P<about>', '?:')}|妈妈?|爸爸?|爹|娘|哥哥?|姐姐?|弟弟?|妹妹?|大?表[哥姐弟妹]|同事"
+    f"|朋友|老板|领导|家猫|家狗)"
 )
-_TIME_ZH = "(?:现在|目前|最近|其实|今年|去年|前年|明年|上个?月|下个?月|上周|下周|昨天|今天|明天|后天|前天|刚刚?|已经|从小|平时|一直|周末|每天|每周)"
+#: Words for relatives that mean the speaker's own where nobody else is named.
+_OWN_KIN_ZH = re.compile(
+    "(?=(?:父亲|母亲|老婆|老公|女儿|儿子|闺女|老伴|孙子|孙女|大孙子|爷爷|奶奶|外婆|外公|姥姥|姥爷|老大|老二|老三|婆婆"
+    "|公公|岳父|岳母|男朋友|女朋友|男友|女友|弟弟|妹妹|哥哥|姐姐)"
+    "(?!们|的|家|说|问))"
+)
+_TIME_ZH = (
+    "(?:现在|目前|最近|其实|今年|去年|前年|明年|上个?月|下个?月|上周|下周|昨天|今天|明天|后天|前天|刚刚?|已经|从小"
+    "|平时|一直|周末|每天|每周)"
+)
 _SUBJECT_ZH = re.compile(f"{_TIME_ZH}*{_ME}(?!{_KIN_ZH}|[的家]|同)")
 _KIN_SUBJECT_ZH = re.compile(f"{_TIME_ZH}*(?P<kin>{_ME}(?:的|家)?(?:大|小|二)?{_KIN_ZH})")
 _OTHER_SUBJECT_ZH = re.compile(
     f"(?:他|她|它|你|大家|人家|别人|对方|这|那|{_KIN_ZH}|[\\u4e00-\\u9fff]{{1,4}}(?:老师|医生|总|经理|同学|先生|女士))"
 )
 _SUBJECTLESS_ZH = re.compile(
-    f"(?:{_TIME_ZH}|还是?|也|都|就|真的?|特别|非常|超级?|比较|很|挺|最|又|终于|打算|准备|计划|决定)*"
-    "(?:在|是|住|喜欢|不|爱|讨厌|对|养|有|每|打算|准备|计划|来自|最|已经|特别|超|搬|换|入职|跳槽|辞|离职|结婚|离婚|订婚|怀孕|生了|去了?|买了?|租|学|报名|报了"
-    "|考|吃素|戒|过敏|信|会|毕业|退休|当|做|开了|加入|参加|收养|领养|从|今年|属|姓|叫|要|想|周|明|后天|约|订|定|得|患|确诊|受不了|怕|习惯|经常|喝|吃|迷上|爱上)"
+    f"(?!不要|别|不准|不许|不能[在给]|请|麻烦|记得|会不会)(?:{_TIME_ZH}|还是?|也|都|就|转头|后来|干脆|自己|真的?|特别"
+    f"|非常"
+    f"|超级?|比较|很|挺|最|又|终于|打算|准备|计划|决定)*"
+    "(?:在|调|转|盘|添|过|评|拿|通过|落|获|是|住|喜欢|不|爱|讨厌|对|养|有|每|打算|准备|计划|来自|最|已经|特别|超|搬"
+    "|换|入职|跳槽|辞|离职|结婚|离婚|订婚|怀孕|生了|去了?|买了?|租|学|报名|报了"
+    "|考|吃素|戒|过敏|信|会|毕业|退休|当|做|开了|加入|参加|收养|领养|从|今年|属|姓|叫|要|想|周|明|后天|约|订|定|得|患"
+    "|确诊|受不了|怕|习惯|经常|喝|吃|迷上|爱上)"
 )
 _NOT_STATED_ZH = re.compile(
     "如果|要是|假如|假设|万一|的话|倘若|本来想|小时候|差点|差一点|开玩笑|才怪|梦见|梦到|电影里|小说里|书里|歌词|游戏里"
     "|可能会|也许|说不定|恨不得|是否|好像|要不要|是不是|有没有|能不能|该不该|希望能|不知道|要不|想象|多想|真想"
 )
+_GOES_ON_ZH = re.compile("(?:顺便|然后)?(?:带|陪|去|到|飞|给|和|跟|在)(?!年)")
+_INTENDS_ZH = re.compile(f"打算|计划|准备|决定|原定|想(?:去|在|暑假|寒假)|{patterns_zh.TIME}.*(?:去|回|飞|走|请)")
 _PAST_ZH = re.compile("曾经|以前|之前(?=[^说])|过去|原来住|原先")
 _REPORTED_ZH = re.compile(
-    "听说|据说|有人说|[他她你]们?(?:说|问|觉得|以为|认为|告诉)|(?:妈|爸|老板|同事|朋友|老婆|老公|妹妹|姐姐|哥哥|弟弟"
+    "听说|据说|有人说|(?<![跟和对给])[他她你]们?(?:说|问|觉得|以为|认为|告诉)|(?:妈|爸|老板|同事|朋友|老婆|老公|妹妹"
+    "|姐姐|哥哥|弟弟"
     "|老师)(?:妈|爸)?(?:说|问|觉得|告诉|总说)"
+)
+
+
+#: Dialect, polite and casual spellings, in the words that the patterns know.
+_SPELLING_ZH = tuple(
+    (re.compile(pattern), word)
+    for pattern, word in (
+        ("咱们|俺们", "我们"),
+        ("[咱俺]", "我"),
+        ("(?:我)?(?:屋头|屋里头)", "我家"),
+        ("莫(?=喊|叫|要|给|放|加|说|吃|写|用)", "别"),
+        ("喊(?=我|[你您])", "叫"),
+        ("(?<![叫喊称用])您", "你"),
+        ("(?:我)?家父|(?:我)?家严", "我父亲"),
+        ("(?:我)?家母|(?:我)?家慈", "我母亲"),
+        ("小女(?!孩|生|友|人|儿)", "我女儿"),
+        ("犬子|小儿(?!子)", "我儿子"),
+        ("内人|拙荆", "我妻子"),
+        ("(?:我)?闺女|(?:我)?姑娘(?=在|叫|今年)", "我女儿"),
+        ("老伴儿", "老伴"),
+        ("(?<=我)(?:家)?(?:那)?老伴", "老伴"),
+        ("我(?:的|家)?(妈|爸|哥|姐|弟|妹)(?!妈|爸|哥|姐|弟|妹|夫|媳)", "我\\1\\1"),
+        ("(?:一)?[只条个]毛孩子", "一只宠物"),
+        ("(?:今儿个|今儿)", "今天"),
+        (
+            "(?<![\\u4e00-\\u9fff])(上个?月|上周|上个?星期|去年|前年|昨天|前天|前几天|最近|现在|目前|年初)(我们"
+            "|我)(?!的"
+            "|家)",
+            "\\2\\1",
+        ),
+        ("(?<![\\u4e00-\\u9fff])请?(?:你)?记(?:住|得)(?:一下)?(?=我)", ""),
+        ("得意(?=这|吃|喝)", "喜欢"),
+        ("了啦|啦", "了"),
+    )
+)
+_PARTICLES_ZH = re.compile("(?:[啊呀呢嘛哦喔哈咯呗哟噢哒滴吖耶]|来着|哈哈+)+$")
+
+
+#: Casual spellings, in the words that the patterns know.
+_SPELLING_EN = tuple(
+    (re.compile(pattern, re.IGNORECASE), word)
+    for pattern, word in (
+        (r"\bim\b", "I'm"),
+        (r"\bive\b", "I've"),
+        (r"\b(do|does|did|ca|wo|is|was|are|have|has|had|would|should|could)nt\b", r"\1n't"),
+        (r"\bcannot\b", "can't"),
+        (r"\bu\b(?!\.)", "you"),
+        (r"\bur\b", "your"),
+        (r"\br\b(?= )", "are"),
+        (r"\b(?:n|&)\b(?= )", "and"),
+        (r"\b(?:pls|plz|plss)\b", "please"),
+        (r"\b(?:tmrw|tmr|tomoz)\b", "tomorrow"),
+        (r"\bbday\b", "birthday"),
+        (r"\b(?:hubby|hubs)\b", "husband"),
+        (r"\bbf\b", "boyfriend"),
+        (r"\bgf\b", "girlfriend"),
+        (r"\b(?:coz|cuz|bc)\b", "because"),
+        (r"\bgonna\b", "going to"),
+        (r"\bwanna\b", "want to"),
+        (r"\babt\b", "about"),
+        (r"\byrs\b", "years"),
+        (r"\bmins\b", "minutes"),
+        (r"\buni\b", "university"),
+        (r"\btho\b", "though"),
+        (r"\bit's been decided\b", ""),
+        (r"[\U0001F000-\U0001FAFF\u2600-\u27BF\uFE0F]+", " . "),
+        (r"\s+(?:lol|lmao|haha+|omg|fr|smh|ngl|idk|tbh|imo|xd|:\)|;\)|:d)(?=$|[\s.,!?])", ""),
+    )
+)
+#: A word of the table above: most texts have none.
+_CASUAL_EN = re.compile(
+    r"\b(?:i[mv]e?|(?:do|does|did|ca|wo|is|was|are|have|has|had|would|should|could)nt|cannot|ur?|[rn&]|plz|plss?"
+    r"|tmr\w?|tomoz|bday|hub\w+"
+    r"|[bg]f|co?uz|coz|bc|gonna|wanna|abt|yrs|mins|uni|tho|lo?l|lmao|ha(?:ha)+|omg|fr|smh|ngl|idk|tbh|imo|xd)\b|:\)"
+    r"|;\)|:d",
+    re.IGNORECASE,
+)
+#: Characters of a clause in which its tail is looked for.
+_TAIL_CHARS_MAX = 60
+#: What adds nothing at the end of a clause.
+_TAIL_EN = re.compile(
+    r"(?:,|\s)+(?:btw|by the way|fyi|you know|you see|anyway|anyways|though|tho|please(?! don't)|haha+|actually|to be"
+    r" honest|to be fair|honestly"
+    r"|would you believe(?: it)?|believe it or not|thank you(?: very much)?|thanks(?: a lot| so much)?|cheers|thank"
+    r" (?:god|goodness)|fingers crossed"
+    r"|just so you know|in case you(?:'re| are) wondering|of course|sadly|unfortunately|luckily|I'm (?:afraid|pleased"
+    r" to say|happy to say|sorry to say)"
+    r"|I (?:think|guess|suppose|believe|reckon|must say|have to say)|as (?:you know|I said|it happens)|if you must"
+    r" know|right now|at the moment|for what it's worth"
+    r"|(?:the|my) (?:doctor|gp|dentist|vet|nurse|consultant|physio|optician|specialist) (?:says?|said|told me)|(?:can"
+    r"|would) you believe it|I swear|or so|and all that|and so on|mind you|dear|mate|love|bro)"
+    r"[.!… ]*$",
+    re.IGNORECASE,
+)
+_ASKING_EN = re.compile(
+    r"^(?P<said>.{8,}?)[,.;]\s+(?:(?:so|and|but|then|now)\s+)?(?:what|how|where|when|who|which|why|can|could|should"
+    r"|shall|do|does|did|is|are|will|would|any|anything|got|have)\b[^,;]*$",
+    re.IGNORECASE,
+)
+_ASKING_ZH = re.compile("^(?P<said>.{4,})[，,；;](?P<asked>[^，,；;]*)$")
+_WORD_OF_ASKING_ZH = re.compile(
+    "[吗呢?？]|什么|怎么|咋|啥|哪|多少|几|谁|能不能|是不是|要不要|好不好|行不行|可不可以|有没有|为何|如何"
+)
+_FRONTED_EN = re.compile(
+    r"^(?P<time>(?:since|for|from|until|after|before|in|on|at|this|next|last|over) (?!I\b|we\b|my\b)[\w' -]{2,30}?"
+    r"|yesterday|tomorrow|tonight|today),? (?=(?:I|we|I'm|we're|I've|we've|I'll|we'll) )",
+    re.IGNORECASE,
+)
+_TOGETHER_EN = re.compile(
+    r"\b(?:me and (?:[\w']+ ){1,5}?|(?:my [\w' ]{2,30}?|[A-Z]\w+(?:(?:,| and) [A-Z]\w+)*) and (?:I|me) )(?=(?:are|were"
+    r"|have|had|got(?! (?:engaged|married))|will|went|'re|'ve|started|booked|moved|bought|live|did|do|just|both"
+    r"|also)\b)"
 )
 
 
 def of_sentence(sentence: Sentence) -> Iterator[str]:
     """Yield the clauses of a sentence; none if it states nothing about its speaker."""
-    if not sentence.is_question:
-        yield from of_text(sentence.text, chinese=sentence.is_cjk)
+    text = sentence.text
+    if sentence.is_question:
+        text = _said_before_asking(text, chinese=sentence.is_cjk)
+    if text:
+        yield from of_text(text, chinese=sentence.is_cjk)
+
+
+def _said_before_asking(text: str, *, chinese: bool) -> str:
+    """Return what a question states before it asks: 'I drink only decaf, so what do I order?'"""
+    match = (_ASKING_ZH if chinese else _ASKING_EN).match(text.rstrip("?？! "))
+    if match is None:
+        return ""
+    if chinese:
+        pieces = [piece for piece in re.split("[，,；;]", match["said"]) if piece]
+        return "，".join(pieces) if not any(_WORD_OF_ASKING_ZH.search(piece) for piece in pieces) else ""
+    said = match["said"]
+    return said if _FIRST_EN.match(without_lead(said)) and "?" not in said else ""
 
 
 def of_text(text: str, *, chinese: bool) -> Iterator[str]:
@@ -181,8 +351,26 @@ def without_lead(clause: str) -> str:
     """Return an English clause without greetings, fillers and a name that it begins or ends with."""
     clause = clause.strip(" ,.!…*~")
     for pattern in (_LEAD_EN, _VOCATIVE_EN, _LEAD_EN):
-        clause = pattern.sub("", clause).strip(" ,.!…")
+        shorter = pattern.sub("", clause).strip(" ,.!…")
+        if shorter != clause and not (pattern is _VOCATIVE_EN and _APPOSED_EN.search(shorter)):
+            clause = shorter
+    return _without_tail(clause)
+
+
+def _without_tail(clause: str) -> str:
+    while shorter := _TAIL_EN.sub("", clause[-_TAIL_CHARS_MAX:]):
+        kept = clause[:-_TAIL_CHARS_MAX] + shorter
+        if kept == clause:
+            break
+        clause = kept
     return clause
+
+
+def _spelled_out(text: str) -> str:
+    if _CASUAL_EN.search(text) or not text.isascii():
+        for spelling, word in _SPELLING_EN:
+            text = spelling.sub(word, text)
+    return text
 
 
 def _unquoted(text: str) -> str:
@@ -197,14 +385,17 @@ def _unquoted(text: str) -> str:
 
 
 def _english(text: str) -> Iterator[str]:
+    text = _TOGETHER_EN.sub("we ", _spelled_out(text))
     speaks = True  # whether a clause without a subject is the speaker's
     before = ""
     for piece in _SPLIT_EN.split(_LONG_AGO_EN.sub("", text)):
-        if _REPORTED_EN.search(piece):
+        if _REPORTED_EN.search(piece) and _REPORTED_EN.search(_without_tail(piece.rstrip(" .!"))):
             return
         clause = without_lead(piece)
         if not clause:
             continue
+        if fronted := _FRONTED_EN.match(clause):
+            clause = f"{clause[fronted.end() :]} {fronted['time']}"
         bare = _subject_lacks(clause, speaks=speaks, before=before)
         if bare is None:
             speaks = bool(_FIRST_EN.match(clause))
@@ -222,29 +413,43 @@ def _subject_lacks(clause: str, *, speaks: bool, before: str) -> str | None:
     for pattern, subject in _ELLIPSES:
         if pattern.match(clause):
             return subject
-    if before and _FIRST_EN.match(before) and not _CAPTURING_EN.search(before):
-        if re.match(rf"{_ADVERB}(?:{_PRESENT}|no longer|don't|can't)\b", clause, re.IGNORECASE):
-            return "I "
-    return None
+    goes_on = before and _FIRST_EN.match(before) and not _CAPTURING_EN.search(before)
+    return "I " if goes_on and _GOES_ON_EN.match(clause) else None
 
 
 def _chinese(text: str) -> Iterator[str]:
     subject = "我"
+    kin = ""
+    for spelling, word in _SPELLING_ZH:
+        text = spelling.sub(word, text)
+    before = ""
     for piece in _SPLIT_ZH.split(_NAMING_ZH.sub("", text)):
         if _REPORTED_ZH.search(piece):
             return
         clause = piece.strip(" ~～、")
         while (shorter := _LEAD_ZH.sub("", clause)) != clause:
             clause = shorter
+        clause = _PARTICLES_ZH.sub("", clause)
         if not clause:
             continue
+        if kin and clause[0] in "他她" and not clause.startswith(("他们", "她们")):
+            clause = kin + clause[1:]
+        elif subject and _OWN_KIN_ZH.match(clause):
+            clause = f"我{clause}"
         if own := _KIN_SUBJECT_ZH.match(clause):
-            subject = own["kin"]
+            subject = kin = own["kin"]
         elif _SUBJECT_ZH.match(clause):
             subject = "我"
         elif _OTHER_SUBJECT_ZH.match(clause):
             subject = ""
+        elif subject == "我" and _GOES_ON_ZH.match(clause) and _INTENDS_ZH.search(before):
+            # One plan in several verbs: '打算五一请假，带我妈去重庆'.
+            before += clause
+            continue
         elif subject and _SUBJECTLESS_ZH.match(clause):
             clause = subject + clause
-        if not _PAST_ZH.search(clause):
-            yield clause
+        if before and not _PAST_ZH.search(before):
+            yield before
+        before = clause
+    if before and not _PAST_ZH.search(before):
+        yield before

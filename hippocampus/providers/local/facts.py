@@ -3,18 +3,28 @@
 The key is `topic` if a person has one value ('home'), and `topic:object` if they have several ('preference:hiking'); in
 a conversation of named people it begins with the name ('caroline:home'). A later statement about the same thing has the
 same key. The value is {"subject": who, "text": the fact in the third person}; that of a plan also has the time of the
-statement.
+statement. What a later sentence takes back or puts right is so in the result.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hippocampus.providers.local import clauses, objects, patterns_en_life, patterns_zh, sentences
+from hippocampus.providers.local import (
+    clauses,
+    corrections,
+    objects,
+    patterns_en,
+    patterns_en_life,
+    patterns_zh,
+    people,
+    sentences,
+)
+from hippocampus.providers.local.corrections import Held
 from hippocampus.providers.local.patterns import Pattern
 from hippocampus.providers.local.sentences import Sentence
 from hippocampus.records import ConversationSlice, ExtractedFact, Turn
@@ -25,10 +35,70 @@ FACTS_MAX = 100
 
 _DATED_TOPICS = frozenset(("plan", "goal", "event", "activity"))
 #: Topics that may occur together in one clause: 'I work for a bank as a clerk'.
-_COMPANIONS = frozenset(("employer", "occupation", "children", "pet"))
+_COMPANIONS = frozenset(
+    (
+        "name",
+        "age",
+        "home",
+        "employer",
+        "occupation",
+        "children",
+        "pet",
+        "family:name",
+        "family:work",
+        "family:life",
+        "family:age",
+        "family:allergy",
+        "work_history",
+        "family:surname",
+    )
+)
 _TOPICS_BY_ABOUT = frozenset(("family", "pet", "favorite"))
+#: Of these relatives people have several.
+_SEVERAL = frozenset(
+    (
+        "son",
+        "daughter",
+        "sister",
+        "brother",
+        "friend",
+        "cousin",
+        "aunt",
+        "uncle",
+        "niece",
+        "nephew",
+        "colleague",
+        "neighbor",
+        "neighbour",
+        "grandson",
+        "granddaughter",
+        "女儿",
+        "儿子",
+        "孩子",
+        "姐姐",
+        "妹妹",
+        "哥哥",
+        "弟弟",
+        "孙子",
+        "孙女",
+        "舅舅",
+        "姑姑",
+        "阿姨",
+        "叔叔",
+    )
+)
 #: What changes when the same plan is stated again, and so is not part of its key.
-_TIME = re.compile(rf"\b(?:{patterns_en_life.TIME})\b|{patterns_zh.TIME}", re.IGNORECASE)
+_TIME = re.compile(rf"\b(?:on |at |in |by |from )?{patterns_en.TIME}(?=\W|$)|{patterns_zh.TIME}", re.IGNORECASE)
+_NEGATED = (
+    (re.compile(r"^(?:I'm|I am) (?:not|no longer) ", re.IGNORECASE), "I'm "),
+    (re.compile(r"^(?:we're|we are) (?:not|no longer) ", re.IGNORECASE), "we're "),
+    (re.compile(r"^I (?:don't|do not|no longer|never) ", re.IGNORECASE), "I "),
+    (re.compile(r"^I (?:haven't|don't have|have no|haven't got) ", re.IGNORECASE), "I have "),
+    (re.compile("^我(?:其实|并|现在|已经|早就)*(?:不再|不|没有?)"), "我"),
+    (re.compile("^我对(?P<x>.{1,10}?)(?:其实|并)?不过敏"), "我对\\g<x>过敏"),
+)
+_DENIES = re.compile(r"\b(?:not|no|never)\b|n['’]?t\b|[不没]", re.IGNORECASE)
+_STILL = re.compile(r" (?:any ?more|after all|actually|at all)\b.*|了$", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,35 +110,272 @@ class _Found:
 
 
 def of_slice(slice_: ConversationSlice) -> list[ExtractedFact]:
-    """Return the facts of a slice in the order in which they were first stated, each once."""
-    facts: dict[tuple[str, str], ExtractedFact] = {}
+    """Return the facts of a slice in the order in which they were first stated, each once, and those that end in it."""
+    return _read(slice_).facts()[:FACTS_MAX]
+
+
+def _read(slice_: ConversationSlice) -> _Ledger:
+    ledger = _Ledger(slice_.known_facts)
+    kin: dict[str, people.People] = {}
     for turn in slice_.turns:
         if sentences.is_assistant(turn):
             continue
+        relatives = kin.setdefault(turn.author, people.People())
+        relatives.begin_turn()
         for sentence in sentences.of_turn(turn):
-            for found in _of_sentence(sentence):
-                _keep(facts, _fact(found, turn))
-    return list(facts.values())[:FACTS_MAX]
+            found = list(_of_sentence(sentence, relatives))
+            if not sentence.is_question:
+                ledger.correct(sentence, turn, found)
+            for each in found:
+                ledger.keep(_fact(each, turn), each.pattern.topic.partition(":")[0], sentence)
+    return ledger
 
 
-def states_fact(sentence: Sentence) -> bool:
-    """Return whether a pattern finds something in this sentence."""
-    return next(_of_sentence(sentence), None) is not None
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a slice's sentences state, by turn and position.
+
+    Attributes:
+        stated: the sentences that state a fact.
+        corrected: what later turns make of sentences: a text in which a time or a name was put right, or None if it
+            was taken back.
+    """
+
+    stated: frozenset[tuple[int, int]]
+    corrected: Mapping[tuple[int, int], str | None]
 
 
-def _of_sentence(sentence: Sentence) -> Iterator[_Found]:
-    table = patterns_zh.PATTERNS if sentence.is_cjk else patterns_en_life.PATTERNS
-    for clause in clauses.of_sentence(sentence):
-        topics: set[str] = set()
-        for pattern in table:
-            if topics and not (pattern.topic in _COMPANIONS and topics <= _COMPANIONS and pattern.topic not in topics):
+def read(slice_: ConversationSlice) -> Reading:
+    """Return which sentences of a slice state facts, and which of them no longer stand."""
+    ledger = _read(slice_)
+    return Reading(frozenset(ledger.stating), ledger.corrected)
+
+
+class _Ledger:
+    """The facts that hold while a slice is read, what it states, and what it takes back."""
+
+    def __init__(self, known: tuple[ExtractedFact, ...]) -> None:
+        self._held: dict[tuple[str, str], Held] = {}
+        self._values: dict[tuple[str, str], Mapping[str, Any]] = {}
+        self._stated: dict[tuple[str, str], ExtractedFact] = {}
+        self._said: dict[tuple[str, str], Sentence] = {}
+        #: What became of sentences, by turn and position: their text with another time or name, or None.
+        self.corrected: dict[tuple[int, int], str | None] = {}
+        self.stating: set[tuple[int, int]] = set()
+        self._off: list[Held] = []  # what the turn that is read took back
+        self._turn = 0
+        for fact in known:
+            value = fact.value if isinstance(fact.value, dict) else {"text": str(fact.value)}
+            if isinstance(value.get("text"), str):
+                self._hold(
+                    fact.fact_type, fact.key, value, _topic_of(fact.key, str(value.get("subject", "user"))), None
+                )
+
+    def facts(self) -> list[ExtractedFact]:
+        return list(self._stated.values())
+
+    def keep(self, fact: ExtractedFact, topic: str, sentence: Sentence | None = None) -> None:
+        """Keep a fact: a repeated one gains sources and a little confidence; a changed one replaces the earlier one."""
+        identity = (fact.fact_type, fact.key)
+        before = self._stated.get(identity)
+        said = self._said.get(identity)
+        if said is not None and before is not None and before.value["text"] != fact.value["text"]:
+            self._outdate(said, None)
+        if sentence is not None:
+            self._said[identity] = sentence
+            self.stating.add((sentence.turn.sequence_num, sentence.position))
+        for held in [each for each in self._held.values() if _gives_way(each, topic, fact)]:
+            self._end(held, fact.source_seqs[-1])
+        self._hold(fact.fact_type, fact.key, fact.value, topic, fact.source_seqs[-1])
+        if before is None or before.ended or before.value != fact.value:
+            self._stated[identity] = fact
+            return
+        self._stated[identity] = replace(
+            before,
+            source_seqs=tuple(sorted({*before.source_seqs, *fact.source_seqs})),
+            confidence=round(min(0.99, max(before.confidence, fact.confidence) + 0.02), 2),
+        )
+
+    def correct(self, sentence: Sentence, turn: Turn, found: list[_Found]) -> None:
+        """Apply what a sentence takes back or puts right; a plan that it states anew is removed from `found`."""
+        if not self._held and not self._off:
+            return
+        held = [
+            each
+            for each in self._held.values()
+            if self._values[each.fact_type, each.key].get("subject", "user") == turn.author
+        ]
+        for each in self._negated(sentence, turn, found):
+            self._end(each, turn.sequence_num)
+        if self._turn != turn.sequence_num:
+            self._turn, self._off = turn.sequence_num, []
+        fixes = corrections.of_sentence(
+            sentence.text, [*self._off, *held], turn.sequence_num, chinese=sentence.is_cjk, states=bool(found)
+        )
+        for fix in fixes:
+            if fix.text is None:
+                self._end(fix.held, turn.sequence_num)
+                found[:] = [
+                    one
+                    for one in found
+                    if one.pattern.topic != fix.held.topic or one.pattern.topic not in ("plan", "event")
+                ]
                 continue
-            match = pattern.regex.match(clause)
-            for found in _objects(pattern, match, chinese=sentence.is_cjk) if match else ():
-                topics.add(pattern.topic)
-                yield found
-        if not sentence.is_cjk:
-            yield from _mentions(clause)
+            restated = [one for one in found if one.pattern.topic == "plan"]
+            if restated:
+                # It says the whole of it again, in other words: the former words end.
+                if all(_key(one, turn.author, "") != fix.held.key for one in restated):
+                    self._end(fix.held, turn.sequence_num)
+                continue
+            identity = (fix.held.fact_type, fix.held.key)
+            value = {**self._values[identity], "text": fix.text}
+            said = self._said.pop(identity, None)
+            if said is not None:
+                text = corrections.carry_over(said.text, fix)
+                self._outdate(said, text)
+                if text is not None and not found:
+                    self._outdate(sentence, None)  # it says nothing else
+            if "said_on" in value:
+                value["said_on"] = turn.occurred_at.date().isoformat()
+            fact = ExtractedFact(
+                fact_type=fix.held.fact_type,  # type: ignore[arg-type]
+                key=fix.held.key,
+                value=value,
+                confidence=0.85,
+                source_seqs=tuple(sorted({*self._cited(fix.held), turn.sequence_num})),
+            )
+            self.keep(fact, fix.held.topic)
+
+    def _outdate(self, sentence: Sentence, text: str | None) -> None:
+        self.corrected[sentence.turn.sequence_num, sentence.position] = text
+
+    def _cited(self, held: Held) -> tuple[int, ...]:
+        stated = self._stated.get((held.fact_type, held.key))
+        return stated.source_seqs if stated is not None else ()
+
+    def _negated(self, sentence: Sentence, turn: Turn, found: list[_Found]) -> Iterator[Held]:
+        """Yield what a sentence denies in the words of its statement: 'I'm not allergic to nuts'."""
+        if found or not self._held or not _DENIES.search(sentence.text):
+            return
+        for clause in clauses.of_sentence(sentence):
+            for negation, positive in _NEGATED:
+                if not negation.match(clause):
+                    continue
+                stated = _STILL.sub("", negation.sub(positive, clause, count=1))
+                for one in _of_clause(stated, chinese=sentence.is_cjk):
+                    fact = _fact(one, turn)
+                    held = self._held.get((fact.fact_type, fact.key))
+                    if held is not None and (not one.pattern.single or held.text == fact.value["text"]):
+                        yield held
+                break
+
+    def _hold(self, fact_type: str, key: str, value: Mapping[str, Any], topic: str, turn: int | None) -> None:
+        identity = (fact_type, key)
+        self._held.pop(identity, None)
+        order = len(self._held) if not self._held else max(each.order for each in self._held.values()) + 1
+        self._held[identity] = Held(fact_type, key, value["text"], topic, order, turn)
+        self._values[identity] = value
+
+    def _end(self, held: Held, seq: int) -> None:
+        identity = (held.fact_type, held.key)
+        value = self._values[identity]
+        if (said := self._said.pop(identity, None)) is not None and said.turn.sequence_num != seq:
+            self._outdate(said, None)
+        self._held.pop(identity, None)
+        self._off.append(held)
+        self._stated.pop(identity, None)
+        self._stated[identity] = ExtractedFact(
+            fact_type=held.fact_type,  # type: ignore[arg-type]
+            key=held.key,
+            value=dict(value),
+            confidence=0.9,
+            source_seqs=(seq,),
+            ended=True,
+        )
+
+
+_EXPECTED = re.compile(r"\b(?:pregnant|expecting)\b|怀孕|怀上|怀二胎|预产期")
+_WORKPLACE = re.compile(r" (?:at|for|in|on) |在.+(?:做|当|工作)")
+
+
+def _gives_way(held: Held, topic: str, fact: ExtractedFact) -> bool:
+    """Return whether a fact under another key ends with a new one: a pregnancy with a birth, a job with the next."""
+    text = fact.value["text"]
+    if held.key == fact.key or held.turn == fact.source_seqs[-1] or _owner(held.key) != _owner(fact.key):
+        return False
+    if topic == "family" and re.search(r"\bborn\b|\bhad (?:our|my|a) |生了|出生", text):
+        return bool(_EXPECTED.search(held.text))
+    if topic in ("employer", "business", "occupation") and held.topic in ("employer", "occupation", "business"):
+        return held.topic != topic and bool(_WORKPLACE.search(held.text))
+    return False
+
+
+def _owner(key: str) -> str:
+    first = key.partition(":")[0]
+    return "" if first in _TOPICS else first
+
+
+_TOPICS = frozenset(pattern.topic.partition(":")[0] for pattern in (*patterns_en_life.PATTERNS, *patterns_zh.PATTERNS))
+
+
+def _topic_of(key: str, author: str) -> str:
+    first, _, rest = key.partition(":")
+    return rest.partition(":")[0] if author != "user" and first == objects.slug(author) else first
+
+
+def _of_sentence(sentence: Sentence, relatives: people.People) -> Iterator[_Found]:
+    chinese = sentence.is_cjk
+    if sentence.is_question:
+        yield from _asked(sentence)
+    carried = ""
+    names: set[str] = set()
+    read = []
+    for clause in clauses.of_sentence(sentence):
+        read.append(clause)
+        resolved = clause if chinese else relatives.resolve(clause)
+        named = set()
+        for found in _of_clause(resolved, chinese=chinese, carried=carried):
+            if found.pattern.topic in ("preference", "member", "studies", "activity", "pet"):
+                carried = found.object
+            if found.pattern.topic.startswith(("family", "pet")):
+                named.add(found.about)
+            relatives.note(found.pattern.topic, found.about, found.object)
+            if found.pattern.topic == "family:name":
+                names.add(found.about)
+            yield found
+        if not chinese:
+            for found in _mentions(resolved):
+                if found.object not in named | names and not (found.pattern.topic == "pet" and named):
+                    yield found
+    said = f"{sentence.text} {' '.join(read)}" if chinese else sentence.text
+    for pattern in (patterns_zh.NAMED_KIN,) if chinese else (patterns_en_life.NAMED_KIN,):
+        for match in pattern.regex.finditer(said.replace("’", "'")):
+            for found in _objects(pattern, match, chinese=chinese):
+                if found.about not in names:
+                    names.add(found.about)
+                    relatives.note(found.pattern.topic, found.about, found.object)
+                    yield found
+
+
+def _asked(sentence: Sentence) -> Iterator[_Found]:
+    """Yield the lasting wishes that are put as a question: 'Could you always answer in French?'"""
+    if sentence.is_cjk:
+        return
+    clause = clauses.without_lead(sentence.text.rstrip("?？! ")).replace("’", "'")
+    for pattern in patterns_en_life.ASKED:
+        if match := pattern.regex.match(clause):
+            yield from _objects(pattern, match, chinese=False)
+
+
+def _of_clause(clause: str, *, chinese: bool, carried: str = "") -> Iterator[_Found]:
+    topics: set[str] = set()
+    for pattern in patterns_zh.PATTERNS if chinese else patterns_en_life.PATTERNS:
+        if topics and not (pattern.topic in _COMPANIONS and topics <= _COMPANIONS and pattern.topic not in topics):
+            continue
+        match = pattern.regex.match(clause)
+        for found in _objects(pattern, match, chinese=chinese, carried=carried) if match else ():
+            topics.add(pattern.topic)
+            yield found
 
 
 def _mentions(clause: str) -> Iterator[_Found]:
@@ -78,11 +385,22 @@ def _mentions(clause: str) -> Iterator[_Found]:
             yield from _objects(pattern, match, chinese=False)
 
 
-def _objects(pattern: Pattern, match: re.Match[str], *, chinese: bool) -> Iterator[_Found]:
-    raw = match["object"]
+def _objects(pattern: Pattern, match: re.Match[str], *, chinese: bool, carried: str = "") -> Iterator[_Found]:
+    raw = match["object"] or ""
     about = (match.groupdict().get("about") or "").strip()
-    about = about[:1].lower() + about[1:]
-    pieces = objects.parts(raw, chinese=chinese) if pattern.shape == "list" else [raw]
+    if not about[:2].isupper() and about[:1].isupper() and pattern.topic not in ("family:birth", "relationship_status"):
+        about = about[:1].lower() + about[1:]
+    if not raw and about:
+        raw, about = about, ""
+    if chinese and pattern.topic == "habit":
+        completed = objects.complete_habit(raw, carried)
+        if completed is None:
+            return
+        raw = completed
+    if pattern.shape == "items":
+        pieces = objects.items(raw, chinese=chinese)
+    else:
+        pieces = objects.parts(raw, chinese=chinese) if pattern.shape == "list" else [raw]
     for piece in pieces:
         cleaned = objects.clean(piece, pattern.shape, chinese=chinese)
         if cleaned is not None:
@@ -111,7 +429,7 @@ def _statement(found: _Found) -> str:
         "{a_object}": found.object if found.chinese else objects.with_article(found.object),
         "{does}": found.object if found.chinese else objects.third_person(found.object),
     }
-    return re.sub(r"\{\w+\}", lambda match: words[match[0]], found.pattern.text)
+    return " ".join(re.sub(r"\{\w+\}", lambda match: words[match[0]], found.pattern.text).replace(" :", ":").split())
 
 
 def _key(found: _Found, author: str, said_on: str) -> str:
@@ -120,10 +438,17 @@ def _key(found: _Found, author: str, said_on: str) -> str:
     parts.append(topic)
     if topic == "event":
         parts.append(said_on)
-    if found.about and topic in _TOPICS_BY_ABOUT:
-        parts.append(patterns_zh.KIN_ENGLISH.get(found.about, objects.slug(found.about)))
-    elif topic == "rule":
+    if topic == "rule":
         parts.append(objects.rule_slug(found.object))
+    elif found.about and topic in _TOPICS_BY_ABOUT:
+        parts.append(patterns_zh.KIN_ENGLISH.get(found.about, objects.slug(found.about)))
+        if (detail == "name" and found.about in _SEVERAL) or detail == "allergy":
+            parts.append(objects.slug(found.object))
+            detail = "" if detail == "name" else detail
+        elif detail in ("life", "plan"):
+            detail = objects.state_of(found.object)
+    elif found.pattern.shape == "occasion":
+        parts.append(objects.slug(found.about or _TIME.sub(" ", found.object)))
     elif not found.pattern.single:
         parts.append(objects.slug(_TIME.sub(" ", found.object) if topic == "plan" else found.object))
     if detail:
@@ -136,17 +461,3 @@ def _bounded(key: str) -> str:
         return key
     digest = hashlib.blake2b(key.encode(), digest_size=8).hexdigest()
     return f"{key[: KEY_CHARS_MAX - 17]}:{digest}"
-
-
-def _keep(facts: dict[tuple[str, str], ExtractedFact], fact: ExtractedFact) -> None:
-    """Keep a fact: a repeated one gains sources and a little confidence; a changed one replaces the earlier one."""
-    identity = (fact.fact_type, fact.key)
-    before = facts.get(identity)
-    if before is None or before.value != fact.value:
-        facts[identity] = fact
-        return
-    facts[identity] = replace(
-        before,
-        source_seqs=tuple(sorted({*before.source_seqs, *fact.source_seqs})),
-        confidence=round(min(0.99, max(before.confidence, fact.confidence) + 0.02), 2),
-    )

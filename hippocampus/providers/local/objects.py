@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
+from hippocampus.providers.local import patterns_en
 from hippocampus.providers.local.patterns import Shape
 from hippocampus.text import words
 
@@ -84,6 +85,11 @@ _UNCLEAR_EN = re.compile(
     r" the last (?:half |few )?(?:hours?|minutes))\b|\b(?:this|that|there)$",
     re.IGNORECASE,
 )
+_TIME_EN = re.compile(
+    rf"\b(?:{patterns_en.TIME}|(?:a few|\w+) (?:days?|weeks?|months?|years?) ago|(?:last|this|next)"
+    rf" \w+|yesterday|today)\b",
+    re.I,
+)
 #: An event that is described by these words alone is not worth a fact: 'saw a movie', 'working on a project'.
 _VAGUE = frozenset(
     words.stem(word)
@@ -91,7 +97,10 @@ _VAGUE = frozenset(
         """project movie film show store shop walk book game fun ambition dream break thing few bit photo
         picture photograph pic work working watch morning evening afternoon night back week
         weekend month year last saw read watched play playing chase chasing hike trip lunch
-        dinner"""
+        dinner event call meeting day days time hour stuff new big huge great nice amazing good fun long short little
+        old ago couple several lovely wonderful fantastic busy first really party weekend people friend place class
+        started began got made took went had did spent start starting begin leave
+        leaving go going take taking have having get getting make making do doing be being return come coming"""
     )
 )
 _THIRD_VERBS = {"have": "has", "do": "does", "go": "goes", "am": "is", "don't": "doesn't"}
@@ -104,7 +113,16 @@ _NOT_A_NAME = frozenset(
     )
 )
 _UNCLEAR_ZH = re.compile("[你您他她它]|这|那[个些种样么]|什么|怎么|哪|一下|东西|事情|不知道|为什么|一点$|[吗呢吧]$")
-_BAD_START_ZH = re.compile("的|了|过|到|在|是|有|上|和|也|都|就|自己")
+_BAD_START_ZH = re.compile("的|了|过(?!敏)|到|在|是|有|上(?![海市证饶])|和(?!平|牛|果)|也|都|就|自己")
+_NOT_A_NAME_ZH = re.compile("[说在是要也都给来去今最刚已经那时候搬不会很天总想又还就没有过的了太每特真跟和一两早晚]")
+_NOTHING_ZH = re.compile(
+    "(?:一?个)?(?:社团|兴趣班|班|课|团|队|项目)|吃|喝|看|玩|听|做|去|说|买|睡觉?|人|自己|大家|生活|热闹|干净|美|笑|聊"
+    "|钱|谁|上|下|死|多|少|慢|快|好|坏|气|哭|情|家"
+)
+_NOT_A_PLACE_ZH = re.compile(
+    "家里|楼[上下]|宿舍|公司|医院|学校|单位|一起|附近|隔壁|外面|里面|路上|地铁|车上|店里|床上|网上|心里|手里|酒店|这"
+    "|那|哪|旁边|对面|等|忙|想|看|做|开|写|吃|睡|加班|开会"
+)
 _TAIL_ZH = re.compile("(?:了|呢|啊|呀|啦|哦|嘛|的时候.*|因为.*|所以.*|但是?.*|不过.*|而且.*|来着|的说|哈+)$")
 
 
@@ -115,20 +133,30 @@ def clean(raw: str, shape: Shape, *, chinese: bool) -> str | None:
 
 def _clean_zh(raw: str, shape: Shape) -> str | None:
     text = _TAIL_ZH.sub("", raw.strip(" ，。！!、~～\"'“”")).strip()
-    if not text or _UNCLEAR_ZH.search(text) or (shape not in ("plain", "rule") and _BAD_START_ZH.match(text)):
+    if not text or _UNCLEAR_ZH.search(text if shape not in ("rule", "rule_zh") else ""):
         return None
-    if shape == "rule":
+    if shape in ("rule", "rule_zh"):
         return re.sub("我们?", "本人", text)
-    if shape == "action":
+    if shape not in ("plain", "kin_state", "habit", "occasion", "event_zh") and _BAD_START_ZH.match(text):
+        return None
+    if shape == "kin_name" and (_NOT_A_NAME_ZH.search(text) or len(text) < 2):
+        return None
+    if shape in ("list", "role", "plain") and _NOTHING_ZH.fullmatch(text):
+        return None
+    if shape == "place" and _NOT_A_PLACE_ZH.search(text):
+        return None
+    if shape in ("action", "occasion", "event_zh"):
         return re.sub("^([^我]{1,8})我们?(?=都|要|会|想|得|去|就|打算|准备|计划)", r"\1", text).replace("我", "自己")
     return text.replace("我", "自己")
 
 
 def _clean_en(raw: str, shape: Shape) -> str | None:
     text = raw.strip()
-    if shape in ("thing", "list") and _RESTRICTED_EN.match(text):
+    if shape in ("thing", "list", "items") and _RESTRICTED_EN.match(text):
         return None
-    if shape not in ("plain", "title"):
+    if shape == "rule":
+        text = re.sub(r"(?:,? because\b.*|,? please|(?<!from) now| again)$", "", text)
+    elif shape not in ("plain", "title"):
         text = _TAIL_EN.sub("", text)
     text = " ".join(text.split()).strip(" ,.;:!?-–—\"'“”()*")
     if not any(character.isalnum() for character in text) or len(text) > 120:
@@ -142,7 +170,13 @@ def _clean_en(raw: str, shape: Shape) -> str | None:
 
 
 def _plain(text: str) -> str | None:
-    return text if not re.search(r"\b(?:you|your|this|that|it)\b", text, re.IGNORECASE) else None
+    unclear = re.search(
+        r"\b(?:you|your|this (?!\w+day|week|weekend|month|year|[A-Z]\w+|spring|summer|autumn|winter)"
+        r"|that|it)\b",
+        text,
+        re.IGNORECASE,
+    )
+    return None if unclear else text
 
 
 def _thing(text: str) -> str | None:
@@ -170,7 +204,8 @@ def _event(text: str) -> str | None:
         return None
     if not 2 <= len(spoken) <= 16 or _UNCLEAR_EN.search(text) or _DANGLING_EN.search(text):
         return None
-    return text if any(term not in _VAGUE for term in words.terms(" ".join(spoken[1:]))) else None
+    timeless = _TIME_EN.sub(" ", text)
+    return text if any(term not in _VAGUE for term in words.terms(timeless)) else None
 
 
 def _habit(text: str) -> str | None:
@@ -178,7 +213,7 @@ def _habit(text: str) -> str | None:
 
 
 def _rule(text: str) -> str | None:
-    return text if len(text.split()) <= 20 else None
+    return text if len(text.split()) <= 20 and not re.search(r"\byourself\b", text, re.IGNORECASE) else None
 
 
 def _place(text: str) -> str | None:
@@ -218,6 +253,27 @@ def _role(text: str) -> str | None:
     return text if _has_content(text) else None
 
 
+def _workplace(text: str) -> str | None:
+    text = re.split(
+        r",? (?:for (?=\d|almost|over|nearly|the (?:past|last)|many|years)|since|and|from|now|right|here|where|last"
+        r"|this|these|so|but|until)\b|[,;]",
+        text,
+    )[0]
+    return None if len(text.split()) > 12 or _DEICTIC_EN.search(text) or _DANGLING_EN.search(text) else text
+
+
+def _given_name(text: str) -> str | None:
+    return None if text.lower() in _NOT_A_NAME or text.lower() in words.STOPWORDS else text.title()
+
+
+def _birth(text: str) -> str | None:
+    return text if len(text.split()) <= 14 else " ".join(text.split()[:14])
+
+
+def _occasion(text: str) -> str | None:
+    return None if len(text.split()) > 14 or re.search(r"\b(?:you|your|yours)\b", text, re.IGNORECASE) else text
+
+
 def _has_content(text: str) -> bool:
     return bool(words.terms(text))
 
@@ -226,6 +282,7 @@ _CHECKS: Mapping[Shape, Callable[[str], str | None]] = {
     "plain": _plain,
     "thing": _thing,
     "list": _thing,
+    "items": _thing,
     "title": _title,
     "action": _action,
     "event": _event,
@@ -235,7 +292,28 @@ _CHECKS: Mapping[Shape, Callable[[str], str | None]] = {
     "name": _name,
     "org": _org,
     "role": _role,
+    "workplace": _workplace,
+    "given_name": _given_name,
+    "birth": _birth,
+    "occasion": _occasion,
 }
+
+
+_ITEM_TAIL_EN = re.compile(
+    r"\s(?:at|in|on|when|during|with|tonight|today|since|so|because|but|which|who|as|for|unless|anymore|any more"
+    r"|either|, tell)\b.*$"
+    r"|,\s*(?:tell|so|but|please|which|who|that|it|I|and (?:I|it|my|that|so|the))\b.*$",
+    re.IGNORECASE,
+)
+
+
+def items(text: str, *, chinese: bool) -> list[str]:
+    """Return the members of a list of things that are always apart: 'shellfish, nuts and amoxicillin' are three."""
+    if chinese:
+        return parts(text, chinese=True)
+    text = _ITEM_TAIL_EN.sub("", text)
+    pieces = re.split(r",?\s+(?:and|or|nor|plus|as well as)\s+(?:to\s+)?|,\s+|\s*[&/]\s*", text)
+    return [re.sub(r"^(?:all |any |the |to |both |most )+", "", piece) for piece in pieces if piece]
 
 
 def parts(text: str, *, chinese: bool) -> list[str]:
@@ -252,6 +330,39 @@ def parts(text: str, *, chinese: bool) -> list[str]:
     gerunds = all(re.match(r"[a-z]+ing\b", piece, re.IGNORECASE) for piece in pieces)
     listed = bool(re.search(r", .* and ", text)) and all(1 <= len(piece.split()) <= 4 for piece in pieces)
     return [piece for piece in pieces if piece] if gerunds or listed else [text]
+
+
+_BARE_HABIT_ZH = re.compile("^(?P<when>.*?)(?P<verb>去|打|练|上|学|跑|踢|跳|游|画|弹|做|玩)(?:一次|一回|两次|几次)?$")
+
+
+def complete_habit(text: str, carried: str) -> str | None:
+    """Return a habit with the activity that was mentioned just before it: '每周三晚上去' -> '每周三晚上去攀岩'."""
+    match = _BARE_HABIT_ZH.match(text)
+    if match is None or match["verb"] in ("游", "跑", "跳"):
+        return text
+    if not carried:
+        return None
+    joined = carried if match["verb"] in carried else f"{match['verb']}{carried}"
+    return f"{match['when']}{joined}"
+
+
+def state_of(text: str) -> str:
+    """Return the part of a key that says what a statement about a relative is about: its verb."""
+    for name, starts in _STATES:
+        if re.match(starts, text, re.IGNORECASE):
+            return name
+    return slug(text.split(maxsplit=1)[0] if " " in text else text[:2])
+
+
+_STATES = (
+    ("place", r"lives?\b|living|moved|moving|in [A-Z]|在|住|搬"),
+    ("work", r"works?\b|is an? |an? |started at|got a job|是|当|教|退休|retired"),
+    ("studies", r"studies|studying|goes to|at (?:uni|college|school)|in year|上|读|念|学|考"),
+    ("health", r"has |pregnant|expecting|due|怀|得|患|有|diabetic|allergic|对"),
+    ("end", r"passed away|died|去世|过世|走了"),
+    ("marriage", r"got (?:married|engaged|divorced)|getting married|engaged|divorced|结婚|离婚|订婚|要结婚|快结婚"),
+    ("name", "姓"),
+)
 
 
 def with_article(noun: str) -> str:

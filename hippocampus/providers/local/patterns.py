@@ -9,7 +9,29 @@ from typing import Literal
 from hippocampus.records import FactType
 
 #: How the captured object is cleaned and checked.
-Shape = Literal["thing", "list", "title", "action", "event", "habit", "rule", "place", "name", "org", "role", "plain"]
+Shape = Literal[
+    "thing",
+    "list",
+    "items",
+    "title",
+    "action",
+    "event",
+    "habit",
+    "rule",
+    "place",
+    "name",
+    "org",
+    "role",
+    "plain",
+    "workplace",
+    "given_name",
+    "birth",
+    "occasion",
+    "kin_state",
+    "kin_name",
+    "event_zh",
+    "rule_zh",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +53,13 @@ class Pattern:
 
 
 _ADVERBS_EN = (
-    r"(?:(?:really|absolutely|totally|truly|still|also|genuinely|do|definitely|personally|always|just"
+    r"(?:(?:really|absolutely|totally|truly|still|also|genuinely|do(?= (?:love|like|enjoy|have|live|work|want|prefer"
+    r"|hate|need|own|play|speak))|definitely|personally|always|just"
     r"|actually"
     r"|especially|particularly|mainly|mostly|currently|now|recently|finally|both|completely|so|very|super"
     r"|pretty"
-    r"|quite|severely|highly|usually|normally|typically|often|only|even|already|originally)\s+)*"
+    r"|quite|severely|highly|usually|normally|typically|often|only|even|already|originally|meanwhile|just|together"
+    r"|basically|maybe|again|once)\s+)*"
 )
 
 
@@ -57,7 +81,8 @@ def english(
 
 _ADVERBS_ZH = (
     "(?:还是|还|也|真的|确实|一直|都|现在|目前|其实|最近|已经|平时|一向|特别|非常|最|很|超级|超|挺|比较|尤其"
-    "|真|就|可|又|更|本来就|刚刚|刚|终于|上个?月|去年|今年|昨天|前几天|上周|前年|这个月|上个星期|今天|年初)*"
+    "|真|就|可|又|更|转头|后来|干脆|终于|本来就|刚刚|刚|终于|上个?月|去年|今年|昨天|前几天|上周|前年|这个月|上个星期"
+    "|今天|年初)*"
 )
 
 

@@ -36,6 +36,9 @@ def make_embedder(_config: ModelConfig) -> LocalEmbedder:
 class LocalGenerator:
     """`hippocampus.providers.protocols.Generator` by sentence salience and patterns. Uses no tokens."""
 
+    #: A correction may come in a later slice than what it corrects.
+    reads_known_facts = True
+
     @property
     def name(self) -> str:
         """The provider's name."""

@@ -17,7 +17,7 @@ _ABBREVIATION = re.compile(r"\b(?:Mr|Mrs|Ms|Dr|St|Prof|Jr|Sr|vs|e\.g|i\.e|etc|a\
 _QUESTION_END = re.compile(r"[?？][\s\"'”’)）!！]*$|[吗么呢][。.！!~～]*$")
 _QUESTION_START = re.compile(
     r"^(?:do|does|did|are|is|was|were|have|has|can|could|would|will|should|shall|may"
-    r"|what|where|when|who|why|how|which)\s+(?:you|your|i|we|he|she|they|it|the|that|this)\b",
+    r"|what|where|who|why|how|which)\s+(?:you|your|i|we|he|she|they|it|the|that|this)\b",
     re.IGNORECASE,
 )
 _ASSISTANTS = frozenset(

@@ -7,6 +7,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 from hippocampus.providers.local import facts
 from hippocampus.providers.local.sentences import Sentence, is_assistant, sentences_of
@@ -38,11 +39,12 @@ _GREETING = re.compile(
 
 def of_slice(slice_: ConversationSlice) -> str:
     """Return a summary of at most 200 characters, in the conversation's own words; never empty."""
-    sentences = [s for s in sentences_of(slice_)[:_RANKED_MAX] if _has_words(s.text)]
+    reading = facts.read(slice_)
+    sentences = _as_they_stand(slice_, reading)
     if not sentences:
         return _wordless(slice_.turns)
     chosen: list[Sentence] = []
-    for _, sentence in _ranked(sentences):
+    for _, sentence in _ranked(sentences, reading):
         if len(chosen) == _SENTENCES_MAX:
             break
         if chosen and _is_scrap(sentence):
@@ -51,7 +53,21 @@ def of_slice(slice_: ConversationSlice) -> str:
             chosen.append(sentence)
         elif not chosen:
             return _cut(_compose([sentence]), SUMMARY_CHARS_MAX)
-    return _fill(chosen, sentences)
+    return _fill(chosen, sentences, reading)
+
+
+def _as_they_stand(slice_: ConversationSlice, reading: facts.Reading) -> list[Sentence]:
+    """Return the sentences with what later ones put right, without those that were taken back."""
+    sentences = [s for s in sentences_of(slice_)[:_RANKED_MAX] if _has_words(s.text)]
+    corrected = reading.corrected
+    if not corrected:
+        return sentences
+    stand = []
+    for sentence in sentences:
+        text = corrected.get((sentence.turn.sequence_num, sentence.position), sentence.text)
+        if text is not None:
+            stand.append(sentence if text is sentence.text else replace(sentence, text=text))
+    return stand or sentences
 
 
 def _is_scrap(sentence: Sentence) -> bool:
@@ -59,31 +75,31 @@ def _is_scrap(sentence: Sentence) -> bool:
     return len(sentence.text) < (8 if sentence.is_cjk else 25)
 
 
-def _fill(chosen: list[Sentence], sentences: Sequence[Sentence]) -> str:
+def _fill(chosen: list[Sentence], sentences: Sequence[Sentence], reading: facts.Reading) -> str:
     text = _compose(chosen)
     left = SUMMARY_CHARS_MAX - len(text)
     if left < _PIECE_CHARS_MIN or len(chosen) == _SENTENCES_MAX:
         return text
-    for _, sentence in _ranked(sentences):
+    for _, sentence in _ranked(sentences, reading):
         if sentence not in chosen and not _is_scrap(sentence):
             label = f" {_label(sentence.turn)}"
             return f"{text}{_cut(label + sentence.text, left)}" if len(label) + 30 < left else text
     return text
 
 
-def _ranked(sentences: Sequence[Sentence]) -> list[tuple[float, Sentence]]:
+def _ranked(sentences: Sequence[Sentence], reading: facts.Reading) -> list[tuple[float, Sentence]]:
     """Return the sentences by salience, the most salient first, equals in their order in the conversation."""
     bags = [set(words.terms(sentence.text)) for sentence in sentences]
     frequency = Counter(term for bag in bags for term in bag)
     scored = [
-        (_salience(sentence, bag, frequency, len(sentences)), -number, sentence)
+        (_salience(sentence, bag, frequency, len(sentences), reading), -number, sentence)
         for number, (sentence, bag) in enumerate(zip(sentences, bags, strict=True))
     ]
     scored.sort(key=lambda entry: entry[:2], reverse=True)
     return [(score, sentence) for score, _, sentence in scored]
 
 
-def _salience(sentence: Sentence, bag: set[str], frequency: Counter[str], total: int) -> float:
+def _salience(sentence: Sentence, bag: set[str], frequency: Counter[str], total: int, reading: facts.Reading) -> float:
     """Score terms that recur in the slice, lower if they are everywhere, and signs of a statement."""
     if not bag:
         return -1.0
@@ -93,7 +109,7 @@ def _salience(sentence: Sentence, bag: set[str], frequency: Counter[str], total:
     score *= 1.4 if _DECISION.search(sentence.text) else 1.0
     score *= 1.3 if _FIRST_PERSON.search(sentence.text) else 1.0
     score *= 1.0 + 0.1 * min(3, len(_NAMED.findall(sentence.text)))
-    score *= 1.5 if not assistant and facts.states_fact(sentence) else 1.0
+    score *= 1.5 if (sentence.turn.sequence_num, sentence.position) in reading.stated else 1.0
     score *= 0.4 if _is_scrap(sentence) else 1.0
     score *= 0.4 if assistant else 1.0
     score *= 0.5 if sentence.is_question else 1.0

@@ -1,0 +1,347 @@
+"""Corrections: what a sentence takes back, moves to another time, or puts right, among the facts that hold.
+
+    'scratch what I said about the trip, we moved it to 21 June'    the trip has another date
+    'the trip is off', '那个旅行取消了'                              the trip ends
+    'Actually I'm not, it was a mistake'                            what was stated last ends
+    'Thursday, not Friday'; '不是周五，是周四'                       one word of what was stated is another one
+
+A correction never states by itself what a fact is about: it finds a fact that shares a word with it, or, if it speaks
+of 'it', the last one. Without such a fact it is no correction.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from hippocampus.providers.local import patterns_en, patterns_zh
+from hippocampus.text import words
+
+_TAKEN_BACK_EN = re.compile(
+    r"\b(?:scratch (?:that|what I said|the)|never ?mind (?:that|what I said|about)|forget (?:that\b|what I said|what"
+    r" I told)"
+    r"|(?:I )?take that back|disregard|ignore (?:that|what I said)|(?:it|that|this|which) (?:was|is) (?:all )?(?:just"
+    r" )?(?:an? |my )?(?:mistake|wrong"
+    r"|false alarm|misdiagnosis|misunderstanding|mix-up|typo|error)|was (?:a )?(?:misdiagnosis|misdiagnosed|false"
+    r" alarm|mistaken)|I was (?:wrong|mistaken)"
+    r"|I (?:misspoke|misread|mistyped|misremembered)|I (?:got|had) (?:that|it|this|the \w+) wrong|mixed (?:that|it"
+    r"|them|this|the \w+)? ?up|false alarm"
+    r"|(?:no longer|not) (?:true|the case)|doesn't apply (?:any ?more|now)|no need (?:for that|to do that) any ?more"
+    r"|you can (?:stop|drop|forget) (?:that|the)"
+    r"|turns out (?:I'm|I am|it's|it is|it was|I was|I) (?:not|never|don't|didn't))\b",
+    re.IGNORECASE,
+)
+_SAID_ABOUT_EN = re.compile(
+    r"\b(?:said|told you|mentioned|wrote|thing|stuff) about (?:the |my |our )?(?P<what>.+?)(?:,|;|\bbtw\b|$)",
+    re.IGNORECASE,
+)
+_OFF_EN = re.compile(
+    r"\b(?:cancell?ed|cancell?ing|call(?:ed|ing)? (?:it )?off|(?:is|'s|are|was) (?:now )?off(?= |$|[.,!])(?! to\b|"
+    r" on\b| work\b| school\b)|not happening|isn't happening|fell through"
+    r"|fallen through|(?:I'm|we're) not going (?:any ?more|after all|to \w+ any ?more)|dropped out|backed out|pulled"
+    r" out|scrapped|shelved|gave up on|given up on|had to give up"
+    r"|decided (?:not to|against)|won't (?:be able to make|make|happen|work out)|isn't going to happen|no longer"
+    r" going|not (?:doing|running|getting|moving|taking) .*\b(?:any ?more|after all))\b",
+    re.IGNORECASE,
+)
+_MOVED_EN = re.compile(
+    r"\b(?:mov(?:ed?|ing)|postpon\w+|push(?:ed|ing)?|brought forward|reschedul\w+|delay\w+|shift\w+|chang\w+|bump\w+"
+    r"|put back|switched|swapped|rebook\w+|instead|actually|scratch|correction|I mean"
+    r"|I meant|no wait|wait,? no|make that|not the \d|got the date wrong|wrong date|in the end|turns out|it'?s going"
+    r" to be|will be|it's now|is now)\b",
+    re.IGNORECASE,
+)
+_ENDED_EN = re.compile(
+    r"^(?:I|we|I've|we've|I have|we have) (?:just |also |finally |had to |now |since |already |recently )*(?:left"
+    r"|quit|drop|give up|sell|resign(?:ed)? from|sold|g[ai]ven? up|gave away|dropped|stopped|lost|broke up with|got"
+    r" rid of|retired from"
+    r"|dropped out of|no longer (?:have|work at|work for|work as|own|play|do|go to|need|live in|eat|drink|like)|don't"
+    r" (?:have|work at|work for|own|play|do|go to|need|live in) (?=.*any ?more)"
+    r"|switched (?:over )?from|changed (?:over )?from|moved out of|moved away from|handed in my notice at|finished"
+    r" with|split up with|separated from|cancelled|canceled|let go of) (?P<what>.+)",
+    re.IGNORECASE,
+)
+_AWAY_EN = re.compile(
+    r"^(?:I|we)(?:'ve)? (?:had to )?(?:gave|give|given) (?P<what>.+?) (?:away|back|up)\b", re.IGNORECASE
+)
+_OPENING_EN = re.compile(r"^(?:(?:so|also|and|but|oh|well|btw|by the way|actually|anyway),? )+", re.IGNORECASE)
+_NOTHING_EN = re.compile(
+    r"^(?:actually|no|wait|sorry|hmm|well|oh|but|and|,|\s)*(?:I'm not|I am not|I don't|I do not|I didn't|I haven't|I"
+    r" can't|it isn't|it's not|that's not (?:true|right|it)|that isn't (?:true|right)|not any ?more|I'm not any ?more"
+    r"|I don't any ?more)(?: (?:any ?more|after all|really|actually))*$",
+    re.IGNORECASE,
+)
+_INSTEAD_EN = (
+    re.compile(
+        r"\b(?P<new>[A-Z0-9][\w'-]*(?: [A-Z0-9][\w'-]*)?),? not (?:on |in |at |the )?(?P<old>[A-Z0-9][\w'-]*)\b"
+    ),
+    re.compile(
+        r"\bnot (?:on |in |at |the )?(?P<old>[A-Z0-9][\w'-]*)[,;]? (?:but|it's|it is|I meant) (?:on |in |at |the"
+        r" )?(?P<new>[A-Z0-9][\w'-]*)\b"
+    ),
+    re.compile(
+        r"\binstead of (?:on |in |at |the )?(?P<old>[A-Z0-9][\w'-]*)[,]? (?:it's |on )?(?P<new>[A-Z0-9][\w'-]*)\b"
+    ),
+)
+_RENAMED_EN = re.compile(
+    r"^(?:(?:he|she|it)(?:'s| is)|(?:his|her|its) name(?:'s| is)|we(?:'ve)? (?:named|called|renamed) (?:him|her|it))"
+    r" (?:now )?(?:called |named )?(?P<new>[a-z][\w'-]+)(?: (?:now|instead))?$",
+    re.IGNORECASE,
+)
+_AGAIN_EN = re.compile(r"\b(?:wait|no|changed|actually|instead|now|renamed|not)\b", re.IGNORECASE)
+
+_TAKEN_BACK_ZH = re.compile(
+    "(?:弄|搞|记|说|写|看|听|打)(?:错|反|混|岔)了?|误诊|误会|搞乌龙|乌龙|当我没说|收回|不作数|别当真|没这回事"
+    "|没那回事|不算数|并不|其实(?:我)?(?:不|没)|原来(?:我)?(?:不|没)|不是真的"
+)
+_OFF_ZH = re.compile(
+    "从[^，。]{1,10}(?:出来|离职|辞职|离开)了|取消|不去了|去不成|去不了了|不办了|办不成|没办成|不搬了|不考了|不学了"
+    "|不养了|不做了|不干了|不开了|不上了|不打了|不参加了|泡汤|黄了|作罢|算了(?!一下)|告吹|吹了|搁置|没戏了|没去成"
+    "|退了|退出了?|辞了|退掉|不用了|不用再|分手|分了|卖了|卖掉|送人了"
+    "|停了|停掉|作废"
+)
+_MOVED_ZH = re.compile(
+    "改(?:到|成|为|在|期|签|约|定)|挪(?:到|在|至)|推(?:迟|后)(?:到|至)?|延(?:到|期|后|至)|提前(?:到|至)?|换(?:到|成)"
+    "|不对|记错|说错|看错|弄错|搞错|变动|变更|变成|只能|应该是|更正|重新定|调整"
+)
+_INSTEAD_ZH = re.compile(
+    "不是(?P<old>[\\u4e00-\\u9fff\\w]{1,8}?)(?:[，,]|而)?是(?P<new>[\\u4e00-\\u9fff\\w]{1,8}?)(?=[，。！,!]|$|吧|啊"
+    "|哈|才对)"
+)
+_CLOCK_EN = r"(?: at \d{1,2}(?::\d\d)?(?: ?[ap]m)?| at noon)?"
+_TIME_EN = re.compile(
+    rf"(?:\b(?:on|at|in|by|from|for) )?(?:{patterns_en.TIME.replace('[A-Z]', '(?-i:[A-Z])')}"
+    rf"|\b{patterns_en.DAYS}){_CLOCK_EN}(?=\W|$)",
+    re.IGNORECASE,
+)
+_MONTH_EN = re.compile(rf"\b{patterns_en.MONTH}\b", re.IGNORECASE)
+_BARE_DAY_EN = re.compile(r"^(?:on |by |from )?(?:the )?(?P<day>\d{1,2}(?:st|nd|rd|th))$", re.IGNORECASE)
+_BARE_MONTH_EN = re.compile(rf"\b(?:be|to|in|is|until) (?P<month>{patterns_en.MONTH})\b")
+_TIME_ZH = re.compile(patterns_zh.TIME)
+_BARE_DAY_ZH = re.compile("^[一二三四五六七八九十廿\\d]{1,3}[号日]$")
+_DATED = frozenset(("plan", "event", "goal", "activity", "relationship_status"))
+_IT_EN = re.compile(r"\b(?:it|that|they|them|the date|the day)\b", re.IGNORECASE)
+#: What is about the same, though no word is shared.
+_KINDRED = tuple(
+    frozenset(words.listed(line))
+    for line in (
+        "wedding marry married marrying engaged 婚礼 结婚 婚宴 办酒 酒席 领证 婚期",
+        "fly flying flight plane airport trip travel travelling holiday vacation 飞 机票 航班 旅行 旅游 出发 走 行程",
+        "move moving moved relocate house flat 搬 搬家",
+        "operation surgery operated hip knee cataract procedure consultant 手术 住院 开刀",
+        "walk hike climb peaks trek 爬山 徒步",
+        "gig concert show performance play 演出 比赛",
+        "job work notice employer 工作 上班 公司 单位",
+        "allergy allergic rash reaction 过敏 皮试 过敏原",
+        "comment comments 注释",
+        "exam test exams 考试 四级 考",
+    )
+)
+_COMMON = (
+    frozenset(
+        words.listed(
+            "one two three four five six seven eight nine ten said told what thing things plan plans date day week"
+            " month year time now still actually instead make"
+            " made said tell new old first last had have has back"
+        )
+    )
+    | words.CHATTER
+)
+
+
+@dataclass(slots=True)
+class Held:
+    """A fact that a speaker's words may correct; the latest has the highest `order`."""
+
+    fact_type: str
+    key: str
+    text: str
+    topic: str
+    order: int
+    turn: int | None  # the number of the turn that stated it; None: stated before this slice
+
+    @property
+    def about(self) -> frozenset[str]:
+        """The words that say what it is about."""
+        return content(f"{self.key.replace('_', ' ').replace(':', ' ')} {self.text}")
+
+
+@dataclass(frozen=True, slots=True)
+class Correction:
+    """What becomes of a held fact: another text, or its end if `text` is None."""
+
+    held: Held
+    text: str | None
+
+
+def content(text: str) -> frozenset[str]:
+    """Return the words of a text that say what it is about, with words that mean the same."""
+    found = {term for term in words.terms(text) if term not in _COMMON}
+    lowered = text.lower()
+    for number, group in enumerate(_KINDRED):
+        if any((word in lowered) if not word.isascii() else re.search(rf"\b{word}\b", lowered) for word in group):
+            found.add(f"={number}")
+    return frozenset(found)
+
+
+def find_time(text: str, *, chinese: bool) -> str | None:
+    """Return the last day or time that a text names."""
+    if chinese:
+        found = _TIME_ZH.findall(text)
+        return found[-1] if found else None
+    times = [match[0] for match in _TIME_EN.finditer(text)]
+    if times:
+        return times[-1].strip()
+    bare = _BARE_MONTH_EN.search(text)
+    return f"in {bare['month']}" if bare else None
+
+
+def of_sentence(text: str, held: Sequence[Held], turn: int, *, chinese: bool, states: bool) -> list[Correction]:
+    """Return what a sentence corrects of what its speaker stated before.
+
+    Args:
+        held: the facts of the speaker that hold.
+        turn: the sentence's turn.
+        states: the sentence states a fact by itself.
+    """
+    if not held:
+        return []
+    text = " ".join(text.replace("’", "'").split())
+    find = _chinese if chinese else _english
+    return find(text, held, turn, states)
+
+
+def _english(text: str, held: Sequence[Held], turn: int, states: bool) -> list[Correction]:
+    if (meant := _SAID_ABOUT_EN.search(text)) and (about := _overlapping(held, meant["what"])):
+        held = about
+    for pattern in _INSTEAD_EN:
+        if (match := pattern.search(text)) and (found := _containing(held, match["old"])):
+            return [Correction(found, re.sub(rf"\b{re.escape(match['old'])}\b", match["new"], found.text, count=1))]
+    plain = text.strip(" .!?…")
+    said = _OPENING_EN.sub("", plain)
+    if match := _AWAY_EN.match(said) or _ENDED_EN.match(said):
+        what = re.split(r"\b(?:because|since|to|for|after|and|so|but|when|where|last|this|in)\b|,", match["what"])[0]
+        ending = [each for each in _overlapping(held, what) if each.topic not in ("event", "name", "allergy")]
+        if re.search(r"\b(?:job|work|position|notice)\b", what, re.IGNORECASE):
+            ending += [each for each in held if each.topic in ("employer", "occupation") and each not in ending]
+        if ending:
+            return [
+                Correction(each, None)
+                for each in ending
+                if each.topic not in ("plan", "goal") or re.search(r"cancel|drop|g[ai]ve", text)
+            ]
+    moved = _MOVED_EN.search(text)
+    after = _TIME_EN.search(text, moved.end()) if moved else None
+    time = after[0].strip() if after else find_time(text, chinese=False)
+    if time and moved:
+        dated = [each for each in held if each.topic in _DATED and (find_time(each.text, chinese=False))]
+        target = _target(dated, text, turn, speaks_of_it=bool(_IT_EN.search(text)) or not states)
+        if target and not (states and not _overlapping([target], text)):
+            return [Correction(target, _moved_en(target.text, time))]
+    if _OFF_EN.search(text):
+        plans = [each for each in held if each.topic in ("plan", "goal", "habit", "activity", "member", "event")]
+        target = _target(plans, text, turn, speaks_of_it=bool(_IT_EN.search(text)), reach=3)
+        return [Correction(target, None)] if target else []
+    taken = _TAKEN_BACK_EN.search(text)
+    pieces = [piece for piece in re.split(r"[,;.]\s+", plain) if piece]
+    nothing = any(_NOTHING_EN.match(piece) for piece in pieces[:3])
+    if (match := next((m for piece in pieces if (m := _RENAMED_EN.match(piece))), None)) and _AGAIN_EN.search(text):
+        named = [each for each in held if re.search(r" (?:called|named) [A-Z]", each.text)]
+        name = match["new"].title()
+        if named and (each := named[-1]) and name.lower() not in words.STOPWORDS and not each.text.endswith(name):
+            return [Correction(each, re.sub(r"(called|named) [A-Z]\S*", rf"\1 {name}", each.text))]
+    if taken or nothing:
+        target = _target(held, text, turn, speaks_of_it=True, reach=4)
+        return [Correction(target, None)] if target else []
+    return []
+
+
+def _moved_en(text: str, time: str) -> str:
+    times = list(_TIME_EN.finditer(text))
+    if not times:
+        return f"{text} {time}"
+    last = times[-1]
+    day, month = _BARE_DAY_EN.match(time), _MONTH_EN.search(last[0])
+    if day and month:
+        time = f"on the {day['day']} of {month[0]}"
+    kept = re.match(r"on |at |in |by |from ", last[0], re.IGNORECASE)
+    if kept and not re.match(r"on |at |in |by |from |next |this |tomorrow", time, re.IGNORECASE):
+        time = kept[0] + time
+    return f"{text[: last.start()]}{time}{text[last.end() :]}"
+
+
+def _chinese(text: str, held: Sequence[Held], turn: int, states: bool) -> list[Correction]:
+    if (match := _INSTEAD_ZH.search(text)) and (found := _containing(held, match["old"])):
+        return [Correction(found, found.text.replace(match["old"], match["new"], 1))]
+    moved = _MOVED_ZH.search(text)
+    after = _TIME_ZH.search(text, moved.end()) if moved else None
+    time = after[0] if after else find_time(text, chinese=True)
+    if time and moved:
+        dated = [each for each in held if each.topic in _DATED and find_time(each.text, chinese=True)]
+        target = _target(dated, text, turn, speaks_of_it=True, reach=200)
+        if target:
+            return [Correction(target, _moved_zh(target.text, time))]
+    if match := _OFF_ZH.search(text):
+        ending = [
+            each for each in held if each.topic not in ("name", "age", "home", "origin", "allergy", "event", "birthday")
+        ]
+        target = _target(ending, text, turn, speaks_of_it=False)
+        return [Correction(target, None)] if target else []
+    if _TAKEN_BACK_ZH.search(text):
+        target = _target(held, text, turn, speaks_of_it=not states, reach=3)
+        return [Correction(target, None)] if target else []
+    return []
+
+
+def _moved_zh(text: str, time: str) -> str:
+    times = list(_TIME_ZH.finditer(text))
+    last = times[-1]
+    month = re.match(".*?月", last[0])
+    if _BARE_DAY_ZH.match(time) and month:
+        time = month[0] + time
+    return f"{text[: last.start()]}{time}{text[last.end() :]}"
+
+
+def _overlapping(held: Iterable[Held], text: str) -> list[Held]:
+    spoken = content(text)
+    return [each for each in held if each.about & spoken]
+
+
+def _containing(held: Sequence[Held], word: str) -> Held | None:
+    return next(
+        (each for each in reversed(held) if re.search(rf"(?<![a-z]){re.escape(word)}", each.text, re.IGNORECASE)), None
+    )
+
+
+def _target(held: Sequence[Held], text: str, turn: int, *, speaks_of_it: bool, reach: int = 60) -> Held | None:
+    """Return the held fact that shares most with the text, the latest of equals; else the last one if 'it' is meant."""
+    spoken = content(text)
+    shared = [(len(each.about & spoken), each.order, each) for each in held if each.about & spoken]
+    if shared:
+        return max(shared, key=lambda entry: entry[:2])[2]
+    if not speaks_of_it or not held:
+        return None
+    last = held[-1]
+    return last if turn - (last.turn if last.turn is not None else 0) <= 2 * reach else None
+
+
+def carry_over(sentence: str, fix: Correction) -> str | None:
+    """Return the sentence that stated a fact with what is right in place of what was wrong; None if it lacks that.
+
+    The part in which the two texts of the fact differ is replaced where the sentence has it too.
+    """
+    before, after = fix.held.text, fix.text or ""
+    start = next(
+        (n for n, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), min(len(before), len(after))
+    )
+    end = 0
+    while end < min(len(before), len(after)) - start and before[-1 - end] == after[-1 - end]:
+        end += 1
+    while start and before[start - 1].isalnum() and before[start - 1].isascii():
+        start -= 1
+    while end and before[-end].isalnum() and before[-end].isascii():
+        end -= 1
+    wrong, right = before[start : len(before) - end], after[start : len(after) - end]
+    place = sentence.lower().rfind(wrong.lower()) if wrong.strip() else -1
+    return None if place < 0 else sentence[:place] + right + sentence[place + len(wrong) :]

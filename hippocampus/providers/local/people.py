@@ -1,0 +1,80 @@
+"""The relatives and animals of a speaker: whom 'he', 'her name' and a first name mean."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from hippocampus.providers.local import patterns_en
+from hippocampus.text import words
+
+_MENTION = re.compile(
+    rf"\b(?:my|our|an?|another|the) (?:[a-z]+ ){{0,2}}?(?P<who>{patterns_en.KIN.replace('?P<about>', '?:')}"
+    rf"|{patterns_en.ANIMAL})(?:s)?\b(?!['-])",
+    re.IGNORECASE,
+)
+_ANIMAL = re.compile(rf"{patterns_en.ANIMAL}$", re.IGNORECASE)
+_THING = re.compile(r"\bthe (?P<who>cat|dog|puppy|kitten|rabbit|hamster|horse|parrot) thing\b", re.IGNORECASE)
+_PRONOUN = re.compile(
+    r"^(?P<word>he's|she's|he is|she is|it's called|it is called|he|she|his name|her name|its name|they're called)\b",
+    re.IGNORECASE,
+)
+_MALE = frozenset(
+    words.listed(
+        "husband boyfriend son brother father dad grandpa grandfather uncle nephew grandson stepson grandad granddad"
+        " stepdad papa boy father-in-law brother-in-law son-in-law godson"
+    )
+)
+_FEMALE = frozenset(
+    words.listed(
+        "wife girlfriend daughter sister mother mom mum grandma grandmother aunt niece granddaughter stepdaughter"
+        " stepmum stepmom gran nan nana mama girl mother-in-law sister-in-law daughter-in-law goddaughter"
+    )
+)
+
+
+@dataclass(slots=True)
+class People:
+    """Who was mentioned; a pronoun refers to the last one of its turn, a name to whom it was given in the slice."""
+
+    _last: str = ""
+    _names: dict[str, str] = field(default_factory=dict)
+
+    def begin_turn(self) -> None:
+        """Forget whom a pronoun may mean."""
+        self._last = ""
+
+    def note(self, topic: str, about: str, name: str) -> None:
+        """Note a relative's or an animal's name."""
+        if topic == "family:name" and about and name.istitle():
+            self._names[name.split(maxsplit=1)[0]] = about
+
+    def resolve(self, clause: str) -> str:
+        """Return an English clause with 'my husband' for a 'he' or a name that means him."""
+        first = clause.split(" ", 1)[0].removesuffix("'s")
+        if first in self._names and not clause.startswith(("I ", "My ", "my ")):
+            self._last = self._names[first]
+            return re.sub(rf"^{re.escape(first)}", f"my {self._last}", clause, count=1)
+        pronoun = _PRONOUN.match(clause)
+        if pronoun and self._last and self._fits(pronoun["word"].lower()):
+            return _spelled(pronoun["word"].lower(), self._last) + clause[pronoun.end() :]
+        if mention := _THING.search(clause) or _MENTION.search(clause):
+            self._last = mention["who"].lower()
+        return clause
+
+    def _fits(self, word: str) -> bool:
+        if word.startswith(("it", "they")):
+            return bool(_ANIMAL.match(self._last))
+        if self._last in _MALE:
+            return word.startswith(("he ", "he's", "his")) or word == "he"
+        if self._last in _FEMALE:
+            return word.startswith(("she", "her"))
+        return True
+
+
+def _spelled(word: str, who: str) -> str:
+    if word.endswith("name"):
+        return f"my {who}'s name"
+    if word.endswith(("called",)):
+        return f"my {who} is called"
+    return f"my {who} is" if word.endswith(("'s", " is")) else f"my {who}"
