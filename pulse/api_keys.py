@@ -1,6 +1,8 @@
-"""Keys of the HTTP API: shown once, stored as hashes, bound to an app and to roles.
+"""Keys of the HTTP API: shown once, stored as hashes, bound to an app, to roles and, if wanted, to one user.
 
-A key's text is ``hip_<id>_<secret>``: the id finds its row, the secret is compared in constant time.
+A key's text is ``hip_<id>_<secret>``: the id finds its row, the secret is compared in constant time. The hash of a key
+that is bound to a user covers the user too: a program that does not know of the binding refuses the key, instead of
+letting it act for everyone.
 """
 
 from __future__ import annotations
@@ -39,6 +41,7 @@ class ApiKey:
 
     id: str
     app_name: str | None
+    user_id: str | None
     name: str
     roles: tuple[Role, ...]
     created_at: datetime
@@ -57,11 +60,12 @@ class NewApiKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """The roles that a key grants, in one app or (None) in every app."""
+    """The roles that a key grants, in one app or (None) in every app, for one user or (None) for every user."""
 
     key_id: str
     app_name: str | None
     roles: frozenset[Role]
+    user_id: str | None = None
 
     def has(self, role: Role) -> bool:
         """Return whether the key grants a role; admin grants every role."""
@@ -75,18 +79,25 @@ class ApiKeyService:
         self._pool = pool
 
     async def create(
-        self, app_name: str | None, roles: Collection[Role], *, name: str = "", lifetime: timedelta | None = None
+        self,
+        app_name: str | None,
+        roles: Collection[Role],
+        *,
+        user_id: str | None = None,
+        name: str = "",
+        lifetime: timedelta | None = None,
     ) -> NewApiKey:
         """Create a key.
 
         Args:
             app_name: None for every app.
+            user_id: the only user of the app for whom the key may act; None: for every user.
             lifetime: up to ten years; None until it is revoked.
 
         Raises:
             InvalidInputError: an argument is out of its bounds; nothing was created.
         """
-        _check(app_name, roles, name, lifetime)
+        _check(app_name, user_id, roles, name, lifetime)
         key_id = "".join(secrets.choice(string.ascii_lowercase + string.digits) for _ in range(_ID_LENGTH))
         secret = secrets.token_urlsafe(_SECRET_BYTES)
         row = await _STATEMENTS.fetchrow(
@@ -96,8 +107,9 @@ class ApiKeyService:
             app_name,
             name,
             [role for role in ROLES if role in roles],
-            _hash(secret),
+            _hash(secret, user_id),
             None if lifetime is None else lifetime.total_seconds(),
+            user_id,
         )
         assert row is not None  # noqa: S101  # the statement returns its row
         return NewApiKey(key=_read(dict(row)), text=f"hip_{key_id}_{secret}")
@@ -139,11 +151,11 @@ class ApiKeyService:
         if parts is None:
             return None
         row = await _STATEMENTS.fetchrow(self._pool, "find_api_key", parts[1])
-        if row is None or not hmac.compare_digest(_hash(parts[2]), row["secret_hash"]):
+        if row is None or not hmac.compare_digest(_hash(parts[2], row["user_id"]), row["secret_hash"]):
             return None
         if row["is_use_unseen"]:
             await _STATEMENTS.execute(self._pool, "touch_api_key", parts[1])
-        return Grant(key_id=row["id"], app_name=row["app_name"], roles=frozenset(row["roles"]))
+        return Grant(key_id=row["id"], app_name=row["app_name"], roles=frozenset(row["roles"]), user_id=row["user_id"])
 
     async def _one(self, statement: str, key_id: str) -> ApiKey:
         row = await _STATEMENTS.fetchrow(self._pool, statement, key_id) if key_id.isalnum() else None
@@ -152,10 +164,14 @@ class ApiKeyService:
         return _read(dict(row))
 
 
-def _check(app_name: str | None, roles: Collection[Role], name: str, lifetime: timedelta | None) -> None:
-    for what, value, shortest in (("app", app_name, 1), ("name", name, 0)):
+def _check(
+    app_name: str | None, user_id: str | None, roles: Collection[Role], name: str, lifetime: timedelta | None
+) -> None:
+    for what, value, shortest in (("app", app_name, 1), ("user", user_id, 1), ("name", name, 0)):
         if value is not None and (not shortest <= len(value) <= _NAME_LENGTH_MAX or "\0" in value):
             raise InvalidInputError(f"{what} is {shortest} to {_NAME_LENGTH_MAX} characters without U+0000")
+    if user_id is not None and app_name is None:
+        raise InvalidInputError("a key of one user needs the app of that user")
     if not roles or not set(roles) <= set(ROLES):
         raise InvalidInputError(f"a key needs at least one of the roles {', '.join(ROLES)}")
     if lifetime is not None and not timedelta(0) < lifetime <= LIFETIME_MAX:
@@ -168,5 +184,6 @@ def _read(row: dict[str, object]) -> ApiKey:
     return ApiKey(roles=tuple(roles), **row)  # type: ignore[arg-type]  # the columns are the fields
 
 
-def _hash(secret: str) -> bytes:
-    return hashlib.sha256(secret.encode()).digest()
+def _hash(secret: str, user_id: str | None) -> bytes:
+    # A secret has no U+0000.
+    return hashlib.sha256((secret if user_id is None else f"{secret}\0{user_id}").encode()).digest()

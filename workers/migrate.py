@@ -476,11 +476,12 @@ def _why_failed(name: str, error: asyncpg.PostgresError) -> str:
 
 
 async def _record(connection: Connection, file: Migration) -> None:
-    await connection.execute(_RECORD, file.name, file.sha256, _program_version(), file.contract)
+    await connection.execute(_RECORD, file.name, file.sha256, program_version(), file.contract)
 
 
 @functools.cache
-def _program_version() -> str:
+def program_version() -> str:
+    """Return the release of this program."""
     return importlib.metadata.version("hippocampus")
 
 
@@ -512,7 +513,7 @@ def _require_fit(applied: dict[str, Record], ours: Schema, schema: str) -> None:
     if contract > CONTRACT:
         raise SchemaError(
             f"The database's schema {schema!r} needs a program of contract {contract} or higher, since {name} was"
-            f" applied by release {applied[name].program}; this program, release {_program_version()}, has contract"
+            f" applied by release {applied[name].program}; this program, release {program_version()}, has contract"
             f" {CONTRACT}. Install release {applied[name].program} or newer; `hippocampus migrate` never goes back."
         )
     whole, steps = read_procrastinate()
@@ -535,7 +536,7 @@ def _is_ahead(applied: dict[str, Record], ours: Schema) -> bool:
     """Whether a newer release migrated the database: its version says so, or it has a migration that we lack."""
     whole, steps = read_procrastinate()
     known = {each.name for each in (whole, *steps, *ours.migrations)}
-    version = _release(_program_version())
+    version = _release(program_version())
     return any(
         _release(record.program) > version or not (name in known or name.startswith(FUNCTIONS))
         for name, record in applied.items()

@@ -139,6 +139,12 @@ class Settings(BaseSettings):
         description="Sites whose pages may call the API from a browser, as https://one.example,…; none by default. Such"
         " a page sends its own key: cookies are never read.",
     )
+    mcp_hosts: str = Field(
+        default="",
+        pattern=r"^([^\s,/*:]+(:[0-9]+)?(,[^\s,/*:]+(:[0-9]+)?)*)?$",
+        description="Host names under which clients reach /mcp, as memory.example,…; loopback's and"
+        " HIPPOCAMPUS_API_HOST always work. Pages may call it from loopback and HIPPOCAMPUS_CORS_ORIGINS.",
+    )
     requests_per_second: float = Field(
         default=0.0,
         ge=0,
@@ -166,6 +172,10 @@ class Settings(BaseSettings):
     test_routes: bool = Field(
         default=False, description="Offer /api/test-notify and /api/test-sse-notify, which send a notification."
     )
+
+    # `hippocampus mcp`
+    app: str | None = Field(default=None, min_length=1, max_length=255, description="The app of `hippocampus mcp`.")
+    user: str | None = Field(default=None, min_length=1, max_length=255, description="The user of `hippocampus mcp`.")
 
     # Models
     generator: str = Field(

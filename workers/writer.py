@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib.util
 import signal
 import socket
 import sys
@@ -34,6 +35,7 @@ from workers.telemetry import metrics_server
 from workers.telemetry.writer_metrics import WriterMetrics
 
 if TYPE_CHECKING:
+    from starlette.routing import BaseRoute
     from starlette.types import ASGIApp
 
     from pulse.database import Connection, Pool
@@ -123,7 +125,8 @@ async def _run(config: settings.Settings, agents: Mapping[str, Agent] | None) ->
             config, metrics.calls.observe, embedder_gate(config, pool, metrics.calls, "writer")
         )
         stack.push_async_callback(embedder.close)
-        api = build_api(config, pool, live, embedder, metrics)
+        more = await stack.enter_async_context(_mcp_route(config))
+        api = build_api(config, pool, live, embedder, metrics, *more)
         server = _Server(_server_config(api, config.shutdown_grace_seconds), live.end)
         _stop_on_signals(server)
         role = "writer"
@@ -138,6 +141,18 @@ async def _run(config: settings.Settings, agents: Mapping[str, Agent] | None) ->
         _log.info("writer_started", host=host, port=port)
         await server.serve([listener])
     _log.info("writer_stopped")
+
+
+@asynccontextmanager
+async def _mcp_route(config: settings.Settings) -> AsyncIterator[list[BaseRoute]]:
+    """Yield the route of the MCP server; none without the extra."""
+    if importlib.util.find_spec("mcp") is None:
+        yield []
+        return
+    from workers.mcp import endpoint
+
+    async with endpoint.opened(config) as route:
+        yield [route]
 
 
 def _server_config(api: ASGIApp, grace_seconds: float) -> uvicorn.Config:

@@ -153,6 +153,10 @@ class GivenMemories:
             return False
         return True
 
+    def id_of(self, app_name: str, user_id: str, name: str) -> uuid.UUID:
+        """Return the id of the memory that a user has under a name."""
+        return _named_id(app_name, user_id, name)
+
     async def sources(
         self, app_name: str, user_id: str, message_ids: Sequence[uuid.UUID], session_ids: Iterable[str]
     ) -> Sources:
@@ -167,10 +171,12 @@ class GivenMemories:
         )
 
 
+def _named_id(app_name: str, user_id: str, name: str) -> uuid.UUID:
+    return uuid.uuid5(_NAMESPACE, "\0".join((app_name, user_id, name)))
+
+
 def _id(app_name: str, user_id: str, given: GivenMemory) -> uuid.UUID:
-    if given.name is None:
-        return uuid.uuid4()
-    return uuid.uuid5(_NAMESPACE, "\0".join((app_name, user_id, given.name)))
+    return uuid.uuid4() if given.name is None else _named_id(app_name, user_id, given.name)
 
 
 def memory_row(app_name: str, user_id: str, given: GivenMemory) -> tuple[Any, ...]:

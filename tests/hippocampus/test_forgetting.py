@@ -171,8 +171,8 @@ async def test_a_session_is_erased_with_everything_derived_from_it(
     report = await forgetting.erase_session(APP, "ana", "s1")
     assert report.is_complete
     assert dict(report.counts) == preview
-    # The user's state belongs to no session.
-    assert set(await scan(pool)) == {"user_states", "imported_states"}
+    # The user's state and keys belong to no session.
+    assert set(await scan(pool)) == {"user_states", "imported_states", "api_keys"}
     assert await pool.fetch("SELECT key, value FROM facts ORDER BY key") == known
     assert await pool.fetchval("SELECT count(*) FROM fact_versions WHERE value::text LIKE '%Bruges%'") == 0
     with pytest.raises(SessionNotFoundError):

@@ -77,7 +77,10 @@ WRONG = {
         "app_name = ''", "user_id = ''", "session_id = ''", "session_id = repeat('x', 513)", "filename = ''",
         "filename = repeat('x', 1025)", "last_version = -1",
     ],
-    "api_keys": ["id = 'Short'", "app_name = ''", "roles = '{}'", "roles = '{owner}'", "secret_hash = 'short'"],
+    "api_keys": [
+        "id = 'Short'", "app_name = ''", "roles = '{}'", "roles = '{owner}'", "secret_hash = 'short'",
+        "user_id = ''", "user_id = 'u', app_name = NULL",
+    ],
     "artifact_versions": ["version = -1"],
     "artifact_blobs": ["sha256 = 'short'"],
     "model_replies": ["stage = 'slow'", "reply = '[]'"],

@@ -16,11 +16,16 @@ from tests.support.writer_process import WriterProcess
 
 
 async def made(
-    dsn: str, app: str | None, *roles: Role, lifetime: timedelta | None = None, schema: str = "public"
+    dsn: str,
+    app: str | None,
+    *roles: Role,
+    user_id: str | None = None,
+    lifetime: timedelta | None = None,
+    schema: str = "public",
 ) -> NewApiKey:
     """A new key, made as the command line makes it."""
     async with await database.create_pool(dsn, schema=schema, max_size=1) as pool:
-        return await ApiKeyService(pool).create(app, roles, lifetime=lifetime)
+        return await ApiKeyService(pool).create(app, roles, user_id=user_id, lifetime=lifetime)
 
 
 @asynccontextmanager

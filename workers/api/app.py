@@ -8,6 +8,7 @@ import asyncpg
 from fastapi import APIRouter, FastAPI
 from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
 from hippocampus.by_hand import MemoryEditor
@@ -68,7 +69,8 @@ if TYPE_CHECKING:
 #: Of the API, not of the program: a breaking change gets a new prefix.
 API_VERSION = "1"
 _CORS_REQUEST_HEADERS = (
-    "Authorization Content-Type If-Match If-None-Match Last-Event-ID X-App-Name X-User-Id X-Request-Id".split()
+    "Authorization Content-Type If-Match If-None-Match Last-Event-ID X-App-Name X-User-Id X-Request-Id"
+    " Mcp-Protocol-Version Mcp-Method Mcp-Name".split()
 )
 _CORS_RESPONSE_HEADERS = "ETag Retry-After X-Request-Id".split()
 _DESCRIPTION = """
@@ -104,8 +106,15 @@ _ROUTERS = (
 )
 
 
-def build_api(settings: Settings, pool: Pool, live: LiveStreams, embedder: Embedder, metrics: WriterMetrics) -> ASGIApp:
-    """Return the API on a pool, the live streams and an embedder; the caller closes all three."""
+def build_api(
+    settings: Settings,
+    pool: Pool,
+    live: LiveStreams,
+    embedder: Embedder,
+    metrics: WriterMetrics,
+    *more: BaseRoute,
+) -> ASGIApp:
+    """Return the API on a pool, the live streams and an embedder, with further routes; the caller closes them all."""
     app = DocumentedApi(
         title="Hippocampus",
         version=API_VERSION,
@@ -120,6 +129,7 @@ def build_api(settings: Settings, pool: Pool, live: LiveStreams, embedder: Embed
     for router in (*_ROUTERS, *([test_signal.router] if settings.test_routes else []), _documentation(app)):
         # Not by `include_router`, which builds each route once more, at the first request.
         app.router.routes.extend(router.routes)
+    app.router.routes.extend(more)
 
     def on_problem(kind: problems.Kind) -> None:
         if kind is problems.VERSION_CONFLICT:

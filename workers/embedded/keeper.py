@@ -28,6 +28,8 @@ def kept(home: Path, *, grace_seconds: float) -> Iterator[None]:
         [sys.executable, "-P", "-m", "workers.embedded.keeper", str(home), str(grace_seconds)],
         env=settings.child_environment(PYTHONPATH=settings.import_path()),
         stdin=subprocess.PIPE,
+        # Who reads this program's output must not wait for the keeper.
+        stdout=subprocess.DEVNULL,
         # A Ctrl-C in the terminal must not reach it.
         start_new_session=True,
     )

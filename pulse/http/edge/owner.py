@@ -6,8 +6,10 @@ from typing import Annotated, NamedTuple
 from urllib.parse import unquote_to_bytes
 
 from fastapi import Depends, Header, Query
+from starlette.requests import HTTPConnection
 
 from pulse.http.edge import problems
+from pulse.http.edge.roles import grant_of
 from pulse.http.edge.schemas import AppName, Name, SessionId, UserId
 from pulse.session_key import SessionKey
 
@@ -40,6 +42,28 @@ async def asserted_owner(
         ProblemError: a name is missing, or the query and the header differ.
     """
     return Owner(_one("app_name", app_name, "X-App-Name", x_app_name), _one("user_id", user_id, "X-User-Id", x_user_id))
+
+
+async def bound_owner(connection: HTTPConnection) -> Owner:
+    """Return the owner that the caller's key is bound to; the query or the headers name what it leaves open.
+
+    Raises:
+        ProblemError: a name is missing, the query and the header differ, or the key is for another app or user.
+    """
+    query, headers = connection.query_params, connection.headers
+    grant = grant_of(connection)
+    app_name = query.get("app_name"), headers.get("x-app-name")
+    user_id = query.get("user_id"), headers.get("x-user-id")
+    if grant is not None and grant.app_name is not None and app_name == (None, None):
+        app_name = grant.app_name, None
+    if grant is not None and grant.user_id is not None and user_id == (None, None):
+        user_id = grant.user_id, None
+    owner = await asserted_owner(app_name[0], user_id[0], app_name[1], user_id[1])
+    if grant is not None and grant.app_name not in (None, owner.app_name):
+        raise problems.ProblemError(problems.WRONG_APP)
+    if grant is not None and grant.user_id not in (None, owner.user_id):
+        raise problems.ProblemError(problems.WRONG_USER)
+    return owner
 
 
 #: For a route whose path names both.

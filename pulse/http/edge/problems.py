@@ -53,6 +53,9 @@ WRONG_KEY = Kind(
     "Send the header 'Authorization: Bearer' with a key of `hippocampus keys create`, or HIPPOCAMPUS_API_KEY.",
 )
 WRONG_APP = Kind("wrong-app", 403, "The key is for another app", "Name the key's own app, or use a key of that app.")
+WRONG_USER = Kind(
+    "wrong-user", 403, "The key is for another user", "Name the key's own user, or use a key without a user."
+)
 ROLE_MISSING = Kind(
     "role-missing", 403, "The key lacks the role for this", "Use a key with the role that 'detail' names."
 )
@@ -352,6 +355,7 @@ COMMON = (
     WRONG_KEY,
     WRONG_HOST,
     WRONG_APP,
+    WRONG_USER,
     ROLE_MISSING,
     METHOD_NOT_ALLOWED,
     TOO_MANY_REQUESTS,

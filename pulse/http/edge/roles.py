@@ -1,8 +1,9 @@
 """Authorization: the role that a call needs, in the app that it names. `check_role` is the only place that checks it.
 
 Every route declares its role: ``dependencies=[require("read")]``. A call with an app's key must name that app: in the
-path, or else in the query or the header X-App-Name. A route that names no app needs a key of every app. The check comes
-before any lookup, so that a refusal does not reveal what exists.
+path, or else in the query or the header X-App-Name. A route that names no app needs a key of every app. In the same
+way, a call with a user's key must name that user, and a route that names no user needs a key of every user. The check
+comes before any lookup, so that a refusal does not reveal what exists.
 """
 
 from __future__ import annotations
@@ -45,13 +46,15 @@ def check_role(connection: HTTPConnection, role: Role) -> None:
     """Check that the caller's key has a role in the app that the request names.
 
     Raises:
-        ProblemError: the key belongs to another app, or lacks the role.
+        ProblemError: the key belongs to another app or another user, or lacks the role.
     """
     grant = grant_of(connection)
     if grant is None:
         return
     if grant.app_name is not None and set(_named_apps(connection)) != {grant.app_name}:
         raise problems.ProblemError(problems.WRONG_APP)
+    if grant.user_id is not None and set(_named_users(connection)) != {grant.user_id}:
+        raise problems.ProblemError(problems.WRONG_USER)
     if not grant.has(role):
         raise problems.ProblemError(problems.ROLE_MISSING, f"this needs a key with the role '{role}'")
 
@@ -71,6 +74,16 @@ def _named_apps(connection: HTTPConnection) -> Iterator[str]:
         return
     yield from connection.query_params.getlist("app_name")
     yield from (_decode(each) for each in connection.headers.getlist("x-app-name"))
+
+
+def _named_users(connection: HTTPConnection) -> Iterator[str]:
+    """Yield every user that a request names. A path that names an app but no user concerns all of the app."""
+    if "app_name" in connection.path_params:
+        if "user_id" in connection.path_params:
+            yield _decode(connection.path_params["user_id"])
+        return
+    yield from connection.query_params.getlist("user_id")
+    yield from (_decode(each) for each in connection.headers.getlist("x-user-id"))
 
 
 def _decode(text: str) -> str:

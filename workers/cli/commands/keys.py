@@ -17,7 +17,7 @@ from workers.cli.paging import Paged, PageOptions, page_options
 if TYPE_CHECKING:
     from pulse.database import Pool
 
-_COLUMNS = ("id", "app", "roles", "name", "status", "created", "last used", "expires")
+_COLUMNS = ("id", "app", "user", "roles", "name", "status", "created", "last used", "expires")
 _LIFETIME = re.compile(r"([1-9]\d{0,5})([dhm])")
 _UNITS = {"d": timedelta(days=1), "h": timedelta(hours=1), "m": timedelta(minutes=1)}
 
@@ -48,6 +48,7 @@ def command() -> None:
 
 @command.command(epilog="Example:  hippocampus keys create --app shop --role append --role read --expires 90d")
 @click.option("--app", help="The app that the key is for.")
+@click.option("--user", help="Let it act for this user alone, as a desktop client's key should.")
 @click.option("--every-app", is_flag=True, help="Make it for every app instead, as a metrics collector needs it.")
 @click.option(
     "--role", "roles", type=click.Choice(ROLES), multiple=True, required=True, help="Repeatable; admin includes all."
@@ -56,13 +57,23 @@ def command() -> None:
 @click.option("--expires", "lifetime", type=_Lifetime(), help="Its lifetime, such as 90d; unlimited by default.")
 @json_option
 def create(
-    app: str | None, every_app: bool, roles: tuple[str, ...], name: str, lifetime: timedelta | None, as_json: bool
+    app: str | None,
+    user: str | None,
+    every_app: bool,
+    roles: tuple[str, ...],
+    name: str,
+    lifetime: timedelta | None,
+    as_json: bool,
 ) -> None:
     """Create a key. Its text is printed only this once: the database keeps a hash."""
     if (app is None) == (not every_app):
         raise click.UsageError("Name the app with --app, or use --every-app; not both.")
+    if user is not None and app is None:
+        raise click.UsageError("A key of one user needs --app, the app of that user.")
     given = cast("tuple[Role, ...]", roles)
-    made = databases.run(lambda pool: ApiKeyService(pool).create(app, given, name=name, lifetime=lifetime))
+    made = databases.run(
+        lambda pool: ApiKeyService(pool).create(app, given, user_id=user, name=name, lifetime=lifetime)
+    )
     if as_json:
         output.write_json({**_fields(made.key), "key": made.text})
         return
@@ -89,7 +100,7 @@ def list_(app: str | None, options: PageOptions) -> None:
 @click.argument("key_id")
 @json_option
 def show(key_id: str, as_json: bool) -> None:
-    """Show a key: its app, its roles, when it was used. Its text is not stored."""
+    """Show a key: its app, its user, its roles, when it was used. Its text is not stored."""
     found = databases.run(lambda pool: ApiKeyService(pool).get(key_id))
     output.write_record(_fields(found), as_json=as_json)
 
@@ -110,6 +121,7 @@ def _row(key: ApiKey) -> tuple[Any, ...]:
     return (
         key.id,
         key.app_name or "every app",
+        key.user_id or "every user",
         ",".join(key.roles),
         key.name,
         _status(key),

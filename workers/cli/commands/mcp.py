@@ -1,0 +1,68 @@
+"""`hippocampus mcp`: a user's memory for a desktop client, over standard input and output."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+from typing import TYPE_CHECKING, cast
+
+import click
+
+from pulse.api_keys import ROLES, Role
+from workers import settings
+from workers.cli import databases, interrupts, running
+from workers.cli.embedder import open_embedder
+from workers.process import logs
+
+if TYPE_CHECKING:
+    from workers.settings import Settings
+
+
+@click.command(epilog="Example:  hippocampus mcp --app assistant --user ann")
+@click.option("--app", help="The app of the user; HIPPOCAMPUS_APP by default.")
+@click.option("--user", help="Whose memory to serve; HIPPOCAMPUS_USER by default.")
+@click.option(
+    "--role",
+    "roles",
+    type=click.Choice(ROLES),
+    multiple=True,
+    default=("admin",),
+    show_default=True,
+    help="What the client may do, repeatable: read, append (store), admin (both, and forget).",
+)
+def command(app: str | None, user: str | None, roles: tuple[str, ...]) -> None:
+    """Serve a user's memory to an MCP client, such as Claude Code or Cursor, until it closes standard input.
+
+    Without DATABASE_URL it uses the embedded PostgreSQL below HIPPOCAMPUS_HOME, which it creates if needed. Summaries
+    and facts are extracted by workers: run `hippocampus up --detach` for them. A running writer serves the same over
+    HTTP at /mcp.
+    """
+    config = settings.load()
+    app, user = app or config.app, user or config.user
+    if not app or not user:
+        raise click.UsageError("Name the app and the user: --app and --user, or HIPPOCAMPUS_APP and HIPPOCAMPUS_USER.")
+    logs.configure(config.log_level, config.log_format)
+    if importlib.util.find_spec("mcp") is None:
+        raise click.UsageError("The MCP server needs mcp, which is not installed: install the extra [mcp].")
+    asked = interrupts.Interrupts()
+    try:
+        with databases.opened(config, create=True, keep_seconds=running.grace_of(config)) as ready:
+            asyncio.run(_serve(ready, asked, app, user, cast("tuple[Role, ...]", roles), databases.is_embedded(config)))
+    except asyncio.CancelledError:
+        pass  # SIGTERM is a regular end: clients stop their servers by it.
+
+
+async def _serve(
+    config: Settings, asked: interrupts.Interrupts, app: str, user: str, roles: tuple[Role, ...], is_ours: bool
+) -> None:
+    from workers.mcp import stdio
+
+    with asked.cancelling():
+        if is_ours:
+            await databases.migrated(config)
+        async with databases.pool_of(config) as pool:
+            embedder = open_embedder(config, pool)
+            try:
+                await stdio.serve(pool, embedder, app_name=app, user_id=user, roles=roles)
+            finally:
+                await embedder.close()
