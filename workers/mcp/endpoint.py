@@ -17,7 +17,7 @@ from mcp.server.transport_security import TransportSecuritySettings
 from starlette.requests import Request
 from starlette.routing import Route
 
-from hippocampus.http.routes.context import Assemblers
+from hippocampus.context_assembler import ContextAssembler
 from hippocampus.memory_service import OpenMemoryService
 from hippocampus.search import MemorySearch
 from pulse.http.edge.bodies import Admission
@@ -82,7 +82,7 @@ def _caller_of(context: Context) -> Caller:
             sessions=service_of(request, OpenSessionService),
             memory=service_of(request, OpenMemoryService),
             search=service_of(request, MemorySearch),
-            assembler=service_of(request, Assemblers)["en"],
+            assembler=service_of(request, ContextAssembler),
         ),
         slot=service_of(request, Admission).slot,
         request_id=request.scope["state"]["request_id"],
