@@ -181,8 +181,8 @@ PLACES = (
         r" (?P<object>.+)",
         "lives in {object}", "place", 0.9, single=True),
     english("home", "profile", rf"(?:I've|I have|we've|we have) ~(?:been )?(?:(?:living|lived) )?(?:in|at|near)"
-        rf" (?P<object>[A-Z].*?) (?:for )?(?:{_NUMBER}"
-        r"|almost|nearly|over|about|since)\b.*", "lives in {object}", "place", 0.85, single=True),
+        rf" (?P<object>[A-Z].*?) (?:for |almost |nearly |over |about )*(?:{_NUMBER}"
+        r" (?:years?|months)|since)\b.*", "lives in {object}", "place", 0.85, single=True),
     english("home", "profile", rf"(?:{I_AM}|we're|we are) ~(?:in|at) (?P<object>[A-Z][\w' -]+?) (?:now|these days|at"
         rf" the moment)$",
         "lives in {object}", "place", 0.8, single=True),
@@ -219,7 +219,8 @@ WORK = (
     english("occupation", "profile", r"I ~(?:taught|teach) (?P<object>(?!you|him|her|them|myself|me)[a-z]+(?:"
         r" [a-z]+){0,3}?)(?: (?:until|before|for|till) .*)?$",
         "teaches {object}", "role", 0.8, single=True),
-    english("occupation", "profile", rf"{I_AM} ~doing (?P<object>[a-z][a-z ]+ (?:at|for) .+)", "does {object}",
+    english("occupation", "profile", rf"{I_AM} ~doing (?P<object>(?!an? |the |my |some |this |it\b|well|fine|good"
+        rf"|ok)[a-z][a-z ]+ (?:at|for) .+)", "does {object}",
         "workplace", 0.8, single=True),
     english("occupation", "profile", rf"(?:I've|I have) ~been (?P<object>an? {OCCUPATION}(?: (?:at|in|for) .+?)?)"
         rf" (?:for|since|now) .+", "is {object}",

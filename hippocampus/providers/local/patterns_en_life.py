@@ -183,8 +183,9 @@ HABITS = (
         "started {object}", "event", 0.85),
 )
 _NEAR = (
-    r"(?:opening|starting|launching|moving|changing|switching|leaving|getting married|getting engaged|having (?:an?"
-    r" (?:baby|operation|boy|girl)|surgery|my|our)|joining|buying|selling|retiring|renovating|adopting|flying|hosting"
+    r"(?:opening|starting (?!to )|launching|moving|changing|switching|leaving|getting married|getting engaged|having"
+    r" (?:an?"
+    r" (?:baby|operation|boy|girl)|surgery)|joining|buying|selling|retiring|renovating|adopting|flying|hosting"
     r"|running (?:the|an? [a-z-]*(?:marathon|10k|race|workshop))|walking the|cycling (?:from|to|the)|climbing|hiking"
     r" (?:the|up)|emigrating|going (?:on|back) |taking (?:the|my|our|an?) [a-z]* ?(?:exam|test|trip|course|kids"
     r"|sabbatical|gap)"
