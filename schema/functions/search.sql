@@ -120,7 +120,7 @@ RETURN (length(p_one) + length(p_other) - length(p_one || p_other))
        / sqrt(greatest(length(p_one)::float8 * length(p_other), 1));
 
 -- How much the turns around a turn say about it, from 0.2 to 1: whether neighbours share more terms than turns that are
--- far apart. In a dialogue they do, in a diary they do not. The ids are of pairs of neighbours, some 60 are
+-- far apart. In a dialogue they do, in a diary they do not. The ids are of pairs of neighbours, some 100 are
 -- enough; few of them prove little, and count as dialogue.
 CREATE OR REPLACE FUNCTION turn_cohesion(p_ids uuid[], p_following uuid[]) RETURNS double precision
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET plan_cache_mode = force_generic_plan
@@ -722,11 +722,11 @@ BEGIN
                l.retention, NULL, false, NULL, l.similarity
         FROM learned AS l
     ), together AS MATERIALIZED (
-        -- How much the neighbours of a turn say about it, measured on 64 pairs.
+        -- How much the neighbours of a turn say about it, measured on 100 pairs.
         SELECT coalesce(turn_cohesion(array_agg(p.id ORDER BY p.n), array_agg(p.following ORDER BY p.n)), 1) AS cohesion
         FROM (SELECT d.n, d.id, d.following, row_number() OVER (ORDER BY d.n) AS place, count(*) OVER () AS size
               FROM docs AS d WHERE d.following IS NOT NULL) AS p
-        WHERE p.place % (p.size / 64 + 1) = 0
+        WHERE p.place % (p.size / 100 + 1) = 0
     ), corpus AS MATERIALIZED (
         -- Where only candidates are read, the rest was counted when they were selected.
         SELECT (count(*) FILTER (WHERE d.source = 'fact' OR d.source = 'memory' AND near.ids IS NULL
