@@ -151,7 +151,7 @@ def added(counts: Mapping[str, int]) -> dict[str, int]:
 # Rows kept beside the events of a session.
 BESIDE = {
     "artifacts", "artifact_versions", "artifact_blobs", "imported_origins", "imported_states", "initial_states",
-    "live_messages", "stream_tickets",
+    "live_messages", "stream_tickets", "api_keys",
 }  # fmt: skip
 # Ids, numbers and hashes only.
 WORDLESS = {"memory_tombstones", "slice_redraws", "replays", "erased_imports"}

@@ -48,14 +48,14 @@ async def test_a_conversation_becomes_memory(pool: asyncpg.Pool, era: Era) -> No
         {
             "id": "t1",
             "role": "user",
-            "text": "I live in Turin. I am allergic to peanuts.",
+            "text": "I live in Turin. I eat no peanuts.",
             "at": "2026-05-01T09:00:00Z",
         },
         {"id": "t2", "role": "assistant", "text": "Noted."},
     ]
     async with connected(pool, era=era) as client:
         stored = await answer(client, "add_turns", {"session_id": "s1", "turns": turns, "finalize": True})
-        assert stored == {"session_id": "s1", "version": 2, "appended": 2, "known": 0}
+        assert stored == {"session_id": "s1", "version": 1, "appended": 2, "known": 0}
         again = await answer(client, "add_turns", {"session_id": "s1", "turns": turns})
         assert (again["appended"], again["known"]) == (0, 2)
         # What was just said is found before any worker has seen it.
@@ -65,7 +65,7 @@ async def test_a_conversation_becomes_memory(pool: asyncpg.Pool, era: Era) -> No
         assert (turn["kind"], turn["type"], turn["session_id"]) == ("turn", "user", "s1")
         await consolidate(pool)
         facts = (await answer(client, "list_facts"))["facts"]
-        home = next(each for each in facts if each["value"] == "Turin")
+        home = next(each for each in facts if "Turin" in json.dumps(each["value"]))
         why = await answer(client, "explain_memory", {"memory_id": home["id"]})
         assert why["memory"]["kind"] == "fact"
         assert [(each["number"], each["author"], each["session_id"]) for each in why["turns"]] == [(1, "user", "s1")]
@@ -250,7 +250,7 @@ async def test_facts_that_json_cannot_hold_are_escaped(pool: asyncpg.Pool) -> No
     value = {"$hippocampus": ["text", "a\\ud800b"]}
     await pool.execute(
         "INSERT INTO facts (app_name, user_id, key, value, content) VALUES ('shop', 'ann', 'odd', $1, 'odd')",
-        json.dumps(value),
+        value,
     )
     async with connected(pool) as client:
         (fact,) = (await answer(client, "list_facts"))["facts"]
@@ -263,8 +263,8 @@ async def test_answers_are_bounded(pool: asyncpg.Pool) -> None:
     given = GivenMemories(pool)
     await given.give("shop", "ann", [GivenMemory(content=f"needle {n} " + "x" * 9_000) for n in range(50)])
     await pool.executemany(
-        "INSERT INTO facts (app_name, user_id, key, value, content) VALUES ('shop', 'ann', $1, $2, $1)",
-        [(f"k{n:03}", json.dumps("v" * (30_000 if n == 7 else 1_500))) for n in range(120)],
+        "INSERT INTO facts (app_name, user_id, key, value, content) VALUES ('shop', 'ann', $1::text, $2, $1)",
+        [(f"k{n:03}", "v" * (30_000 if n == 7 else 1_500)) for n in range(120)],
     )
     async with connected(pool) as client:
         result = await client.call_tool("search_memory", {"query": "needle", "limit": 50})
@@ -304,7 +304,7 @@ async def test_answers_are_bounded(pool: asyncpg.Pool) -> None:
 async def test_a_page_of_exactly_the_limit_is_the_last(pool: asyncpg.Pool) -> None:
     """No cursor leads to an empty page."""
     await pool.executemany(
-        "INSERT INTO facts (app_name, user_id, key, value, content) VALUES ('shop', 'ann', $1, '1', $1)",
+        "INSERT INTO facts (app_name, user_id, key, value, content) VALUES ('shop', 'ann', $1::text, '1', $1)",
         [(f"k{n}",) for n in range(4)],
     )
     async with connected(pool) as client:
@@ -331,7 +331,7 @@ async def test_resources_and_the_prompt_bring_what_is_known(pool: asyncpg.Pool, 
         assert "- She rows on Sundays." in page.text  # type: ignore[union-attr]
         facts = (await client.read_resource("memory://facts")).contents[0]
         assert facts.mime_type == "application/json"
-        assert "Turin" in [each["value"] for each in json.loads(facts.text)["facts"]]  # type: ignore[union-attr]
+        assert "Turin" in json.dumps(json.loads(facts.text)["facts"])  # type: ignore[union-attr]
         window = (await client.read_resource("memory://sessions/a%2Fb%20%C3%BC")).contents[0]
         assert "I live in Turin." in window.text  # type: ignore[union-attr]
         for arguments in (None, {"topic": "rows on Sundays"}, {"topic": " "}):

@@ -80,8 +80,10 @@ async def _profile(caller: Caller) -> str:
 
 
 def _said(value: Any) -> str:
-    """Return a fact's value in words: some are objects that hold their sentence as a text."""
-    said = value.get("text") if isinstance(value, dict) else value
+    """Return a fact's value in words: that of an object is its text, with whom it is about."""
+    said = value
+    if isinstance(value, dict) and isinstance(value.get("text"), str):
+        said = f"{value['subject']}: {value['text']}" if value.get("subject") else value["text"]
     return clean_text(said if isinstance(said, str) else json.dumps(value, ensure_ascii=False))
 
 
