@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from pulse.database import Pool
 
+#: Estimated tokens that a slice holds by default, and that one generate call reads.
+SLICE_TOKENS = 6000
 #: With a summary and the chunks of a slice, this many turns fit into one embedding call of 100 texts.
 SLICE_TURNS_MAX = 90
 #: Turns before a slice that a generator sees besides it: a correction follows soon after what it corrects.
