@@ -21,7 +21,14 @@ from hippocampus.consolidation import isolation
 from hippocampus.consolidation.derive import derive
 from hippocampus.consolidation.effects import Cost, Effects, SliceOrigin
 from hippocampus.consolidation.replies import PaidReplies
-from hippocampus.consolidation.slices import Slice, Stage, read_known_facts, read_known_insights, read_slice
+from hippocampus.consolidation.slices import (
+    SLICE_TOKENS,
+    Slice,
+    Stage,
+    read_known_facts,
+    read_known_insights,
+    read_slice,
+)
 from hippocampus.consolidation.statements import STATEMENTS
 from hippocampus.errors import ProviderError
 from hippocampus.facts import ledger
@@ -64,8 +71,10 @@ class JobClaim(Protocol):
 class MemoryConsolidationWorker:
     """Runs consolidation jobs, and enqueues them."""
 
-    def __init__(self, pool: Pool, generator: Generator, embedder: Embedder, *, slice_tokens: int = 6000) -> None:
-        """`slice_tokens` limits what one generate call reads, in estimated tokens of message text."""
+    def __init__(
+        self, pool: Pool, generator: Generator, embedder: Embedder, *, slice_tokens: int = SLICE_TOKENS
+    ) -> None:
+        """`slice_tokens` limits what one generate call reads, in estimated tokens; longer messages go in parts."""
         if slice_tokens < 1:
             raise ValueError(f"slice_tokens must be at least 1, not {slice_tokens}")
         self._pool = pool
@@ -137,7 +146,16 @@ class MemoryConsolidationWorker:
         facts = await read_known_facts(self._pool, self._generator, thread_id) if deep else ()
         compares = deep and replies.compares_insights
         insights = await read_known_insights(self._pool, thread_id, slice_.turns) if compares else ()
-        derived = await derive(replies, self._embedder, slice_.stage, slice_.turns, styles, facts, insights)
+        derived = await derive(
+            replies,
+            self._embedder,
+            slice_.stage,
+            slice_.turns,
+            styles,
+            facts,
+            insights,
+            slice_tokens=self._slice_tokens,
+        )
         embed_calls = int(bool(derived.memories or derived.facts) and not derived.vectorless)
         cost = Cost(
             replies.calls, embed_calls, replies.usage.prompt_tokens, replies.usage.output_tokens, replies.reused

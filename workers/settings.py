@@ -325,7 +325,8 @@ class Settings(BaseSettings):
         default=6000,
         ge=200,
         le=200_000,
-        description="How many tokens of a conversation one job reads at most.",
+        description="How many tokens of a conversation one job reads at most. A longer message is read in parts of this"
+        " size, by one call each.",
     )
     job_tries_max: int = Field(
         default=8,

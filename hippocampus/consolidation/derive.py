@@ -1,7 +1,8 @@
 """Deriving memories from turns: the one pipeline behind consolidation, replay and re-derivation.
 
     read      a slice of turns, in one statement; the connection goes back to the pool
-    derive    one generate call, one embedding call; the provider checks the reply (`hippocampus.providers.extraction`)
+    derive    one generate call, one embedding call; the provider checks the reply (`hippocampus.providers.extraction`).
+              A message that is too long for one call is read in parts (`hippocampus.consolidation.parts`)
     end       consolidation stores the effects; replay compares them with what is stored; re-derivation stores them
               again, without what was erased
 
@@ -11,6 +12,7 @@ The three ends are `hippocampus.consolidation_worker`, `.replay` and `.rederive`
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -22,13 +24,22 @@ from hippocampus.consolidation.effects import (
     ProposalInput,
     check_vectors,
 )
+from hippocampus.consolidation.parts import cut
 from hippocampus.consolidation.slices import Stage, format_conversation
 from hippocampus.errors import ProviderError
 from hippocampus.facts import elements, keys
 from hippocampus.facts.elements import Element
 from hippocampus.memory_types import initial_score
 from hippocampus.providers.protocols import Embedder, Generator
-from hippocampus.records import ConversationSlice, ExtractedFact, ExtractedInsight, KnownInsight, Turn, Vector
+from hippocampus.records import (
+    ConversationSlice,
+    ExtractedFact,
+    ExtractedInsight,
+    KnownInsight,
+    Summary,
+    Turn,
+    Vector,
+)
 from pulse.postgres.json_values import clean_text, escape_state
 
 Turns = tuple[Turn, ...]
@@ -45,6 +56,8 @@ async def derive(
     styles: keys.Styles | None = None,
     known_facts: tuple[ExtractedFact, ...] = (),
     known_insights: tuple[KnownInsight, ...] = (),
+    *,
+    slice_tokens: int,
 ) -> Effects:
     """Have the models derive a stage's effects from turns. Without turns no model is called and nothing is derived.
 
@@ -52,6 +65,7 @@ async def derive(
         styles: the app's policy on which keys hold many values; only the deep stage uses it.
         known_facts: what holds of the user before these turns, for the deep stage.
         known_insights: insights of the user that the deep stage may find again in other words.
+        slice_tokens: estimated tokens of one generate call. Longer turns take several.
 
     Raises:
         ProviderError: the generator failed. A failed embedding is not an error: see `Effects.vectorless`.
@@ -60,9 +74,12 @@ async def derive(
     if not turns:
         return Effects()
     if stage is Stage.FAST:
-        return await _replay(generator, embedder, turns)
-    slice_ = ConversationSlice(turns=turns, known_facts=known_facts, known_insights=known_insights)
-    return await _reflect(generator, embedder, slice_, styles)
+        return await _replay(generator, embedder, turns, slice_tokens)
+    parts = [
+        ConversationSlice(turns=part, known_facts=known_facts, known_insights=known_insights)
+        for part in cut(turns, slice_tokens)
+    ]
+    return await _reflect(generator, embedder, parts, styles)
 
 
 async def keep_text(embedder: Embedder, stage: Stage, turns: Turns, code: str) -> Effects:
@@ -87,9 +104,9 @@ async def keep_text(embedder: Embedder, stage: Stage, turns: Turns, code: str) -
     )
 
 
-async def _replay(generator: Generator, embedder: Embedder, turns: Turns) -> Effects:
+async def _replay(generator: Generator, embedder: Embedder, turns: Turns, slice_tokens: int) -> Effects:
     """Derive a summary, the text of the slice, and the vectors of both and of the slice's messages."""
-    (summary,) = await generator.summarize([ConversationSlice(turns=turns)])
+    summary = await _summarize(generator, turns, slice_tokens)
     text, whole = clean_text(summary.text), format_conversation(turns)
     vectors = await _embed(embedder, [text, whole, *(turn.text for turn in turns)])
     return Effects(
@@ -104,29 +121,40 @@ async def _replay(generator: Generator, embedder: Embedder, turns: Turns) -> Eff
     )
 
 
+async def _summarize(generator: Generator, turns: Turns, slice_tokens: int) -> Summary:
+    """Return one summary: of several parts, the summary of their summaries."""
+    parts = cut(turns, slice_tokens)
+    summaries = await generator.summarize([ConversationSlice(turns=part) for part in parts])
+    if len(parts) == 1:
+        return summaries[0]
+    said = tuple(replace(part[0], text=summary.text) for part, summary in zip(parts, summaries, strict=True))
+    if len(cut(said, slice_tokens)) < len(parts):
+        return await _summarize(generator, said, slice_tokens)
+    return replace(summaries[-1], text="\n".join(turn.text for turn in said))
+
+
 async def _reflect(
-    generator: Generator, embedder: Embedder, slice_: ConversationSlice, styles: keys.Styles | None
+    generator: Generator, embedder: Embedder, parts: Sequence[ConversationSlice], styles: keys.Styles | None
 ) -> Effects:
     """Derive facts, insights and proposals; nothing is embedded if none was found."""
-    turns = slice_.turns
-    (reflection,) = await generator.reflect([slice_])
+    turns = tuple(turn for part in parts for turn in part.turns)
+    reflections = await generator.reflect(parts)
     # What ended, before what took its place: the two may be stated in one turn.
-    found = sorted(reflection.facts, key=lambda fact: not fact.ended)
+    found = [fact for each in reflections for fact in sorted(each.facts, key=lambda fact: not fact.ended)]
+    insights = [insight for each in reflections for insight in each.insights]
     facts = [element for fact in found for element in elements.of_fact(fact, styles)]
     fact_texts = [elements.fact_text(fact.key, fact.value) for fact in facts]
-    insight_texts = [clean_text(insight.content) for insight in reflection.insights]
+    insight_texts = [clean_text(insight.content) for insight in insights]
     vectors = await _embed(embedder, [*fact_texts, *insight_texts])
     fact_vectors, insight_vectors = vectors[: len(fact_texts)], vectors[len(fact_texts) :]
     return Effects(
-        origin=reflection.origin,
+        origin=reflections[-1].origin,
         embedding_model=embedder.model,
-        memories=[
-            _insight_memory(turns, *item)
-            for item in zip(reflection.insights, insight_texts, insight_vectors, strict=True)
-        ],
+        memories=[_insight_memory(turns, *item) for item in zip(insights, insight_texts, insight_vectors, strict=True)],
         facts=[_fact(turns, *item) for item in zip(facts, fact_texts, fact_vectors, strict=True)],
         proposals=[
             ProposalInput(clean_text(each.key), clean_text(each.content), list(each.source_seqs))
+            for reflection in reflections
             for each in reflection.proposals
         ],
         vectorless=None in vectors,

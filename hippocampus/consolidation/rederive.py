@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from hippocampus.consolidation.derive import derive
-from hippocampus.consolidation.slices import SLICE_TURNS_MAX, Stage, read_known_facts, turns_of
+from hippocampus.consolidation.slices import SLICE_TOKENS, SLICE_TURNS_MAX, Stage, read_known_facts, turns_of
 from hippocampus.consolidation.statements import STATEMENTS
 from hippocampus.facts import ledger
 from hippocampus.providers.protocols import Embedder, Generator
@@ -21,10 +21,13 @@ if TYPE_CHECKING:
     from pulse.database import Pool
 
 
-async def rederive_slices(pool: Pool, generator: Generator, embedder: Embedder) -> int:
+async def rederive_slices(
+    pool: Pool, generator: Generator, embedder: Embedder, *, slice_tokens: int = SLICE_TOKENS
+) -> int:
     """Derive every waiting slice again, and return how many pieces were stored.
 
-    One generate call and one embedding call for each piece of at most SLICE_TURNS_MAX turns. Returns when each slice
+    One generate call and one embedding call for each piece of at most SLICE_TURNS_MAX turns; more for a message of over
+    `slice_tokens`. Returns when each slice
     was stored, or was overtaken once by another erasure.
 
     Raises:
@@ -33,14 +36,16 @@ async def rederive_slices(pool: Pool, generator: Generator, embedder: Embedder) 
     """
     stored, overtaken = 0, list[UUID]()
     while rows := await STATEMENTS.fetch(pool, "next_rederivation", overtaken, SLICE_TURNS_MAX):
-        if await _rederive(pool, generator, embedder, rows):
+        if await _rederive(pool, generator, embedder, rows, slice_tokens):
             stored += 1
         else:
             overtaken.append(rows[0]["redraw_id"])
     return stored
 
 
-async def _rederive(pool: Pool, generator: Generator, embedder: Embedder, rows: list[asyncpg.Record]) -> bool:
+async def _rederive(
+    pool: Pool, generator: Generator, embedder: Embedder, rows: list[asyncpg.Record], slice_tokens: int
+) -> bool:
     first = rows[0]
     # A summary covers its whole slice, however few turns are left of it.
     is_whole = len(rows) < SLICE_TURNS_MAX
@@ -50,7 +55,7 @@ async def _rederive(pool: Pool, generator: Generator, embedder: Embedder, rows: 
     turns = turns_of(rows)
     styles = await ledger.read_styles(pool, first["thread_id"]) if deep else None
     known = await read_known_facts(pool, generator, first["thread_id"], turns[0].occurred_at) if deep and turns else ()
-    derived = await derive(generator, embedder, stage, turns, styles, known)
+    derived = await derive(generator, embedder, stage, turns, styles, known, slice_tokens=slice_tokens)
     is_stored: bool = await STATEMENTS.fetchval(
         pool,
         "store_rederivation",

@@ -17,7 +17,14 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
 from uuid import UUID
 
 from hippocampus.consolidation.derive import derive
-from hippocampus.consolidation.slices import SLICE_TURNS_MAX, Stage, input_hash, read_known_facts, turns_of
+from hippocampus.consolidation.slices import (
+    SLICE_TOKENS,
+    SLICE_TURNS_MAX,
+    Stage,
+    input_hash,
+    read_known_facts,
+    turns_of,
+)
 from hippocampus.consolidation.statements import STATEMENTS
 from hippocampus.facts import ledger
 from hippocampus.facts.keys import Styles
@@ -84,7 +91,9 @@ class MemoryReplay:
         slice_tokens: as in `hippocampus.consolidation_worker.MemoryConsolidationWorker`.
     """
 
-    def __init__(self, pool: Pool, generator: Generator, embedder: Embedder, *, slice_tokens: int = 6000) -> None:
+    def __init__(
+        self, pool: Pool, generator: Generator, embedder: Embedder, *, slice_tokens: int = SLICE_TOKENS
+    ) -> None:
         self._pool = pool
         self._generator = generator
         self._embedder = embedder
@@ -145,7 +154,9 @@ class MemoryReplay:
         slice_ = (replay_id, first["thread_id"], stage, first["from_seq"], first["upto_seq"], first["digest"], question)
         if turns and await STATEMENTS.fetchval(self._pool, "reuse_answer", *slice_):
             return "reused"
-        derived = await derive(self._generator, self._embedder, stage, turns, styles, known)
+        derived = await derive(
+            self._generator, self._embedder, stage, turns, styles, known, slice_tokens=self._slice_tokens
+        )
         bounds = (turns[0].sequence_num, turns[-1].sequence_num) if turns else (None, None)
         await STATEMENTS.execute(
             self._pool,

@@ -30,6 +30,9 @@ Reply = TypeVar("Reply", Summary, Reflection)
 class PaidReplies:
     """The generator of one slice: a `hippocampus.providers.protocols.Generator` that asks the model once.
 
+    A slice that is read in parts takes several calls. Each reply is kept as it arrives, with the earlier ones: the row
+    of a stage holds the newest, and those before it under ``earlier``, by the hash of their input.
+
     A reply that cost no tokens, such as the local provider's, is not kept: making it again is as quick.
 
     Attributes:
@@ -42,6 +45,8 @@ class PaidReplies:
         self._pool = pool
         self._generator = generator
         self._slice = slice_
+        self._kept = _kept_of(slice_)
+        self._earlier: dict[str, Mapping[str, Any]] = {}  # of this slice, as it is asked now
         self.calls = 0
         self.reused = 0
         self.usage = Usage()
@@ -61,6 +66,7 @@ class PaidReplies:
         """Whether the generator compares what it finds with `ConversationSlice.known_insights`; by default not."""
         return getattr(self._generator, "compares_insights", False) is True
 
+    @property
     def reads_known_facts(self) -> bool:
         """Whether the generator reads what is known already."""
         return reads_known_facts(self._generator)
@@ -84,21 +90,32 @@ class PaidReplies:
     ) -> Reply:
         own = self._slice
         digest = input_hash(self._generator.fingerprint, slice_.turns, *map(asdict, slice_.known_facts))
-        if own.kept is not None and own.kept.input_hash == digest:
-            reply = read(unescape(own.kept.reply))
+        if digest in self._kept:
+            reply = read(self._kept[digest])
+            self._earlier[digest] = self._kept[digest]
             self.reused += 1
         else:
             (reply,) = await ask([slice_])
             if reply.usage.prompt_tokens or reply.usage.output_tokens:
-                body = escape_state(asdict(reply), where="the model's reply")
+                body = asdict(reply)
+                row = {**body, "earlier": self._earlier} if self._earlier else body
                 key = (own.job.thread_id, own.stage, own.erasures, digest)
-                await STATEMENTS.execute(self._pool, "save_reply", *key, body)
+                await STATEMENTS.execute(self._pool, "save_reply", *key, escape_state(row, where="the model's reply"))
+                self._earlier[digest] = body
         self.calls += 1
         self.usage = Usage(
             prompt_tokens=self.usage.prompt_tokens + reply.usage.prompt_tokens,
             output_tokens=self.usage.output_tokens + reply.usage.output_tokens,
         )
         return reply
+
+
+def _kept_of(slice_: Slice) -> dict[str, Mapping[str, Any]]:
+    """Return the replies of an earlier attempt by the hash of their input."""
+    if slice_.kept is None:
+        return {}
+    newest = unescape(slice_.kept.reply)
+    return {**newest.pop("earlier", {}), slice_.kept.input_hash: newest}
 
 
 def _summary(body: Mapping[str, Any]) -> Summary:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 #: Insights that a reply is asked to compare with: the nearest in words among the newest of the user.
 KNOWN_INSIGHTS_MAX = 8
 _KNOWN_CANDIDATES = 200
+#: Estimated tokens that a slice holds by default, and that one generate call reads.
+SLICE_TOKENS = 6000
 #: With a summary and the chunks of a slice, this many turns fit into one embedding call of 100 texts.
 SLICE_TURNS_MAX = 90
 #: Facts that a generator is given besides a slice, those that were stated last.

@@ -230,6 +230,58 @@ async def test_a_slice_is_bounded_in_turns_and_holds_at_least_one_message(
     ]
 
 
+async def test_a_message_that_exceeds_the_input_of_the_model_is_consolidated_in_parts(
+    pool: asyncpg.Pool, gemini: FakeGemini
+) -> None:
+    """Facts of each part are stored, and one summary of the whole; later turns follow. A reply is paid for once."""
+    gemini.input_tokens_max = 8_000
+    filler = "The weather was as it always is in that month. " * 7_100
+    told = filler.join(
+        ("My name is Mei. ", "I work as a gardener. ", "I decided to move to Porto. ", "I live in Lisbon.")
+    )
+    assert len(told) > 1_000_000
+    thread_id = await talk(pool, said("user", told), said("user", "My hobby is chess."))
+    connection = GeminiConnection(api_key="k", base_url=gemini.base_url, timeout_seconds=WAIT_SECONDS, attempts=1)
+    generator = GeminiGenerator(connection)
+    worker = MemoryConsolidationWorker(pool, generator, LocalEmbedder())
+    try:
+        claim = await claimed(pool, thread_id, JobType.DEEP_REFLECTION)
+        gemini.poison("gardener", "status", code=503)
+        for _ in range(2):
+            with pytest.raises(TransientProviderError):
+                await worker.run(claim.job_id, claim)
+        before = gemini.stats()["calls"]["generateContent"]
+        gemini.heal()
+        assert (await worker.run(claim.job_id, claim)) is not None
+        parts = gemini.stats()["calls"]["generateContent"] - 2  # which failed
+        assert parts < 60
+        assert before - 2 > parts / 4
+        await worker.consolidate(thread_id, JobType.FULL_CONSOLIDATION, wait=False)
+        done = await work_off(pool, worker)
+    finally:
+        await generator.close()
+    assert {job.status for job in done} == {JobStatus.COMPLETED}
+    rows = await pool.fetch("SELECT key, value #>> '{}' AS value, source_seqs FROM facts ORDER BY key")
+    assert [(row["key"], row["value"], row["source_seqs"]) for row in rows] == [
+        ("hobbies:chess", "chess", [2]),
+        ("home_city", "Lisbon", [1]),
+        ("name", "Mei", [1]),
+        ("occupation", "gardener", [1]),
+    ]
+    memories = await pool.fetch("SELECT memory_type, content, source_seqs FROM memories ORDER BY 1, 3")
+    assert [(row["memory_type"], row["source_seqs"]) for row in memories] == [
+        ("episodic", [1]),
+        ("episodic", [2]),
+        ("semantic", [1]),
+        ("summary", [1]),
+        ("summary", [2]),
+    ]
+    assert told in memories[0]["content"]
+    assert len(memories[3]["content"]) <= 200
+    assert await pool.fetchrow("SELECT fast_upto_seq, deep_upto_seq FROM threads") == (2, 2)
+    assert await pool.fetchval("SELECT count(*) FROM model_replies") == 0
+
+
 async def test_events_without_text_only_move_the_watermark(pool: asyncpg.Pool) -> None:
     """No model is called if nothing was said."""
 

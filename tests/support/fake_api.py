@@ -136,6 +136,10 @@ class FakeApi:
         """End every call whose body contains this word with a fault."""
         self._poison[word] = {"kind": kind, **fields}
 
+    def heal(self) -> None:
+        """Answer every call that `poison` ended."""
+        self._poison.clear()
+
     def reset(self) -> None:
         self._scripts.clear()
         self.requests.clear()

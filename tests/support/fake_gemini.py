@@ -62,6 +62,8 @@ class FakeGemini(FakeApi):
     """The server. `script` queues faults, `requests` holds the received calls, `counts` their number."""
 
     operations = OPERATIONS
+    #: Of the model, at a quarter of a token per character.
+    input_tokens_max: int | None = None
 
     def read_call(self, path: str, headers: Mapping[str, str], body: dict[str, Any]) -> Request | None:
         match = ROUTE.search(path)
@@ -88,6 +90,11 @@ class FakeGemini(FakeApi):
             return api_error(400, "INVALID_ARGUMENT", "the request is not valid Unicode")
         if len(call.body.get("requests", ())) > EMBEDS_PER_CALL_MAX:
             return api_error(400, "INVALID_ARGUMENT", "at most 100 requests in one batch")
+        if self.input_tokens_max is not None and call.operation == "generateContent":
+            tokens = len(answers.first_text(call.body)) // 4
+            if tokens > self.input_tokens_max:
+                message = f"The input token count ({tokens}) exceeds the maximum number of tokens allowed"
+                return api_error(400, "INVALID_ARGUMENT", f"{message} ({self.input_tokens_max}).")
         return None
 
     def respond(self, call: Request, fault: Mapping[str, Any]) -> Reply:

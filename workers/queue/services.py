@@ -94,7 +94,8 @@ def build(settings: Settings, pool: Pool, metrics: Metrics, role: str) -> Servic
         await make_vectors(pool, embedder, metrics)
 
     async def rederive() -> None:
-        _log.info("slices_extracted_again", count=await rederive_slices(pool, generator, embedder))
+        count = await rederive_slices(pool, generator, embedder, slice_tokens=settings.slice_tokens)
+        _log.info("slices_extracted_again", count=count)
 
     async def retention() -> None:
         await clean_up(MemoryRetentionManager(pool), metrics)
