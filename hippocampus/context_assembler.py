@@ -18,7 +18,7 @@ from hippocampus.context.templates import MARKDOWN, Template, TemplateName
 from hippocampus.context.window import CUT_MARK, ContextItem, ContextType, ContextWindow, pack
 from hippocampus.errors import BY_SQLSTATE, ContextBudgetError, ProviderError
 from hippocampus.names import check_names
-from hippocampus.search import MemorySearch, QueryVector, clean_query, is_blank
+from hippocampus.search import MemorySearch, QueryVector, clean_query, cue_arguments, is_blank
 from hippocampus.text.languages import Language, language_of
 from hippocampus.text.tokens import TokenCounter, WindowCounter, count_tokens
 from pulse.errors import InvalidInputError
@@ -204,6 +204,7 @@ class ContextAssembler:
             min(max(budget // FACT_TOKENS, FACTS_MIN), FACTS_MAX),
             min(max(budget // TURN_TOKENS, TURNS_MIN), TURNS_MAX),
             min(max(budget // PASSAGE_TOKENS, PASSAGES_MIN), PASSAGES_MAX),
+            *cue_arguments(text),
         )
         if language is None:
             language = _language_of(rows, text)

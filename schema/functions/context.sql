@@ -33,12 +33,15 @@ RETURN p_fact_type = 'rule' OR split_part(lower(p_key), ':', 1) IN ('allergy', '
 -- p_passages: how many turns that match are wanted, from all of the user's sessions. Then slices are left out, since
 -- their turns are found by themselves, and the turns before and after each of the best 10 follow, with `beside`, the turn
 -- that they are next to. 0: only turns that fast_replay has not reached are found, among the p_memories.
+-- p_said_…: the times that the query names, as in search_memory.
 -- changed: what holds instead of what a turn or a memory states ('' if nothing does), since changed_at.
 CREATE OR REPLACE FUNCTION context_candidates(
     p_app_name text, p_user_id text, p_session_id text, p_query text,
     p_embedding vector(1536) DEFAULT NULL, p_embedding_model text DEFAULT NULL,
     p_memories integer DEFAULT 20, p_facts integer DEFAULT 20, p_turns integer DEFAULT 30,
-    p_passages integer DEFAULT 0)
+    p_passages integer DEFAULT 0,
+    p_said_since timestamptz[] DEFAULT NULL, p_said_until timestamptz[] DEFAULT NULL, p_said_words text[] DEFAULT NULL,
+    p_said_weights double precision[] DEFAULT NULL)
 RETURNS TABLE (
     context_type text, place bigint, source text, id uuid, kind text, author text, content text,
     relevance double precision, thread_id uuid, from_seq bigint, upto_seq bigint, occurred_at timestamptz,
@@ -70,7 +73,9 @@ BEGIN
                                  WHEN s.source = 'message' AND p_passages > 0 THEN 'turn' ELSE 'memory' END AS group_of
                 FROM search_memory(p_app_name, p_user_id, p_query, p_embedding, p_embedding_model,
                                    least(4 * (p_memories + p_facts) + p_passages, 1000),
-                                   p_messages => CASE WHEN p_passages > 0 THEN 'all' ELSE 'recent' END) AS s
+                                   p_messages => CASE WHEN p_passages > 0 THEN 'all' ELSE 'recent' END,
+                                   p_said_since => p_said_since, p_said_until => p_said_until,
+                                   p_said_words => p_said_words, p_said_weights => p_said_weights) AS s
                 WHERE NOT (p_passages > 0 AND s.source = 'memory' AND s.kind = 'episodic' AND EXISTS (
                     SELECT FROM messages AS g
                     WHERE g.thread_id = s.thread_id AND g.sequence_num BETWEEN s.from_seq AND s.upto_seq))
