@@ -61,9 +61,9 @@ async def _window(caller: Caller, query: str, session_id: str | None) -> str:
 
 async def _profile(caller: Caller) -> str:
     """Return the facts, then the memories, the strongest first, as many as fit."""
-    memory, app, user = caller.services.memory, caller.app_name, caller.user_id
-    facts = await memory.list_facts(app_name=app, user_id=user, limit=FACTS_MAX)
-    memories = await memory.list_memories(app_name=app, user_id=user, limit=_MEMORIES_MAX)
+    memory, app_name, user_id = caller.services.memory, caller.app_name, caller.user_id
+    facts = await memory.list_facts(app_name=app_name, user_id=user_id, limit=FACTS_MAX)
+    memories = await memory.list_memories(app_name=app_name, user_id=user_id, limit=_MEMORIES_MAX)
     lines = [
         *_section("Facts", (f"{fact.key}: {_said(fact.value)}" for fact in facts)),
         *_section("Memories", (each.content for each in memories)),

@@ -297,7 +297,7 @@ def install(app: FastAPI, on_problem: Callable[[Kind], None]) -> None:
         if isinstance(error, ProblemError):
             return response_of(error, request_id(request))
         kind = _BY_STATUS.get(error.status_code, INTERNAL)
-        headers = _allow(request, app) if kind is METHOD_NOT_ALLOWED else error.headers
+        headers = (_allow(request, app) if kind is METHOD_NOT_ALLOWED else {}) or error.headers
         return render(kind, request_id(request), headers=headers)
 
     async def on_invalid(request: Request, error: Exception) -> Response:
@@ -369,10 +369,13 @@ BODY = (INVALID_JSON, BAD_REQUEST, BODY_TOO_LARGE, NOT_JSON, ENCODED_BODY)
 
 
 def _allow(request: Request, app: FastAPI) -> dict[str, str]:
-    """Return the header Allow with every method of the path; Starlette lists those of one route only."""
+    """Return the header Allow with every method of the path; Starlette lists those of one route only.
+
+    Nothing for a route of another protocol, which is not in the document.
+    """
     template = getattr(request.scope.get("route"), "path", "")
     methods = app.openapi()["paths"].get(template, {})
-    return {"Allow": ", ".join(sorted(method.upper() for method in methods))}
+    return {"Allow": ", ".join(sorted(method.upper() for method in methods))} if methods else {}
 
 
 def _detail(kind: Kind, error: Exception) -> str:
