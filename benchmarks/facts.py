@@ -394,7 +394,7 @@ async def main() -> int:
                 "Leave out --show, or add --open-second if the rules will not change any more"
             )
         print("The second set is for the final measurement: rules that change after this was read need a new set.")
-    settings = Settings(provider=arguments.provider)
+    settings = Settings(generator=arguments.provider, embedder=arguments.provider)
     generator, embedder = factory.make_generator(settings), factory.make_embedder(settings)
     scores = {}
     async with fresh_server() as server, await database.create_pool(server.dsn) as pool:

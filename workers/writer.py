@@ -24,6 +24,7 @@ from pulse.errors import DatabaseUnreachableError, SchemaError
 from workers import migrate, settings
 from workers.api import live_streams
 from workers.api.app import build_api
+from workers.api.listening import Listener
 from workers.api.malformed import ProblemProtocol, raise_file_limit, report_loop_error
 from workers.failures import DATABASE_FAULTS
 from workers.models.call_gate import embedder_gate
@@ -196,7 +197,7 @@ def _listen(config: settings.Settings) -> socket.socket:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         # With the protocol given, asyncio sets TCP_NODELAY: small responses are sent at once, not 40 ms later.
         family, kind, protocol, _, address = found[0]
-        listener = socket.socket(family, kind, protocol)
+        listener = Listener(family, kind, protocol)
     except OSError as error:
         raise StartError(
             f"HIPPOCAMPUS_API_HOST is {host!r}, which is not an address of this machine: {error.strerror}."

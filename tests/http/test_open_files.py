@@ -1,0 +1,39 @@
+"""A writer that may open no more files."""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+import socket
+import time
+from pathlib import Path
+
+import httpx
+
+from tests.support.waiting import WAIT_SECONDS, until
+from tests.support.writer_process import KEY, WriterProcess
+
+
+async def test_running_out_of_files_is_reported_once_a_second_and_passes(writer_dsn: str, tmp_path: Path) -> None:
+    """Each failure is a line of the log or is counted in one; once files can be opened, waiting clients are served."""
+    with WriterProcess(writer_dsn, tmp_path / "log", api_key=KEY) as writer, contextlib.ExitStack() as stack:
+        assert writer.process is not None
+        pid = writer.process.pid
+        _, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+        before = len(writer.log())
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (8, hard))
+        began = time.monotonic()
+        for _ in range(20):
+            stack.enter_context(socket.create_connection(("127.0.0.1", writer.port), timeout=WAIT_SECONDS))
+
+        async def reports() -> list[dict[str, object]]:
+            found = writer.log()[before:]
+            return found if len(found) >= 3 else []
+
+        await until(reports)
+        seconds = time.monotonic() - began
+        found = writer.log()[before:]
+        assert sum(int(str(line.get("count", 1))) for line in found) <= seconds + 2
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (1024, hard))
+        async with httpx.AsyncClient(timeout=WAIT_SECONDS) as client:
+            assert (await client.get(f"{writer.url}/health")).status_code == 200
