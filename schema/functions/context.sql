@@ -34,6 +34,7 @@ RETURN p_fact_type = 'rule' OR split_part(lower(p_key), ':', 1) IN ('allergy', '
 -- their turns are found by themselves, and the turns before and after each of the best 10 follow, with `beside`, the turn
 -- that they are next to. 0: only turns that fast_replay has not reached are found, among the p_memories.
 -- p_said_…: the times that the query names, as in search_memory.
+-- content: at most 500,001 characters, one more than is packed: a turn may have megabytes.
 -- changed: what holds instead of what a turn or a memory states ('' if nothing does), since changed_at.
 CREATE OR REPLACE FUNCTION context_candidates(
     p_app_name text, p_user_id text, p_session_id text, p_query text,
@@ -99,14 +100,15 @@ BEGIN
                 ORDER BY g.id, r.nth
             ), candidates AS (
                 SELECT CASE r.group_of WHEN 'fact' THEN 'fact' ELSE 'memory' END AS context_type, r.nth AS place, r.source,
-                       r.id, r.kind, g.author, r.content, r.relevance, r.thread_id, r.from_seq, r.upto_seq, r.occurred_at,
+                       r.id, r.kind, g.author, left(r.content, 500001) AS content, r.relevance, r.thread_id, r.from_seq,
+                       r.upto_seq, r.occurred_at,
                        r.score, r.session_id, r.source_seqs, f.key AS fact_key,
                        is_standing(f.fact_type, f.key, f.normal_key) AS is_standing, NULL::uuid AS beside
                 FROM ranked AS r
                 LEFT JOIN messages AS g ON r.source = 'message' AND g.id = r.id
                 LEFT JOIN facts AS f ON r.source = 'fact' AND f.id = r.id
                 UNION ALL
-                SELECT 'memory', 100000 + b.nth, 'message', b.id, b.role::text, b.author, b.content, 0, b.thread_id,
+                SELECT 'memory', 100000 + b.nth, 'message', b.id, b.role::text, b.author, left(b.content, 500001), 0, b.thread_id,
                        b.sequence_num, b.sequence_num, b.occurred_at, 0, b.session_id, ARRAY[b.sequence_num], NULL, NULL,
                        b.beside
                 FROM beside AS b
@@ -154,7 +156,7 @@ BEGIN
          WHERE k.nth <= CASE WHEN k.is_standing THEN 50 ELSE p_facts END)
         UNION ALL
         (SELECT 'history', row_number() OVER (ORDER BY g.sequence_num DESC), 'message', g.id, g.role, g.author,
-                g.content, 1, g.thread_id, g.sequence_num, g.sequence_num, g.occurred_at, 1, p_session_id,
+                left(g.content, 500001), 1, g.thread_id, g.sequence_num, g.sequence_num, g.occurred_at, 1, p_session_id,
                 ARRAY[g.sequence_num], NULL, false, NULL, o.holds, o.since
          FROM (SELECT * FROM messages AS g
                WHERE g.thread_id = v_thread AND g.app_name = p_app_name AND g.user_id = p_user_id

@@ -11,7 +11,8 @@ import pytest
 
 from hippocampus.context.languages import day
 from hippocampus.context.templates import TemplateName
-from hippocampus.context_assembler import ContextAssembler
+from hippocampus.context.window import CUT_MARK
+from hippocampus.context_assembler import CHARACTERS_MAX, ContextAssembler
 from hippocampus.errors import ContextBudgetError, EmbeddingDimensionError, ProviderError, RateLimitedError
 from hippocampus.instructions import InstructionStore
 from hippocampus.text.tokens import count_tokens
@@ -430,3 +431,17 @@ async def test_instructions_of_an_app_are_in_the_system_section(pool: asyncpg.Po
     assert assembler.format_context(window) == "You are a clerk.\n\nAnswer in French.\n\nBe kind."
     window = await assembler.assemble(app_name="nothing", user_id="ann", session_id=None, query="")
     assert assembler.format_context(window) == ""
+
+
+async def test_of_a_giant_turn_only_the_beginning_leaves_the_database(
+    pool: asyncpg.Pool, conn: asyncpg.Connection, assembler: ContextAssembler
+) -> None:
+    """It is also counted and packed; a turn may have megabytes."""
+    await say(pool, MEI, "s-1", "hello " * 200_000, "hello again")
+    rows = await conn.fetch(
+        "SELECT length(content) AS length FROM context_candidates($1, $2, 's-1', 'hello', p_passages => 20)", APP, MEI
+    )
+    assert max(row["length"] for row in rows) == CHARACTERS_MAX + 1
+    window = await assembler.assemble(app_name=APP, user_id=MEI, session_id="s-1", query="hello", max_tokens=100_000)
+    (giant,) = (item for item in window.items if len(item.content) > 1000)
+    assert giant.content.endswith(CUT_MARK)
