@@ -83,6 +83,7 @@ if TYPE_CHECKING:
         RetentionExplanation as RetentionExplanation,
         Verdict as Verdict,
     )
+    from hippocampus.providers.registry import Provider as Provider
     from hippocampus.retention.archive import ArchivedMemory as ArchivedMemory, MemoryArchive as MemoryArchive
     from hippocampus.retention.curves import days_above as days_above, score as score
     from hippocampus.retention.policies import (
@@ -185,6 +186,7 @@ _PUBLIC: dict[str, str] = {
     "ProposalNotFoundError": "hippocampus.errors",
     "PromptReranker": "hippocampus.rerank",
     "Provenance": "hippocampus.erasure.provenance",
+    "Provider": "hippocampus.providers.registry",
     "ProviderError": "hippocampus.errors",
     "RateLimitedError": "hippocampus.errors",
     "ReplayOvertakenError": "hippocampus.errors",

@@ -85,8 +85,6 @@ class JsonClient:
         except (TimeoutError, httpx.TimeoutException):
             seconds = self._connection.timeout_seconds
             raise TransientProviderError(f"{self.who}: no answer within {seconds:g} s", code="timeout") from None
-        except httpx.DecodingError:
-            raise self._unreadable("the body does not match its encoding", None) from None
         except (httpx.TransportError, OSError) as fault:
             kind = type(fault).__name__
             raise TransientProviderError(f"{self.who}: the connection failed ({kind})", code="connection") from None
@@ -103,8 +101,10 @@ class JsonClient:
         raise http_faults.from_response(self.who, response.status_code, headers, body)
 
     async def _read(self, response: httpx.Response, bytes_max: int) -> bytes:
+        if response.headers.get("content-encoding", "identity") != "identity":
+            raise self._unreadable("the response is compressed, which was not requested", None)
         raw = bytearray()
-        async for chunk in response.aiter_bytes():
+        async for chunk in response.aiter_raw():
             raw += chunk
             if len(raw) > bytes_max:
                 raise self._unreadable(f"the response has more than {bytes_max:,} bytes", None)

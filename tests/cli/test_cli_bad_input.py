@@ -288,7 +288,7 @@ def test_an_unusable_database_is_reported_by_every_command(
                 if words in WITHOUT_A_DATABASE or (words in MIGRATING and dsn == dsn_of(server, empty)):
                     continue
                 line = unknown(words, here)
-                line += ["--every-app"] if words == ("keys", "create") else []
+                line += {("keys", "create"): ["--every-app"], ("mcp",): ["--app", "a", "--user", "u"]}.get(words, [])
                 code = main.run(line)
                 said = complaint(capsys, line, code)
                 assert (code, fix in said) == (2, True), (line, said)

@@ -327,3 +327,16 @@ def test_a_clause_is_read_whole(sentence: str, texts: list[str]) -> None:
 def test_trivia_yield_no_fact(sentence: str) -> None:
     """What nobody would keep is not stored."""
     assert facts_of(("user", sentence)) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "keys"),
+    [
+        ("My name is Ada and I live in Turin.", {"name", "home"}),
+        ("I have a dog called Rex and I live in Rome.", {"pet:dog_called_rex", "home"}),
+        ("My sister is Ana and I live in Rome.", {"family:sister:ana", "home"}),
+        ("Tom and I live in Rome.", {"home"}),
+    ],
+)
+def test_a_name_before_and_i_is_a_subject_only_where_a_clause_begins(text: str, keys: set[str]) -> None:
+    assert {fact.key for fact in facts_of(("user", text))} == keys

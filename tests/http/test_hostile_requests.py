@@ -57,12 +57,14 @@ async def test_the_role_is_checked_before_the_body_is_read(writer: WriterProcess
             assert response.status_code == 403, response.text
 
 
-async def test_a_hanging_model_neither_stops_searches_nor_appends(writer_dsn: str, tmp_path: Path) -> None:
-    """Sixty searches wait for a vector that never comes: each is answered by its text, and appends are not delayed."""
+async def test_a_hanging_model_neither_stops_searches_nor_appends(dsn: str, tmp_path: Path) -> None:
+    """Sixty searches wait for a vector that never comes: each is answered by its text, and appends are not delayed.
+
+    The breaker is the database's: other tests use another one."""
     async with FakeGemini() as gemini:
         gemini.script("hang", times=10_000)
         process = WriterProcess(
-            writer_dsn,
+            dsn,
             tmp_path / "log",
             api_key=KEY,
             provider="gemini",

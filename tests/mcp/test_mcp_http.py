@@ -16,7 +16,7 @@ import pytest
 from tests.support.key_scene import made
 from tests.support.mcp_scene import ERAS, Era, answer, over_http, refusal
 from tests.support.paths import ROOT
-from tests.support.waiting import WAIT_SECONDS
+from tests.support.waiting import WAIT_SECONDS, until
 from tests.support.writer_process import KEY, WriterProcess, problem
 
 SECRET = "quokkalantern"
@@ -171,8 +171,9 @@ async def test_a_client_that_leaves_cancels_its_call(
         async with httpx.AsyncClient(timeout=WAIT_SECONDS) as http:
             headers = {**PLAIN, "Authorization": f"Bearer {key.text}"}
             request = asyncio.create_task(http.post(f"{writer.url}/mcp", headers=headers, json=call))
-            waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = 'test-writer'"
-            from tests.support.waiting import until
+            waiting = (
+                "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+            )
 
             async def is_waiting() -> bool:
                 return bool(await rows.fetchval(waiting))

@@ -16,15 +16,16 @@ from tests.support.waiting import WAIT_SECONDS
 from tests.support.writer_process import BODY_BYTES_MAX, KEY, WriterProcess
 from workers.embedded.server import EmbeddedServer
 
-DATABASE = "test-writer"
 AUTHORIZED = {"Authorization": f"Bearer {KEY}"}
 
 
 @pytest.fixture(scope="session")
 def writer_dsn(server: EmbeddedServer, admin: psycopg.Connection, template: str) -> Iterator[str]:
-    admin.execute(f'CREATE DATABASE "{DATABASE}" TEMPLATE "{template}" STRATEGY FILE_COPY')
-    yield dsn_of(server, DATABASE)
-    admin.execute(f'DROP DATABASE "{DATABASE}" WITH (FORCE)')
+    """Each directory of tests that uses these fixtures has a database of its own."""
+    name = f"test-writer-{uuid.uuid4().hex[:8]}"
+    admin.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}" STRATEGY FILE_COPY')
+    yield dsn_of(server, name)
+    admin.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
 
 
 @pytest.fixture(scope="session")

@@ -307,10 +307,13 @@ _FRONTED_EN = re.compile(
     r"|yesterday|tomorrow|tonight|today),? (?=(?:I|we|I'm|we're|I've|we've|I'll|we'll) )",
     re.IGNORECASE,
 )
+#: 'Ada and I live in Rome', but not 'my name is Ada and I live in Rome': only where a clause begins.
 _TOGETHER_EN = re.compile(
-    r"\b(?:me and (?:[\w']+ ){1,5}?|(?:my [\w' ]{2,30}?|[A-Z]\w+(?:(?:,| and) [A-Z]\w+)*) and (?:I|me) )(?=(?:are|were"
-    r"|have|had|got(?! (?:engaged|married))|will|went|'re|'ve|started|booked|moved|bought|live|did|do|just|both"
-    r"|also)\b)"
+    r"(?:^|(?<=[.!?,;:] )|(?<=\b(?:so|as) )|(?<=\byesterday )|(?<=\b(?:last|this) (?:week|year) ))"
+    r"(?:me and (?:[\w']+ ){1,5}?"
+    r"|(?:my (?!\w+ (?:is|was|and)\b)[\w' ]{2,30}?|[A-Z]\w+(?:(?:,| and) [A-Z]\w+)*) and (?:I|me) )"
+    r"(?=(?:are|were|have|had|got(?! (?:engaged|married))|will|went|'re|'ve|started|booked|moved|bought|live|did|do|just"
+    r"|both|also)\b)"
 )
 
 
