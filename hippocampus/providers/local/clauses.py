@@ -312,8 +312,8 @@ _TOGETHER_EN = re.compile(
     r"(?:^|(?<=[.!?,;:] )|(?<=\b(?:so|as) )|(?<=\byesterday )|(?<=\b(?:last|this) (?:week|year) ))"
     r"(?:me and (?:[\w']+ ){1,5}?"
     r"|(?:my (?!\w+ (?:is|was|and)\b)[\w' ]{2,30}?|[A-Z]\w+(?:(?:,| and) [A-Z]\w+)*) and (?:I|me) )"
-    r"(?=(?:are|were|have|had|got(?! (?:engaged|married))|will|went|'re|'ve|started|booked|moved|bought|live|did|do|just"
-    r"|both|also)\b)"
+    r"(?=(?:are|were|have|had|got(?! (?:engaged|married))|will|went|'re|'ve|started|booked|moved|bought|live|did|do"
+    r"|just|both|also)\b)"
 )
 
 
