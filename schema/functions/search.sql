@@ -126,6 +126,9 @@ CREATE OR REPLACE FUNCTION turn_cohesion(p_ids uuid[], p_following uuid[]) RETUR
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET plan_cache_mode = force_generic_plan
 AS $$
 BEGIN
+    IF p_ids IS NULL THEN
+        RETURN 1;
+    END IF;
     RETURN (WITH pairs AS MATERIALIZED (
         SELECT row_number() OVER (ORDER BY p.place) - 1 AS k, count(*) OVER () AS size, a.search AS one, b.search AS other
         FROM unnest(p_ids, p_following) WITH ORDINALITY AS p (id, following, place)
@@ -423,7 +426,8 @@ BEGIN ATOMIC
     WHERE p_wanted AND p_clocked;
 END;
 
--- The turns that a search covers, and how each matches by itself. Inlined like search_facts.
+-- The turns that a search covers, and how each matches by itself. Planned for this user at every call, as in
+-- `search_learned`; what `search_memory` does with the rows is planned once.
 CREATE OR REPLACE FUNCTION search_turns(
     p_app_name text, p_user_id text, p_wanted boolean, p_messages text, p_latest integer, p_thread_id uuid,
     p_ids uuid[], p_since timestamptz, p_until timestamptz, p_metadata jsonb, p_any tsquery, p_words text,
@@ -431,8 +435,15 @@ CREATE OR REPLACE FUNCTION search_turns(
 RETURNS TABLE (
     id uuid, thread_id uuid, place bigint, length integer, document tsvector, similarity double precision,
     author_match boolean, asks boolean, occurred_at timestamptz)
-LANGUAGE sql STABLE
-BEGIN ATOMIC
+LANGUAGE plpgsql STABLE ROWS 1000 SET search_path FROM CURRENT
+SET plan_cache_mode = force_custom_plan SET jit = off SET work_mem = '32MB'
+AS $$
+#variable_conflict use_column
+BEGIN
+    IF NOT p_wanted THEN
+        RETURN;
+    END IF;
+    RETURN QUERY
     SELECT g.id, g.thread_id, g.sequence_num AS place, length(g.search) AS length,
            CASE WHEN g.search @@ p_any THEN g.search END AS document,
            CASE WHEN g.embedding_model = p_embedding_model THEN 1 - (g.embedding <=> p_embedding) END AS similarity,
@@ -441,7 +452,7 @@ BEGIN ATOMIC
            right(g.content, 1) IN ('?', '？') AS asks, g.occurred_at
     FROM (SELECT t.id, CASE p_messages WHEN 'all' THEN 0 ELSE t.fast_upto_seq END AS after_seq
           FROM threads AS t
-          WHERE p_wanted AND t.app_name = p_app_name AND t.user_id = p_user_id AND NOT has_expired(t)
+          WHERE t.app_name = p_app_name AND t.user_id = p_user_id AND NOT has_expired(t)
             AND (p_messages = 'all' OR t.fast_upto_seq < t.last_seq) AND (p_thread_id IS NULL OR t.id = p_thread_id)
           ORDER BY t.last_event_at DESC NULLS LAST) AS t
     CROSS JOIN LATERAL (
@@ -455,7 +466,41 @@ BEGIN ATOMIC
           AND (p_metadata IS NULL OR m.metadata @> p_metadata)
         ORDER BY m.sequence_num DESC LIMIT p_latest) AS g
     LIMIT p_latest;
-END;
+END
+$$;
+
+-- The memories that a search covers, and how each matches by itself; p_ids NULL: all of the scope.
+CREATE OR REPLACE FUNCTION search_learned(
+    p_app_name text, p_user_id text, p_ids uuid[], p_without_copies boolean, p_memory_types text[], p_thread_id uuid,
+    p_since timestamptz, p_until timestamptz, p_metadata jsonb, p_any tsquery, p_embedding vector,
+    p_embedding_model text, p_curve text, p_decay_rate double precision, p_now timestamptz)
+RETURNS TABLE (
+    id uuid, length integer, document tsvector, similarity double precision, occurred_at timestamptz,
+    retention double precision)
+LANGUAGE plpgsql STABLE ROWS 1000 SET search_path FROM CURRENT
+SET plan_cache_mode = force_custom_plan SET jit = off SET work_mem = '32MB'
+AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    SELECT m.id, length(m.search), CASE WHEN m.search @@ p_any THEN m.search END,
+           CASE WHEN m.embedding_model = p_embedding_model THEN 1 - (m.embedding <=> p_embedding) END,
+           m.occurred_at,
+           retention_score(p_curve, m.initial_score, m.access_count,
+                           CASE WHEN NOT m.pinned THEN m.last_accessed_at END, p_decay_rate, p_now)
+    FROM memories AS m
+    WHERE m.app_name = p_app_name AND m.user_id = p_user_id
+      AND (p_ids IS NULL OR m.id = ANY (p_ids))
+      -- A slice repeats its turns word for word: where they are searched themselves, it is left out.
+      AND NOT (p_without_copies AND m.memory_type = 'episodic' AND m.from_seq IS NOT NULL AND EXISTS (
+              SELECT FROM messages AS g JOIN threads AS t ON t.id = g.thread_id AND NOT has_expired(t)
+              WHERE g.thread_id = m.thread_id AND g.sequence_num BETWEEN m.from_seq AND m.upto_seq))
+      AND (p_memory_types IS NULL OR m.memory_type = ANY (p_memory_types))
+      AND (p_thread_id IS NULL OR m.thread_id = p_thread_id)
+      AND (p_since IS NULL OR m.occurred_at >= p_since) AND (p_until IS NULL OR m.occurred_at < p_until)
+      AND (p_metadata IS NULL OR m.metadata @> p_metadata);
+END
+$$;
 
 -- Of the best rows in their order, those that repeat the evidence of another, and its rank: slices, summaries and the
 -- insights of one turn repeat their turns; slices and summaries also a better row for the same turns.
@@ -558,7 +603,7 @@ RETURNS TABLE (
     text_rank bigint, vector_rank bigint, matched_terms text[], thread_id uuid, session_id text,
     from_seq bigint, upto_seq bigint, source_seqs bigint[], occurred_at timestamptz, total bigint)
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
-SET plan_cache_mode = force_custom_plan SET jit = off SET work_mem = '32MB'
+SET plan_cache_mode = force_generic_plan SET jit = off SET work_mem = '32MB'
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -583,6 +628,11 @@ DECLARE
     v_now      timestamptz := engine_now();
     v_policy   app_policies := app_policy(p_app_name);
     w          search_weights := coalesce(p_weights, default_search_weights());
+    -- The greatest score that there can be.
+    v_scale    double precision := nullif(w.bm25 + w.context_bm25 + w.similarity + w.context_similarity
+                                          + w.author + w.recency + w.retention + c_answer
+                                          + CASE WHEN v_timed THEN (SELECT max(c) FROM unnest(p_said_weights) AS c)
+                                                 ELSE 0 END, 0);
     v_memories boolean := 'memory' = ANY (p_sources);
     v_facts    boolean := 'fact' = ANY (p_sources) AND p_memory_types IS NULL;
     v_messages boolean := 'message' = ANY (p_sources) AND p_memory_types IS NULL AND p_messages <> 'none';
@@ -641,7 +691,10 @@ BEGIN
     END IF;
     SELECT NULL::uuid[] AS ids, NULL::bigint[] AS places, NULL::double precision[] AS seen,
            NULL::double precision AS total, NULL::double precision AS mean_length INTO turns;
-    IF v_messages AND p_messages = 'all' THEN
+    -- A session has at most as many turns as the number of its last one.
+    IF v_messages AND p_messages = 'all' AND c_exact < (
+        SELECT sum(t.last_seq) FROM threads AS t WHERE t.app_name = p_app_name AND t.user_id = p_user_id)
+    THEN
         SELECT count(*) > c_exact INTO v_giant FROM (
             SELECT FROM threads AS t JOIN messages AS g ON g.thread_id = t.id
             WHERE t.app_name = p_app_name AND t.user_id = p_user_id
@@ -661,23 +714,11 @@ BEGIN
         SELECT * FROM search_facts(p_app_name, p_user_id, v_facts, v_clocked, coalesce(p_as_of, v_now),
                                    coalesce(p_known_at, v_now))
     ), learned AS (
-        SELECT 'memory' AS source, m.id, length(m.search) AS length,
-               CASE WHEN m.search @@ v_kept THEN m.search END AS document,
-               CASE WHEN m.embedding_model = p_embedding_model THEN 1 - (m.embedding <=> p_embedding) END AS similarity,
-               m.occurred_at,
-               retention_score(v_policy.retention_curve, m.initial_score, m.access_count,
-                               CASE WHEN NOT m.pinned THEN m.last_accessed_at END, v_policy.decay_rate, v_now) AS retention
-        FROM memories AS m
-        WHERE v_memories AND m.app_name = p_app_name AND m.user_id = p_user_id
-          AND (near.ids IS NULL OR m.id = ANY (near.ids))
-          -- A slice repeats its turns word for word: where they are searched themselves, it is left out.
-          AND NOT (v_copies AND m.memory_type = 'episodic' AND m.from_seq IS NOT NULL AND EXISTS (
-                  SELECT FROM messages AS g JOIN threads AS t ON t.id = g.thread_id AND NOT has_expired(t)
-                  WHERE g.thread_id = m.thread_id AND g.sequence_num BETWEEN m.from_seq AND m.upto_seq))
-          AND (p_memory_types IS NULL OR m.memory_type = ANY (p_memory_types))
-          AND (v_thread IS NULL OR m.thread_id = v_thread)
-          AND (p_since IS NULL OR m.occurred_at >= p_since) AND (p_until IS NULL OR m.occurred_at < p_until)
-          AND (p_metadata IS NULL OR m.metadata @> p_metadata)
+        SELECT 'memory' AS source, m.id, m.length, m.document, m.similarity, m.occurred_at, m.retention
+        FROM search_learned(p_app_name, p_user_id, near.ids, v_copies, p_memory_types, v_thread, p_since, p_until,
+                            p_metadata, v_kept, p_embedding, p_embedding_model, v_policy.retention_curve,
+                            v_policy.decay_rate, v_now) AS m
+        WHERE v_memories
         UNION ALL
         SELECT 'fact', f.id, length(f.search),
                CASE WHEN f.search @@ v_kept THEN f.search END,
@@ -723,7 +764,7 @@ BEGIN
         FROM learned AS l
     ), together AS MATERIALIZED (
         -- How much the neighbours of a turn say about it, measured on 100 pairs.
-        SELECT coalesce(turn_cohesion(array_agg(p.id ORDER BY p.n), array_agg(p.following ORDER BY p.n)), 1) AS cohesion
+        SELECT turn_cohesion(array_agg(p.id ORDER BY p.n), array_agg(p.following ORDER BY p.n)) AS cohesion
         FROM (SELECT d.n, d.id, d.following, row_number() OVER (ORDER BY d.n) AS place, count(*) OVER () AS size
               FROM docs AS d WHERE d.following IS NOT NULL) AS p
         WHERE p.place % (p.size / 100 + 1) = 0
@@ -737,8 +778,9 @@ BEGIN
         FROM docs AS d CROSS JOIN together AS g
     ), hits AS MATERIALIZED (
         SELECT d.n, d.source, d.length, q.place, term_frequency(d.document, q.query) AS tf
-        FROM docs AS d, unnest(v_singles, v_places) AS q (query, place)
-        WHERE NOT v_many AND d.document @@ q.query
+        FROM unnest(v_singles, v_places) AS q (query, place)
+        CROSS JOIN LATERAL (SELECT * FROM docs WHERE docs.document @@ q.query OFFSET 0) AS d
+        WHERE NOT v_many
         UNION ALL
         SELECT d.n, d.source, d.length, q.place, least(cardinality(u.positions), 64)
         FROM docs AS d CROSS JOIN unnest(d.document) AS u
@@ -835,9 +877,7 @@ BEGIN
                 + CASE WHEN n.author_match THEN w.author * greatest(n_text, n_context, n_vector) ELSE 0 END
                 - CASE WHEN n.asks THEN w.question ELSE 0 END
                 + w.recency * fresh + w.retention * n.retention)
-               / nullif(w.bm25 + w.context_bm25 + w.similarity + w.context_similarity
-                        + w.author + w.recency + w.retention + c_answer
-                        + CASE WHEN v_timed THEN (SELECT max(c) FROM unnest(p_said_weights) AS c) ELSE 0 END, 0), 0) AS score
+               / v_scale, 0) AS score
         FROM normal AS n
         ORDER BY score DESC, occurred_at DESC, id LIMIT 2 * p_limit) AS r
     ), repeats AS MATERIALIZED (
