@@ -297,23 +297,22 @@ async def test_a_giant_scope_of_turns_finds_rare_words_near_vectors_and_neighbou
     assert min(result.source_seqs[0] for result in recent.memories) > GIANT - 5000
 
 
-async def plan_of(conn: asyncpg.Connection, *arguments: object) -> str:
-    """The plan of the statement inside search_memory for these arguments."""
-    source = await conn.fetchval("SELECT pg_get_functiondef(oid) FROM pg_proc WHERE proname = 'search_memory'")
-    source = re.sub(r"FUNCTION \S*search_memory\(", "FUNCTION pg_temp.search_memory_plan(", source, count=1)
+async def plan_of(conn: asyncpg.Connection, function: str, places: str, *arguments: object) -> str:
+    """The plan of the first statement that returns rows inside the function, for these arguments."""
+    source = await conn.fetchval("SELECT pg_get_functiondef(oid) FROM pg_proc WHERE proname = $1", function)
+    source = re.sub(rf"FUNCTION \S*{function}\(", f"FUNCTION pg_temp.{function}_plan(", source, count=1)
     source = re.sub(r"RETURNS TABLE\(.*?\)\n", "RETURNS TABLE(plan text)\n", source, count=1, flags=re.DOTALL)
     source = re.sub(r"\bSTABLE\b", "VOLATILE", source, count=1).replace("RETURN QUERY", "RETURN QUERY EXPLAIN", 1)
     await conn.execute(source)
-    places = ", ".join(f"${place}" for place in range(1, len(arguments) + 1))
     return "\n".join(
-        row["plan"] for row in await conn.fetch(f"SELECT * FROM pg_temp.search_memory_plan({places})", *arguments)
+        row["plan"] for row in await conn.fetch(f"SELECT * FROM pg_temp.{function}_plan({places})", *arguments)
     )
 
 
 async def test_the_plan_reaches_every_table_by_an_index(
     giant: None, pool: asyncpg.Pool, conn: asyncpg.Connection
 ) -> None:
-    """Inside the function, for a small scope and a giant one: memories by scope or id, turns by thread."""
+    """Inside the functions, for small scopes and giant ones: memories by scope or id, turns by thread."""
     await say_much(conn, "tom", 6000)
     await say(pool, "mei", "s", "tea with milk")
     await conn.execute(
@@ -321,15 +320,25 @@ async def test_the_plan_reaches_every_table_by_an_index(
            SELECT 'app', 'user' || n % 50, 'key' || n, '1', 'key' FROM generate_series(1, 5000) AS n"""
     )
     await conn.execute("VACUUM ANALYZE")
-    vector = vector_of("zanzibar near")
-    small = await plan_of(conn, "app", "other", "zanzibar", vector, "words-1")
-    giant_plan = await plan_of(conn, "app", "giant", "zanzibar", vector, "words-1")
-    for plan in (small, giant_plan):
+    near = (vector_of("zanzibar near"), "words-1")
+    learned = """'app', $1, (SELECT array_agg(id) FROM (SELECT id FROM memories WHERE user_id = $1 LIMIT $4) AS m),
+                 true, NULL, NULL, NULL, NULL, NULL, 'zanzibar', $2, $3, 'exponential', 0.1, now()"""
+    turns = "'app', $1, true, 'all', NULL, NULL, NULL, NULL, NULL, NULL, 'zanzibar', ' zanzibar ', $2, $3"
+    small = await plan_of(conn, "search_learned", learned, "other", *near, 0)
+    plans = [
+        small,
+        await plan_of(conn, "search_learned", learned, "giant", *near, 300),
+        await plan_of(conn, "search_memory", "'app', $1, 'zanzibar', $2, $3", "other", *near),
+        await plan_of(conn, "search_memory", "'app', $1, 'zanzibar', $2, $3", "giant", *near),
+    ]
+    for user in ("mei", "tom"):
+        plans.append(await plan_of(conn, "search_turns", turns, user, *near))
+        assert "messages_thread_id_sequence_num_key" in plans[-1]
+    for plan in plans:
         assert not re.search(r"Seq Scan on (memories|messages|facts)", plan), plan
-        assert "messages_thread_id_sequence_num_key" in plan
-        assert "facts_" in plan
     assert "memories_scope_idx" in small
-    assert re.search(r"memories_(pkey|scope_idx)", giant_plan)
+    assert re.search(r"memories_(pkey|scope_idx)", plans[1])
+    assert "facts_" in plans[2]
 
 
 async def scans_of(conn: asyncpg.Connection, query: str, *arguments: object, table: str = "memories") -> dict[str, int]:
