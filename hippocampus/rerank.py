@@ -84,7 +84,7 @@ def _array(reply: str) -> Any:
     start, end = reply.find("["), reply.rfind("]")
     try:
         return json.loads(reply[start : end + 1])
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise MalformedReplyError(f"the reply has no JSON array of ratings: {reply[:200]!r}") from error
 
 

@@ -314,13 +314,14 @@ class MemorySearch:
                 given = await self._reranker.rerank(query, [result.content for result in head])
             scores = checked_scores(given, len(head))
         except TimeoutError:
-            failure = f"the reranker took longer than {self._rerank_seconds:g} s"
+            failure, logged = f"the reranker took longer than {self._rerank_seconds:g} s", "TimeoutError"
         except Exception as error:  # noqa: BLE001 - a library's own errors: the search has its answer already
-            failure = f"the reranker failed ({type(error).__name__}: {error})"
+            failure, logged = f"the reranker failed ({type(error).__name__}: {error})", type(error).__name__
         else:
             order = sorted(range(len(head)), key=lambda place: -scores[place])
             return tuple(head[place] for place in order) + rest, None
-        _log.warning("rerank_failed", reason=failure)
+        # The reason may quote a reply, and so the conversation.
+        _log.warning("rerank_failed", error=logged)
         return found, failure
 
     async def record_access(self, memory_ids: Iterable[UUID]) -> int:

@@ -18,7 +18,7 @@ def main() -> int:
             raise
         sys.stderr.write(
             f"hippocampus: the command line needs {error.name}, which is not installed:"
-            " pip install 'hippocampus[cli]' (or 'hippocampus[all]' for the API and an embedded PostgreSQL too).\n"
+            " pip install '/path/to/the/checkout[cli]' ([all] for the API and an embedded PostgreSQL too).\n"
         )
         return USAGE
 

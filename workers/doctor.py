@@ -137,7 +137,7 @@ def _of_the_process(config: Settings) -> Iterator[Finding]:
     yield _judged(
         "packages",
         f"{', '.join(missing)} missing" if missing else "complete",
-        "install the extra [http], which the writer needs: pip install 'hippocampus[http]'" if missing else "",
+        "the writer needs the extra [http]: pip install '/path/to/the/checkout[http]'" if missing else "",
     )
     access = "loopback only" if is_loopback(config.api_host) else "protected by a key"
     yield Finding(check="API", verdict="ok", found=f"{config.api_host}:{config.api_port}, {access}")

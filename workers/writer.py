@@ -175,7 +175,7 @@ async def _mcp_route(config: settings.Settings) -> AsyncIterator[list[BaseRoute]
 
 
 async def _without_mcp(request: Request) -> Response:
-    raise ProblemError(NO_SUCH_ROUTE, "This writer lacks the MCP server: run pip install 'hippocampus[mcp]'.")
+    raise ProblemError(NO_SUCH_ROUTE, "This writer lacks the MCP server: run pip install '/path/to/the/checkout[mcp]'.")
 
 
 def _server_config(api: ASGIApp, grace_seconds: float) -> uvicorn.Config:

@@ -106,6 +106,8 @@ async def provenance(pool: Pool, app_name: str, user_id: str, derived_id: UUID) 
     for row in await _STATEMENTS.fetch(
         pool,
         "source_events",
+        app_name,
+        user_id,
         [each.thread_id for each in found],
         [each.from_seq for each in found],
         [each.upto_seq for each in found],

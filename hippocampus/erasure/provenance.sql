@@ -12,11 +12,13 @@ WHERE d.app_name = $1 AND d.user_id = $2 AND d.id = $3
 ORDER BY d.source, d.recorded_at DESC, d.row_id
 
 -- name: source_events
--- threads, first and last numbers, cited numbers (JSON arrays as text), pairwise; events of each row at most
+-- app, user; threads, first and last numbers, cited numbers (JSON arrays as text), pairwise; events of each row at most
 -- The events that each row cites; where it cites none, those of its slice.
 SELECT w.position - 1 AS position, e.*
-FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::text[]) WITH ORDINALITY
+FROM unnest($3::uuid[], $4::bigint[], $5::bigint[], $6::text[]) WITH ORDINALITY
      AS w (thread_id, from_seq, upto_seq, cites, position)
+-- An imported row names its thread itself, and may name another user's.
+JOIN threads AS t ON t.id = w.thread_id AND t.app_name = $1 AND t.user_id = $2
 CROSS JOIN LATERAL (SELECT w.cites::jsonb) AS c (cited)
 CROSS JOIN LATERAL (
     SELECT e.id, e.sequence_num, e.event_type, e.author, m.content AS text, e.occurred_at, e.erased_at
@@ -25,7 +27,7 @@ CROSS JOIN LATERAL (
       AND CASE WHEN jsonb_array_length(c.cited) > 0
                THEN e.sequence_num IN (SELECT value::bigint FROM jsonb_array_elements_text(c.cited))
                ELSE e.sequence_num BETWEEN w.from_seq AND w.upto_seq END
-    ORDER BY e.sequence_num LIMIT $5) AS e
+    ORDER BY e.sequence_num LIMIT $7) AS e
 ORDER BY w.position, e.sequence_num
 
 -- name: find_event

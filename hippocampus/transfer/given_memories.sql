@@ -35,7 +35,8 @@ SELECT give_memories($1, $2, $3::given_memory[])
 -- name: sources
 -- app, user, ids of messages, names of threads: who said the messages, in which event; and which session the threads hold
 -- turns of that are the memory's
-SELECT m.id, NULL AS thread, m.author, m.event_id, NULL AS session_id FROM messages AS m WHERE m.id = ANY ($3::uuid[])
+SELECT m.id, NULL AS thread, m.author, m.event_id, NULL AS session_id FROM messages AS m
+WHERE m.app_name = $1 AND m.user_id = $2 AND m.id = ANY ($3::uuid[])
 UNION ALL
 SELECT NULL, t.session_id, NULL, NULL, remembered_session(t) FROM threads AS t
 WHERE t.app_name = $1 AND t.user_id = $2 AND t.session_id = ANY ($4::text[]) AND t.memory_only

@@ -77,9 +77,6 @@ BEGIN
                                    p_messages => CASE WHEN p_passages > 0 THEN 'all' ELSE 'recent' END,
                                    p_said_since => p_said_since, p_said_until => p_said_until,
                                    p_said_words => p_said_words, p_said_weights => p_said_weights) AS s
-                WHERE NOT (p_passages > 0 AND s.source = 'memory' AND s.kind = 'episodic' AND EXISTS (
-                    SELECT FROM messages AS g
-                    WHERE g.thread_id = s.thread_id AND g.sequence_num BETWEEN s.from_seq AND s.upto_seq))
             ), ranked AS MATERIALIZED (
                 SELECT r.* FROM (
                     SELECT f.*, row_number() OVER (PARTITION BY f.group_of ORDER BY f.score DESC, f.id) AS nth

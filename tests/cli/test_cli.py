@@ -378,7 +378,7 @@ def test_without_its_extra_the_program_says_what_to_install(
     done = cli_process.run(home, command, PYTHONPATH=f"{tmp_path}:{ROOT}")
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
-    assert "pip install 'hippocampus[cli]'" in done.stderr
+    assert "pip install '/path/to/the/checkout[cli]'" in done.stderr
 
 
 @pytest.mark.parametrize("noun", ["memory", "retention", "forget"])

@@ -135,5 +135,5 @@ def test_a_writer_without_the_mcp_server_says_so(
         key = {"Authorization": f"Bearer {KEY}"}
         answer = httpx.post(f"{writer.url}/mcp", headers=key, json={}, timeout=WAIT_SECONDS)
         assert answer.status_code == 404
-        assert "hippocampus[mcp]" in problem(answer)["detail"]
+        assert "checkout[mcp]" in problem(answer)["detail"]
         assert httpx.get(f"{writer.url}/health", timeout=WAIT_SECONDS).status_code == 200

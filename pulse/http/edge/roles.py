@@ -1,4 +1,4 @@
-"""Authorization: the role that a call needs, in the app that it names. `check_role` is the only place that checks it.
+"""Authorization: the role that a call needs, in the app that it names. `check_role` checks it for every route.
 
 Every route declares its role: ``dependencies=[require("read")]``. A call with an app's key must name that app: in the
 path, or else in the query or the header X-App-Name. A route that names no app needs a key of every app. In the same

@@ -56,7 +56,7 @@ def _load() -> tuple[ModuleType, ModuleType]:
         from workers.adk import importing, source
     except ModuleNotFoundError as error:
         raise SettingsError(
-            f"Copying ADK's sessions needs the package {error.name}: run pip install 'hippocampus[adk]'."
+            f"Copying ADK's sessions needs the package {error.name}: run pip install '/path/to/the/checkout[adk]'."
         ) from error
     return importing, source
 

@@ -43,7 +43,7 @@ def command(app: str | None, user: str | None, roles: tuple[str, ...]) -> None:
         raise click.UsageError("Name the app and the user: --app and --user, or HIPPOCAMPUS_APP and HIPPOCAMPUS_USER.")
     logs.configure(config.log_level, config.log_format)
     if importlib.util.find_spec("mcp") is None:
-        raise click.UsageError("The MCP server needs mcp: run pip install 'hippocampus[mcp]'.")
+        raise click.UsageError("The MCP server needs mcp: run pip install '/path/to/the/checkout[mcp]'.")
     asked = interrupts.Interrupts()
     try:
         with databases.opened(config, create=True, keep_seconds=running.grace_of(config)) as ready:

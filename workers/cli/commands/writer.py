@@ -23,5 +23,5 @@ def command(with_parent: bool) -> int:
     try:
         from workers.writer import main_writer
     except ModuleNotFoundError as error:
-        raise click.UsageError(f"The API needs {error.name}: run pip install 'hippocampus[http]'.") from error
+        raise click.UsageError(f"The API needs {error.name}: run pip install '/path/to/the/checkout[http]'.") from error
     return main_writer(config)
