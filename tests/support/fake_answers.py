@@ -76,10 +76,11 @@ def known_of(transcript: str) -> list[str]:
 
 
 def repeated(content: str, known: list[str]) -> dict[str, int]:
-    """The number of the known insight with most of these words, if there is one."""
-    words = set(re.findall(r"\w{4,}", content.lower()))
+    """The number of the known insight with most of these words, and the same numbers in them, if there is one."""
+    words, numbers = set(re.findall(r"\w{4,}", content.lower())), re.findall(r"\S*\d\S*", content)
     for number, each in enumerate(known, start=1):
-        if len(words & set(re.findall(r"\w{4,}", each.lower()))) > 0.6 * len(words):
+        shared = words & set(re.findall(r"\w{4,}", each.lower()))
+        if len(shared) > 0.6 * len(words) and re.findall(r"\S*\d\S*", each) == numbers:
             return {"repeats": number}
     return {}
 
