@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 import importlib.util
 import signal
 import socket
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
     from starlette.routing import BaseRoute
-    from starlette.types import ASGIApp
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
     from pulse.database import Connection, Pool
     from pulse.runs.agents import Agent
@@ -168,10 +169,39 @@ async def _mcp_route(config: settings.Settings) -> AsyncIterator[list[BaseRoute]
     if importlib.util.find_spec("mcp") is None:
         yield [Route("/mcp", _without_mcp, methods=["POST"], include_in_schema=False)]
         return
-    from workers.mcp import endpoint
+    server = _McpServer(config)
+    async with in_background(server.run()):
+        # Without sessions there is nothing to GET or DELETE.
+        yield [Route("/mcp", server, methods=["POST"], include_in_schema=False)]
 
-    async with endpoint.opened(config) as route:
-        yield [route]
+
+class _McpServer:
+    """The MCP server, imported and started by the first request for it: it would be a third of a writer's start."""
+
+    def __init__(self, config: settings.Settings) -> None:
+        self._config = config
+        self._requested = asyncio.Event()
+        self._app: asyncio.Future[ASGIApp] = asyncio.get_running_loop().create_future()
+
+    async def run(self) -> None:
+        """Wait for the first request, then serve until cancelled."""
+        await self._requested.wait()
+        try:
+            # In a thread, so that other requests are answered meanwhile.
+            endpoint = await asyncio.to_thread(importlib.import_module, "workers.mcp.endpoint")
+            async with endpoint.opened(self._config) as app:
+                self._app.set_result(app)
+                _log.info("mcp_server_started")
+                await asyncio.Event().wait()
+        except Exception as error:
+            if self._app.done():
+                raise
+            self._app.set_exception(error)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._requested.set()
+        app = await asyncio.shield(self._app)
+        await app(scope, receive, send)
 
 
 async def _without_mcp(request: Request) -> Response:
