@@ -140,7 +140,7 @@ async def refused(client: httpx.AsyncClient, requests: Iterable[Asked]) -> list[
     """Send all requests, and return those that were refused. Each refusal is a documented problem."""
     wrong: list[str] = []
     found: list[Asked] = []
-    slots = asyncio.Semaphore(16)
+    slots = asyncio.Semaphore(4)
 
     async def send(method: str, path: str, request: dict[str, Any], documented: Set[str]) -> None:
         async with slots:
