@@ -482,7 +482,7 @@ async def _record(connection: Connection, file: Migration) -> None:
 @functools.cache
 def program_version() -> str:
     """Return the release of this program."""
-    return importlib.metadata.version("hippocampus")
+    return importlib.metadata.version("pg-hippocampus")
 
 
 def _release(version: str) -> tuple[int, ...]:

@@ -30,6 +30,7 @@ from workers.api.app import build_api
 from workers.api.listening import Listener
 from workers.api.malformed import ProblemProtocol, raise_file_limit, report_loop_error
 from workers.failures import DATABASE_FAULTS
+from workers.installing import install_command
 from workers.models.call_gate import embedder_gate
 from workers.models.factory import make_query_embedder
 from workers.models.reach import report_unreachable
@@ -205,7 +206,7 @@ class _McpServer:
 
 
 async def _without_mcp(request: Request) -> Response:
-    raise ProblemError(NO_SUCH_ROUTE, "This writer lacks the MCP server: run pip install '/path/to/the/checkout[mcp]'.")
+    raise ProblemError(NO_SUCH_ROUTE, f"This writer lacks the MCP server: run {install_command('mcp')}.")
 
 
 def _server_config(api: ASGIApp, grace_seconds: float) -> uvicorn.Config:

@@ -89,7 +89,7 @@ def _show_version(context: click.Context, _option: click.Parameter, requested: b
         import importlib.metadata
 
         try:
-            version = importlib.metadata.version("hippocampus")
+            version = importlib.metadata.version("pg-hippocampus")
         except importlib.metadata.PackageNotFoundError:
             version = "of a checkout that is not installed"
         click.echo(f"hippocampus {version}")

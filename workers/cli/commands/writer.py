@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from workers import settings
+from workers.installing import install_command
 from workers.process import logs, parent
 
 
@@ -23,5 +24,5 @@ def command(with_parent: bool) -> int:
     try:
         from workers.writer import main_writer
     except ModuleNotFoundError as error:
-        raise click.UsageError(f"The API needs {error.name}: run pip install '/path/to/the/checkout[http]'.") from error
+        raise click.UsageError(f"The API needs {error.name}: run {install_command('http')}.") from error
     return main_writer(config)
