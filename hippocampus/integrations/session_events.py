@@ -1,0 +1,69 @@
+"""Events of a session that a framework keeps its own records in."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from pulse.errors import InvalidInputError, SessionExistsError, SessionNotFoundError
+from pulse.events import Event, EventActions
+from pulse.session_key import SessionKey
+from pulse.session_service import check_names
+
+if TYPE_CHECKING:
+    from hippocampus.engine import Hippocampus
+    from pulse.events import Appended
+
+#: Where an event keeps a framework's record. No reader but its adapter shows it, and an erasure removes it.
+RECORD = "record"
+
+
+def session_key(memory: Hippocampus, user: str, session_id: str) -> SessionKey:
+    """Return the key of a session of the memory's app.
+
+    Raises:
+        InvalidInputError: a name is blank, too long, or holds U+0000; or the id begins or ends with whitespace.
+    """
+    if not user.strip():
+        raise InvalidInputError("user is blank: give the id of the user whose session it is")
+    if session_id != session_id.strip():
+        raise InvalidInputError(f"a session id begins and ends without whitespace, not {session_id[:40]!r}")
+    check_names(memory.app, user, session_id)
+    return SessionKey(memory.app, user, session_id)
+
+
+def record_event(
+    record: Any,
+    event_type: str,
+    *,
+    said_by: str | None = None,
+    text: str = "",
+    is_rebuilt: bool = False,
+    **fields: Any,
+) -> Event:
+    """Return the event of a framework's record: a turn if it has the words of a user or an assistant.
+
+    Args:
+        event_type: of a record that is no turn.
+        said_by: ``user`` or ``assistant``; None if no participant said it.
+        is_rebuilt: the record follows from the text, and is not stored.
+        fields: of the event.
+    """
+    actions = EventActions() if is_rebuilt else EventActions(other={RECORD: record})
+    if said_by is None or not text.strip():
+        return Event(author="agent", event_type=event_type, actions=actions, **fields)
+    author = "user" if said_by == "user" else "model"
+    return Event(author=author, content={"text": text}, actions=actions, **fields)
+
+
+async def append(
+    memory: Hippocampus, key: SessionKey, events: Sequence[Event], *, expected_version: int | None = None
+) -> Appended:
+    """Append events to a session, which is created if it does not exist. Errors as `OpenSessionService.append`."""
+    try:
+        return await memory.sessions.append(*key, events, expected_version=expected_version)
+    except SessionNotFoundError:
+        with contextlib.suppress(SessionExistsError):
+            await memory.sessions.create_session(key.app_name, key.user_id, session_id=key.session_id)
+        return await memory.sessions.append(*key, events, expected_version=expected_version)
