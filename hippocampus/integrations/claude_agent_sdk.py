@@ -227,9 +227,7 @@ def _time(timestamp: Any) -> float | None:
     return moment.timestamp() if moment.tzinfo is not None else None
 
 
-def _summary_update(
-    key: sdk.SessionKey, stored: Any, entries: list[sdk.SessionStoreEntry]
-) -> list[Event]:
+def _summary_update(key: sdk.SessionKey, stored: Any, entries: list[sdk.SessionStoreEntry]) -> list[Event]:
     """Return the event that stores the summary, if the entries change it."""
     before = unescape(stored)
     previous: Any = None if before is None else {"session_id": key["session_id"], "mtime": 0, "data": before}

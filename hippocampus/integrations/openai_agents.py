@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from hippocampus.errors import BY_SQLSTATE, MemoryNotFoundError
 from hippocampus.integrations.extras import missing_library
-from hippocampus.integrations.session_events import RECORD, append, record_event, session_key
-from pulse.errors import InvalidInputError, SessionNotFoundError
+from hippocampus.integrations.session_events import RECORD, record_event, session_key
+from pulse.errors import InvalidInputError, SessionExistsError, SessionNotFoundError
 from pulse.event_rows import read_event
 from pulse.events import Event
 from pulse.postgres.statements import Statements
@@ -77,7 +78,13 @@ class HippocampusSession:
         """
         events = [_event(item) for item in items]
         for start in range(0, len(events), BATCH_SIZE_MAX):
-            await append(self._memory, self._key, events[start : start + BATCH_SIZE_MAX])
+            batch = events[start : start + BATCH_SIZE_MAX]
+            try:
+                await self._memory.sessions.append(*self._key, batch)
+            except SessionNotFoundError:
+                with contextlib.suppress(SessionExistsError):
+                    await self._memory.sessions.create_session(*self._key[:2], session_id=self._key.session_id)
+                await self._memory.sessions.append(*self._key, batch)
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Erase the newest item and return it; None if there is none. Called twice at once, it returns two items."""

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from pulse.errors import InvalidInputError, SessionExistsError, SessionNotFoundError
+from pulse.errors import InvalidInputError
 from pulse.events import Event, EventActions
 from pulse.session_key import SessionKey
 from pulse.session_service import check_names
 
 if TYPE_CHECKING:
     from hippocampus.engine import Hippocampus
-    from pulse.events import Appended
 
 #: Where an event keeps a framework's record. No reader but its adapter shows it, and an erasure removes it.
 RECORD = "record"
@@ -55,15 +52,3 @@ def record_event(
         return Event(author="agent", event_type=event_type, actions=actions, **fields)
     author = "user" if said_by == "user" else "model"
     return Event(author=author, content={"text": text}, actions=actions, **fields)
-
-
-async def append(
-    memory: Hippocampus, key: SessionKey, events: Sequence[Event], *, expected_version: int | None = None
-) -> Appended:
-    """Append events to a session, which is created if it does not exist. Errors as `OpenSessionService.append`."""
-    try:
-        return await memory.sessions.append(*key, events, expected_version=expected_version)
-    except SessionNotFoundError:
-        with contextlib.suppress(SessionExistsError):
-            await memory.sessions.create_session(key.app_name, key.user_id, session_id=key.session_id)
-        return await memory.sessions.append(*key, events, expected_version=expected_version)

@@ -43,7 +43,11 @@ TALK = [
     entry(3, "assistant", [{"type": "tool_use", "id": "t", "name": "Read", "input": {"file": "a\0\ud800"}}]),
     entry(4, "user", [{"type": "tool_result", "tool_use_id": "t", "content": "a secret of the tool"}]),
     entry(5, "user", "<command-name>/clear</command-name>"),
-    entry(6, "user", [{"type": "text", "text": "<system-reminder>x</system-reminder>"}, {"type": "text", "text": "Thanks."}]),
+    entry(
+        6,
+        "user",
+        [{"type": "text", "text": "<system-reminder>x</system-reminder>"}, {"type": "text", "text": "Thanks."}],
+    ),
     entry(7, "user", "This session is being continued", isCompactSummary=True),
     entry(8, "user", "a prompt of the agent", isSidechain=True),
     entry(9, "user", "Caveat: local commands", isMeta=True),
