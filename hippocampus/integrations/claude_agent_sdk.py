@@ -75,7 +75,7 @@ class HippocampusSessionStore:
         """
         self._memory = memory
         self._user = user
-        session_key(memory, user, "any")
+        session_key(memory.app, user, "any")
 
     async def append(self, key: sdk.SessionKey, entries: list[sdk.SessionStoreEntry]) -> None:
         """Append the entries that are not stored yet, a thousand in one transaction, and update the summary.
@@ -172,7 +172,7 @@ class HippocampusSessionStore:
         project, session = (quote(key[name], safe="") for name in ("project_key", "session_id"))
         if not project or not session:
             raise InvalidInputError("a key needs a project_key and a session_id that are not empty")
-        return session_key(self._memory, self._user, f"claude/{project}/{session}")
+        return session_key(self._memory.app, self._user, f"claude/{project}/{session}")
 
 
 def _subpath(key: Mapping[str, Any]) -> str:

@@ -59,7 +59,7 @@ class HippocampusSession:
             user: the session belongs to this user of the memory's app.
             session_settings: its `limit` applies where `get_items` is given none.
         """
-        self._key = session_key(memory, user, session_id)
+        self._key = session_key(memory.app, user, session_id)
         self._memory = memory
         self.session_id = session_id
         self.session_settings: SessionSettings | None = session_settings or SessionSettings()

@@ -125,7 +125,7 @@ class HippocampusConversationStore(ConversationStore):
         self._memory = memory
         self._user = user
         self._conversations: dict[str, str] = {}
-        session_key(memory, user, "any")
+        session_key(memory.app, user, "any")
 
     async def read_record(self, conversation_id: str) -> ConversationRecord | None:
         """See the base class."""
@@ -277,7 +277,7 @@ class HippocampusConversationStore(ConversationStore):
         return session.version, None if record is None else _RECORDS.validate_json(json.dumps(record))
 
     def _key(self, conversation_id: str) -> SessionKey:
-        return session_key(self._memory, self._user, conversation_id)
+        return session_key(self._memory.app, self._user, conversation_id)
 
     def _remember(self, entry_id: str, conversation_id: str) -> None:
         if len(self._conversations) >= _KNOWN_MAX:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pulse.errors import InvalidInputError
 from pulse.events import Event, EventActions
 from pulse.session_key import SessionKey
 from pulse.session_service import check_names
 
-if TYPE_CHECKING:
-    from hippocampus.engine import Hippocampus
-
 #: Where an event keeps a framework's record. No reader but its adapter shows it, and an erasure removes it.
 RECORD = "record"
 
 
-def session_key(memory: Hippocampus, user: str, session_id: str) -> SessionKey:
-    """Return the key of a session of the memory's app.
+def session_key(app: str, user: str, session_id: str) -> SessionKey:
+    """Return the key of a session.
 
     Raises:
         InvalidInputError: a name is blank, too long, or holds U+0000; or the id begins or ends with whitespace.
@@ -26,8 +23,8 @@ def session_key(memory: Hippocampus, user: str, session_id: str) -> SessionKey:
         raise InvalidInputError("user is blank: give the id of the user whose session it is")
     if session_id != session_id.strip():
         raise InvalidInputError(f"a session id begins and ends without whitespace, not {session_id[:40]!r}")
-    check_names(memory.app, user, session_id)
-    return SessionKey(memory.app, user, session_id)
+    check_names(app, user, session_id)
+    return SessionKey(app, user, session_id)
 
 
 def record_event(

@@ -1,0 +1,93 @@
+"""The examples of frameworks remember across sessions; each is short. That of Strands runs in `tests/system`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from hippocampus import Hippocampus
+from hippocampus.integrations.claude_agent_sdk import HippocampusSessionStore
+from hippocampus.integrations.openai_agents import HippocampusSession
+from tests.support.fake_agent_model import FakeAgentModel
+from tests.support.paths import EXAMPLES, ROOT
+
+TOLD = "I am allergic to peanuts."
+ASKED = "Which snack is bad for my allergy?"
+LINES_MAX = 40
+SCRIPTS = ("openai_agent.py", "pydantic_ai_agent.py", "claude_agent.py")
+
+
+async def run(script: str, *arguments: str, **settings: str) -> str:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        str(EXAMPLES / script),
+        *arguments,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **settings},
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, error = await process.communicate()
+    assert process.returncode == 0, error.decode()
+    return out.decode()
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+async def test_an_example_remembers_across_sessions(script: str, dsn: str, pool: asyncpg.Pool, tmp_path: Path) -> None:
+    """What was said in one session is in the model's request in another one, of this user alone."""
+    async with FakeAgentModel() as api:
+        settings = {
+            "DATABASE_URL": dsn,
+            "OPENAI_BASE_URL": f"{api.base_url}/v1",
+            "OPENAI_API_KEY": "none",
+            "OPENAI_MODEL": "fake",
+            "MODEL": "openai-chat:fake",
+            "ANTHROPIC_BASE_URL": api.base_url,
+            "ANTHROPIC_API_KEY": "none",
+            "CLAUDE_CONFIG_DIR": str(tmp_path),
+            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+            "HOME": str(tmp_path),
+        }
+        names = {"claude_agent.py": [[], [], []]}.get(script, [["monday"], ["tuesday"], ["monday"]])
+        for user, session, said in zip(("ann", "ann", "ben"), names, (TOLD, ASKED, ASKED), strict=True):
+            assert await run(script, user, *session, said, **settings) == f"You said: {said}\n"
+        requests = [str(request.body) for request in api.requests if ASKED in str(request.body)]
+    assert ["peanuts" in request for request in requests] == [True, False]
+    memory = Hippocampus(pool, app="assistant")
+    found = await memory.search("ann", "allergic peanuts")
+    assert {TOLD, f"You said: {TOLD}"} <= {each.content for each in found}
+    assert "<memory>" not in str(found)
+    if script == "openai_agent.py":
+        items = await HippocampusSession(memory, "ann", "monday").get_items()
+        assert [item["role"] for item in items] == ["user", "assistant"]  # type: ignore[typeddict-item]
+    if script == "claude_agent.py":
+        store = HippocampusSessionStore(memory, "ann")
+        (project,) = {each.session_id.split("/")[1] for each in await memory.sessions.list_sessions("assistant", "ann")}
+        assert len(await store.list_session_summaries(project)) == 2
+
+
+@pytest.mark.parametrize("script", [*SCRIPTS, "strands_agent.py"])
+def test_an_example_is_short(script: str) -> None:
+    assert len((EXAMPLES / script).read_text(encoding="utf-8").splitlines()) <= LINES_MAX
+
+
+@pytest.mark.parametrize(
+    ("module", "library", "extra"),
+    [
+        ("openai_agents", "agents", "openai-agents"),
+        ("claude_agent_sdk", "claude_agent_sdk", "claude-agent-sdk"),
+        ("pydantic_ai", "pydantic_ai.capabilities", "pydantic-ai"),
+        ("strands", "strands.memory", "strands"),
+    ],
+)
+def test_an_adapter_without_its_framework_names_the_extra(module: str, library: str, extra: str) -> None:
+    code = f"import sys; sys.modules[{library!r}] = None; import hippocampus.integrations.{module}"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert f"run pip install '/path/to/the/checkout[{extra}]'" in done.stderr.splitlines()[-1]
