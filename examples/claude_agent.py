@@ -1,7 +1,7 @@
 """An agent of the Claude Agent SDK whose transcripts are kept and remembered.
 
     python examples/claude_agent.py ann "I am allergic to peanuts."
-    python examples/claude_agent.py ann "Which snack is bad for my allergy?"
+    python examples/claude_agent.py ann "What am I allergic to?"
 
 Set DATABASE_URL and ANTHROPIC_API_KEY.
 """

@@ -1,7 +1,7 @@
 """An agent of the OpenAI Agents SDK that remembers across sessions.
 
     python examples/openai_agent.py ann monday "I am allergic to peanuts."
-    python examples/openai_agent.py ann tuesday "Which snack is bad for my allergy?"
+    python examples/openai_agent.py ann tuesday "What am I allergic to?"
 
 Set DATABASE_URL and OPENAI_API_KEY; OPENAI_BASE_URL and OPENAI_MODEL for another endpoint.
 """

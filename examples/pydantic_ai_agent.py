@@ -1,7 +1,7 @@
 """An agent of pydantic-ai that remembers across conversations.
 
     python examples/pydantic_ai_agent.py ann monday "I am allergic to peanuts."
-    python examples/pydantic_ai_agent.py ann tuesday "Which snack is bad for my allergy?"
+    python examples/pydantic_ai_agent.py ann tuesday "What am I allergic to?"
 
 Set DATABASE_URL, and MODEL to a model such as openai-chat:gpt-5.4-mini; without it, pydantic-ai's test model answers.
 """

@@ -1,7 +1,7 @@
 """An agent of Strands that remembers across sessions.
 
     python examples/strands_agent.py ann "I am allergic to peanuts."
-    python examples/strands_agent.py ann "Which snack is bad for my allergy?"
+    python examples/strands_agent.py ann "What am I allergic to?"
 
 Set DATABASE_URL and OPENAI_API_KEY; OPENAI_BASE_URL and OPENAI_MODEL for another endpoint.
 """

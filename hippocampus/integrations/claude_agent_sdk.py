@@ -7,7 +7,7 @@ import re
 import uuid
 from collections.abc import Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
 from hippocampus.erasure.service import EVENTS_MAX
@@ -16,10 +16,9 @@ from hippocampus.integrations.extras import missing_library
 from hippocampus.integrations.session_events import RECORD, record_event, session_key
 from pulse.errors import ConcurrencyConflictError, InvalidInputError, SessionExistsError, SessionNotFoundError
 from pulse.event_rows import check_event_id
-from pulse.event_types import STATE_UPDATE
-from pulse.events import Event, EventActions
+from pulse.events import Event
 from pulse.postgres.backoff import Backoff
-from pulse.postgres.json_values import decode_body, encode_body, unescape
+from pulse.postgres.json_values import DELETED, decode_body, unescape
 from pulse.postgres.statements import Statements
 from pulse.session_service import BATCH_SIZE_MAX
 
@@ -38,8 +37,8 @@ __all__ = ["HippocampusSessionStore"]
 
 #: The type of the events of entries that no participant said.
 _ENTRY = "claude_entry"
-#: The key of the session's state that holds the SDK's summary of the transcript.
-_SUMMARY = "claude_agent_sdk"
+#: The keys of the session's state that hold the SDK's summary of the transcript begin with this, one for each field.
+_SUMMARY = "claude_agent_sdk:"
 _ATTEMPTS_MAX = 50
 _RETRY_SECONDS = 0.005
 _RETRY_SECONDS_MAX = 0.5
@@ -88,9 +87,9 @@ class HippocampusSessionStore:
         fresh: dict[str, sdk.SessionStoreEntry] = {}
         for entry in entries:
             fresh.setdefault(_event_id(entry, subpath), entry)
-        batches = list(fresh.items())
-        for start in range(0, len(batches), BATCH_SIZE_MAX - 1):
-            await self._append(key, subpath, dict(batches[start : start + BATCH_SIZE_MAX - 1]))
+        items = list(fresh.items())
+        for start in range(0, len(items), BATCH_SIZE_MAX):
+            await self._append(key, subpath, dict(items[start : start + BATCH_SIZE_MAX]))
 
     async def load(self, key: sdk.SessionKey) -> list[sdk.SessionStoreEntry] | None:
         """Return the entries of a transcript in order; None if there are none."""
@@ -142,9 +141,11 @@ class HippocampusSessionStore:
             fresh = {event_id: entry for event_id, entry in entries.items() if event_id not in known}
             if not fresh:
                 return
-            events = [_event(event_id, entry, subpath) for event_id, entry in fresh.items()]
-            if not subpath:
-                events += _summary_update(key, row["summary"], list(fresh.values()))
+            deltas = [{}] * len(fresh) if subpath else _deltas(key, _summary(row["summary"]), list(fresh.values()))
+            events = [
+                _event(event_id, entry, subpath, delta)
+                for (event_id, entry), delta in zip(fresh.items(), deltas, strict=True)
+            ]
             try:
                 await self._memory.sessions.append(*session, events, expected_version=row["version"])
             except (ConcurrencyConflictError, SessionNotFoundError):
@@ -163,7 +164,7 @@ class HippocampusSessionStore:
             {
                 "session_id": unquote(row["session_id"].removeprefix(start)),
                 "mtime": row["mtime"],
-                "data": unescape(row["summary"]) or {},
+                "data": _summary(row["summary"]),
             }
             for row in rows
         ]
@@ -189,13 +190,14 @@ def _event_id(entry: Mapping[str, Any], subpath: str) -> str:
     return check_event_id(f"{subpath}#{own}" if subpath else own)
 
 
-def _event(event_id: str, entry: Mapping[str, Any], subpath: str) -> Event:
+def _event(event_id: str, entry: Mapping[str, Any], subpath: str, delta: Mapping[str, Any]) -> Event:
     said_by, text = ("", "") if subpath else _said(entry)
     return record_event(
         dict(entry),
         _ENTRY,
         said_by=said_by or None,
         text=text,
+        state_delta=delta,
         id=event_id,
         invocation_id=subpath,
         timestamp=_time(entry.get("timestamp")),
@@ -227,12 +229,23 @@ def _time(timestamp: Any) -> float | None:
     return moment.timestamp() if moment.tzinfo is not None else None
 
 
-def _summary_update(key: sdk.SessionKey, stored: Any, entries: list[sdk.SessionStoreEntry]) -> list[Event]:
-    """Return the event that stores the summary, if the entries change it."""
-    before = unescape(stored)
-    previous: Any = None if before is None else {"session_id": key["session_id"], "mtime": 0, "data": before}
-    folded = fold_session_summary(previous, key, entries)["data"]
-    data = cast("dict[str, Any]", decode_body(encode_body(folded, where="summary")))
-    if data == before:
-        return []
-    return [Event(author="agent", event_type=STATE_UPDATE, actions=EventActions(state_delta={_SUMMARY: data}))]
+def _summary(stored: Any) -> dict[str, Any]:
+    """Return the SDK's data of a transcript from the session's state."""
+    state = unescape(stored) or {}
+    return {key.removeprefix(_SUMMARY): value for key, value in state.items() if value is not DELETED}
+
+
+def _deltas(key: sdk.SessionKey, data: dict[str, Any], entries: list[sdk.SessionStoreEntry]) -> list[dict[str, Any]]:
+    """Return the fields of the summary that each entry changes.
+
+    They are stored with the entry: if it is erased, the summary does not quote it any more.
+    """
+    deltas = []
+    for entry in entries:
+        previous: sdk.SessionSummaryEntry = {"session_id": key["session_id"], "mtime": 0, "data": data}
+        folded = fold_session_summary(previous, key, [entry])["data"]
+        changed = {name: value for name, value in folded.items() if name not in data or data[name] != value}
+        gone = dict.fromkeys(data.keys() - folded.keys(), DELETED)
+        deltas.append({f"{_SUMMARY}{name}": value for name, value in {**changed, **gone}.items()})
+        data = folded
+    return deltas

@@ -2,7 +2,9 @@
 
 -- name: read_known
 -- app, user, session id, event ids; no row where there is no such session
-SELECT t.version, t.state -> 'claude_agent_sdk' AS summary,
+SELECT t.version,
+       (SELECT jsonb_object_agg(s.key, s.value) FROM jsonb_each(t.state) AS s
+        WHERE starts_with(s.key, 'claude_agent_sdk:')) AS summary,
        (SELECT coalesce(array_agg(g.id), '{}') FROM unnest($4::text[]) AS g (id)
         WHERE EXISTS (SELECT FROM events AS e WHERE e.thread_id = t.id AND e.id = g.id AND e.id <> '')) AS known
 FROM threads AS t
@@ -18,7 +20,9 @@ ORDER BY e.sequence_num
 
 -- name: list_sessions
 -- app, user, beginning of the session ids, type of the entries that are no turns
-SELECT t.session_id, (extract(epoch FROM t.updated_at) * 1000)::bigint AS mtime, t.state -> 'claude_agent_sdk' AS summary
+SELECT t.session_id, (extract(epoch FROM t.updated_at) * 1000)::bigint AS mtime,
+       (SELECT jsonb_object_agg(s.key, s.value) FROM jsonb_each(t.state) AS s
+        WHERE starts_with(s.key, 'claude_agent_sdk:')) AS summary
 FROM threads AS t
 WHERE t.app_name = $1 AND t.user_id = $2 AND starts_with(t.session_id, $3) AND is_open(t)
       AND EXISTS (SELECT FROM events AS e

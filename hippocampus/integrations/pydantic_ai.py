@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +54,9 @@ _MESSAGE = "pydantic_ai_message"
 _ENTRY_TYPES = (_MESSAGE, "user_message", "assistant_message")
 #: The key of the session's state that holds the conversation's record.
 _RECORD_KEY = "pydantic_ai"
+#: What the conversation waits for, with the revision of the record that it belongs to. It quotes the last message, with
+#: whose event it is stored: erased with it, an older value is left, of another revision.
+_WAITING_KEY = "pydantic_ai:waiting"
 #: Events that are read first for a message of a bounded history.
 _READ_AHEAD = 50
 _ATTEMPTS_MAX = 50
@@ -138,7 +141,7 @@ class HippocampusConversationStore(ConversationStore):
         """See the base class."""
         wanted = None if scope is None else escape_state(scope)
         rows = await _STATEMENTS.fetch(self._memory.pool, "records", self._memory.app, self._user, wanted, limit)
-        return [_read_record(row["record"]) for row in rows]
+        return [_read_record(unescape(row["record"]), unescape(row["waiting"])) for row in rows]
 
     async def write_record(
         self,
@@ -158,6 +161,7 @@ class HippocampusConversationStore(ConversationStore):
             events = [_saved(record, shared, new_entries)]
             events += [_event(entry, is_said=False) for entry in shared]
             events += [_event(entry, is_said=True) for entry in new_entries]
+            events[-1] = _waiting(events[-1], record)
             try:
                 await self._append(key, events, version)
             except (ConcurrencyConflictError, SessionExistsError, SessionNotFoundError):
@@ -270,11 +274,12 @@ class HippocampusConversationStore(ConversationStore):
             version = (await self._memory.sessions.append(*key, batch, expected_version=version)).version
 
     async def _read_version(self, key: SessionKey) -> tuple[int | None, ConversationRecord | None]:
-        session = await self._memory.sessions.get_session(*key, num_recent_events=0, state_keys=[_RECORD_KEY])
+        keys = [_RECORD_KEY, _WAITING_KEY]
+        session = await self._memory.sessions.get_session(*key, num_recent_events=0, state_keys=keys)
         if session is None:
             return None, None
-        record = session.state.get(_RECORD_KEY)
-        return session.version, None if record is None else _RECORDS.validate_json(json.dumps(record))
+        record, waiting = (session.state.get(each) for each in keys)
+        return session.version, None if record is None else _read_record(record, waiting)
 
     def _key(self, conversation_id: str) -> SessionKey:
         return session_key(self._memory.app, self._user, conversation_id)
@@ -324,8 +329,19 @@ class RecallMemory(AbstractCapability[Any]):
         return request_context
 
 
-def _read_record(stored: Any) -> ConversationRecord:
-    return _RECORDS.validate_json(json.dumps(unescape(stored)))
+def _read_record(stored: Mapping[str, Any], waiting: Mapping[str, Any] | None) -> ConversationRecord:
+    current = waiting is not None and waiting["revision"] == stored["revision"]
+    requests = waiting["requests"] if current and waiting is not None else None
+    return _RECORDS.validate_json(json.dumps({**stored, "deferred_tool_requests": requests}))
+
+
+def _waiting(event: Event, record: ConversationRecord) -> Event:
+    """Return an event that also stores what the conversation waits for, if it does."""
+    if record.deferred_tool_requests is None:
+        return event
+    requests = _RECORDS.dump_python(record, mode="json")["deferred_tool_requests"]
+    delta = {**event.actions.state_delta, _WAITING_KEY: {"revision": record.revision, "requests": requests}}
+    return replace(event, actions=EventActions(state_delta=delta, other=event.actions.other))
 
 
 def _saved(
@@ -336,7 +352,7 @@ def _saved(
     The links are not kept with the messages, whose erasure would cut the history.
     """
     links = [(entry.id, entry.parent_id) for entry in (*shared, *new_entries)]
-    dumped = _RECORDS.dump_python(record, mode="json")
+    dumped = _RECORDS.dump_python(replace(record, deferred_tool_requests=None), mode="json")
     actions = EventActions(state_delta={_RECORD_KEY: dumped})
     return Event(author="agent", event_type=_SAVED, content={"links": links}, actions=actions)
 

@@ -2,7 +2,7 @@
 
 -- name: records
 -- app, user, scope as JSON or null, at most this many (null: all); last saved first
-SELECT t.state -> 'pydantic_ai' AS record
+SELECT t.state -> 'pydantic_ai' AS record, t.state -> 'pydantic_ai:waiting' AS waiting
 FROM threads AS t
 WHERE t.app_name = $1 AND t.user_id = $2 AND is_open(t) AND t.state ? 'pydantic_ai'
       AND ($3::jsonb IS NULL OR t.state -> 'pydantic_ai' -> 'scope' = $3::jsonb)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from pulse.errors import InvalidInputError
@@ -34,6 +36,7 @@ def record_event(
     said_by: str | None = None,
     text: str = "",
     is_rebuilt: bool = False,
+    state_delta: Mapping[str, Any] = MappingProxyType({}),
     **fields: Any,
 ) -> Event:
     """Return the event of a framework's record: a turn if it has the words of a user or an assistant.
@@ -44,7 +47,7 @@ def record_event(
         is_rebuilt: the record follows from the text, and is not stored.
         fields: of the event.
     """
-    actions = EventActions() if is_rebuilt else EventActions(other={RECORD: record})
+    actions = EventActions(state_delta=state_delta, other={} if is_rebuilt else {RECORD: record})
     if said_by is None or not text.strip():
         return Event(author="agent", event_type=event_type, actions=actions, **fields)
     author = "user" if said_by == "user" else "model"

@@ -81,10 +81,19 @@ async def test_words_of_a_transcript_are_turns_and_each_entry_is_stored_once(mem
     # Another user's store is empty.
     assert await HippocampusSessionStore(memory, "ben").load(KEY) is None
 
-    # A turn that was erased does not come back with a repeated batch.
+    # A turn that was erased does not come back with a repeated batch, and the summary does not quote it.
+    (summary,) = await store.list_session_summaries("proj")
+    assert summary["data"]["first_prompt"] == "My sister Noor lives in Bergen."
     await memory.erasure.erase_events("shop", "ann", f"claude/proj/{SESSION}", event_ids=[TALK[1]["uuid"]])
     await store.append(KEY, TALK[1:3])
     assert await store.load(KEY) == TALK[2:]
+    (summary,) = await store.list_session_summaries("proj")
+    assert "first_prompt" not in summary["data"]
+    for table in ("events", "messages", "threads", "snapshots"):
+        assert await memory.pool.fetchval(f"SELECT count(*) FROM {table} AS x WHERE x::text LIKE '%Noor%'") == 0
+    await store.append(KEY, [entry(10, "user", "And Kurt?"), {"type": "tag", "tag": "family"}, {"type": "tag"}])
+    (summary,) = await store.list_session_summaries("proj")
+    assert (summary["data"]["first_prompt"], "tag" in summary["data"]) == ("And Kurt?", False)
     await store.delete(KEY)
     assert await memory.search("ann", "Noor Bergen thanks") == []
     assert await store.list_subkeys(KEY) == []

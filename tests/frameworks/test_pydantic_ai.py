@@ -255,6 +255,19 @@ async def test_what_was_said_is_remembered_until_it_is_erased(memory: Hippocampu
     loaded.messages.append(told("Hello, Miso."))
     await store.save(loaded)
     assert await messages(store, "c", 3) == [said[2], said[4], told("Hello, Miso.")]
+    # What a conversation waits for quotes its last message, and is erased with it.
+    loaded.messages.append(ModelResponse(parts=[ToolCallPart("buy", {"for": "Zelda"}, "d")]))
+    loaded.deferred_tool_requests = DeferredToolRequests(calls=[ToolCallPart("buy", {"for": "Zelda"}, "d")])
+    (paused,) = await store.save(loaded)
+    loaded = await store.load("c")
+    assert loaded is not None
+    assert loaded.deferred_tool_requests is not None
+    await memory.erasure.erase_events("shop", "ann", "c", event_ids=[paused.id])
+    loaded = await store.load("c")
+    assert loaded is not None
+    assert (loaded.deferred_tool_requests, loaded.messages[-1]) == (None, told("Hello, Miso."))
+    for table in ("events", "threads", "snapshots"):
+        assert await memory.pool.fetchval(f"SELECT count(*) FROM {table} AS x WHERE x::text LIKE '%Zelda%'") == 0
     await store.delete("c")
     assert await memory.search("ann", words) == []
     assert await messages(store, "f") == said

@@ -39,7 +39,7 @@ async def test_the_store_works_in_agents_of_strands(tmp_path: Path, dsn: str) ->
 
     async with FakeAgentModel() as api:
         address = {"DATABASE_URL": dsn, "OPENAI_BASE_URL": f"{api.base_url}/v1", "OPENAI_API_KEY": "none"}
-        for said in ("I am allergic to peanuts.", "Which snack is bad for my allergy?"):
+        for said in ("I am allergic to peanuts.", "What am I allergic to?"):
             command = [python, EXAMPLES / "strands_agent.py", "ann", said]
             process = await asyncio.create_subprocess_exec(
                 *command, env={**environment, **address}, stdout=subprocess.PIPE, stderr=subprocess.PIPE
