@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import asyncpg
 import pytest
 from claude_agent_sdk import (
+    ClaudeAgentOptions,
+    ResultMessage,
     delete_session_via_store,
     get_session_messages_from_store,
     list_sessions_from_store,
     project_key_for_directory,
+    query,
     rename_session_via_store,
 )
 from claude_agent_sdk.testing import run_session_store_conformance
@@ -19,6 +23,7 @@ from claude_agent_sdk.testing import run_session_store_conformance
 from hippocampus import Hippocampus
 from hippocampus.integrations.claude_agent_sdk import HippocampusSessionStore
 from pulse import InvalidInputError
+from tests.support.fake_agent_model import FakeAgentModel
 
 SESSION = "6d1b1c5e-60a1-4f6f-8a8f-6d8a4f0c1111"
 KEY: Any = {"project_key": "proj", "session_id": SESSION}
@@ -135,3 +140,38 @@ async def test_malformed_keys_and_entries_are_refused(memory: Hippocampus) -> No
     assert await store.load(KEY) is None
     with pytest.raises(InvalidInputError):
         HippocampusSessionStore(memory, " ")
+
+
+@pytest.mark.system
+async def test_a_session_is_resumed_on_another_machine(memory: Hippocampus, tmp_path: Path) -> None:
+    """The SDK's own program continues from the store alone, with directories of its own for each run."""
+    store: Any = HippocampusSessionStore(memory, "ann")
+    session_id: str | None = None
+    async with FakeAgentModel() as api:
+        for number, prompt in enumerate(("My sister Noor lives in Bergen.", "Where does she live?")):
+            home = tmp_path / str(number)
+            home.mkdir()
+            env = {
+                "ANTHROPIC_BASE_URL": api.base_url,
+                "ANTHROPIC_API_KEY": "none",
+                "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+                "CLAUDE_CONFIG_DIR": str(home),
+                "HOME": str(home),
+            }
+            options = ClaudeAgentOptions(
+                session_store=store, resume=session_id, setting_sources=[], max_turns=1, env=env
+            )
+            (session_id,) = [
+                each.session_id
+                async for each in query(prompt=prompt, options=options)
+                if isinstance(each, ResultMessage)
+            ]
+        messages = api.requests[-1].body["messages"]
+    assert [message["role"] for message in messages if message["role"] != "system"][-3:] == [
+        "user",
+        "assistant",
+        "user",
+    ]
+    assert "My sister Noor lives in Bergen." in str(messages)
+    said = {each.content for each in await memory.search("ann", "sister Noor Bergen live where")}
+    assert {"My sister Noor lives in Bergen.", "Where does she live?"} <= said
