@@ -1,4 +1,4 @@
-"""The memory store of Strands Agents, in its own manager and agent. Run by `tests/system/test_strands.py`.
+"""The memory store of Strands Agents, in its own manager and agent. Run by `tests/system/test_frameworks.py`.
 
 strands-agents needs an older mcp than this checkout's, so that it has a virtual environment of its own.
 """

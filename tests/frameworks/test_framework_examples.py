@@ -1,4 +1,4 @@
-"""The examples of frameworks remember across sessions; each is short. That of Strands runs in `tests/system`."""
+"""The examples of frameworks remember across sessions; each is short. Two more run in `tests/system`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import asyncpg
 import pytest
 
 from hippocampus import Hippocampus
-from hippocampus.integrations.claude_agent_sdk import HippocampusSessionStore
 from hippocampus.integrations.openai_agents import HippocampusSession
 from tests.support.fake_agent_model import FakeAgentModel
 from tests.support.paths import EXAMPLES, ROOT
@@ -21,7 +20,7 @@ from tests.support.paths import EXAMPLES, ROOT
 TOLD = "I am allergic to peanuts."
 ASKED = "What am I allergic to?"
 LINES_MAX = 40
-SCRIPTS = ("openai_agent.py", "pydantic_ai_agent.py", "claude_agent.py")
+SCRIPTS = ("openai_agent.py", "pydantic_ai_agent.py")
 
 
 #: Two sessions in one process: a framework takes seconds to import, and leaves its connections to the end.
@@ -49,8 +48,8 @@ async def run(script: str, sessions: list[list[str]], settings: dict[str, str]) 
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
-async def test_an_example_remembers_across_sessions(script: str, dsn: str, pool: asyncpg.Pool, tmp_path: Path) -> None:
-    """What was said in one session is in the model's request in the next one. Claude's own program runs, too."""
+async def test_an_example_remembers_across_sessions(script: str, dsn: str, pool: asyncpg.Pool) -> None:
+    """What was said in one session is in the model's request in the next one."""
     async with FakeAgentModel() as api:
         settings = {
             "DATABASE_URL": dsn,
@@ -58,14 +57,8 @@ async def test_an_example_remembers_across_sessions(script: str, dsn: str, pool:
             "OPENAI_API_KEY": "none",
             "OPENAI_MODEL": "fake",
             "MODEL": "openai-chat:fake",
-            "ANTHROPIC_BASE_URL": api.base_url,
-            "ANTHROPIC_API_KEY": "none",
-            "CLAUDE_CONFIG_DIR": str(tmp_path),
-            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-            "HOME": str(tmp_path),
         }
-        names = [[], []] if script == "claude_agent.py" else [["monday"], ["tuesday"]]
-        sessions = [["ann", *name, said] for name, said in zip(names, (TOLD, ASKED), strict=True)]
+        sessions = [["ann", "monday", TOLD], ["ann", "tuesday", ASKED]]
         assert await run(script, sessions, settings) == f"You said: {TOLD}\nYou said: {ASKED}\n"
         (request,) = [str(request.body) for request in api.requests if ASKED in str(request.body)]
     assert TOLD in request
@@ -76,13 +69,9 @@ async def test_an_example_remembers_across_sessions(script: str, dsn: str, pool:
     if script == "openai_agent.py":
         items = await HippocampusSession(memory, "ann", "monday").get_items()
         assert [item["role"] for item in items] == ["user", "assistant"]  # type: ignore[typeddict-item]
-    if script == "claude_agent.py":
-        store = HippocampusSessionStore(memory, "ann")
-        (project,) = {each.id.split("/")[1] for each in await memory.sessions.list_sessions("assistant", "ann")}
-        assert len(await store.list_session_summaries(project)) == 2
 
 
-@pytest.mark.parametrize("script", [*SCRIPTS, "strands_agent.py"])
+@pytest.mark.parametrize("script", [*SCRIPTS, "claude_agent.py", "strands_agent.py"])
 def test_an_example_is_short(script: str) -> None:
     assert len((EXAMPLES / script).read_text(encoding="utf-8").splitlines()) <= LINES_MAX
 

@@ -84,7 +84,11 @@ def test_the_index_would_accept_both_archives(installed: Installed) -> None:
 def test_pipx_runs_the_wheel_without_an_installation(installed: Installed, tmp_path: Path) -> None:
     spec = f"pg-hippocampus[cli] @ {installed.wheel.as_uri()}"
     home = {name: str(tmp_path / name) for name in ("PIPX_HOME", "PIPX_BIN_DIR", "HOME")}
-    environment = {"PATH": os.environ["PATH"], "PIP_CONSTRAINT": str(installed.wheel.parent / "constraints.txt"), **home}
+    environment = {
+        "PATH": os.environ["PATH"],
+        "PIP_CONSTRAINT": str(installed.wheel.parent / "constraints.txt"),
+        **home,
+    }
     pipx = [sys.executable, "-m", "pipx", "run", "--spec", spec, "hippocampus", "--version"]
     done = subprocess.run(pipx, cwd="/", env=environment, capture_output=True, text=True, check=False)
     assert done.stdout == f"hippocampus {VERSION}\n", done.stderr

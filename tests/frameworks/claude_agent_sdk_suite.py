@@ -1,4 +1,7 @@
-"""The session store of the Claude Agent SDK: its own contracts, and what is remembered of a transcript."""
+"""The session store of the Claude Agent SDK: its own contracts, and what is remembered of a transcript.
+
+Run by `tests/system/test_frameworks.py`: the SDK unpacks 380 MB, and has a virtual environment of its own.
+"""
 
 from __future__ import annotations
 
@@ -142,7 +145,6 @@ async def test_malformed_keys_and_entries_are_refused(memory: Hippocampus) -> No
         HippocampusSessionStore(memory, " ")
 
 
-@pytest.mark.system
 async def test_a_session_is_resumed_on_another_machine(memory: Hippocampus, tmp_path: Path) -> None:
     """The SDK's own program continues from the store alone, with directories of its own for each run."""
     store: Any = HippocampusSessionStore(memory, "ann")
