@@ -25,6 +25,7 @@ from hippocampus.search import MemorySearch, SearchFilter, SearchMemoryResult
 from hippocampus.text.languages import Language
 from hippocampus.transfer.given_memories import GivenMemory
 from pulse import database
+from pulse.database import read_address
 from pulse.errors import (
     ConcurrencyConflictError,
     InvalidInputError,
@@ -102,6 +103,7 @@ class Hippocampus:
         app: str,
         language: Language | None = None,
         embedder: Embedder | Literal["local"] | None = "local",
+        schema: str | None = None,
     ) -> None:
         """Connect to nothing yet: enter the object, or use `connect`.
 
@@ -111,7 +113,16 @@ class Hippocampus:
             language: of the headers and labels of context windows; None: that of each conversation.
             embedder: must be the one that the workers use: vectors of two models are never compared. None: searches
                 compare words alone. It stays the caller's to close.
+            schema: the database schema of a URL that names none (``?schema=…``); by default ``public``. A pool has one.
+
+        Raises:
+            InvalidInputError: a schema for a pool, or another one than the URL's.
         """
+        if isinstance(database, str):
+            read_address(database, schema)
+        elif schema is not None:
+            raise InvalidInputError("a pool has its schema already: give `schema` to `pulse.create_pool`")
+        self._schema = schema
         self.app = app
         self.language = language
         self.embedder: Embedder | None = LocalEmbedder() if isinstance(embedder, str) else embedder
@@ -126,6 +137,7 @@ class Hippocampus:
         app: str,
         language: Language | None = None,
         embedder: Embedder | Literal["local"] | None = "local",
+        schema: str | None = None,
     ) -> Self:
         """Return an object that is connected; `close` it. Arguments as for the class.
 
@@ -133,11 +145,11 @@ class Hippocampus:
             DatabaseUnreachableError: no server, no such database, wrong password.
             SchemaError: the database has no pgvector, or its server is too old.
         """
-        return await cls(database, app=app, language=language, embedder=embedder).__aenter__()
+        return await cls(database, app=app, language=language, embedder=embedder, schema=schema).__aenter__()
 
     async def __aenter__(self) -> Self:
         if self._pool is None and self._dsn is not None:
-            self._pool = await database.create_pool(self._dsn)
+            self._pool = await database.create_pool(self._dsn, schema=self._schema)
         return self
 
     async def __aexit__(self, *error: object) -> None:

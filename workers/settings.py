@@ -22,6 +22,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from hippocampus.providers import features, registry
 from hippocampus.providers.registry import Kind
 from pulse import database
+from pulse.errors import InvalidInputError
 
 _log = structlog.get_logger("workers.settings")
 
@@ -86,7 +87,8 @@ class Settings(BaseSettings):
         default=None,
         validation_alias=AliasChoices("DATABASE_URL", "HIPPOCAMPUS_DATABASE_URL"),
         description="The PostgreSQL (16 or newer, with pgvector) to use, as"
-        " postgresql://user:password@host:port/name. Without it `up` and `demo` start an embedded one.",
+        " postgresql://user:password@host:port/name, with ?schema=… for another schema than HIPPOCAMPUS_SCHEMA_NAME's."
+        " Without it `up` and `demo` start an embedded one.",
     )
     schema_name: str = Field(
         default="public",
@@ -424,6 +426,20 @@ class Settings(BaseSettings):
                 raise ValueError(f"{variable} is {name}, but there is no key: set {wanted}{elsewhere}, or use local")
             chosen |= {kind: f"{name}:{model}", f"{kind}_api_key": key, f"{kind}_base_url": url}
         return chosen
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_schema(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """Let the address's ``?schema=…`` take precedence over HIPPOCAMPUS_SCHEMA_NAME."""
+        url = next((given[name] for name in (*variables_of("database_url"), "database_url") if given.get(name)), None)
+        if url is None:
+            return given
+        text = url.get_secret_value() if isinstance(url, SecretStr) else str(url)
+        try:
+            address, schema = database.read_address(text)
+        except InvalidInputError as error:
+            raise ValueError(f"DATABASE_URL is wrong: {error}") from None
+        return given if address == text else {**given, "schema_name": schema}
 
     @field_validator("generator_features")
     @classmethod

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import functools
 from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from google.adk.cli.service_registry import get_service_registry
 
 from hippocampus.adk import PostgresMemoryService
 from pulse.adk import PostgresArtifactService, PostgresSessionService
+from pulse.database import read_address
 from pulse.loop_pools import LoopPools
 from workers import migrate, settings
 from workers.models.factory import make_query_embedder
@@ -55,14 +55,13 @@ def register() -> None:
 
 def _access(uri: str) -> LoopPools:
     config = settings.load()
-    parts = urlsplit(uri)
+    scheme, _, rest = uri.partition("://")
     # All other parameters are PostgreSQL's, such as sslmode.
-    query = dict(parse_qsl(parts.query))
-    schema = query.pop("schema", config.schema_name)
-    dsn = urlunsplit(parts._replace(scheme="postgresql", query=urlencode(query)))
-    if not parts.netloc and not parts.path and not query:
-        dsn = config.dsn or ""
-    if parts.scheme != SCHEME or not dsn:
+    given = f"postgresql://{rest}"
+    address, named = read_address(given)
+    schema = config.schema_name if address == given else named
+    dsn = address if address != "postgresql://" else read_address(config.dsn or "")[0]
+    if scheme != SCHEME or not dsn:
         raise SettingsError(
             f"{SCHEME}:// needs a database: write {SCHEME}://user:password@host:port/name, or set DATABASE_URL"
         )
