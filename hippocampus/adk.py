@@ -235,7 +235,9 @@ class PostgresMemoryService(BaseMemoryService):
             wanted = _HITS_MAX
         chosen = chosen[:limit]
         await search.record_access(
-            hit.memory_id for hit in chosen if hit.source == "memory" and hit.relevance_score >= USED_RELEVANCE_MIN
+            (hit.memory_id for hit in chosen if hit.source == "memory" and hit.relevance_score >= USED_RELEVANCE_MIN),
+            app_name=app_name,
+            user_id=user_id,
         )
         sources = await GivenMemories(pool).sources(
             app_name,

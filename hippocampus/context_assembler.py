@@ -208,7 +208,7 @@ class ContextAssembler:
         )
         if language is None:
             language = _language_of(rows, text)
-        found = _Found(budget, text, language, degraded)
+        found = _Found(budget, text, language, degraded, app_name, user_id)
         return _candidates(rows, language), rows[0]["instructions"] or [], found
 
     async def _finished(
@@ -236,7 +236,11 @@ class ContextAssembler:
         window = packed(found.budget)
         if self._window_counter is not None:
             window = await _recounted(window, found.budget, packed, self._window_counter)
-        await self._search.record_access(i.metadata["memory_id"] for i in window.items if "memory_id" in i.metadata)
+        await self._search.record_access(
+            (i.metadata["memory_id"] for i in window.items if "memory_id" in i.metadata),
+            app_name=found.app_name,
+            user_id=found.user_id,
+        )
         return replace(window, degraded=found.degraded)
 
 
@@ -247,6 +251,8 @@ class _Found(NamedTuple):
     query: str
     language: Language
     degraded: str | None
+    app_name: str
+    user_id: str
 
 
 def _candidates(rows: Sequence[asyncpg.Record], language: Language) -> Candidates:

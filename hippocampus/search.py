@@ -291,7 +291,9 @@ class MemorySearch:
         results = ordered[:limit]
         if record_access:
             await self.record_access(
-                r.memory_id for r in results if r.source == "memory" and r.relevance_score >= USED_RELEVANCE_MIN
+                (r.memory_id for r in results if r.source == "memory" and r.relevance_score >= USED_RELEVANCE_MIN),
+                app_name=app_name,
+                user_id=user_id,
             )
         return SearchMemoryResponse(
             memories=results,
@@ -324,12 +326,14 @@ class MemorySearch:
         _log.warning("rerank_failed", error=logged)
         return found, failure
 
-    async def record_access(self, memory_ids: Iterable[UUID]) -> int:
-        """Count one use of each memory, in one statement; return how many there were."""
+    async def record_access(
+        self, memory_ids: Iterable[UUID], *, app_name: str | None = None, user_id: str | None = None
+    ) -> int:
+        """Count one use of each memory of a user, in one statement; return how many there were. None: of any."""
         ids = sorted(set(memory_ids))
         if not ids:
             return 0
-        counted: int = await _STATEMENTS.fetchval(self._pool, "record_memory_access", ids)
+        counted: int = await _STATEMENTS.fetchval(self._pool, "record_memory_access", ids, app_name, user_id)
         return counted
 
     async def embed_query(self, text: str, given: Sequence[float] | None) -> QueryVector:

@@ -50,6 +50,7 @@ PROCRASTINATE_SCHEMA = "procrastinate/schema.sql"
 FUNCTIONS = "functions/"
 _NAME = re.compile(r"^(\d{4})_[a-z0-9_]+\.sql$")
 _CONTRACT = re.compile(r"^-- contract: (\d+)$", re.MULTILINE)
+_TABLE = re.compile(r"^CREATE TABLE (?:IF NOT EXISTS )?(\w+)", re.MULTILINE)
 _RELEASE = re.compile(r"\d+(?:\.\d+)*")
 # PostgreSQL's hint where CREATE OR REPLACE can't change a function's result or its arguments' names.
 _DROP_FIRST = re.compile(r"DROP \w+ (\w+\(.*\))")
@@ -138,6 +139,10 @@ WHERE p.pronamespace = to_regnamespace(quote_ident($1))
                                       WHERE b.proname = m.name AND b.pronamespace = 'pg_catalog'::regnamespace)
             END)
 """
+_TAKEN_TABLES = """
+SELECT array_agg(c.relname::text ORDER BY c.relname) FROM pg_class AS c
+WHERE c.relnamespace = to_regnamespace(quote_ident($1)) AND c.relname = ANY ($2::text[])
+"""
 _CATALOGUE_UPDATE = "UPDATE hippocampus_catalogue SET sha256 = $2 WHERE kind = 'function' AND name = $1"
 
 
@@ -207,6 +212,7 @@ async def migrate(dsn: str, *, schema: str | None = None, folder: Path | None = 
     connection = await database.connect(dsn, schema=schema, prepare=False)
     try:
         await _take_turn(connection)
+        await _require_free_names(connection, schema, ours)
         await _make_extension(connection)
         await _make_schema(connection, schema)
         await connection.execute(f"SET search_path = {await _definition_path(connection, schema)}")
@@ -317,6 +323,20 @@ async def _take_turn(connection: Connection) -> None:
             f"Another `hippocampus migrate` has held this database for {LOCK_TIMEOUT_SECONDS} s."
             " Find it in pg_stat_activity (application_name 'hippocampus'), then run again."
         ) from error
+
+
+async def _require_free_names(connection: Connection, schema: str, ours: Schema) -> None:
+    """Raise if the schema has tables of another program that a pending migration would create."""
+    applied = await _applied(connection, schema)
+    wanted = [name for each in ours.migrations if each.name not in applied for name in _TABLE.findall(each.sql)]
+    taken = await connection.fetchval(_TAKEN_TABLES, schema, wanted)
+    if taken:
+        raise SchemaError(
+            f"The schema {schema!r} has tables of another program: {', '.join(taken)}. (Google ADK's"
+            " DatabaseSessionService makes tables of these names.) Nothing was changed. Use a schema of our own: set"
+            " HIPPOCAMPUS_SCHEMA_NAME=hippocampus, or add ?schema=hippocampus to the database's address, and run"
+            " `hippocampus migrate` again. `hippocampus import-adk` then copies the sessions of ADK's tables."
+        )
 
 
 async def _make_extension(connection: Connection) -> None:

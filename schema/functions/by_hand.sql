@@ -193,7 +193,7 @@ BEGIN
     PERFORM lock_user_memory(p_app_name, p_user_id);
     PERFORM restore_memories(p_app_name, p_user_id, ARRAY[p_id]);
     PERFORM hold_memory(p_app_name, p_user_id, p_id);
-    PERFORM record_memory_access(ARRAY[p_id]);
+    PERFORM record_memory_access(ARRAY[p_id], p_app_name, p_user_id);
     UPDATE memories SET metadata = metadata - 'put_away_by' || jsonb_build_object(
         'confirmed_by', coalesce(p_by, ''), 'confirmed_at', recording_time())
     WHERE id = p_id;

@@ -1,12 +1,17 @@
 -- Memories: accesses, pins, and memories that callers write themselves.
 
 -- Counts an access of each of these memories once, however often it is listed. Ordered, so that two calls cannot
--- deadlock. Returns how many rows there were.
-CREATE OR REPLACE FUNCTION record_memory_access(p_ids uuid[]) RETURNS integer
+-- deadlock. Memories of other apps and users are skipped; NULL, as programs before 0.2 call it: of any. Returns how many
+-- rows there were.
+CREATE OR REPLACE FUNCTION record_memory_access(
+    p_ids uuid[], p_app_name text DEFAULT NULL, p_user_id text DEFAULT NULL) RETURNS integer
 LANGUAGE sql SET search_path FROM CURRENT
 AS $$
     WITH locked AS MATERIALIZED (
-        SELECT id FROM memories WHERE id = ANY (p_ids) ORDER BY id FOR NO KEY UPDATE
+        SELECT id FROM memories
+        WHERE id = ANY (p_ids) AND (p_app_name IS NULL OR app_name = p_app_name)
+          AND (p_user_id IS NULL OR user_id = p_user_id)
+        ORDER BY id FOR NO KEY UPDATE
     ), touched AS (
         UPDATE memories AS m SET access_count = least(m.access_count, 2147483646) + 1, last_accessed_at = engine_now()
         FROM locked WHERE m.id = locked.id

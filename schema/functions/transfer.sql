@@ -72,7 +72,8 @@ BEGIN
             LEFT JOIN threads AS t ON t.id = (l #>> '{session,thread_id}')::uuid AND t.app_name = $1 AND t.user_id = $2
         ), fresh AS (
             SELECT g.*, r.id FROM given AS g, jsonb_populate_record(NULL::%1$I, g.row) AS r
-            WHERE NOT EXISTS (SELECT FROM memory_tombstones AS x WHERE x.id IN (r.id, (g.row ->> 'fact_id')::uuid))
+            WHERE NOT EXISTS (SELECT FROM memory_tombstones AS x
+                              WHERE x.id IN (r.id, (g.row ->> 'fact_id')::uuid) AND x.app_name = $1 AND x.user_id = $2)
               AND NOT EXISTS (SELECT FROM %1$I AS x WHERE x.id = r.id AND to_jsonb(x) - 'search' = to_jsonb(r) - 'search')
         ), origins AS (
             INSERT INTO imported_origins (row_id, app_name, user_id, thread_id, session_id)

@@ -11,6 +11,7 @@ from pathlib import Path
 import asyncpg
 import psycopg
 import pytest
+from google.adk.sessions import DatabaseSessionService
 from psycopg import sql
 
 from hippocampus import Hippocampus
@@ -331,3 +332,18 @@ async def test_postgresql_16_gets_the_same_schema_as_18(conn: asyncpg.Connection
     finally:
         await asyncio.to_thread(older.__exit__, None, None, None)
     assert theirs == await conn.fetch(RECORDED)
+
+
+async def test_tables_of_another_program_are_named_with_the_remedy_before_anything_changes(empty_dsn: str) -> None:
+    """ADK's DatabaseSessionService has tables of the names of ours."""
+    url = empty_dsn.replace("postgresql://", "postgresql+asyncpg://", 1)
+    async with DatabaseSessionService(url) as service:
+        await service.create_session(app_name="shop", user_id="ann", session_id="s")
+    objects = "SELECT array_agg(relname ORDER BY relname) FROM pg_class WHERE relnamespace = 'public'::regnamespace"
+    before = await run_sql(empty_dsn, objects)
+    with pytest.raises(SchemaError, match=r"app_states, events, user_states.*HIPPOCAMPUS_SCHEMA_NAME=.*\?schema="):
+        await migrate(empty_dsn)
+    assert await run_sql(empty_dsn, objects) == before
+    assert await run_sql(empty_dsn, "SELECT count(*) FROM pg_extension WHERE extname = 'vector'") == 0
+    assert await migrate(f"{empty_dsn}&schema=hippocampus")
+    await check(empty_dsn, schema="hippocampus")

@@ -15,6 +15,7 @@ from typing import Any
 
 import asyncpg
 import httpx
+import psycopg
 import pytest
 
 from tests.support import cli_process
@@ -111,3 +112,29 @@ async def test_an_agent_remembers_across_sessions_and_keeps_its_files(api: httpx
     assert await pool.fetchval("SELECT count(*) FROM events") == 4
     assert await pool.fetchval("SELECT count(*) FROM artifact_blobs") == 1
     assert await pool.fetchval("SELECT count(*) > 0 FROM consolidation_jobs")
+
+
+def test_adk_run_keeps_its_session_here(agents: Path, dsn: str, home: Path) -> None:
+    """`adk run` reads services.yaml from the agent's own folder, not from the folder of agents."""
+    shutil.copy(agents / "services.yaml", agents / "companion")
+    addresses = [f"--{kind}_service_uri=hippocampus://" for kind in ("session", "memory", "artifact")]
+
+    def say_once(session_id: str, text: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "google.adk.cli", "run", *addresses, f"--session_id={session_id}",
+             str(agents / "companion"), text],
+            env=cli_process.environment(home, DATABASE_URL=dsn),
+            capture_output=True, text=True, timeout=WAIT_SECONDS,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "Traceback" not in done.stderr, done.stderr
+        return done.stdout
+
+    with psycopg.connect(dsn) as connection:
+        for session_id in ("first", "second"):
+            connection.execute("SELECT create_session('companion', 'test_user', %s)", [session_id])
+    assert "I'll remember that." in say_once("first", "I love plum jam.")
+    assert "You told me: I love plum jam." in say_once("second", "Which jam do I love?")
+    with psycopg.connect(dsn) as connection:
+        [[events]] = connection.execute("SELECT count(*) FROM events").fetchall()
+    assert events == 4

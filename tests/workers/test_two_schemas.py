@@ -69,9 +69,7 @@ async def test_two_installations_work_side_by_side(dsn: str, second: str, tmp_pa
             assert "Otto" not in window.text
 
 
-async def test_a_cancelled_job_of_the_other_schema_cancels_nothing_here(
-    dsn: str, second: str, tmp_path: Path
-) -> None:
+async def test_a_cancelled_job_of_the_other_schema_cancels_nothing_here(dsn: str, second: str, tmp_path: Path) -> None:
     """Channels are the database's, and both schemas number their jobs from 1."""
     async with (
         await database.create_pool(dsn, max_size=1) as theirs,
