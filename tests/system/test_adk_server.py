@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import socket
@@ -114,16 +115,20 @@ async def test_an_agent_remembers_across_sessions_and_keeps_its_files(api: httpx
     assert await pool.fetchval("SELECT count(*) > 0 FROM consolidation_jobs")
 
 
-def test_adk_run_keeps_its_session_here(agents: Path, dsn: str, home: Path) -> None:
-    """`adk run` reads services.yaml from the agent's own folder, not from the folder of agents."""
-    shutil.copy(agents / "services.yaml", agents / "companion")
+def test_adk_run_keeps_its_session_here(agents: Path, tmp_path: Path, dsn: str, home: Path) -> None:
+    """`adk run` reads services.yaml from the agent's own folder. An image of `adk deploy` has no folder of agents to read
+    it from, but finds the services.py of --extra_packages on its PYTHONPATH."""
+    packages = tmp_path / "packages"
+    packages.mkdir()
     addresses = [f"--{kind}_service_uri=hippocampus://" for kind in ("session", "memory", "artifact")]
+
+    environment = cli_process.environment(home, DATABASE_URL=dsn)
 
     def say_once(session_id: str, text: str) -> str:
         done = subprocess.run(
             [sys.executable, "-m", "google.adk.cli", "run", *addresses, f"--session_id={session_id}",
              str(agents / "companion"), text],
-            env=cli_process.environment(home, DATABASE_URL=dsn),
+            env=environment,
             capture_output=True, text=True, timeout=WAIT_SECONDS,
         )  # fmt: skip
         assert done.returncode == 0, done.stdout + done.stderr
@@ -133,7 +138,11 @@ def test_adk_run_keeps_its_session_here(agents: Path, dsn: str, home: Path) -> N
     with psycopg.connect(dsn) as connection:
         for session_id in ("first", "second"):
             connection.execute("SELECT create_session('companion', 'test_user', %s)", [session_id])
+    shutil.copy(agents / "services.yaml", agents / "companion")
     assert "I'll remember that." in say_once("first", "I love plum jam.")
+    (agents / "companion" / "services.yaml").unlink()
+    (packages / "services.py").write_text("from workers.adk import register\n\nregister()\n")
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(packages), environment.get("PYTHONPATH"))))
     assert "You told me: I love plum jam." in say_once("second", "Which jam do I love?")
     with psycopg.connect(dsn) as connection:
         [[events]] = connection.execute("SELECT count(*) FROM events").fetchall()

@@ -2,7 +2,7 @@
 
 The functions are what ADK's registry calls: name them in an agent folder's ``services.yaml``, or call `register` in its
 ``services.py``. The rest of the URL is a PostgreSQL address; ``hippocampus://`` alone means DATABASE_URL.
-``?schema=…`` overrides HIPPOCAMPUS_SCHEMA_NAME. All services of one address share one connection pool.
+``?schema=…`` takes precedence over HIPPOCAMPUS_SCHEMA_NAME. All services of one address share one connection pool.
 """
 
 from __future__ import annotations
