@@ -1,7 +1,7 @@
 -- Memories: accesses, pins, and memories that callers write themselves.
 
 -- Counts an access of each of these memories once, however often it is listed. Ordered, so that two calls cannot
--- deadlock. Memories of other apps and users are skipped; NULL, as programs before 0.2 call it: of any. Returns how many
+-- deadlock. Memories of other apps and users are skipped; NULL, as earlier releases call it: of any. Returns how many
 -- rows there were.
 CREATE OR REPLACE FUNCTION record_memory_access(
     p_ids uuid[], p_app_name text DEFAULT NULL, p_user_id text DEFAULT NULL) RETURNS integer

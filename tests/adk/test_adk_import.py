@@ -384,6 +384,6 @@ async def test_the_time_of_an_imported_session_is_that_of_the_event_appended_las
     """Which is not the latest one, where clocks differ."""
     session = await on_postgres.create_session(app_name=APP, user_id="u", session_id="s")
     for number in (30, 10):
-        await on_postgres.append_event(session, event(number, step=number))
+        await on_postgres.append_event(session, event(number, **{f"k{number}": number}))
     assert (await copy(adk_url, pool)).is_complete
     await assert_equal(on_postgres, pool)

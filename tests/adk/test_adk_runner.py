@@ -142,13 +142,14 @@ def look_up(request: Any) -> types.Part:
 def test_a_model_is_called_from_the_event_loop_of_each_run(dsn: str) -> None:
     """A query is embedded in a loop that ends with the run. Connections to the model end with it and are not reused."""
     service = PostgresSessionService(dsn)
-    asyncio.run(service.create_session(**WHO, session_id="s"))
+    for n in range(3):
+        asyncio.run(service.create_session(**WHO, session_id=f"s{n}"))
     with gemini_in_its_own_loop() as gemini:
         connection = GeminiConnection(api_key="k", base_url=gemini.base_url, timeout_seconds=WAIT_SECONDS, attempts=1)
         memory = PostgresMemoryService(dsn, GeminiEmbedder(connection))
         run = runner(service, agent=agent(look_up, tools=[load_memory]), memory_service=memory)
         for n in range(3):
-            events = list(run.run(user_id="ann", session_id="s", new_message=user_says(f"The harbour, note {n}.")))
+            events = list(run.run(user_id="ann", session_id=f"s{n}", new_message=user_says(f"The harbour, note {n}.")))
             assert [part.text for part in events[-1].content.parts] == ["found" if n else "nothing"]
             assert gemini.counts.calls["batchEmbedContents"] == n + 1
         asyncio.run(memory.close())

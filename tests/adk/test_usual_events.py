@@ -171,11 +171,11 @@ def parsed(stored: EventInput) -> EventInput:
 
 def test_an_event_made_from_a_template_equals_a_validated_one_and_shares_nothing() -> None:
     """What was stored of a usual event is not validated again when it is read."""
-    rows = [
+    rows: list[list[Any]] = [
         ["e1", "ann", "i", 1.5, {"role": "user", "parts": [{"text": "a"}, {"text": "b"}]}, {REST: {"timestamp": 1.5}}],
-        ["e2", "helper", "", 2.5, {"role": "model", "parts": []}, {"state_delta": {"k": [1]}, REST: {"timestamp": 2.5}}],
-        ["e3", "helper", "i", 3.5, {"role": "model", "parts": [{"text": "c"}]}, {REST: {"timestamp": 3.5, "partial": False}}],
-    ]  # fmt: skip
+        ["e2", "bot", "", 2.5, {"role": "model", "parts": []}, {"state_delta": {"k": [1]}, REST: {"timestamp": 2.5}}],
+        ["e3", "bot", "i", 3.5, {"role": "model", "parts": []}, {REST: {"timestamp": 3.5, "partial": False}}],
+    ]
     made, count = from_rows(json.dumps(rows))
     assert count == 3
     for event, (event_id, author, invocation_id, _, content, actions) in zip(made, rows, strict=True):

@@ -242,7 +242,7 @@ async def test_an_imported_memory_shows_nothing_of_another_users_turns(pool: asy
     shown = [each for id_ in ids for each in await provenance(pool, APP, "ben", id_)]
     assert any("Namur" in (event.text or "") for each in shown for event in each.events)
     await pool.execute("DELETE FROM memories")
-    await pool.execute("DELETE FROM facts")
+    await pool.execute("TRUNCATE facts, fact_versions CASCADE")
     assert (await import_memory(pool, lines, user_id="cid")).skipped == 0
     found = [each for id_ in ids for each in await provenance(pool, APP, "cid", id_)]
     assert len(found) == len(shown)
@@ -259,7 +259,7 @@ async def test_an_erasure_of_one_user_does_not_keep_out_anothers_import(pool: as
     at = "SELECT forgotten_at FROM memory_tombstones WHERE id = $1"
     before = await pool.fetchval(at, summary["id"])
     await pool.execute("DELETE FROM memories")
-    await pool.execute("DELETE FROM facts")
+    await pool.execute("TRUNCATE facts, fact_versions CASCADE")
     assert (await import_memory(pool, lines, user_id="cid")).skipped == 0
     assert await pool.fetchval("SELECT user_id FROM memories WHERE id = $1", summary["id"]) == "cid"
     await ErasureService(pool).erase_memory(APP, "cid", summary["id"])
