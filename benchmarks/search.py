@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 
 from benchmarks.server import fresh_server
 from hippocampus.context_assembler import ContextAssembler
-from hippocampus.records import EMBEDDING_DIMENSIONS
 from hippocampus.retention_manager import MemoryRetentionManager
 from hippocampus.search import MemorySearch, SearchFilter, SearchWeights
 from pulse import database
@@ -33,6 +32,7 @@ Vectors = NDArray[np.float32]
 MODEL = "random-clusters"
 APP = "bench"
 CLUSTERS = 500
+DIMENSIONS = 1536
 WORDS = 20_000
 WORDS_PER_MEMORY = 40
 VECTORS_ALONE = SearchWeights(
@@ -52,7 +52,7 @@ class Corpus:
 
     def __init__(self, seed: int = 7) -> None:
         self._random = np.random.default_rng(seed)
-        self._centres = _unit(self._random.standard_normal((CLUSTERS, EMBEDDING_DIMENSIONS), dtype=np.float32))
+        self._centres = _unit(self._random.standard_normal((CLUSTERS, DIMENSIONS), dtype=np.float32))
         syllables = ["ba", "de", "ki", "lo", "mu", "na", "po", "ru", "sa", "te", "vi", "zo", "gar", "hel", "fin", "tor"]
         self._words = np.array(
             ["".join(syllables[(i // 16**k) % 16] for k in range(4)) for i in range(WORDS)], dtype=object
@@ -60,16 +60,16 @@ class Corpus:
 
     def vectors(self, count: int) -> Vectors:
         near = self._centres[self._random.integers(0, CLUSTERS, count)]
-        noise = self._random.standard_normal((count, EMBEDDING_DIMENSIONS), dtype=np.float32)
-        return _unit(near + noise * np.float32(1.2 / EMBEDDING_DIMENSIONS**0.5))
+        noise = self._random.standard_normal((count, DIMENSIONS), dtype=np.float32)
+        return _unit(near + noise * np.float32(1.2 / DIMENSIONS**0.5))
 
     def text(self) -> str:
         return " ".join(self._words[(self._random.zipf(1.3, WORDS_PER_MEMORY) * 37) % WORDS])
 
     def query(self, user: str, text: str, vector: Vectors) -> Query:
         words = self._random.choice(text.split(), 6)
-        noise = self._random.standard_normal(EMBEDDING_DIMENSIONS, dtype=np.float32)
-        near = _unit((vector + noise * np.float32(0.6 / EMBEDDING_DIMENSIONS**0.5))[None])[0]
+        noise = self._random.standard_normal(DIMENSIONS, dtype=np.float32)
+        near = _unit((vector + noise * np.float32(0.6 / DIMENSIONS**0.5))[None])[0]
         return Query(user, " ".join(words), near.tolist())
 
 

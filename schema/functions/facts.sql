@@ -257,7 +257,7 @@ $$;
 -- Rebuilds the row of a fact from its ledger: creates it if it is missing, deletes it if no statement is left.
 -- If only candidates are left, the first one recorded counts, since nothing contradicts it. The caller holds the row.
 -- p_content, p_embedding, p_embedding_model: an available vector, of that text.
-CREATE OR REPLACE FUNCTION rebuild_fact(p_fact_id uuid, p_content text DEFAULT NULL, p_embedding vector(1536) DEFAULT NULL,
+CREATE OR REPLACE FUNCTION rebuild_fact(p_fact_id uuid, p_content text DEFAULT NULL, p_embedding vector DEFAULT NULL,
                              p_embedding_model text DEFAULT NULL)
 RETURNS void
 LANGUAGE plpgsql SET search_path FROM CURRENT

@@ -24,6 +24,14 @@ from tests.support.waiting import WAIT_SECONDS
 from workers.queue.upkeep import Upkeep
 from workers.settings import Settings
 
+
+class LongVectors(ScriptedEmbedder):
+    """More dimensions than can be stored."""
+
+    async def embed(self, texts: Sequence[str], task: EmbeddingTask) -> list[Vector]:
+        return [[1.0] * 4001 for _ in texts]
+
+
 VECTORLESS = """
 SELECT (SELECT count(*) FROM memories WHERE embedding IS NULL) AS memories,
        (SELECT count(*) FROM facts WHERE embedding IS NULL) AS facts,
@@ -122,8 +130,8 @@ async def test_a_failed_or_mismatched_embedding_is_an_error_and_writes_nothing(p
     before = await vectorless(pool)
     with pytest.raises(TransientProviderError):
         await backfill_embeddings(pool, ScriptedEmbedder(failure=TransientProviderError("down")))
-    with pytest.raises(EmbeddingDimensionError, match=r"768.*1536"):
-        await backfill_embeddings(pool, ScriptedEmbedder(dimensions=768))
+    with pytest.raises(EmbeddingDimensionError, match=r"4001.*4000"):
+        await backfill_embeddings(pool, LongVectors())
     with pytest.raises(ValueError, match="limit"):
         await backfill_embeddings(pool, ScriptedEmbedder(), limit=0)
     assert await vectorless(pool) == before

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hippocampus.errors import EmbeddingDimensionError
-from hippocampus.records import EMBEDDING_DIMENSIONS
 from hippocampus.search import MemorySearch, SearchFilter, SearchMemoryResponse, SearchWeights
 from pulse.errors import InvalidInputError, SessionNotFoundError
 from tests.support.memory_rows import (
     APP,
+    DIMENSIONS,
     NOW,
     ExhaustedEmbedder,
     SilentEmbedder,
@@ -371,14 +371,20 @@ async def test_facts_and_turns_of_another_model_have_no_similarity(
     assert {result.source: result.why.similarity for result in found.memories} == {"fact": None, "message": None}
 
 
-async def test_a_given_vector_needs_its_model_and_its_dimensions(search: MemorySearch, pool: asyncpg.Pool) -> None:
-    for size in (768, EMBEDDING_DIMENSIONS + 1):
+async def test_a_given_vector_needs_its_model_and_its_dimensions(
+    search: MemorySearch, pool: asyncpg.Pool, conn: asyncpg.Connection
+) -> None:
+    """A vector of other dimensions than the stored ones of its model is an error; of another model, it finds words."""
+    await add_memory(conn, MEI, "likes green tea")
+    for size in (768, DIMENSIONS + 1, 4001):
         with pytest.raises(EmbeddingDimensionError, match=str(size)):
             await search.search(app_name=APP, user_id=MEI, query="tea", query_embedding=[0.1] * size)
+    found = await search.search(
+        app_name=APP, user_id=MEI, query="tea", query_embedding=[0.1] * 768, embedding_model="other"
+    )
+    assert [result.why.similarity for result in found.memories] == [None]
     with pytest.raises(InvalidInputError, match="embedding_model"):
-        await MemorySearch(pool).search(
-            app_name=APP, user_id=MEI, query="tea", query_embedding=[0.1] * EMBEDDING_DIMENSIONS
-        )
+        await MemorySearch(pool).search(app_name=APP, user_id=MEI, query="tea", query_embedding=[0.1] * DIMENSIONS)
 
 
 @pytest.mark.parametrize("value", [0.0, float("nan"), float("inf")])
@@ -387,7 +393,7 @@ async def test_a_vector_without_a_direction_is_refused(
 ) -> None:
     """Its cosine is NaN and yields no order."""
     await add_memory(conn, MEI, "likes green tea")
-    vector = [value] * EMBEDDING_DIMENSIONS
+    vector = [value] * DIMENSIONS
     with pytest.raises(InvalidInputError, match="direction"):
         await search.search(app_name=APP, user_id=MEI, query="tea", query_embedding=vector)
 
