@@ -2,7 +2,7 @@
 
 python -m benchmarks.search [--rows 100000] [--queries 200] [--no-giant]
 
-Memories have texts of words by Zipf's law and random vectors in clusters. They are loaded before the
+Memories have texts of words by Zipf's law and random vectors in clusters. They are loaded before an
 index is built. The baseline is pgvector's exact scan over the same scope, in the same run.
 """
 
@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.server import fresh_server
+from hippocampus.consolidation.vector_copies import update_vector_indexes
 from hippocampus.context_assembler import ContextAssembler
 from hippocampus.retention_manager import MemoryRetentionManager
 from hippocampus.search import MemorySearch, SearchFilter, SearchWeights
@@ -82,8 +83,7 @@ async def load(pool: database.Pool, corpus: Corpus, *, scopes: int, rows: int, q
     wanted: list[Query] = []
     step = max(rows // queries, 1) | 1  # odd, so that every scope gets its turn
     async with pool.acquire() as connection:
-        await connection.execute("DROP INDEX IF EXISTS memories_embedding_idx")
-        await connection.execute("TRUNCATE memories")
+        await connection.execute("TRUNCATE memories CASCADE")
         now = datetime.now(UTC)
         for start in range(0, rows, 2000):
             count = min(2000, rows - start)
@@ -101,12 +101,8 @@ async def load(pool: database.Pool, corpus: Corpus, *, scopes: int, rows: int, q
                 columns="app_name user_id memory_type content embedding embedding_model created_at occurred_at "
                 "last_accessed_at".split(),
             )
-        await connection.execute("SET maintenance_work_mem = '1GB'")
-        await connection.execute(
-            """CREATE INDEX memories_embedding_idx ON memories USING hnsw (embedding vector_cosine_ops)
-               WITH (m = 16, ef_construction = 64)"""
-        )
-        await connection.execute("VACUUM ANALYZE memories")
+        await connection.execute("VACUUM ANALYZE memories, memory_vectors")
+    await update_vector_indexes(pool)
     return wanted
 
 
@@ -187,7 +183,6 @@ async def rate(pool: database.Pool, queries: list[Query]) -> float:
 
 async def exact(pool: database.Pool, query: Query) -> list[UUID]:
     async with pool.acquire() as connection, connection.transaction():
-        await connection.execute("SET LOCAL enable_indexscan = off")
         rows = await connection.fetch(
             """SELECT id FROM memories WHERE app_name = $1 AND user_id = $2
                ORDER BY embedding <=> $3 LIMIT 10""",
