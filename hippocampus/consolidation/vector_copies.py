@@ -16,7 +16,7 @@ _log = structlog.get_logger(__name__)
 #: Vectors copied in one transaction, which locks their rows against changes.
 BATCH_ROWS = 200
 #: Vectors in one scope from which their model has an index.
-INDEXED_ROWS = 10_000
+INDEXED_ROWS = 5_000
 
 
 async def copy_vectors(pool: Pool) -> int:

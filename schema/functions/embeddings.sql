@@ -216,8 +216,8 @@ $$;
 
 -- The statements that bring the HNSW indexes up to date, in their order: one index for each model of which a scope has
 -- more than p_rows vectors, and none that is invalid or whose model is gone. They run one by one outside of a
--- transaction. A scan of p_rows vectors takes some 10 ms; an index costs every vector that is stored.
-CREATE OR REPLACE FUNCTION vector_index_changes(p_rows integer DEFAULT 10000) RETURNS TABLE (statement text)
+-- transaction. A scan of 5,000 vectors takes some 10 ms; an index costs every vector that is stored.
+CREATE OR REPLACE FUNCTION vector_index_changes(p_rows integer DEFAULT 5000) RETURNS TABLE (statement text)
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
 AS $$
 DECLARE

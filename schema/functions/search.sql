@@ -185,7 +185,7 @@ CREATE OR REPLACE FUNCTION nearest_memories(
     p_metadata jsonb DEFAULT NULL)
 RETURNS TABLE (id uuid, similarity double precision)
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
-SET hnsw.iterative_scan = 'relaxed_order' SET hnsw.ef_search = 200 SET hnsw.max_scan_tuples = 40000
+SET hnsw.iterative_scan = 'relaxed_order' SET hnsw.ef_search = 100 SET hnsw.max_scan_tuples = 40000
 SET plan_cache_mode = force_custom_plan SET jit = off SET enable_sort = off
 AS $$
 #variable_conflict use_column
@@ -200,6 +200,7 @@ DECLARE
     v_similarities double precision[];
 BEGIN
     IF NOT EXISTS (SELECT FROM vector_fill AS f WHERE f.table_name = 'memories') THEN
+        PERFORM set_config('hnsw.ef_search', least(greatest(p_limit, 100), 1000)::text, true);
         EXECUTE format($f$
             SELECT array_agg(n.id), array_agg(least(-n.distance, 1))
             FROM (SELECT v.id, v.embedding::halfvec(%1$s) <#> $3 AS distance FROM memory_vectors AS v %3$s
@@ -311,7 +312,7 @@ CREATE OR REPLACE FUNCTION nearest_messages(
     p_metadata jsonb DEFAULT NULL)
 RETURNS TABLE (id uuid, similarity double precision)
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
-SET hnsw.iterative_scan = 'relaxed_order' SET hnsw.ef_search = 200 SET hnsw.max_scan_tuples = 40000
+SET hnsw.iterative_scan = 'relaxed_order' SET hnsw.ef_search = 100 SET hnsw.max_scan_tuples = 40000
 SET plan_cache_mode = force_custom_plan SET jit = off SET enable_sort = off
 AS $$
 #variable_conflict use_column
@@ -326,6 +327,7 @@ DECLARE
     v_similarities double precision[];
 BEGIN
     IF NOT EXISTS (SELECT FROM vector_fill AS f WHERE f.table_name = 'messages') THEN
+        PERFORM set_config('hnsw.ef_search', least(greatest(p_limit, 100), 1000)::text, true);
         EXECUTE format($f$
             SELECT array_agg(n.id), array_agg(least(-n.distance, 1))
             FROM (SELECT v.id, v.embedding::halfvec(%1$s) <#> $3 AS distance FROM message_vectors AS v %3$s
@@ -462,6 +464,8 @@ AS $$
 DECLARE
     v_query halfvec := l2_normalize(p_embedding)::halfvec;
     v_size  integer := vector_dims(p_embedding);
+    v_whole boolean := p_ids IS NULL AND p_messages = 'all'
+        AND num_nonnulls(p_thread_id, p_since, p_until, p_metadata, p_latest) = 0;
 BEGIN
     IF NOT p_wanted THEN
         RETURN;
@@ -469,7 +473,7 @@ BEGIN
     RETURN QUERY
     SELECT g.id, g.thread_id, g.sequence_num AS place, length(g.search) AS length,
            CASE WHEN g.search @@ p_any THEN g.search END AS document,
-           CASE WHEN v.similarity IS NOT NULL THEN v.similarity
+           CASE WHEN coalesce(w.similarity, v.similarity) IS NOT NULL THEN coalesce(w.similarity, v.similarity)
                 WHEN g.embedding_model = p_embedding_model AND vector_dims(g.embedding) = v_size
                 THEN 1 - nullif(g.embedding <=> p_embedding, 'NaN') END AS similarity,
            g.author NOT IN ('user', 'model', 'assistant', 'tool', 'agent')
@@ -490,11 +494,16 @@ BEGIN
           AND (p_since IS NULL OR m.occurred_at >= p_since) AND (p_until IS NULL OR m.occurred_at < p_until)
           AND (p_metadata IS NULL OR m.metadata @> p_metadata)
         ORDER BY m.sequence_num DESC LIMIT p_latest) AS g
+    -- The vectors of the whole scope, or one by one those of the rows. OFFSET has them compared before they are joined: a
+    -- join would copy them.
+    LEFT JOIN (
+        SELECT v.id, least(-(v.embedding <#> v_query), 1) AS similarity FROM message_vectors AS v
+        WHERE v_whole AND v.app_name = p_app_name AND v.user_id = p_user_id AND v.model = p_embedding_model
+          AND vector_dims(v.embedding) = v_size OFFSET 0) AS w ON w.id = g.id
     LEFT JOIN LATERAL (
-        -- OFFSET keeps the planner from a hash join, which would copy every vector.
         SELECT least(-(v.embedding <#> v_query), 1) AS similarity FROM message_vectors AS v
-        WHERE v.id = g.id AND v.model = p_embedding_model AND vector_dims(v.embedding) = v_size OFFSET 0) AS v
-        ON p_embedding IS NOT NULL
+        WHERE NOT v_whole AND v.id = g.id AND v.model = p_embedding_model AND vector_dims(v.embedding) = v_size
+        OFFSET 0) AS v ON true
     LIMIT p_latest;
 END
 $$;
@@ -514,21 +523,28 @@ AS $$
 DECLARE
     v_query halfvec := l2_normalize(p_embedding)::halfvec;
     v_size  integer := vector_dims(p_embedding);
+    v_whole boolean := p_ids IS NULL
+        AND num_nonnulls(p_memory_types, p_thread_id, p_since, p_until, p_metadata) = 0;
 BEGIN
     RETURN QUERY
     SELECT m.id, length(m.search), CASE WHEN m.search @@ p_any THEN m.search END,
-           CASE WHEN v.similarity IS NOT NULL THEN v.similarity
+           CASE WHEN coalesce(w.similarity, v.similarity) IS NOT NULL THEN coalesce(w.similarity, v.similarity)
                 WHEN m.embedding_model = p_embedding_model AND vector_dims(m.embedding) = v_size
                 THEN 1 - nullif(m.embedding <=> p_embedding, 'NaN') END,
            m.occurred_at,
            retention_score(p_curve, m.initial_score, m.access_count,
                            CASE WHEN NOT m.pinned THEN m.last_accessed_at END, p_decay_rate, p_now)
     FROM memories AS m
+    -- The vectors of the whole scope, or one by one those of the rows. OFFSET has them compared before they are joined: a
+    -- join would copy them.
+    LEFT JOIN (
+        SELECT v.id, least(-(v.embedding <#> v_query), 1) AS similarity FROM memory_vectors AS v
+        WHERE v_whole AND v.app_name = p_app_name AND v.user_id = p_user_id AND v.model = p_embedding_model
+          AND vector_dims(v.embedding) = v_size OFFSET 0) AS w ON w.id = m.id
     LEFT JOIN LATERAL (
-        -- OFFSET keeps the planner from a hash join, which would copy every vector.
         SELECT least(-(v.embedding <#> v_query), 1) AS similarity FROM memory_vectors AS v
-        WHERE v.id = m.id AND v.model = p_embedding_model AND vector_dims(v.embedding) = v_size OFFSET 0) AS v
-        ON p_embedding IS NOT NULL
+        WHERE NOT v_whole AND v.id = m.id AND v.model = p_embedding_model AND vector_dims(v.embedding) = v_size
+        OFFSET 0) AS v ON true
     WHERE m.app_name = p_app_name AND m.user_id = p_user_id
       AND (p_ids IS NULL OR m.id = ANY (p_ids))
       -- A slice repeats its turns word for word: where they are searched themselves, it is left out.
@@ -951,7 +967,7 @@ BEGIN
         ORDER BY b.rank LIMIT p_limit
     ), matched AS (
         SELECT h.n, array_agg(v_terms[h.place] ORDER BY (SELECT idf FROM weights)[h.place] DESC, v_terms[h.place]) AS terms
-        FROM (SELECT DISTINCT h.n, h.place FROM hits AS h) AS h WHERE h.n IN (SELECT b.n FROM best AS b)
+        FROM (SELECT DISTINCT h.n, h.place FROM hits AS h WHERE h.n IN (SELECT b.n FROM best AS b)) AS h
         GROUP BY h.n
     )
     SELECT b.source, b.id, coalesce(m.memory_type, f.fact_type, g.role)::text, coalesce(m.content, f.content, g.content),
