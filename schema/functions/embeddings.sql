@@ -110,6 +110,14 @@ AS $$
     SELECT count(*)::integer FROM pruned
 $$;
 
+-- The cosine similarity of two vectors of one model; NULL for those of two models, which may differ in their dimensions,
+-- and for one without a direction.
+CREATE OR REPLACE FUNCTION model_similarity(p_one vector, p_one_model text, p_other vector, p_other_model text)
+RETURNS double precision
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN p_one_model = p_other_model AND vector_dims(p_one) = vector_dims(p_other)
+            THEN 1 - nullif(p_one <=> p_other, 'NaN') END;
+
 -- Raises HP049 if a vector of a model has other dimensions than one that is stored.
 CREATE OR REPLACE FUNCTION check_dimensions(p_model text, p_given integer, p_stored integer) RETURNS void
 LANGUAGE plpgsql IMMUTABLE SET search_path FROM CURRENT

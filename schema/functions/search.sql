@@ -473,9 +473,8 @@ BEGIN
     RETURN QUERY
     SELECT g.id, g.thread_id, g.sequence_num AS place, length(g.search) AS length,
            CASE WHEN g.search @@ p_any THEN g.search END AS document,
-           CASE WHEN coalesce(w.similarity, v.similarity) IS NOT NULL THEN coalesce(w.similarity, v.similarity)
-                WHEN g.embedding_model = p_embedding_model AND vector_dims(g.embedding) = v_size
-                THEN 1 - nullif(g.embedding <=> p_embedding, 'NaN') END AS similarity,
+           coalesce(w.similarity, v.similarity,
+                    model_similarity(g.embedding, g.embedding_model, p_embedding, p_embedding_model)) AS similarity,
            g.author NOT IN ('user', 'model', 'assistant', 'tool', 'agent')
                AND strpos(p_words, ' ' || lower(g.author) || ' ') > 0 AS author_match,
            right(g.content, 1) IN ('?', '？') AS asks, g.occurred_at
@@ -528,9 +527,8 @@ DECLARE
 BEGIN
     RETURN QUERY
     SELECT m.id, length(m.search), CASE WHEN m.search @@ p_any THEN m.search END,
-           CASE WHEN coalesce(w.similarity, v.similarity) IS NOT NULL THEN coalesce(w.similarity, v.similarity)
-                WHEN m.embedding_model = p_embedding_model AND vector_dims(m.embedding) = v_size
-                THEN 1 - nullif(m.embedding <=> p_embedding, 'NaN') END,
+           coalesce(w.similarity, v.similarity,
+                    model_similarity(m.embedding, m.embedding_model, p_embedding, p_embedding_model)),
            m.occurred_at,
            retention_score(p_curve, m.initial_score, m.access_count,
                            CASE WHEN NOT m.pinned THEN m.last_accessed_at END, p_decay_rate, p_now)
@@ -614,7 +612,8 @@ BEGIN
     JOIN messages AS g ON g.thread_id = v.thread_id AND g.sequence_num = ANY (v.source_seqs)
     WHERE f.app_name = p_app_name AND f.user_id = p_user_id
       AND NOT asked.names_former
-      AND (asked.shares OR f.embedding_model = p_embedding_model AND f.embedding <=> p_embedding < 0.6)
+      AND (asked.shares
+           OR model_similarity(f.embedding, f.embedding_model, p_embedding, p_embedding_model) > 0.4)
       AND NOT (f.thread_id = g.thread_id AND g.sequence_num = ANY (f.source_seqs)
                AND (f.valid_until IS NULL OR f.valid_until > p_now));
 END
@@ -790,9 +789,8 @@ BEGIN
         UNION ALL
         SELECT 'fact', f.id, length(f.search),
                CASE WHEN f.search @@ v_kept THEN f.search END,
-               CASE WHEN v.id IS NOT NULL THEN least(-(v.embedding <#> v_query), 1)
-                    WHEN f.embedding_model = p_embedding_model AND vector_dims(f.embedding) = v_size
-                    THEN 1 - nullif(f.embedding <=> p_embedding, 'NaN') END,
+               coalesce(least(-(v.embedding <#> v_query), 1),
+                        model_similarity(f.embedding, f.embedding_model, p_embedding, p_embedding_model)),
                f.valid_from, f.confidence
         FROM held AS f
         LEFT JOIN fact_vectors AS v ON f.embedding_model = p_embedding_model AND v.id = f.id

@@ -715,6 +715,27 @@ async def test_vectors_of_a_wrong_size_are_an_error_that_names_both_sizes(pool: 
     assert await counts(pool) == before
 
 
+async def test_what_recurs_is_found_by_its_words_after_a_change_of_the_model(pool: asyncpg.Pool) -> None:
+    """Rows with vectors of other dimensions are compared by their words alone, as are those that a person retired."""
+    generator = ScriptedGenerator(reflections=[([fact("pet", "a cat")], [insight("Mei likes tea", "low")])] * 3)
+    for number, embedder in enumerate(
+        (ScriptedEmbedder(model="local-hash-v1"), ScriptedEmbedder(model="new", dimensions=384))
+    ):
+        thread_id = await talk(pool, said("user", "hello"), session_id=f"s{number}")
+        worker = MemoryConsolidationWorker(pool, generator, embedder)
+        await worker.consolidate(thread_id, JobType.DEEP_REFLECTION, wait=False)
+        await work_off(pool, worker)
+    row = await pool.fetchrow("SELECT metadata, embedding_model FROM memories WHERE memory_type = 'semantic'")
+    assert row is not None
+    assert (row["metadata"]["support"], row["embedding_model"]) == (2, "local-hash-v1")
+    assert await pool.fetchval("SELECT count(*) FROM facts") == 1
+    await pool.execute("SELECT retire_memory_by_hand($1, $2, 'me', id) FROM memories", APP, USER)
+    thread_id = await talk(pool, said("user", "hello", datetime(2020, 1, 1, tzinfo=UTC)), session_id="s2")
+    await worker.consolidate(thread_id, JobType.DEEP_REFLECTION, wait=False)
+    await work_off(pool, worker)
+    assert await pool.fetchval("SELECT count(*) FROM memories WHERE memory_type = 'semantic'") == 0
+
+
 async def test_text_that_postgresql_rejects_is_stored_without_the_offending_characters(pool: asyncpg.Pool) -> None:
     """No characters in a message or in a model's reply can break a job."""
     thread_id = await talk(pool, said("user", "nul \0 and \ud800 surrogate"))
