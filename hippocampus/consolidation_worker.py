@@ -95,7 +95,8 @@ class MemoryConsolidationWorker:
             ProviderError: the generator failed; nothing was written.
             JobFencedError: another attempt owns the job now; nothing was written.
             WatermarkMovedError: another job consolidated this slice; nothing was written, run again.
-            EmbeddingDimensionError: the embedder's vectors do not fit the columns; nothing was written.
+            EmbeddingDimensionError: the embedder's vectors are too long, or not of the dimensions of those stored of
+                its model; nothing was written.
         """
         slice_ = await self._read(job_id)
         if slice_ is not None and slice_.stage is Stage.FAST and slice_.job.job_type is JobType.FULL_CONSOLIDATION:

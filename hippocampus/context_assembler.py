@@ -132,7 +132,7 @@ class ContextAssembler:
         Raises:
             InvalidInputError: an argument is out of its bounds.
             ContextBudgetError: the system prompt alone is over the budget.
-            EmbeddingDimensionError: the given vector has another number of dimensions than the columns.
+            EmbeddingDimensionError: the vector has other dimensions than the stored ones of its model, or too many.
             SessionNotFoundError: no such session for this app and user.
         """
         candidates, instructions, found = await self._find(

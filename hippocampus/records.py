@@ -10,10 +10,10 @@ from datetime import datetime
 from typing import Any, Literal, Self, TypeAlias
 from uuid import UUID
 
-#: Dimensions of every stored vector.
-EMBEDDING_DIMENSIONS = 1536
+#: The most dimensions that a stored vector may have. All vectors of one model have the same.
+DIMENSIONS_MAX = 4000
 
-#: A vector of EMBEDDING_DIMENSIONS floats, L2-normalised.
+#: An embedder's vector, L2-normalised.
 Vector: TypeAlias = list[float]
 
 

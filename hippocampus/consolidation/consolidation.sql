@@ -214,3 +214,11 @@ ORDER BY m.sequence_num
 -- name: store_rederivation
 -- slice, erasures as they were read, origin, memories, facts, last sequence number derived, backfill
 SELECT store_redraw($1, $2, $3::slice_origin, $4::memory_input[], $5::fact_input[], $6, $7)
+
+-- name: fill_vectors
+-- vectors at most; how many were copied
+SELECT fill_vectors($1)
+
+-- name: vector_index_changes
+-- vectors of one scope beyond which their model has an index; the statements that are due
+SELECT statement FROM vector_index_changes($1)

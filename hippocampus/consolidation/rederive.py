@@ -32,7 +32,7 @@ async def rederive_slices(
 
     Raises:
         ProviderError: the generator failed; what was stored stays, the rest waits for the next run.
-        EmbeddingDimensionError: the embedder's vectors do not fit the columns.
+        EmbeddingDimensionError: the embedder's vectors are too long, or not of its model's dimensions.
     """
     stored, overtaken = 0, list[UUID]()
     while rows := await STATEMENTS.fetch(pool, "next_rederivation", overtaken, SLICE_TURNS_MAX):

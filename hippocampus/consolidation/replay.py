@@ -113,7 +113,7 @@ class MemoryReplay:
         Raises:
             SessionNotFoundError: there is no such session.
             ProviderError: the generator failed; what was derived is kept, replay again.
-            EmbeddingDimensionError: the embedder's vectors do not fit the columns.
+            EmbeddingDimensionError: the embedder's vectors are too long, or not of its model's dimensions.
             ReplayOvertakenError: a session was consolidated further, or changed, at the very end; replay again.
         """
         fingerprint = f"{self._generator.fingerprint} {self._embedder.model} {self._slice_tokens}"

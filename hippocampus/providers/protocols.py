@@ -42,7 +42,11 @@ class Generator(Protocol):
 
 
 class Embedder(Protocol):
-    """Turns texts into vectors of `hippocampus.records.EMBEDDING_DIMENSIONS` floats, L2-normalised."""
+    """Turns texts into vectors of floats, L2-normalised, all of the same dimensions: at most `DIMENSIONS_MAX`.
+
+    Models whose vectors differ in their dimensions have different names. An embedder may have the attribute ``size``:
+    the dimensions of its vectors, or None as long as it does not know them.
+    """
 
     @property
     def model(self) -> str:

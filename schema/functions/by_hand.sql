@@ -126,7 +126,8 @@ AS $$
       AND CASE p_memory.memory_type WHEN 'semantic' THEN
               p_memory.occurred_at <= a.archived_at
               AND (plain_key(a.content) = plain_key(p_memory.content)
-                   OR a.embedding_model = p_embedding_model AND 1 - (a.embedding <=> p_memory.embedding) >= h.threshold)
+                   OR model_similarity(a.embedding, a.embedding_model, p_memory.embedding, p_embedding_model)
+                      >= h.threshold)
           ELSE a.thread_id = p_thread.id AND a.from_seq = p_from_seq END
     ORDER BY a.id LIMIT 1
 $$;

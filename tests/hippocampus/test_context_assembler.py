@@ -178,7 +178,7 @@ async def test_bad_input_is_refused(known: None, pool: asyncpg.Pool, assembler: 
     with pytest.raises(InvalidInputError, match="max_tokens"):
         await assembler.assemble(app_name=APP, user_id=MEI, session_id=None, query="cat", max_tokens=0)
     with pytest.raises(EmbeddingDimensionError):
-        await assembler.assemble(app_name=APP, user_id=MEI, session_id=None, query="cat", query_embedding=[0.5] * 768)
+        await assembler.assemble(app_name=APP, user_id=MEI, session_id=None, query="cat", query_embedding=[0.5] * 4001)
     with pytest.raises(ContextBudgetError):
         await assembler.assemble(
             app_name=APP, user_id=MEI, session_id=None, query="cat", system_prompt="rule " * 100, max_tokens=20

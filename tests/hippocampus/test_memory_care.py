@@ -194,7 +194,7 @@ async def test_a_comparison_and_a_dry_run_predict_the_clean_up(
     days: float,
 ) -> None:
     """Random memories, a random policy: comparison, change, dry run and run report the same rows."""
-    await clock.execute("TRUNCATE memories, memories_archive")
+    await clock.execute("TRUNCATE memories, memories_archive CASCADE")
     await clock.execute("DELETE FROM app_policies WHERE app_name <> '*'")
     await travel(clock, 0)
     for initial, count, age, pinned in rows:

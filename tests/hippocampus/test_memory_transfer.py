@@ -134,6 +134,7 @@ async def test_a_bad_file_changes_nothing_and_the_error_names_the_lines(
     await fill(pool, rows=20)
     good = await exported(pool)
     place = next(n for n, line in enumerate(good) if '"kind": "memory"' in line)
+    last = max(n for n, line in enumerate(good) if '"kind": "memory"' in line)
     memory = json.loads(good[place])
 
     def spoiled(**fields: object) -> list[str]:
@@ -156,7 +157,8 @@ async def test_a_bad_file_changes_nothing_and_the_error_names_the_lines(
         (spoiled(content=None), [place + 1]),
         (spoiled(content="\0"), [place + 1]),
         (spoiled(created_at="yesterdayish"), [place + 1]),
-        (spoiled(embedding="[1,2]"), [place + 1]),
+        (spoiled(embedding="[1,2"), [place + 1]),
+        ([*good[:last], json.dumps({**json.loads(good[last]), "embedding": "[1,2]"}), *good[last + 1 :]], [last + 1]),
         (spoiled(initial_score=7), [place + 1]),
     ]
     for lines, numbers in cases:

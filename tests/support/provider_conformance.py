@@ -28,6 +28,7 @@ import pytest
 
 from hippocampus import errors, records
 from hippocampus.providers.calls import CallRecord
+from hippocampus.providers.local.embedding import DIMENSIONS
 from hippocampus.providers.protocols import Checkable, Embedder, EmbeddingTask, Generator
 from tests.support.fake_api import UNKNOWN_MODEL, WRONG_KEY, FakeApi
 from tests.support.waiting import WAIT_SECONDS
@@ -183,7 +184,7 @@ class GeneratorConformance:
         await generator.close()
 
 
-def assert_unit(vectors: Sequence[records.Vector], dimensions: int = records.EMBEDDING_DIMENSIONS) -> None:
+def assert_unit(vectors: Sequence[records.Vector], dimensions: int = DIMENSIONS) -> None:
     for vector in vectors:
         assert isinstance(vector, list)
         assert len(vector) == dimensions
@@ -203,7 +204,7 @@ class EmbedderConformance:
 
     deterministic = True
     long_text_chars = 20_000
-    dimensions = records.EMBEDDING_DIMENSIONS
+    dimensions = DIMENSIONS
 
     @pytest.fixture
     def embedder(self) -> Any:

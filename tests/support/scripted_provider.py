@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
+from hippocampus.providers.local.embedding import DIMENSIONS
 from hippocampus.providers.local.provider import LocalEmbedder
 from hippocampus.providers.protocols import EmbeddingTask
 from hippocampus.records import (
-    EMBEDDING_DIMENSIONS,
     ConversationSlice,
     ExtractedFact,
     ExtractedInsight,
@@ -58,7 +58,7 @@ class ScriptedEmbedder:
     """Embeds as the local provider does; raises `failure` if set; `dimensions` truncates the vectors."""
 
     failure: Exception | None = None
-    dimensions: int = EMBEDDING_DIMENSIONS
+    dimensions: int = DIMENSIONS
     during: Callable[[], Awaitable[None]] | None = None
     batches: list[list[str]] = field(default_factory=list)
     model: str = "scripted-embedding"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from hippocampus.consolidation.vector_copies import INDEXED_ROWS
 from pulse.postgres.statements import Statements
 from workers.settings import Settings
 
@@ -58,7 +59,7 @@ class Upkeep:
 
     async def find_vectorless(self, model: str) -> None:
         """Enqueue the backfill if a text waits for its vector of this model, and the slices to extract again."""
-        await _STATEMENTS.execute(self._pool, "enqueue_embedding_backfill", model)
+        await _STATEMENTS.execute(self._pool, "enqueue_embedding_backfill", model, INDEXED_ROWS)
         await _STATEMENTS.execute(self._pool, "enqueue_redraws")
 
     async def prune(self) -> None:

@@ -18,8 +18,10 @@ SELECT delete_expired_session()
 SELECT enqueue_redraws()
 
 -- name: enqueue_embedding_backfill
--- Only where something waits for a vector of this model.
-SELECT enqueue_embedding_backfill() WHERE EXISTS (SELECT FROM list_vectorless($1, 1))
+-- Only where something waits for a vector of this model, or for a copy or an index of vectors. $2: of how many rows.
+SELECT enqueue_embedding_backfill()
+WHERE EXISTS (SELECT FROM list_vectorless($1, 1)) OR EXISTS (SELECT FROM vector_fill)
+   OR EXISTS (SELECT FROM vector_index_changes($2))
 
 -- name: prune_queue
 -- How long finished jobs of the queue are kept, how many at most.
