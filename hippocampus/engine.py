@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Self
 from uuid import UUID, uuid4
 
+from hippocampus.answers import ANSWER_SECONDS, ANSWER_TOKENS, WINDOW_TOKENS, Answer, AnswerService
 from hippocampus.by_hand import Edit, GivenFact, MemoryEditor
 from hippocampus.context.templates import Template, TemplateName
 from hippocampus.context.window import ContextWindow
@@ -39,7 +40,7 @@ from pulse.session_key import SessionKey
 from pulse.session_service import BATCH_SIZE_MAX, OpenSessionService
 
 if TYPE_CHECKING:
-    from hippocampus.providers.protocols import Embedder
+    from hippocampus.providers.protocols import Answerer, Embedder, Generator
     from pulse.database import Pool
 
 
@@ -91,8 +92,8 @@ class Hippocampus:
     The database is migrated (``hippocampus migrate``). Workers on the same database consolidate what is added; a search
     also finds what no worker has reached yet. One object serves any number of tasks of one event loop.
 
-    `add`, `search`, `context` and `recall` cover an agent's loop; `remember`, `correct`, `retire` and `confirm` are for
-    people. For more, each service is an attribute.
+    `add`, `search`, `context`, `recall` and `ask` cover an agent's loop; `remember`, `correct`, `retire` and `confirm`
+    are for people. For more, each service is an attribute.
     """
 
     def __init__(
@@ -102,6 +103,7 @@ class Hippocampus:
         app: str,
         language: Language | None = None,
         embedder: Embedder | Literal["local"] | None = "local",
+        generator: Generator | Answerer | None = None,
     ) -> None:
         """Connect to nothing yet: enter the object, or use `connect`.
 
@@ -111,10 +113,12 @@ class Hippocampus:
             language: of the headers and labels of context windows; None: that of each conversation.
             embedder: must be the one that the workers use: vectors of two models are never compared. None: searches
                 compare words alone. It stays the caller's to close.
+            generator: writes the answers of `ask`; None: they are passages. It stays the caller's to close.
         """
         self.app = app
         self.language = language
         self.embedder: Embedder | None = LocalEmbedder() if isinstance(embedder, str) else embedder
+        self.generator = generator
         self._dsn = database if isinstance(database, str) else None
         self._pool = None if isinstance(database, str) else database
 
@@ -126,6 +130,7 @@ class Hippocampus:
         app: str,
         language: Language | None = None,
         embedder: Embedder | Literal["local"] | None = "local",
+        generator: Generator | Answerer | None = None,
     ) -> Self:
         """Return an object that is connected; `close` it. Arguments as for the class.
 
@@ -133,7 +138,7 @@ class Hippocampus:
             DatabaseUnreachableError: no server, no such database, wrong password.
             SchemaError: the database has no pgvector, or its server is too old.
         """
-        return await cls(database, app=app, language=language, embedder=embedder).__aenter__()
+        return await cls(database, app=app, language=language, embedder=embedder, generator=generator).__aenter__()
 
     async def __aenter__(self) -> Self:
         if self._pool is None and self._dsn is not None:
@@ -180,6 +185,11 @@ class Hippocampus:
     def assembler(self) -> ContextAssembler:
         """Context windows."""
         return ContextAssembler(self.pool, self.embedder, language=self.language)
+
+    @cached_property
+    def answers(self) -> AnswerService:
+        """Answers to questions."""
+        return AnswerService(self.assembler, self.generator)
 
     @cached_property
     def facts(self) -> FactLedger:
@@ -331,6 +341,37 @@ class Hippocampus:
             app_name=self.app, user_id=user, query=query, max_tokens=max_tokens, language=language, template=template
         )
         return window.text
+
+    async def ask(
+        self,
+        user: str,
+        question: str,
+        *,
+        language: Language | None = None,
+        max_tokens: int = WINDOW_TOKENS,
+        max_answer_tokens: int = ANSWER_TOKENS,
+        max_seconds: float = ANSWER_SECONDS,
+    ) -> Answer:
+        """Answer a question from what is remembered of a user, with citations; see `AnswerService.ask`.
+
+        Args:
+            language: of the answer; None: that of the question.
+            max_tokens: of the window that the generator reads; max_answer_tokens: of the answer.
+            max_seconds: for everything.
+
+        Raises:
+            InvalidInputError: an argument is out of its bounds.
+            ProviderError: the generator did not answer.
+        """
+        return await self.answers.ask(
+            app_name=self.app,
+            user_id=user,
+            question=question,
+            language=language,
+            max_tokens=max_tokens,
+            max_answer_tokens=max_answer_tokens,
+            max_seconds=max_seconds,
+        )
 
     async def remember(self, user: str, what: str | GivenMemory | GivenFact, *, by: str | None = None) -> Edit:
         """Remember a text or a fact of a user by hand; see `MemoryEditor.remember`.

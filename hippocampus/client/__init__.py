@@ -26,8 +26,10 @@ from hippocampus.client.errors import (
 from hippocampus.client.instructions import InstructionCalls
 from hippocampus.client.memory import FactOptions, JobOptions, MemoryCalls, MemoryOptions, SearchOptions
 from hippocampus.client.records import (
+    Answer,
     AppendOutcome,
     ArchivedMemory,
+    Citation,
     Edit,
     Erasure,
     FactCandidate,
@@ -60,8 +62,10 @@ __all__ = [
     "RETRY_WAIT_SECONDS_MAX",
     "TIMEOUT_SECONDS",
     "TRIES_MAX",
+    "Answer",
     "AppendOutcome",
     "ArchivedMemory",
+    "Citation",
     "ClientError",
     "ConflictError",
     "ConnectionFailedError",

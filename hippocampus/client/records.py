@@ -99,6 +99,32 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Citation:
+    """What an answer rests on: a memory, a fact or a turn."""
+
+    source: Literal["memory", "fact", "turn"]
+    id: str
+    text: str
+    session_id: str | None
+    sequence_nums: Sequence[int]
+    occurred_at: str | None
+    changed: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """An answer; `answered_by` is None if nothing is remembered, and no model was asked."""
+
+    text: str
+    is_known: bool
+    answered_by: Literal["model", "passages"] | None
+    citations: Sequence[Citation]
+    model: str | None
+    usage: Mapping[str, int]
+    degraded: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryRecord:
     """A memory."""
 

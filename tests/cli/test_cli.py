@@ -191,6 +191,19 @@ def test_recall_prints_what_is_known(cli: Run) -> None:
     assert answer["text"].startswith("<")
 
 
+def test_ask_prints_the_answer_and_what_it_rests_on(cli: Run) -> None:
+    """Without a model it is the passages that match best; what nothing says is not known."""
+    code, out, err = cli("ask", "what is she allergic to?")
+    assert code == 0
+    assert "peanut" in out
+    assert "No model is set" in err
+    assert "[turn " in err
+    answer = json.loads(cli("ask", "zxcvbnm?", "--language", "zh", "--json")[1])
+    assert (answer["text"], answer["is_known"], answer["citations"]) == ("不知道。", False, [])
+    assert cli("ask", " ")[0] == 1
+    assert cli("ask", "where?", "--tokens", "99")[0] == 2
+
+
 def test_memories_sessions_and_one_session(cli: Run) -> None:
     summaries = json.loads(cli("memories", "--type", "summary", "--json")[1])
     assert len(summaries) == 2
