@@ -19,6 +19,7 @@ from hippocampus.consolidation.effects import FactInput
 from hippocampus.errors import BY_SQLSTATE, MemoryNotFoundError
 from hippocampus.facts import elements, keys
 from hippocampus.facts.elements import fact_text
+from hippocampus.facts.ledger import read_styles
 from hippocampus.names import NAME_LENGTH_MAX, check_app_name, check_name, check_names, check_word, check_zones
 from hippocampus.records import ExtractedFact, FactType
 from hippocampus.transfer.given_memories import CONTENT_CHARACTERS_MAX, GivenMemory, memory_row
@@ -27,8 +28,6 @@ from pulse.postgres.json_values import clean_text, escape_state, unescape
 from pulse.postgres.statements import Statements
 
 if TYPE_CHECKING:
-    import asyncpg
-
     from pulse.database import Pool
 
 _STATEMENTS = Statements("hippocampus", "by_hand.sql", errors=BY_SQLSTATE)
@@ -106,7 +105,8 @@ class MemoryEditor:
         """
         _check(app_name, user_id, by)
         if isinstance(what, GivenFact):
-            return await self._write(app_name, user_id, by, await self._inputs(app_name, what))
+            styles = await read_styles(self._pool, app_name=app_name)
+            return await self._write(app_name, user_id, by, _inputs(what, styles))
         given = GivenMemory(content=what) if isinstance(what, str) else what
         given = replace(given, metadata={**given.metadata, "source": _PROVENANCE, "by": by or ""})
         row = memory_row(app_name, user_id, given)
@@ -133,11 +133,10 @@ class MemoryEditor:
             arguments = (app_name, user_id, by, target, clean_text(new))
             held: UUID = await _STATEMENTS.fetchval(self._pool, "correct_memory", *arguments)
             return Edit(kind="memory", ids=(held,), changed=held != target)
-        base, _, element = found.key.rpartition(":")
-        styles = await self._styles(app_name)
-        if element and base and keys.style_of(found.fact_type, base, styles) == "collection":
-            given = GivenFact(key=base, value=new, fact_type=found.fact_type)
-            inputs = await self._inputs(app_name, given)
+        styles = await read_styles(self._pool, app_name=app_name)
+        if elements.collection_of(found.fact_type, found.key, styles) is not None:
+            given = GivenFact(key=elements.base_of(found.key), value=new, fact_type=found.fact_type)
+            inputs = _inputs(given, styles)
             ended = target if found.key not in {each.key for each in inputs} else None
             return await self._write(app_name, user_id, by, inputs, ended=ended)
         given = GivenFact(key=found.key, value=new, fact_type=found.fact_type)
@@ -171,8 +170,9 @@ class MemoryEditor:
         found = await self._target(app_name, user_id, target)
         if found.kind == "fact":
             given = GivenFact(key=found.key, value=found.value, fact_type=found.fact_type)
-            inputs = [_input(_whole(given), await self._collection(app_name, found))]
-            return await self._write(app_name, user_id, by, inputs, again=True)
+            styles = await read_styles(self._pool, app_name=app_name)
+            collection = elements.collection_of(found.fact_type, found.key, styles)
+            return await self._write(app_name, user_id, by, [_input(_whole(given), collection)], again=True)
         await _STATEMENTS.execute(self._pool, "confirm_memory", app_name, user_id, by, target)
         return Edit(kind="memory", ids=(target,), changed=True)
 
@@ -200,21 +200,6 @@ class MemoryEditor:
             )
         return _Target(kind=row["kind"], fact_type=row["fact_type"], key=row["key"] or "", value=unescape(row["value"]))
 
-    async def _inputs(self, app_name: str, given: GivenFact) -> list[FactInput]:
-        """Return a fact as it is stored: an element of a collection each."""
-        found = elements.of_fact(_whole(given), await self._styles(app_name))
-        return [_input(each, each.collection, given.since) for each in found]
-
-    async def _collection(self, app_name: str, found: _Target) -> str | None:
-        base, _, element = found.key.rpartition(":")
-        is_element = bool(base and element)
-        is_element = is_element and keys.style_of(found.fact_type, base, await self._styles(app_name)) == "collection"
-        return keys.normal_key(base) if is_element else None
-
-    async def _styles(self, app_name: str) -> keys.Styles:
-        rows: list[asyncpg.Record] = await _STATEMENTS.fetch(self._pool, "styles", app_name)
-        return {(row["fact_type"], row["normal_key"]): row["style"] for row in rows}
-
 
 def _check(app_name: str, user_id: str, by: str | None) -> None:
     check_app_name(app_name)
@@ -227,6 +212,11 @@ def _check(app_name: str, user_id: str, by: str | None) -> None:
 def _whole(given: GivenFact) -> ExtractedFact:
     value = given.value.strip() if isinstance(given.value, str) else given.value
     return ExtractedFact(fact_type=given.fact_type, key=given.key, value=value, confidence=1.0, source_seqs=())
+
+
+def _inputs(given: GivenFact, styles: keys.Styles) -> list[FactInput]:
+    """Return a fact as it is stored: an element of a collection each."""
+    return [_input(each, each.collection, given.since) for each in elements.of_fact(_whole(given), styles)]
 
 
 def _input(fact: ExtractedFact | elements.Element, collection: str | None, since: datetime | None = None) -> FactInput:

@@ -2,17 +2,12 @@
 
 -- name: target
 -- app, user, id: the fact or memory of this id, also an archived memory; none where there is none
-SELECT 'fact' AS kind, fact_type, key, value, content FROM facts WHERE id = $3 AND app_name = $1 AND user_id = $2
+SELECT 'fact' AS kind, fact_type, key, value FROM facts WHERE id = $3 AND app_name = $1 AND user_id = $2
 UNION ALL
-SELECT 'memory', memory_type, NULL, NULL, content FROM memories WHERE id = $3 AND app_name = $1 AND user_id = $2
+SELECT 'memory', memory_type, NULL, NULL FROM memories WHERE id = $3 AND app_name = $1 AND user_id = $2
 UNION ALL
-SELECT 'memory', memory_type, NULL, NULL, content FROM memories_archive WHERE id = $3 AND app_name = $1 AND user_id = $2
+SELECT 'memory', memory_type, NULL, NULL FROM memories_archive WHERE id = $3 AND app_name = $1 AND user_id = $2
 LIMIT 1
-
--- name: styles
--- app: which of its keys hold many values; its own before those of every app
-SELECT DISTINCT ON (fact_type, normal_key) fact_type, normal_key, style FROM fact_styles
-WHERE app_name IN ($1, '*') ORDER BY fact_type, normal_key, app_name = '*'
 
 -- name: write_facts
 -- app, user, by, fact to end first or null, facts, whether to state again what was stated by hand

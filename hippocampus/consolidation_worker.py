@@ -142,7 +142,7 @@ class MemoryConsolidationWorker:
         replies = PaidReplies(self._pool, self._generator, slice_)
         deep = slice_.stage is Stage.DEEP
         thread_id = slice_.job.thread_id
-        styles = await ledger.read_styles(self._pool, thread_id) if deep else None
+        styles = await ledger.read_styles(self._pool, thread_id=thread_id) if deep else None
         facts = await read_known_facts(self._pool, self._generator, thread_id) if deep else ()
         compares = deep and replies.compares_insights
         insights = await read_known_insights(self._pool, thread_id, slice_.turns) if compares else ()

@@ -138,7 +138,7 @@ class MemoryReplay:
         while rows := await STATEMENTS.fetch(self._pool, "next_replay_slice", replay_id, *limits):
             thread_id = rows[0]["thread_id"]
             if thread_id not in styles:
-                styles[thread_id] = await ledger.read_styles(self._pool, thread_id)
+                styles[thread_id] = await ledger.read_styles(self._pool, thread_id=thread_id)
             done[await self._derive(replay_id, fingerprint, rows, styles[thread_id])] += 1
         return done
 
