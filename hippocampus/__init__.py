@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from hippocampus.facts.ledger import FactLedger as FactLedger, KeyStyle as KeyStyle
     from hippocampus.instructions import InstructionStore as InstructionStore
     from hippocampus.memory_service import AddedSession as AddedSession, OpenMemoryService as OpenMemoryService
+    from hippocampus.profile import Profile as Profile, ProfileLine as ProfileLine, read_profile as read_profile
     from hippocampus.providers.local.embedding import LocalEmbedder as LocalEmbedder
     from hippocampus.providers.protocols import Answerer as Answerer, Embedder as Embedder, Generator as Generator
     from hippocampus.records import (
@@ -188,6 +189,8 @@ _PUBLIC: dict[str, str] = {
     "OpenMemoryService": "hippocampus.memory_service",
     "PermanentProviderError": "hippocampus.errors",
     "PolicyComparison": "hippocampus.retention.advice",
+    "Profile": "hippocampus.profile",
+    "ProfileLine": "hippocampus.profile",
     "ProposalNotFoundError": "hippocampus.errors",
     "PromptReranker": "hippocampus.rerank",
     "Provenance": "hippocampus.erasure.provenance",
@@ -216,6 +219,7 @@ _PUBLIC: dict[str, str] = {
     "format_items": "hippocampus.context.window",
     "get_policy": "hippocampus.retention.policies",
     "import_memory": "hippocampus.transfer.memory_file",
+    "read_profile": "hippocampus.profile",
     "reset_policy": "hippocampus.retention.policies",
     "score": "hippocampus.retention.curves",
     "set_policy": "hippocampus.retention.policies",

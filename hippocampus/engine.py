@@ -19,6 +19,7 @@ from hippocampus.instructions import InstructionStore
 from hippocampus.memory_service import OpenMemoryService
 from hippocampus.messages import CONVERSATION_MIN, MESSAGE_TYPES, Message, Messages, new_messages, read_messages
 from hippocampus.names import check_names
+from hippocampus.profile import PROFILE_TOKENS, Profile, read_profile
 from hippocampus.providers.local.embedding import LocalEmbedder
 from hippocampus.retention.archive import MemoryArchive
 from hippocampus.retention_manager import MemoryRetentionManager
@@ -40,6 +41,8 @@ from pulse.session_key import SessionKey
 from pulse.session_service import BATCH_SIZE_MAX, OpenSessionService
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from hippocampus.providers.protocols import Answerer, Embedder, Generator
     from pulse.database import Pool
 
@@ -290,6 +293,7 @@ class Hippocampus:
         system_prompt: str | None = None,
         language: Language | None = None,
         template: Template | TemplateName = "markdown",
+        profile: bool = False,
     ) -> ContextWindow:
         """Pack what the next turn of a session needs into a token budget; `ContextWindow.text` is the prompt.
 
@@ -299,6 +303,7 @@ class Hippocampus:
             system_prompt: begins the window, whole.
             language: of headers and labels; None: the object's.
             template: plain, markdown, xml, messages (then `ContextWindow.messages` is the prompt), or your own.
+            profile: begin the facts with the user's profile.
 
         Raises:
             ContextBudgetError: the system prompt alone is over the budget.
@@ -314,6 +319,20 @@ class Hippocampus:
             max_tokens=max_tokens,
             language=language,
             template=template,
+            profile=profile,
+        )
+
+    async def profile(
+        self,
+        user: str,
+        *,
+        max_tokens: int = PROFILE_TOKENS,
+        language: Language | None = None,
+        as_of: datetime | None = None,
+    ) -> Profile:
+        """Return what holds of a user, on one page, with its sources; see `hippocampus.profile.read_profile`."""
+        return await read_profile(
+            self.pool, app_name=self.app, user_id=user, max_tokens=max_tokens, language=language, as_of=as_of
         )
 
     async def recall(

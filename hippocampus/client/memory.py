@@ -18,6 +18,8 @@ from hippocampus.client.records import (
     JobRecord,
     MemoryRecord,
     MemoryType,
+    Profile,
+    ProfileLine,
     SearchResult,
     Window,
     pick,
@@ -107,6 +109,11 @@ class MemoryCalls(Calls):
         timeout_seconds = max_seconds + _ANSWER_MARGIN_SECONDS
         found = await self._call("POST", self._user(user_id, "ask"), json=body, timeout=timeout_seconds)
         return pick(Answer, {**found, "citations": tuple(pick(Citation, each) for each in found["citations"])})
+
+    async def profile(self, user_id: str, **more: Any) -> Profile:
+        """Read what holds of a user, on one page with its sources; `more`: max_tokens, language, as_of."""
+        found = await self._call("GET", self._user(user_id, "profile"), params=plain(more))
+        return pick(Profile, {**found, "lines": tuple(pick(ProfileLine, each) for each in found["lines"])})
 
     async def memories(
         self, user_id: str, *, page_size: int = 100, **narrow: Unpack[MemoryOptions]

@@ -125,6 +125,27 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileLine:
+    """A line of a profile, with the ids of the facts, the memory or the proposal that it comes from."""
+
+    kind: Literal["instruction", "rule", "profile", "preference", "custom", "insight"]
+    text: str
+    ids: Sequence[str]
+    since: str | None
+    is_standing: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """What holds of a user, on one page; `left_out` counts what holds and is not on it."""
+
+    text: str
+    lines: Sequence[ProfileLine]
+    total_tokens: int
+    left_out: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryRecord:
     """A memory."""
 

@@ -204,6 +204,24 @@ def test_ask_prints_the_answer_and_what_it_rests_on(cli: Run) -> None:
     assert cli("ask", "where?", "--tokens", "99")[0] == 2
 
 
+def test_profile_prints_what_holds(cli: Run) -> None:
+    """On one page, now or then; also at the head of a context window."""
+    code, out, err = cli("profile")
+    assert (code, err) == (0, "")
+    assert "## About the user" in out
+    assert "Oslo" in out
+    assert "Turin" not in out
+    page = json.loads(
+        cli("profile", "Ada", "--as-of", "2024-06-02", "--tokens", "100", "--language", "zh", "--json")[1]
+    )
+    assert "Turin" in page["text"]
+    assert "## 资料" in page["text"]
+    assert all(line["ids"] for line in page["lines"])
+    assert cli("profile", "Ada", "--user", "Ada")[0] == 2
+    window = cli("context", "plan a meal", "--profile", "--tokens", "2000")[1]
+    assert window.count("Oslo") >= 1
+
+
 def test_memories_sessions_and_one_session(cli: Run) -> None:
     summaries = json.loads(cli("memories", "--type", "summary", "--json")[1])
     assert len(summaries) == 2

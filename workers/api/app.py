@@ -26,6 +26,7 @@ from hippocampus.http.routes import (
     instructions,
     jobs,
     memories,
+    profile,
     provenance,
     retention,
 )
@@ -96,6 +97,7 @@ _ROUTERS = (
     fact_styles.router,
     context.router,
     answers.router,
+    profile.router,
     provenance.router,
     by_hand.router,
     retention.router,
