@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from hippocampus.context_assembler import ContextAssembler
     from hippocampus.providers.protocols import Generator
 
-#: What a citation is: a memory or a fact, which provenance traces, or a turn of a session.
+#: What a citation is; `hippocampus.erasure.provenance` traces each.
 CitedSource: TypeAlias = Literal["memory", "fact", "turn"]
 #: A model wrote the answer, or it consists of passages, since there is no model.
 AnsweredBy: TypeAlias = Literal["model", "passages"]

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator
 from typing import Any
 from uuid import UUID
 
@@ -28,7 +27,7 @@ from pulse import database
 from pulse.errors import InvalidInputError
 from tests.support.fake_openai import FakeOpenAI
 from tests.support.queue_claims import work_off
-from tests.support.scripted_provider import ORIGIN
+from tests.support.scripted_provider import ORIGIN, ScriptedAnswerer
 
 APP, USER = "app", "ann"
 ABOUT_ANN = [
@@ -36,19 +35,6 @@ ABOUT_ANN = [
     {"role": "assistant", "content": "A fine instrument.", "timestamp": "2026-03-01T09:01:00Z"},
     {"role": "user", "content": "I moved to Lisbon, I live in Lisbon now.", "timestamp": "2026-05-01T09:00:00Z"},
 ]
-
-
-@dataclass
-class ScriptedAnswerer:
-    """Replies what `reply` makes of a question."""
-
-    reply: Callable[[Question], Reply | Awaitable[Reply]]
-    asked: list[Question] = field(default_factory=list)
-
-    async def answer(self, question: Question) -> Reply:
-        self.asked.append(question)
-        found = self.reply(question)
-        return found if isinstance(found, Reply) else await found
 
 
 def saying(text: str | None, *citations: int) -> ScriptedAnswerer:
@@ -94,6 +80,9 @@ async def test_an_answer_cites_turns_and_facts_that_can_be_opened(memory: Hippoc
     assert turn.changed == "home: lives in Lisbon"
     (origin,) = [each for each in await provenance(memory.pool, APP, USER, fact.id) if each.drawn.source == "fact"]
     assert [event.sequence_num for event in origin.events] == list(fact.sequence_nums) == [3]
+    (itself,) = await provenance(memory.pool, APP, USER, turn.id)
+    assert (itself.drawn.source, itself.drawn.kind, itself.drawn.content) == ("turn", "user", turn.text)
+    assert [event.sequence_num for event in itself.events] == [1]
     drawn = await consequences(memory.pool, APP, USER, "s", sequence_num=turn.sequence_nums[0])
     assert drawn.event.text == turn.text
     (asked,) = answerer.asked

@@ -46,8 +46,6 @@ async def test_it_is_what_holds_now_and_leads_to_its_sources(memory: Hippocampus
     assert "Porto" not in page.text
     assert page.text.index("## Rules") < page.text.index("## About the user")
     for line in page.lines:
-        if line.kind == "instruction":
-            continue
         for each in line.ids:
             assert [event.sequence_num for event in (await provenance(memory.pool, APP, USER, each))[0].events]
     home = next(line for line in page.lines if "Lisbon" in line.text)

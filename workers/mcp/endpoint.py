@@ -17,6 +17,7 @@ from mcp.server.transport_security import TransportSecuritySettings
 from starlette.requests import Request
 from starlette.routing import Route
 
+from hippocampus.answers import AnswerService
 from hippocampus.context_assembler import ContextAssembler
 from hippocampus.memory_service import OpenMemoryService
 from hippocampus.search import MemorySearch
@@ -83,6 +84,7 @@ def _caller_of(context: Context) -> Caller:
             memory=service_of(request, OpenMemoryService),
             search=service_of(request, MemorySearch),
             assembler=service_of(request, ContextAssembler),
+            answers=service_of(request, AnswerService),
         ),
         slot=service_of(request, Admission).slot,
         request_id=request.scope["state"]["request_id"],

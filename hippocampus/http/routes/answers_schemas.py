@@ -52,7 +52,7 @@ class CitationView(View):
 
     source: Annotated[
         CitedSource,
-        Field(description="GET …/memories/{id}/origin traces a memory or a fact to its turns; a turn is one of them."),
+        Field(description="GET …/memories/{id}/origin leads from any of them to the turns that it comes from."),
     ]
     id: uuid.UUID
     text: str

@@ -19,7 +19,7 @@ class ProfileLineView(View):
     text: str
     ids: Annotated[
         list[uuid.UUID],
-        Field(description="Of its facts, its memory or its proposal: GET …/memories/{id}/origin traces the first two."),
+        Field(description="Of its facts, its memory or its proposal; GET …/memories/{id}/origin traces them."),
     ]
     since: Annotated[datetime | None, Field(description="Since when it is true.")]
     is_standing: Annotated[bool, Field(description="Rules, allergies, diets and instructions.")]
