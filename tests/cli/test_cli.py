@@ -212,12 +212,12 @@ def test_profile_prints_what_holds(cli: Run) -> None:
     assert "Oslo" in out
     assert "Turin" not in out
     page = json.loads(
-        cli("profile", "Ada", "--as-of", "2024-06-02", "--tokens", "100", "--language", "zh", "--json")[1]
+        cli("profile", "ada", "--as-of", "2024-06-02", "--tokens", "100", "--language", "zh", "--json")[1]
     )
     assert "Turin" in page["text"]
     assert "## 资料" in page["text"]
     assert all(line["ids"] for line in page["lines"])
-    assert cli("profile", "Ada", "--user", "Ada")[0] == 2
+    assert cli("profile", "ada", "--user", "ada")[0] == 2
     window = cli("context", "plan a meal", "--profile", "--tokens", "2000")[1]
     assert window.count("Oslo") >= 1
 
