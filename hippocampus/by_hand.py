@@ -101,7 +101,7 @@ class MemoryEditor:
         """Remember a memory or a fact of a user, whether or not a turn says so.
 
         A fact replaces what held under its key, whose history stays; stated again, it is unchanged. A memory with a
-        name replaces the one of that name; without, each call makes a new one.
+        name replaces the one of that name, or what corrected it; without, each call makes a new one.
         """
         _check(app_name, user_id, by)
         if isinstance(what, GivenFact):
@@ -110,8 +110,8 @@ class MemoryEditor:
         given = GivenMemory(content=what) if isinstance(what, str) else what
         given = replace(given, metadata={**given.metadata, "source": _PROVENANCE, "by": by or ""})
         row = memory_row(app_name, user_id, given)
-        changed = await _STATEMENTS.fetchval(self._pool, "write_memory", app_name, user_id, row)
-        return Edit(kind="memory", ids=(row[0],), changed=bool(changed))
+        held: UUID = await _STATEMENTS.fetchval(self._pool, "write_memory", app_name, user_id, by, row)
+        return Edit(kind="memory", ids=(held,), changed=True)
 
     async def correct(self, app_name: str, user_id: str, target: UUID, new: Any, *, by: str | None = None) -> Edit:
         """Replace what a memory says, or the value of a fact from now on. The former stays in the history.
@@ -138,9 +138,10 @@ class MemoryEditor:
             given = GivenFact(key=elements.base_of(found.key), value=new, fact_type=found.fact_type)
             inputs = _inputs(given, styles)
             ended = target if found.key not in {each.key for each in inputs} else None
-            return await self._write(app_name, user_id, by, inputs, ended=ended)
+            return await self._write(app_name, user_id, by, inputs, ended=ended, corrected=(target, found.key))
         given = GivenFact(key=found.key, value=new, fact_type=found.fact_type)
-        return await self._write(app_name, user_id, by, [_input(_whole(given), None)])
+        inputs = [_input(_whole(given), None)]
+        return await self._write(app_name, user_id, by, inputs, corrected=(target, found.key))
 
     async def retire(self, app_name: str, user_id: str, target: UUID, *, by: str | None = None) -> Edit:
         """Let a memory no longer be found, or a fact no longer hold from now on. Its history stays. Idempotent.
@@ -160,21 +161,15 @@ class MemoryEditor:
     async def confirm(self, app_name: str, user_id: str, target: UUID, *, by: str | None = None) -> Edit:
         """Confirm a memory or a fact: who did so and when is kept.
 
-        A fact is certain from then on, with a confidence of 1; one that had ended holds again. A memory is as strong as
-        if it had been used now; an archived one is restored.
+        A fact is certain from then on, with a confidence of 1 and the value that it has by then; one that had ended
+        holds again. A memory is as strong as if it had been used now; an archived one is restored.
 
         Raises:
             MemoryNotFoundError: the user has no memory and no fact of this id.
         """
         _check(app_name, user_id, by)
-        found = await self._target(app_name, user_id, target)
-        if found.kind == "fact":
-            given = GivenFact(key=found.key, value=found.value, fact_type=found.fact_type)
-            styles = await read_styles(self._pool, app_name=app_name)
-            collection = elements.collection_of(found.fact_type, found.key, styles)
-            return await self._write(app_name, user_id, by, [_input(_whole(given), collection)], again=True)
-        await _STATEMENTS.execute(self._pool, "confirm_memory", app_name, user_id, by, target)
-        return Edit(kind="memory", ids=(target,), changed=True)
+        kind = await _STATEMENTS.fetchval(self._pool, "confirm", app_name, user_id, by, target)
+        return Edit(kind=kind, ids=(target,), changed=True)
 
     async def _write(
         self,
@@ -184,9 +179,9 @@ class MemoryEditor:
         facts: Sequence[FactInput],
         *,
         ended: UUID | None = None,
-        again: bool = False,
+        corrected: tuple[UUID | None, str | None] = (None, None),
     ) -> Edit:
-        arguments = (app_name, user_id, by, ended, list(facts), again)
+        arguments = (app_name, user_id, by, ended, list(facts), *corrected)
         rows = await _STATEMENTS.fetch(self._pool, "write_facts", *arguments)
         written = rows[1:] if ended is not None and facts else rows
         changed = any(row["outcome"] != "unchanged" for row in rows)

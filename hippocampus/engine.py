@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Self
 from uuid import UUID, uuid4
 
+from hippocampus.answers import ANSWER_SECONDS, ANSWER_TOKENS, WINDOW_TOKENS, Answer, AnswerService
 from hippocampus.by_hand import Edit, GivenFact, MemoryEditor
 from hippocampus.context.templates import Template, TemplateName
 from hippocampus.context.window import ContextWindow
@@ -18,6 +19,7 @@ from hippocampus.instructions import InstructionStore
 from hippocampus.memory_service import OpenMemoryService
 from hippocampus.messages import CONVERSATION_MIN, MESSAGE_TYPES, Message, Messages, new_messages, read_messages
 from hippocampus.names import check_names
+from hippocampus.profile import PROFILE_TOKENS, Profile, read_profile
 from hippocampus.providers.local.embedding import LocalEmbedder
 from hippocampus.retention.archive import MemoryArchive
 from hippocampus.retention_manager import MemoryRetentionManager
@@ -40,7 +42,9 @@ from pulse.session_key import SessionKey
 from pulse.session_service import BATCH_SIZE_MAX, OpenSessionService
 
 if TYPE_CHECKING:
-    from hippocampus.providers.protocols import Embedder
+    from datetime import datetime
+
+    from hippocampus.providers.protocols import Answerer, Embedder, Generator
     from pulse.database import Pool
 
 
@@ -92,8 +96,8 @@ class Hippocampus:
     The database is migrated (``hippocampus migrate``). Workers on the same database consolidate what is added; a search
     also finds what no worker has reached yet. One object serves any number of tasks of one event loop.
 
-    `add`, `search`, `context` and `recall` cover an agent's loop; `remember`, `correct`, `retire` and `confirm` are for
-    people. For more, each service is an attribute.
+    `add`, `search`, `context`, `recall` and `ask` cover an agent's loop; `remember`, `correct`, `retire` and `confirm`
+    are for people. For more, each service is an attribute.
     """
 
     def __init__(
@@ -104,6 +108,7 @@ class Hippocampus:
         language: Language | None = None,
         embedder: Embedder | Literal["local"] | None = "local",
         schema: str | None = None,
+        generator: Generator | Answerer | None = None,
     ) -> None:
         """Connect to nothing yet: enter the object, or use `connect`.
 
@@ -114,6 +119,7 @@ class Hippocampus:
             embedder: must be the one that the workers use: vectors of two models are never compared. None: searches
                 compare words alone. It stays the caller's to close.
             schema: the database schema of a URL that names none (``?schema=…``); by default ``public``. A pool has one.
+            generator: writes the answers of `ask`; None: they are passages. It stays the caller's to close.
 
         Raises:
             InvalidInputError: a schema for a pool, or another one than the URL's.
@@ -126,6 +132,7 @@ class Hippocampus:
         self.app = app
         self.language = language
         self.embedder: Embedder | None = LocalEmbedder() if isinstance(embedder, str) else embedder
+        self.generator = generator
         self._dsn = database if isinstance(database, str) else None
         self._pool = None if isinstance(database, str) else database
 
@@ -138,6 +145,7 @@ class Hippocampus:
         language: Language | None = None,
         embedder: Embedder | Literal["local"] | None = "local",
         schema: str | None = None,
+        generator: Generator | Answerer | None = None,
     ) -> Self:
         """Return an object that is connected; `close` it. Arguments as for the class.
 
@@ -145,7 +153,8 @@ class Hippocampus:
             DatabaseUnreachableError: no server, no such database, wrong password.
             SchemaError: the database has no pgvector, or its server is too old.
         """
-        return await cls(database, app=app, language=language, embedder=embedder, schema=schema).__aenter__()
+        made = cls(database, app=app, language=language, embedder=embedder, schema=schema, generator=generator)
+        return await made.__aenter__()
 
     async def __aenter__(self) -> Self:
         if self._pool is None and self._dsn is not None:
@@ -192,6 +201,11 @@ class Hippocampus:
     def assembler(self) -> ContextAssembler:
         """Context windows."""
         return ContextAssembler(self.pool, self.embedder, language=self.language)
+
+    @cached_property
+    def answers(self) -> AnswerService:
+        """Answers to questions."""
+        return AnswerService(self.assembler, self.generator)
 
     @cached_property
     def facts(self) -> FactLedger:
@@ -292,6 +306,7 @@ class Hippocampus:
         system_prompt: str | None = None,
         language: Language | None = None,
         template: Template | TemplateName = "markdown",
+        profile: bool = False,
     ) -> ContextWindow:
         """Pack what the next turn of a session needs into a token budget; `ContextWindow.text` is the prompt.
 
@@ -301,6 +316,7 @@ class Hippocampus:
             system_prompt: begins the window, whole.
             language: of headers and labels; None: the object's.
             template: plain, markdown, xml, messages (then `ContextWindow.messages` is the prompt), or your own.
+            profile: begin the facts with the user's profile.
 
         Raises:
             ContextBudgetError: the system prompt alone is over the budget.
@@ -316,6 +332,20 @@ class Hippocampus:
             max_tokens=max_tokens,
             language=language,
             template=template,
+            profile=profile,
+        )
+
+    async def profile(
+        self,
+        user: str,
+        *,
+        max_tokens: int = PROFILE_TOKENS,
+        language: Language | None = None,
+        as_of: datetime | None = None,
+    ) -> Profile:
+        """Return what holds of a user, on one page, with its sources; see `hippocampus.profile.read_profile`."""
+        return await read_profile(
+            self.pool, app_name=self.app, user_id=user, max_tokens=max_tokens, language=language, as_of=as_of
         )
 
     async def recall(
@@ -343,6 +373,37 @@ class Hippocampus:
             app_name=self.app, user_id=user, query=query, max_tokens=max_tokens, language=language, template=template
         )
         return window.text
+
+    async def ask(
+        self,
+        user: str,
+        question: str,
+        *,
+        language: Language | None = None,
+        max_tokens: int = WINDOW_TOKENS,
+        max_answer_tokens: int = ANSWER_TOKENS,
+        max_seconds: float = ANSWER_SECONDS,
+    ) -> Answer:
+        """Answer a question from what is remembered of a user, with citations; see `AnswerService.ask`.
+
+        Args:
+            language: of the answer; None: that of the question.
+            max_tokens: of the window that the generator reads; max_answer_tokens: of the answer.
+            max_seconds: for everything.
+
+        Raises:
+            InvalidInputError: an argument is out of its bounds.
+            ProviderError: the generator did not answer.
+        """
+        return await self.answers.ask(
+            app_name=self.app,
+            user_id=user,
+            question=question,
+            language=language,
+            max_tokens=max_tokens,
+            max_answer_tokens=max_answer_tokens,
+            max_seconds=max_seconds,
+        )
 
     async def remember(self, user: str, what: str | GivenMemory | GivenFact, *, by: str | None = None) -> Edit:
         """Remember a text or a fact of a user by hand; see `MemoryEditor.remember`.

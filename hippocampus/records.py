@@ -150,6 +150,27 @@ class Reflection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A question, and the numbered passages of the memory that may answer it."""
+
+    text: str
+    passages: str  # one line each, of stored text as JSON strings; see `hippocampus.answers`
+    asked_at: datetime
+    tokens_max: int  # of the answer
+    language: str | None = None  # its name in English; None: that of the question
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """What a model replied to a question. Its citations are not yet checked."""
+
+    text: str | None  # None: the passages do not answer it; never blank
+    citations: tuple[int, ...]  # numbers of passages, in the model's order
+    origin: Origin
+    usage: Usage = field(default_factory=Usage)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ConsolidationJob:
     """A row of ``consolidation_jobs``."""
 

@@ -31,8 +31,8 @@ from workers.api.listening import Listener
 from workers.api.malformed import ProblemProtocol, raise_file_limit, report_loop_error
 from workers.failures import DATABASE_FAULTS
 from workers.installing import install_command
-from workers.models.call_gate import embedder_gate
-from workers.models.factory import make_query_embedder
+from workers.models.call_gate import embedder_gate, generator_gate
+from workers.models.factory import make_generator, make_query_embedder
 from workers.models.reach import report_unreachable
 from workers.process import logs, signals
 from workers.process.background import in_background
@@ -146,8 +146,11 @@ async def _run(config: settings.Settings, agents: Mapping[str, Agent] | None) ->
             config, metrics.calls.observe, embedder_gate(config, pool, metrics.calls, "writer")
         )
         stack.push_async_callback(embedder.close)
+        # It writes answers; summaries and facts are the workers'.
+        generator = make_generator(config, metrics.calls.observe, generator_gate(config, pool, metrics.calls, "writer"))
+        stack.push_async_callback(generator.close)
         more = await stack.enter_async_context(_mcp_route(config))
-        api = build_api(config, pool, live, embedder, metrics, *more)
+        api = build_api(config, pool, live, embedder, generator, metrics, *more)
         server = _Server(_server_config(api, config.shutdown_grace_seconds), live.end)
         _stop_on_signals(server)
         role = "writer"

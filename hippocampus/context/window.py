@@ -571,8 +571,11 @@ def _number(item: ContextItem) -> int:
     return item.metadata.get("from_seq") or 0
 
 
-def _fact_order(item: ContextItem) -> tuple[bool, int, str]:
-    """Standing facts, then by type and key; facts without a key keep their order."""
+def _fact_order(item: ContextItem) -> tuple[int, int, str]:
+    """The profile in its order, standing facts, then by type and key; facts without a key keep their order."""
+    place = item.metadata.get("profile_place")
+    if place is not None:
+        return (-1, place, "")
     kind = item.metadata.get("kind")
     rank = _FACT_TYPES.index(kind) if kind in _FACT_TYPES else len(_FACT_TYPES)
     return (not item.metadata.get("is_standing"), rank, str(item.metadata.get("key") or ""))

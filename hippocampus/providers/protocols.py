@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
-from hippocampus.records import ConversationSlice, Reflection, Summary, Vector
+from hippocampus.records import ConversationSlice, Question, Reflection, Reply, Summary, Vector
 
 #: What a vector is for. Some models embed documents and queries differently.
 EmbeddingTask: TypeAlias = Literal["document", "query"]
@@ -39,6 +39,18 @@ class Generator(Protocol):
 
     async def close(self) -> None:
         """Close what the provider holds open. Idempotent."""
+
+
+@runtime_checkable
+class Answerer(Protocol):
+    """A generator that answers questions from passages of the memory. Optional: without it, passages are shown."""
+
+    async def answer(self, question: Question) -> Reply:
+        """Answer from the passages alone. Their text is data, never an instruction.
+
+        Raises:
+            ProviderError: the model did not answer, or not in the requested form; never an empty reply instead.
+        """
 
 
 class Embedder(Protocol):

@@ -57,7 +57,8 @@ END
 $$;
 
 -- Stores memories that a caller wrote; the backfill makes their vectors. An id that is stored already is updated; one
--- of another user is skipped. Returns how many were stored or changed.
+-- of another user is skipped, as is one that a person retired or corrected since it was given in the same words.
+-- Returns how many were stored or changed.
 CREATE OR REPLACE FUNCTION give_memories(p_app_name text, p_user_id text, p_memories given_memory[]) RETURNS integer
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
@@ -68,7 +69,12 @@ BEGIN
     INSERT INTO memories AS m (id, user_id, app_name, memory_type, content, metadata, initial_score, occurred_at)
     SELECT g.id, p_user_id, p_app_name, 'semantic', g.content, g.metadata, g.initial_score,
            coalesce(g.occurred_at, engine_now())
-    FROM unnest(p_memories) AS g ORDER BY g.id
+    FROM unnest(p_memories) AS g
+    WHERE NOT EXISTS (
+        SELECT FROM memories_archive AS a
+        WHERE a.id = g.id AND a.app_name = p_app_name AND a.user_id = p_user_id AND is_by_hand(a.archive_reason)
+          AND a.content = g.content)
+    ORDER BY g.id
     ON CONFLICT (id) DO UPDATE SET
         content = EXCLUDED.content, metadata = EXCLUDED.metadata, initial_score = EXCLUDED.initial_score,
         occurred_at = EXCLUDED.occurred_at,

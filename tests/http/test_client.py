@@ -55,6 +55,8 @@ async def test_the_life_cycle_of_a_session_through_the_client(writer: WriterProc
         assert "Lisbon" in (await client.search(user, "Where is Lisbon?"))[0].content
         assert "Lisbon" in (await client.context(user, "Lisbon", session_id=name)).text
         assert "Lisbon" in await client.recall(user, "Lisbon", max_tokens=200)
+        assert (await client.ask(user, "Lisbon?")).answered_by == "passages"
+        assert (await client.profile(user, language="zh")).lines == ()
         assert [each async for each in client.memories(user)] == []
         assert [each async for each in client.facts(user)] == []
         job_id = await client.consolidate(user, name)

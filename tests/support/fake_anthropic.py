@@ -92,7 +92,7 @@ def message(call: Request, kind: str, fault: Mapping[str, Any]) -> dict[str, Any
     first = str(call.body["messages"][0]["content"])
     is_summary = '"summary"' in call.body.get("system", "")
     text = json.dumps(answers.reply_to(first, is_summary=is_summary), ensure_ascii=False)
-    if "BEGIN CONVERSATION" not in first:
+    if not first.startswith(answers.KNOWN_BEGINNINGS):
         text = '{"kind": "note"}'
     if kind in ("max_tokens", "context", "broken_json"):
         text = text[: len(text) * 2 // 3]

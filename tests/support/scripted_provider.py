@@ -14,7 +14,9 @@ from hippocampus.records import (
     ExtractedFact,
     ExtractedInsight,
     Origin,
+    Question,
     Reflection,
+    Reply,
     Summary,
     Vector,
 )
@@ -72,6 +74,19 @@ class ScriptedEmbedder:
         return [vector[: self.dimensions] for vector in await LocalEmbedder().embed(texts, task)]
 
     async def close(self) -> None: ...
+
+
+@dataclass
+class ScriptedAnswerer:
+    """Replies what `reply` makes of a question."""
+
+    reply: Callable[[Question], Reply | Awaitable[Reply]]
+    asked: list[Question] = field(default_factory=list)
+
+    async def answer(self, question: Question) -> Reply:
+        self.asked.append(question)
+        found = self.reply(question)
+        return found if isinstance(found, Reply) else await found
 
 
 class Gate:

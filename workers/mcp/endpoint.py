@@ -16,6 +16,7 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.requests import Request
 
+from hippocampus.answers import AnswerService
 from hippocampus.context_assembler import ContextAssembler
 from hippocampus.memory_service import OpenMemoryService
 from hippocampus.search import MemorySearch
@@ -80,6 +81,7 @@ def _caller_of(context: Context) -> Caller:
             memory=service_of(request, OpenMemoryService),
             search=service_of(request, MemorySearch),
             assembler=service_of(request, ContextAssembler),
+            answers=service_of(request, AnswerService),
         ),
         slot=service_of(request, Admission).slot,
         request_id=request.scope["state"]["request_id"],

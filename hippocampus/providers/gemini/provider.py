@@ -109,7 +109,7 @@ class GeminiGenerator(StructuredGenerator):
         config = types.GenerateContentConfig(
             system_instruction=task.prompt.text,
             temperature=0.0,
-            max_output_tokens=self._output_tokens_max,
+            max_output_tokens=task.output_tokens(self._output_tokens_max),
             response_mime_type="application/json",
             response_json_schema=task.schema,
         )

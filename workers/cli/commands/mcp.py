@@ -11,7 +11,7 @@ import click
 from pulse.api_keys import ROLES, Role
 from workers import settings
 from workers.cli import databases, interrupts, running
-from workers.cli.embedder import open_embedder
+from workers.cli.embedder import open_embedder, open_generator
 from workers.installing import install_command
 from workers.process import logs
 
@@ -62,8 +62,9 @@ async def _serve(
         if is_ours:
             await databases.migrated(config)
         async with databases.pool_of(config) as pool:
-            embedder = open_embedder(config, pool)
+            embedder, generator = open_embedder(config, pool), open_generator(config, pool)
             try:
-                await stdio.serve(pool, embedder, app_name=app, user_id=user, roles=roles)
+                await stdio.serve(pool, embedder, generator, app_name=app, user_id=user, roles=roles)
             finally:
                 await embedder.close()
+                await generator.close()
