@@ -26,6 +26,7 @@ from hippocampus.client.errors import (
 from hippocampus.client.instructions import InstructionCalls
 from hippocampus.client.memory import FactOptions, JobOptions, MemoryCalls, MemoryOptions, SearchOptions
 from hippocampus.client.records import (
+    AgentRecord,
     AppendOutcome,
     ArchivedMemory,
     Edit,
@@ -42,6 +43,7 @@ from hippocampus.client.records import (
     MemoryRecord,
     NewEvent,
     Proposal,
+    RunLease,
     RunRecord,
     SearchResult,
     SessionRecord,
@@ -54,12 +56,14 @@ from hippocampus.client.records import (
     Window,
 )
 from hippocampus.client.retention import RetentionCalls
+from hippocampus.client.runs import RunCalls
 from hippocampus.client.sessions import SessionCalls
 
 __all__ = [
     "RETRY_WAIT_SECONDS_MAX",
     "TIMEOUT_SECONDS",
     "TRIES_MAX",
+    "AgentRecord",
     "AppendOutcome",
     "ArchivedMemory",
     "ClientError",
@@ -87,6 +91,7 @@ __all__ = [
     "NotFoundError",
     "ProblemError",
     "Proposal",
+    "RunLease",
     "RunRecord",
     "SearchOptions",
     "SearchResult",
@@ -103,7 +108,9 @@ __all__ = [
 ]
 
 
-class HippocampusClient(SessionCalls, MemoryCalls, ByHandCalls, RetentionCalls, ErasureCalls, InstructionCalls):
+class HippocampusClient(
+    SessionCalls, RunCalls, MemoryCalls, ByHandCalls, RetentionCalls, ErasureCalls, InstructionCalls
+):
     """Calls the API on behalf of one app; see `hippocampus.client.calls.Calls` for the arguments.
 
     Raises, from every method:

@@ -188,6 +188,20 @@ def runs_alone(agent: Agent) -> bool:
     return bool(getattr(agent, "runs_alone", False))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentDescription:
+    """What an agent declares of itself, as attributes of the same names.
+
+    Attributes:
+        capabilities: as AG-UI's AgentCapabilities, with the protocol's names.
+    """
+
+    name: str
+    description: str
+    runs_alone: bool
+    capabilities: Mapping[str, Any]
+
+
 class AgentRunner:
     """Executes runs, each in a task of its own, and writes their ends."""
 
@@ -223,6 +237,18 @@ class AgentRunner:
     def runs(self) -> list[RunKey]:
         """The runs that are executed."""
         return [self._keys[each] for each in self._tasks]
+
+    def described(self) -> list[AgentDescription]:
+        """Return what the agents declare of themselves, in the order of their names."""
+        return [
+            AgentDescription(
+                name=name,
+                description=str(getattr(agent, "description", "") or ""),
+                runs_alone=runs_alone(agent),
+                capabilities=dict(getattr(agent, "capabilities", None) or {}),
+            )
+            for name, agent in sorted(self.agents.items())
+        ]
 
     def execute(self, run: Run, agent: Agent, given: RunInput) -> None:
         """Execute a run that was just started. Returns at once."""

@@ -1,9 +1,9 @@
 -- Every statement of runs.
 
 -- name: start_run
--- app, user, session id, run id, holder, seconds of lease, first events, whether to refuse while another run is active;
--- the notifier wakes the listeners afterwards
-SELECT run, created, stored FROM start_run($1, $2, $3, $4, $5, $6, $7::event_input[], false, $8)
+-- app, user, session id, run id, holder, seconds of lease, first events, whether to refuse while another run is active,
+-- the session's expected version or null; the notifier wakes the listeners afterwards
+SELECT run, created, stored FROM start_run($1, $2, $3, $4, $5, $6, $7::event_input[], false, $8, $9)
 
 -- name: write_run
 -- app, run id, holder, seconds of lease, events, calls of tools and their results among them

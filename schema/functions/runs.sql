@@ -68,11 +68,13 @@ $$;
 -- Starts a run with its first events: the user's message, or `run_started` if there is none. The same run id again
 -- changes nothing and returns the stored run, created false, without events: it is never executed twice. With p_alone
 -- it starts only if no other run of the session is running; those whose lease ran out are ended first.
--- Errors: HP001, HP021 the id belongs to another session, HP060 another run is running, and those of append_events.
+-- p_expected_version refuses a new run of a session at another version, for a state that was computed from it.
+-- Errors: HP001, HP002 another version, HP021 the id belongs to another session, HP060 another run is running, and
+-- those of append_events.
 CREATE OR REPLACE FUNCTION start_run(
     p_app_name text, p_user_id text, p_session_id text, p_run_id text, p_holder text,
     p_lease_seconds double precision, p_events event_input[], p_notify boolean DEFAULT true,
-    p_alone boolean DEFAULT false,
+    p_alone boolean DEFAULT false, p_expected_version integer DEFAULT NULL,
     OUT run runs, OUT created boolean, OUT stored stored_event[])
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
@@ -91,7 +93,10 @@ BEGIN
     ON CONFLICT (app_name, run_id) DO NOTHING
     RETURNING r.* INTO run;
     created := FOUND;
-    IF created THEN
+    IF created AND p_expected_version <> t.version THEN
+        RAISE EXCEPTION 'session % is at version %, not %: read it again and retry',
+            p_session_id, t.version, p_expected_version USING ERRCODE = 'HP002';
+    ELSIF created THEN
         stored := append_run_events(t, p_run_id, p_events, p_notify);
         IF NOT (SELECT bool_and(s.appended) FROM unnest(stored) AS s) THEN
             RAISE EXCEPTION 'a run starts with new events: one of these is stored already' USING ERRCODE = 'HP003';

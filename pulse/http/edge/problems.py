@@ -106,6 +106,12 @@ RUN_ACTIVE = Kind(
 )
 RUN_ENDED = Kind("run-ended", 409, "The run has already ended", "Read it; start a new one to continue.")
 RUN_FENCED = Kind("run-fenced", 409, "Another process executes the run", "Follow it; do not execute it.")
+STREAM_LOST = Kind(
+    "stream-lost",
+    409,
+    "The text before the offset is missing",
+    "Send the message from offset 0 under the same id, or store it when it is complete.",
+)
 INTERRUPT_OPEN = Kind(
     "interrupt-open",
     409,
@@ -181,6 +187,7 @@ _BY_ERROR: dict[type[Exception], Kind] = {
     errors.RunFencedError: RUN_FENCED,
     errors.RunPrunedError: RUN_PRUNED,
     errors.InterruptOpenError: INTERRUPT_OPEN,
+    errors.StreamLostError: STREAM_LOST,
     errors.StreamsClosedError: ENDING,
     errors.DatabaseUnreachableError: DATABASE_UNREACHABLE,
     errors.SchemaError: SCHEMA_MISMATCH,

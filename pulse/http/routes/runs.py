@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from contextlib import AsyncExitStack
 from typing import Annotated, Any, Final, Literal
 
@@ -14,15 +15,25 @@ from pulse.http.edge import problems
 from pulse.http.edge.bodies import reply
 from pulse.http.edge.frame_stream import FrameStream, frames_of
 from pulse.http.edge.owner import AssertedOwner
+from pulse.http.edge.pages import Page, page_of
 from pulse.http.edge.roles import require
 from pulse.http.edge.routing import make_router
-from pulse.http.edge.schemas import RunId
+from pulse.http.edge.schemas import RunId, ThreadId
 from pulse.http.edge.services import service, service_of
 from pulse.http.edge.stream_access import LAST_EVENT_ID_LENGTH_MAX, Access, StreamSettings, access_of
-from pulse.http.routes.runs_schemas import RunView, TicketInput, TicketView
+from pulse.http.routes.runs_schemas import (
+    AgentListView,
+    AgentView,
+    RunListView,
+    RunView,
+    TicketInput,
+    TicketView,
+)
 from pulse.runs.agents import AgentRunner
 from pulse.runs.records import Run
 from pulse.runs.service import RunService
+from pulse.session_key import SessionKey
+from pulse.session_service import OpenSessionService
 from pulse.streams.run_streams import RunStreams
 from pulse.tickets import Ticket, TicketService
 
@@ -113,6 +124,49 @@ async def follow_run(
     run = await runs.get(*access.owner, run_id)
     access.require_session(run.session_id)
     return await stream(request, run, cursor_of(offset, last_event_id), custom=frames == "custom", legacy=legacy)
+
+
+@router.get(
+    "/runs/{run_id}",
+    summary="Read a run",
+    dependencies=[require("read")],
+    response_model=RunView,
+    responses=problems.documented(problems.RUN_NOT_FOUND),
+)
+async def get_run(run_id: RunId, runs: Runs, owner: AssertedOwner) -> Response:
+    """Read the status of a run, and why it failed."""
+    run = await runs.get(*owner, run_id)
+    return reply(RunView.of(run, thread_id=run.session_id))
+
+
+@router.get(
+    "/threads/{thread_id}/runs",
+    summary="List the runs of a thread",
+    dependencies=[require("read")],
+    response_model=RunListView,
+    responses=problems.documented(problems.SESSION_NOT_FOUND),
+)
+async def list_runs(
+    thread_id: ThreadId,
+    runs: Runs,
+    sessions: Annotated[OpenSessionService, service(OpenSessionService)],
+    owner: AssertedOwner,
+    page: Annotated[Page, page_of(100)],
+) -> Response:
+    """List the runs of a session, the newest first."""
+    found = await runs.list_runs(*owner, thread_id, limit=page.limit, before=page.start(uuid.UUID))
+    if not found and await sessions.get_session(*owner, thread_id, num_recent_events=0, state_keys=()) is None:
+        raise SessionKey(*owner, thread_id).not_found()
+    following = page.next_cursor(found, lambda each: each.id)
+    shown = [RunView.of(run, thread_id=run.session_id) for run in found]
+    return reply(RunListView(runs=shown, next_cursor=following))
+
+
+@router.get("/agents", summary="List the agents", dependencies=[require("read")], response_model=AgentListView)
+async def list_agents(runner: Annotated[AgentRunner, service(AgentRunner)], _owner: AssertedOwner) -> Response:
+    """List the agents that this process runs with POST /agui/{agent_name}, and what they declare of themselves."""
+    agents = [AgentView.of(each) for each in runner.described()]
+    return reply(AgentListView(agents=agents))
 
 
 @router.post(
