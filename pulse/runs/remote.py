@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pulse.errors import InvalidInputError, RunEndedError, RunFencedError, SessionExistsError, SessionNotFoundError
@@ -33,12 +33,14 @@ class Delta:
 
     Attributes:
         offset: where the piece begins, in characters; 0 opens the message.
+        meta: as of a `LiveMessage`.
     """
 
     message_id: str
     kind: Kind
     offset: int
     text: str
+    meta: Mapping[str, Any] = field(default_factory=dict)
 
 
 class RemoteRuns:
@@ -97,7 +99,7 @@ class RemoteRuns:
             raise InvalidInputError(
                 f"invocation_id is the run's id, {run_id[:40]!r}, or left out, not {wrong.invocation_id[:40]!r}"
             )
-        written = await self._runs.write(run, events)
+        written = await self._runs.write(run, [_carried(event) for event in events])
         await self._drop_streamed(run, events)
         return written
 
@@ -115,7 +117,9 @@ class RemoteRuns:
         key = RunKey(run.thread_id, run.run_id)
         for each in deltas:
             text = clean_text(each.text)
-            await self._carrier.push(key, each.message_id, kind=each.kind, offset=each.offset, text=text)
+            await self._carrier.push(
+                key, each.message_id, kind=each.kind, offset=each.offset, text=text, meta=each.meta
+            )
         return RunLease(run.status, run.cancel_requested)
 
     async def renew(
@@ -166,6 +170,14 @@ def _stored(holder: str) -> str:
 def _check_holder(run: Run, holder: str) -> None:
     if run.holder != _stored(holder):
         raise RunFencedError(f"run {run.run_id} is executed by another process than {holder[:40]!r}: follow it")
+
+
+def _carried(event: Event) -> Event:
+    """Return the event of a streamed call with the id of the message that its followers have seen it in."""
+    content = event.content if isinstance(event.content, Mapping) else {}
+    if event.event_type != "act" or "tool_args" not in content or not isinstance(content.get("tool_call_id"), str):
+        return event
+    return replace(event, content={"message_id": content["tool_call_id"], **content})
 
 
 def _named(content: Any) -> list[str]:

@@ -145,7 +145,7 @@ class RunService:
         event_id: str | None = None,
     ) -> RunWritten:
         """Append the result of a tool."""
-        name = tool_name or _name_of_call(run, tool_call_id)
+        name = tool_name or name_of_call(run, tool_call_id)
         event = run_events.observe(name, observation, tool_call_id=tool_call_id, is_error=is_error, event_id=event_id)
         return await self.write(run, [event])
 
@@ -198,14 +198,14 @@ class RunService:
         return await self._end(run, RunStatus.COMPLETED, events)
 
     async def fail(self, run: Run, message: str, *, code: str = "failed", usage: Usage = ()) -> RunWritten:
-        """End a run as failed."""
+        """End a run as failed. What it has streamed and not stored is stored before, marked as partial."""
         message = message.replace("\0", "\ufffd")[:_ERROR_LENGTH_MAX] or code
         content = {"message": message, "code": code, **_usage(usage)}
         last = run_events.system_event(event_types.ERROR, content, event_id=f"end-of-{run.id}")
         return await self._end(run, RunStatus.FAILED, [last], error=message, error_code=code)
 
     async def cancel(self, run: Run, reason: str = "", *, usage: Usage = ()) -> RunWritten:
-        """End a run as cancelled: the holder's answer to `request_cancel`."""
+        """End a run as cancelled: the holder's answer to `request_cancel`. Streamed texts are stored, as by `fail`."""
         content = {**({"reason": reason} if reason else {}), **_usage(usage)}
         last = run_events.system_event(event_types.CANCELLED, content, event_id=f"end-of-{run.id}")
         return await self._end(run, RunStatus.CANCELLED, [last])
@@ -256,7 +256,7 @@ class RunService:
         return {row["id"]: RunLease(RunStatus(row["status"]), row["cancel_requested"]) for row in rows}
 
     async def reap(self, *, limit: int = 100) -> int:
-        """End runs whose lease expired, and return how many. If it is `limit`, there may be more.
+        """End runs whose lease expired, as `fail` does, and return how many. If it is `limit`, there may be more.
 
         Any number of processes may call it at the same time.
         """
@@ -314,7 +314,7 @@ def _recorded(event: Event) -> dict[str, Any] | None:
     return {**recorded, "is_error": bool(content.get("is_error"))}
 
 
-def _name_of_call(run: Run, tool_call_id: str) -> str:
+def name_of_call(run: Run, tool_call_id: str) -> str:
     """Return the tool's name of a call; '' if the run no longer has the call."""
     return next((call["tool_name"] for call in run.tool_calls if call["tool_call_id"] == tool_call_id), "")
 

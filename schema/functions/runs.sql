@@ -203,7 +203,8 @@ AS $$
 $$;
 
 -- Ends a run with its last events: an assistant_message if there is a reply, and finally complete, error or cancelled,
--- according to the status. A snapshot is taken if the state changed. The same end again changes nothing.
+-- according to the status. What a run that failed or was cancelled has streamed is stored before them. A snapshot is
+-- taken if the state changed. The same end again changes nothing.
 -- Errors: as hold_run and append_events; HP007 if the status and the last event differ.
 CREATE OR REPLACE FUNCTION end_run(
     p_app_name text, p_run_id text, p_holder text, p_status text, p_events event_input[],
@@ -223,6 +224,9 @@ BEGIN
     IF v_last.event_type IS DISTINCT FROM terminal_event_type(p_status) THEN
         RAISE EXCEPTION 'a run that ends as % must end with the event %, not %', quote_nullable(p_status),
             terminal_event_type(p_status), v_last.event_type USING ERRCODE = 'HP007';
+    END IF;
+    IF run.status = 'running' AND p_status <> 'completed' THEN
+        PERFORM store_partial_messages(v_thread, p_run_id, p_notify);
     END IF;
     stored := append_run_events(v_thread, p_run_id, p_events, p_notify);
     IF run.status = 'running' THEN
@@ -278,7 +282,7 @@ END
 $$;
 
 -- Ends runs whose lease ran out: as cancelled if that was requested, else as failed with the code 'orphaned', in either
--- case with the event, so that readers are informed of the end. Locked runs are left for the next call. Returns how
+-- case with what was streamed, and with the event, so that readers are informed of the end. Locked runs are left for the next call. Returns how
 -- many.
 CREATE OR REPLACE FUNCTION reap_runs(p_limit integer DEFAULT 100, p_notify boolean DEFAULT true) RETURNS integer
 LANGUAGE plpgsql SET search_path FROM CURRENT
@@ -312,6 +316,7 @@ DECLARE
     v_code   text := CASE v_status WHEN 'failed' THEN 'orphaned' END;
     v_stored stored_event[];
 BEGIN
+    PERFORM store_partial_messages(p_thread, p_run.run_id, p_notify);
     v_stored := append_run_events(p_thread, p_run.run_id, ARRAY[ROW(
         'end-of-' || p_run.id, 'system', terminal_event_type(v_status), p_run.run_id,
         json_strip_nulls(json_build_object('message', v_error, 'code', v_code)),

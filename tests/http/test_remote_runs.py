@@ -95,6 +95,8 @@ async def test_a_silent_agent_loses_its_run_and_a_cancelled_one_is_told(
     assert await writer.live.runs.reap() == 1
     run = (await client.get("/api/runs/run-1")).json()
     assert (run["status"], run["error_code"]) == ("failed", "orphaned")
+    (shown,) = (await client.get("/conversations/t/messages")).json()["timeline"]
+    assert (shown["id"], shown["content"], shown["isPartial"]) == ("m1", "I was about to", True)
     late = await client.post("/api/runs/run-1/deltas", json={"holder": HOLDER, "deltas": [piece]})
     assert problem(late)["type"] == "/problems/run-ended"
     assert (await client.post("/api/runs/run-1/heartbeat", json={"holder": HOLDER})).json()["status"] == "failed"

@@ -102,8 +102,17 @@ class RunEventsInput(Body):
 class DeltaInput(Body):
     """A piece of a message that is being written."""
 
-    message_id: Annotated[Id, Field(description="Store the complete message with this id, as an event.")]
-    kind: Literal["text", "thought"] = "text"
+    message_id: Annotated[
+        Id, Field(description="Store the complete message with this id, as an event. Of an act: its tool_call_id.")
+    ]
+    kind: Annotated[
+        Literal["text", "thought", "act"],
+        Field(
+            description="act: the arguments of a tool's call, as JSON. Store the call with them as content.tool_args."
+        ),
+    ] = "text"
+    tool_name: Annotated[str | None, StringConstraints(max_length=255), Field(description="Of an act.")] = None
+    subagent_run_id: Annotated[Id | None, Field(description="The subagent that writes it.")] = None
     offset: Annotated[
         int,
         Field(ge=0, le=1_000_000, description="Where the piece begins, in Unicode characters; 0 opens the message."),
@@ -112,7 +121,9 @@ class DeltaInput(Body):
 
     def record(self) -> Delta:
         """Return the piece."""
-        return Delta(message_id=self.message_id, kind=self.kind, offset=self.offset, text=self.text)
+        named = {"tool_name": self.tool_name, "subagent_run_id": self.subagent_run_id}
+        meta = {name: value for name, value in named.items() if value is not None}
+        return Delta(message_id=self.message_id, kind=self.kind, offset=self.offset, text=self.text, meta=meta)
 
 
 class DeltasInput(Body):
