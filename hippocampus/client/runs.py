@@ -36,6 +36,11 @@ class RunCalls(Calls):
         async for each in self._pages(path, "runs", limit=page_size, **self._owner(user_id)):
             yield pick(RunRecord, each)
 
+    async def run_messages(self, user_id: str, run_id: str, *, limit: int = 200) -> Sequence[Mapping[str, Any]]:
+        """Read the newest part of the conversation of a run's session, as AG-UI's messages."""
+        params = {"limit": limit, **self._owner(user_id)}
+        return tuple((await self._call("GET", _path(run_id, "messages"), params=params))["messages"])
+
     async def agents(self, user_id: str) -> Sequence[AgentRecord]:
         """List the agents that the writer runs."""
         found = await self._call("GET", "/api/agents", params=self._owner(user_id))

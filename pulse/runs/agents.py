@@ -75,8 +75,9 @@ class RunInput:
     """The input of a run, as AG-UI names it.
 
     Attributes:
-        messages: the client's conversation, as objects of the protocol.
-        state: the session's merged state when the run began.
+        messages: the conversation as the client sent it, as objects of the protocol; `RunContext.history` is the stored
+            one.
+        state: the session's merged state when the run began, with the client's changes.
         resume: answers to the interrupts of the previous run.
     """
 
@@ -110,6 +111,10 @@ class RunContext:
             if message.get("role") == "user" and isinstance(content, str):
                 return content
         return ""
+
+    async def history(self, *, limit: int = 200) -> list[dict[str, Any]]:
+        """Return the session's conversation as it is stored, this run's messages included; see `RunService.history`."""
+        return await self._runs.history(self.run, limit=limit)
 
     @asynccontextmanager
     async def text(self, message_id: str | None = None) -> AsyncIterator[LiveText]:

@@ -20,7 +20,7 @@ import asyncpg
 
 from pulse import event_types
 from pulse.errors import InvalidInputError, RunNotFoundError
-from pulse.event_rows import ID_LENGTH_MAX, event_input, read_appended
+from pulse.event_rows import ID_LENGTH_MAX, event_input, read_appended, read_event_to_deliver
 from pulse.events import Event, EventActions
 from pulse.notify.notifier import Notifier
 from pulse.postgres.json_values import clean_text
@@ -237,6 +237,21 @@ class RunService:
         key = SessionKey(app_name, user_id, session_id.strip())
         rows = await _STATEMENTS.fetch(self._pool, "list_runs", *key, before, limit)
         return [_read(row, user_id) for row in rows]
+
+    async def history(self, run: Run, *, limit: int = 200) -> list[dict[str, Any]]:
+        """Return the conversation of a run's session as it is stored, with the run's own messages, as AG-UI's messages.
+
+        Args:
+            run: any run of the session.
+            limit: of the newest events that are messages, thoughts, calls and results, 1 to 1,000.
+        """
+        from pulse.agui.messages import MESSAGE_TYPES, messages_of  # the extra [http]
+
+        check_limit(limit, PAGE_SIZE_MAX)
+        rows = await _STATEMENTS.fetch(self._pool, "history", run.thread_id, sorted(MESSAGE_TYPES), limit)
+        events = [read_event_to_deliver(list(row)) for row in reversed(rows)]
+        found = messages_of(events, is_cut=len(rows) == limit)
+        return [each.model_dump(by_alias=True, exclude_none=True, mode="json") for each in found]
 
     async def renew(
         self, runs: Iterable[uuid.UUID], *, holder: str | None = None, lease_seconds: float | None = None

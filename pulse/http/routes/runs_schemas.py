@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field
 
-from pulse.http.edge.schemas import Body, EscapedObject, Id, NextCursor, View
+from pulse.http.edge.schemas import Body, EscapedObject, Id, JsonObject, NextCursor, View
 from pulse.runs.records import RunStatus
 
 
@@ -31,6 +31,12 @@ class RunListView(View):
 
     runs: list[RunView]
     next_cursor: NextCursor
+
+
+class MessageListView(View):
+    """A conversation, oldest first."""
+
+    messages: Annotated[list[JsonObject], Field(description="AG-UI's messages.")]
 
 
 class AgentView(View):
