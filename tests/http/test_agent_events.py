@@ -14,38 +14,20 @@ import pytest
 from pulse.errors import InvalidInputError
 from pulse.runs.agents import AgentError, RunContext
 from tests.support.live_writer import LiveWriter, serving
+from tests.support.stream_agents import ARGUMENTS, emit
 from tests.support.stream_client import OWNER, Page, asked, follow, frames_of, run_agent
 from tests.support.waiting import WAIT_SECONDS, until
 
-ARGUMENTS = '{"query": "a/b", "limit": 2}'
-
 
 async def everything(run: RunContext) -> None:
-    """Emit every kind of event that an agent can."""
-    async with run.thought() as thought:
-        await thought.push("I look it up.")
-        thought.encrypted_value = "opaque"
-    async with run.streamed_call("search", tool_call_id=f"call-{run.run.run_id}") as call:
-        for piece in (ARGUMENTS[:9], ARGUMENTS[9:]):
-            await call.push(piece)
-            await asyncio.sleep(0.05)
-    await run.tool_result(call.message_id, "no such index", is_error=True)
-    await run.call_tool("look", {"n": 1}, tool_call_id=f"look-{run.run.run_id}", encrypted_value="sealed")
-    await run.tool_result(f"look-{run.run.run_id}", {"n": 1})
-    await run.custom("shop:stock", {"left": 3})
-    await run.custom("shop:progress", 0.5, transient=True)
-    plan = await run.activity("PLAN", {"steps": ["look"]})
-    await run.change_activity(plan, "PLAN", [{"op": "add", "path": "/steps/-", "value": "say"}])
-    async with run.subagent("writer", description="writes the answer"):
-        async with run.text() as text:
-            await text.push("Three are left.")
+    """Emit every kind of event that an agent can, and try what it cannot."""
     with pytest.raises(InvalidInputError):
         await run.custom("unprefixed")
     with pytest.raises(InvalidInputError):
         await run.custom("shop:large", "x" * 8000, transient=True)
-    for _ in range(2):
-        run.add_usage(provider="local", model="tiny", input_tokens=7, output_tokens=5)
-    run.add_usage(model="other", input_tokens=1)
+    with pytest.raises(InvalidInputError):
+        run.add_usage(words=3)
+    await emit(run)
 
 
 async def begin(run: RunContext) -> None:
