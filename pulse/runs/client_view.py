@@ -22,7 +22,7 @@ from ag_ui.core import AssistantMessage, Message, RunAgentInput, UserMessage
 
 from pulse.errors import HistoryChangedError, InvalidInputError
 from pulse.events import Session, message_text
-from pulse.postgres.json_values import DELETED
+from pulse.postgres.json_values import DELETED, clean_text
 from pulse.postgres.statements import Statements
 from pulse.scopes import split_delta
 from pulse.state.history import StateHistory
@@ -78,7 +78,7 @@ class ClientViews:
 
     async def position(self, session: Session, requested: RunAgentInput) -> Position:
         """Return where the client is in the session."""
-        names = [message.id for message in requested.messages[-COMPARED_MAX:]]
+        names = [each.id for each in requested.messages[-COMPARED_MAX:] if _can_be_stored(each.id)]
         row = await _STATEMENTS.fetchrow(self._pool, "client_position", session.thread_id, names)
         if row is None:
             raise session.key.not_found()
@@ -131,7 +131,8 @@ class ClientViews:
         """
         if position.sequence is None:
             return
-        texts = {each.id: text for each in messages[-COMPARED_MAX:] if (text := _text_of(each)) is not None}
+        newest = [each for each in messages[-COMPARED_MAX:] if _can_be_stored(each.id)]
+        texts = {each.id: text for each in newest if (text := _text_of(each)) is not None}
         digests = [hashlib.md5(text.encode(), usedforsecurity=False).hexdigest() for text in texts.values()]
         rows = await _STATEMENTS.fetch(self._pool, "differing_messages", session.thread_id, list(texts), digests)
         for row in rows:
@@ -161,6 +162,11 @@ def same(one: Any, other: Any) -> bool:
     if isinstance(one, list | tuple) and isinstance(other, list | tuple):
         return len(one) == len(other) and all(same(*pair) for pair in zip(one, other, strict=True))
     return type(one) is type(other) and bool(one == other)
+
+
+def _can_be_stored(name: str) -> bool:
+    """Whether an id could be the id of a stored event: PostgreSQL holds neither U+0000 nor lone surrogates."""
+    return clean_text(name) == name
 
 
 def _double(number: float) -> float:

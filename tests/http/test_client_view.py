@@ -199,6 +199,9 @@ async def test_an_edited_message_is_recognised(client: httpx.AsyncClient, writer
         {**browser.messages[-1], "content": browser.messages[-1]["content"][:9]},
     ]
     assert len((await browser.say("r5", "next"))["history"]) == 7
+    # An id that nothing can be stored under is no message of the session.
+    browser.messages.append({"id": "a\0b", "role": "assistant", "content": "?"})
+    assert len((await browser.say("r6", "next"))["history"]) == 9
     messages = (await client.get("/api/runs/r5/messages", params={"limit": 3})).json()["messages"]
     assert [each["role"] for each in messages] == ["assistant", "user", "assistant"]
 

@@ -8,6 +8,7 @@ import httpx
 import pytest
 from google.adk.agents import LlmAgent
 
+from tests.support import cli_process
 from tests.support.stream_agents import AGENTS, echo
 from tests.support.stream_client import OWNER, asked
 from tests.support.waiting import WAIT_SECONDS
@@ -55,3 +56,9 @@ def test_a_writer_runs_the_agents_of_its_settings(dsn: str, tmp_path: Path) -> N
         assert [each["name"] for each in listed["agents"]] == ["talk"]
         said = httpx.post(f"{writer.url}/agui", json=asked("t", "r", "hello"), headers=OWNER, timeout=WAIT_SECONDS)
         assert '"delta":"hello ' in said.text
+
+
+def test_the_option_names_agents_too(home: Path) -> None:
+    """A wrong one ends the program with what is wrong."""
+    done = cli_process.run(home, "writer", "--agent", "a=nowhere.at_all:x", DATABASE_URL="postgresql://h/n")
+    assert (done.returncode, "nowhere.at_all" in done.stderr, "Traceback" in done.stderr) == (2, True, False)
