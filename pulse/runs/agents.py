@@ -235,7 +235,8 @@ class RunContext:
         Raises:
             InvalidInputError: another name, or a count that is not a whole number.
         """
-        labels = {name: str(counts.pop(name)) for name in ("provider", "model") if counts.get(name) is not None}
+        named = {name: counts.pop(name, None) for name in ("provider", "model")}
+        labels = {name: str(value) for name, value in named.items() if value is not None}
         for name, count in counts.items():
             if name not in _COUNTS or not isinstance(count, int | None) or isinstance(count, bool):
                 raise InvalidInputError(f"a usage has provider, model and counts of tokens, not {name}={count!r:.40}")

@@ -127,7 +127,7 @@ async def emit(run: RunContext) -> None:
             await text.push("Three are left.")
     for _ in range(2):
         run.add_usage(provider="local", model="tiny", input_tokens=7, output_tokens=5)
-    run.add_usage(model="other", input_tokens=1)
+    run.add_usage(provider=None, model="other", input_tokens=1, output_tokens=None)
 
 
 AGENTS = {
