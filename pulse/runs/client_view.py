@@ -55,6 +55,7 @@ class Position:
     """Where a client is in its session.
 
     Attributes:
+        known: the ids of its messages that are stored.
         sequence: of the newest stored message that it has; None if it has none.
         until: it has received the events up to this one; None if that is not known.
         state_sequence: of the last event that changed the session's own state.
@@ -62,6 +63,7 @@ class Position:
         is_answered: whether a completed run has answered the newest message that it has.
     """
 
+    known: frozenset[str]
     sequence: int | None
     until: int | None
     state_sequence: int
@@ -91,6 +93,7 @@ class ClientViews:
                     f" {row['last_seq']}, not {until!r:.40}"
                 )
         return Position(
+            known=frozenset(row["known"]),
             sequence=row["sequence"],
             until=until,
             state_sequence=row["state_seq"],

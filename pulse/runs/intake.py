@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -136,7 +136,7 @@ class RunIntake:
     async def _start(self, session: Session, requested: RunAgentInput, *, alone: bool, takes_history: bool) -> Intake:
         await self._require_answers(session, requested)
         position = await self._views.position(session, requested)
-        events = await self._new_events(session, requested.messages)
+        events = _new_events(session, requested.messages, position.known)
         if not takes_history:
             await self._views.require_same_messages(session, requested.messages, position)
             if position.is_answered and not events and not requested.resume and requested.messages[-1].role == "user":
@@ -194,21 +194,19 @@ class RunIntake:
         if missing:
             raise InterruptOpenError(f"the last run waits for answers to {', '.join(missing)[:300]}")
 
-    async def _new_events(self, session: Session, messages: Sequence[Message]) -> list[Event]:
-        start = max(
-            (number for number, each in enumerate(messages, 1) if isinstance(each, AssistantMessage)), default=0
+
+def _new_events(session: Session, messages: Sequence[Message], known: Container[str]) -> list[Event]:
+    """Return the events of the messages that are not stored yet."""
+    start = max((number for number, each in enumerate(messages, 1) if isinstance(each, AssistantMessage)), default=0)
+    if not session.version:
+        # A new session: the client brings the conversation with it, as for a branch of another one.
+        start = 0
+    events = [event for each in messages[start:] for event in _events_of(each)]
+    if len(events) > BATCH_SIZE_MAX:
+        raise InvalidInputError(
+            f"a run starts with at most {BATCH_SIZE_MAX} new messages, not {len(events)}: append them first"
         )
-        if not session.version:
-            # A new session: the client brings the conversation with it, as for a branch of another one.
-            start = 0
-        events = [event for each in messages[start:] for event in _events_of(each)]
-        if len(events) > BATCH_SIZE_MAX:
-            raise InvalidInputError(
-                f"a run starts with at most {BATCH_SIZE_MAX} new messages, not {len(events)}: append them first"
-            )
-        rows = await _STATEMENTS.fetch(self._pool, "known_events", session.thread_id, [each.id for each in events])
-        known = {row["id"] for row in rows}
-        return [each for each in events if each.id not in known]
+    return [each for each in events if each.id not in known]
 
 
 def _ids_of(requested: RunAgentInput) -> frozenset[str]:

@@ -54,14 +54,10 @@ JOIN events AS e ON e.thread_id = r.thread_id AND e.sequence_num = r.last_seq
 WHERE r.thread_id = $1 AND r.status = 'completed'
   AND r.first_seq = (SELECT max(o.first_seq) FROM runs AS o WHERE o.thread_id = $1)
 
--- name: known_events
--- thread, ids
-SELECT e.id FROM events AS e WHERE e.thread_id = $1 AND e.id = ANY ($2::text[]) AND e.id <> ''
-
 -- name: client_position
--- thread, ids of a client's messages; the newest stored one, up to where the client has the session (in a session
--- without messages: to its end), and what it lacks
-SELECT t.last_seq, t.state_seq, k.seq AS sequence,
+-- thread, ids of a client's messages; those that are stored, the newest of them, up to where the client has the session
+-- (in a session without messages: to its end), and what it lacks
+SELECT t.last_seq, t.state_seq, k.seq AS sequence, coalesce(k.ids, '{}') AS known,
        CASE WHEN k.seq IS NULL AND NOT EXISTS (SELECT FROM messages AS m WHERE m.thread_id = t.id) THEN t.last_seq
             ELSE greatest(k.seq, r.last_seq) END AS until,
        (SELECT count(*) FROM messages AS m WHERE m.thread_id = t.id AND m.sequence_num > k.seq AND m.role = 'user')
@@ -71,10 +67,11 @@ SELECT t.last_seq, t.state_seq, k.seq AS sequence,
            WHERE m.thread_id = t.id AND m.sequence_num > k.seq AND m.role = 'assistant') AS is_answered
 FROM threads AS t
 LEFT JOIN LATERAL (
-    SELECT e.sequence_num AS seq, e.invocation_id AS run_id FROM unnest($2::text[]) AS g (id)
-    CROSS JOIN LATERAL (SELECT * FROM events AS o
-                        WHERE o.thread_id = t.id AND o.id = g.id AND o.id <> '' LIMIT 1) AS e
-    ORDER BY e.sequence_num DESC LIMIT 1) AS k ON true
+    SELECT max(e.sequence_num) AS seq, array_agg(e.id) AS ids,
+           (array_agg(e.invocation_id ORDER BY e.sequence_num DESC))[1] AS run_id
+    FROM unnest($2::text[]) AS g (id)
+    CROSS JOIN LATERAL (SELECT o.id, o.sequence_num, o.invocation_id FROM events AS o
+                        WHERE o.thread_id = t.id AND o.id = g.id AND o.id <> '' LIMIT 1) AS e) AS k ON true
 LEFT JOIN runs AS r ON r.app_name = t.app_name AND r.run_id = k.run_id AND r.thread_id = t.id
                    AND r.status <> 'running'
 WHERE t.id = $1
