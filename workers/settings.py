@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import ipaddress
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -170,6 +170,12 @@ class Settings(BaseSettings):
     )
     echo_agent: bool = Field(
         default=False, description="Register the agent `echo`, which repeats the user's message, to test clients."
+    )
+    agents: str = Field(
+        default="",
+        pattern=r"^$|^([^=:,\s]+=)?[A-Za-z_][\w.]*:[A-Za-z_][\w.]*(,([^=:,\s]+=)?[A-Za-z_][\w.]*:[A-Za-z_][\w.]*)*$",
+        description="The agents that the writer runs, as name=module:attribute,…; also module:attribute of a mapping of"
+        " agents, or of a function that returns one. An agent or app of Google ADK is run on this database.",
     )
     test_routes: bool = Field(
         default=False, description="Offer /api/test-notify and /api/test-sse-notify, which send a notification."
@@ -561,6 +567,13 @@ def load() -> Settings:
         return Settings()
     except ValidationError as error:
         raise SettingsError("; ".join(_explain(each) for each in error.errors())) from None
+
+
+def use_agents(entries: Sequence[str]) -> None:
+    """Add agents to HIPPOCAMPUS_AGENTS, for this process and its children."""
+    if entries:
+        name = PREFIX + "AGENTS"
+        os.environ[name] = ",".join([*filter(None, os.environ.get(name, "").split(",")), *entries])
 
 
 def child_environment(**changes: str) -> dict[str, str]:

@@ -25,6 +25,7 @@ from pulse import database
 from pulse.errors import DatabaseUnreachableError, SchemaError
 from pulse.http.edge.problems import NO_SUCH_ROUTE, ProblemError
 from workers import migrate, settings
+from workers.agents import load as load_agents
 from workers.api import live_streams
 from workers.api.app import build_api
 from workers.api.listening import Listener
@@ -106,12 +107,12 @@ def main_writer(config: settings.Settings, agents: Mapping[str, Agent] | None = 
     """Run a writer until SIGTERM or SIGINT and return its exit code: 0, or 2 if it could not start.
 
     Args:
-        agents: those that ``POST /agui/{name}`` runs, by name.
+        agents: those that ``POST /agui/{name}`` runs, by name, besides those of the settings.
     """
     logs.configure(config.log_level, config.log_format)
     settings.report_former_names()
     try:
-        asyncio.run(_run(config, agents))
+        asyncio.run(_run(config, {**load_agents(config.agents), **(agents or {})}))
     except (
         StartError,
         settings.SettingsError,
@@ -130,7 +131,7 @@ def main_writer(config: settings.Settings, agents: Mapping[str, Agent] | None = 
     return 0
 
 
-async def _run(config: settings.Settings, agents: Mapping[str, Agent] | None) -> None:
+async def _run(config: settings.Settings, agents: Mapping[str, Agent]) -> None:
     signals.stop_cancels_start()
     raise_file_limit()
     asyncio.get_running_loop().set_exception_handler(report_loop_error)
@@ -140,7 +141,7 @@ async def _run(config: settings.Settings, agents: Mapping[str, Agent] | None) ->
         listener = stack.enter_context(contextlib.closing(_listen(config)))
         stack.enter_context(metrics.statements.observing())
         pool = await stack.enter_async_context(_open_pool(config))
-        live = await stack.enter_async_context(live_streams.opened(config, pool, agents or {}))
+        live = await stack.enter_async_context(live_streams.opened(config, pool, agents))
         metrics.watch(streams=live.streams, runner=live.runner, listener=live.listener, carrier=live.carrier)
         embedder = make_query_embedder(
             config, metrics.calls.observe, embedder_gate(config, pool, metrics.calls, "writer")

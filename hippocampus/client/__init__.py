@@ -26,6 +26,7 @@ from hippocampus.client.errors import (
 from hippocampus.client.instructions import InstructionCalls
 from hippocampus.client.memory import FactOptions, JobOptions, MemoryCalls, MemoryOptions, SearchOptions
 from hippocampus.client.records import (
+    AgentRecord,
     Answer,
     AppendOutcome,
     ArchivedMemory,
@@ -46,6 +47,7 @@ from hippocampus.client.records import (
     Profile,
     ProfileLine,
     Proposal,
+    RunLease,
     RunRecord,
     SearchResult,
     SessionRecord,
@@ -58,12 +60,14 @@ from hippocampus.client.records import (
     Window,
 )
 from hippocampus.client.retention import RetentionCalls
+from hippocampus.client.runs import RunCalls
 from hippocampus.client.sessions import SessionCalls
 
 __all__ = [
     "RETRY_WAIT_SECONDS_MAX",
     "TIMEOUT_SECONDS",
     "TRIES_MAX",
+    "AgentRecord",
     "Answer",
     "AppendOutcome",
     "ArchivedMemory",
@@ -95,6 +99,7 @@ __all__ = [
     "Profile",
     "ProfileLine",
     "Proposal",
+    "RunLease",
     "RunRecord",
     "SearchOptions",
     "SearchResult",
@@ -111,7 +116,9 @@ __all__ = [
 ]
 
 
-class HippocampusClient(SessionCalls, MemoryCalls, ByHandCalls, RetentionCalls, ErasureCalls, InstructionCalls):
+class HippocampusClient(
+    SessionCalls, RunCalls, MemoryCalls, ByHandCalls, RetentionCalls, ErasureCalls, InstructionCalls
+):
     """Calls the API on behalf of one app; see `hippocampus.client.calls.Calls` for the arguments.
 
     Raises, from every method:

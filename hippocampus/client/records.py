@@ -250,6 +250,29 @@ class RunRecord:
     status: str
     cancel_requested: bool
     error: str | None
+    error_code: str | None
+    first_sequence_num: int
+    last_sequence_num: int
+    started_at: str
+    completed_at: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunLease:
+    """What the process that executes a run has to know: stop if it is not `running`, end it if that was requested."""
+
+    status: str
+    cancel_requested: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentRecord:
+    """An agent that the writer runs; `capabilities` as AG-UI's AgentCapabilities."""
+
+    name: str
+    description: str
+    runs_alone: bool
+    capabilities: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

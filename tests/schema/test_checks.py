@@ -55,7 +55,7 @@ WRONG = {
         "holder = ''", "first_seq = 0", "last_seq = 0", "status = 'completed'", "completed_at = now()",
         "error = 'e'", "status = 'failed', completed_at = now()", "error_code = 'c'",
     ],
-    "live_messages": ["run_id = ''", "message_id = ''", "kind = 'song'"],
+    "live_messages": ["run_id = ''", "message_id = ''", "kind = 'song'", "meta = '[]'"],
     "stream_tickets": ["token_hash = 'short'"],
     "initial_states": ["session_state = '[]'"],
     "imported_states": ["delta = '[]'"],

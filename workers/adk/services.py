@@ -14,6 +14,7 @@ from google.adk.cli.service_registry import get_service_registry
 
 from hippocampus.adk import PostgresMemoryService
 from pulse.adk import PostgresArtifactService, PostgresSessionService
+from pulse.adk.agent import AdkAgent
 from pulse.database import read_address
 from pulse.loop_pools import LoopPools
 from workers import migrate, settings
@@ -21,6 +22,9 @@ from workers.models.factory import make_query_embedder
 from workers.settings import SettingsError
 
 if TYPE_CHECKING:
+    from google.adk.agents import BaseAgent
+    from google.adk.apps import App
+
     from pulse.database import Connection, Pool
 
 SCHEME = "hippocampus"
@@ -43,6 +47,14 @@ def memory_service(uri: str, **_options: Any) -> PostgresMemoryService:
 def artifact_service(uri: str, **_options: Any) -> PostgresArtifactService:
     """Return the artifact service of an address; raises as `session_service`."""
     return PostgresArtifactService(_access(uri))
+
+
+def as_agent(agent: BaseAgent | App) -> AdkAgent:
+    """Return what executes an agent or an app in runs, with the services of this database; raises as above."""
+    address = f"{SCHEME}://"
+    return AdkAgent(
+        agent, session_service(address), memory=memory_service(address), artifacts=artifact_service(address)
+    )
 
 
 def register() -> None:

@@ -44,10 +44,11 @@ from pulse.http.edge.pages import CursorKey
 from pulse.http.edge.rate_limit import RateLimit
 from pulse.http.edge.services import provide
 from pulse.http.edge.stream_access import StreamSettings
-from pulse.http.routes import agui, runs, sessions, sockets, state, test_signal, threads, timeline
+from pulse.http.routes import agui, remote_runs, runs, sessions, sockets, state, test_signal, threads, timeline
 from pulse.pg_notify_listener import PgNotifyListener
 from pulse.runs.agents import AgentRunner
 from pulse.runs.intake import RunIntake
+from pulse.runs.remote import RemoteRuns
 from pulse.runs.service import RunService
 from pulse.session_service import OpenSessionService
 from pulse.state.history import StateHistory
@@ -90,6 +91,7 @@ _ROUTERS = (
     timeline.short_router,
     threads.router,
     runs.router,
+    remote_runs.router,
     agui.router,
     sockets.router,
     memories.router,
@@ -174,6 +176,7 @@ def _services(
         OpenSessionService: live.sessions,
         PgNotifyListener: live.listener,
         ReadAdmission: ReadAdmission(at_once=4 * settings.database_pool_size),
+        RemoteRuns: RemoteRuns(live.runs, live.sessions, live.carrier),
         RunIntake: live.intake,
         RunService: live.runs,
         RunStreams: live.streams,
