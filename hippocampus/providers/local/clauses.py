@@ -40,18 +40,18 @@ _PRESENT = (
 )
 _NAME_SUBJECT = r"(?-i:[A-Z])[a-z]+ (?:is|works|lives|has|studies|was)"
 _SUBJECT = (
-    r"(?:I|we|my|our|it|he|she|they|you|that|there|every|on|his|her|their|the)(?:'(?:m|ve|ll|re|s|d))?\b"
+    r"(?:I|we|my|our|it|he|she|they|you|that|there|every(?! time)|on|his|her|their|the)(?:'(?:m|ve|ll|re|s|d))?\b"
     r"(?!-)"
 )
 _SPLIT_EN = re.compile(
-    r"\s*(?:[;:](?=\s|$)|—|–|\s-+\s|\s--\s?|[.!]+\s)\s*"
+    r"\s*(?:[;:](?=\s|$)|—|–|\s-+\s|\s--\s?|(?<!\bDr)(?<!\bMr)(?<!\bMrs)(?<!\bMs)(?<!\bSt)[.!]+\s)\s*"
     rf"|,\s+(?=(?:and|but|so|because|since|plus|though|although|which|when|while)?\s*(?:{_ADVERB})(?:{_SUBJECT}"
     rf"|{_NAME_SUBJECT}))"
     rf"|,?\s+(?:and|but|so|because|since|'cause|cause|plus|though|although|while)\s+(?=(?:also\s+|now\s+"
     rf"|then\s+|currently\s+)?(?:{_SUBJECT}|{_NAME_SUBJECT}))"
     rf"|,?\s+(?:and|but|then|and then)\s+(?={_ADVERB}(?:{_PAST}|{_PRESENT}|no longer|don't|can't|not)\b)"
     r"|,?\s+(?:and|but)\s+(?=(?:absolutely|please|strictly|definitely|also|never|always|no)\b)"
-    r"|,\s+(?=(?:please|never|don't|no|not|currently|always)\b)",
+    r"|,\s+(?=(?:please|never|don't|no|not|currently|always|maybe|perhaps|hopefully|probably)\b)",
     re.IGNORECASE,
 )
 _LEAD_EN = re.compile(
@@ -72,9 +72,9 @@ _LEAD_EN = re.compile(
     r"|(?:another|one) thing|I (?:must|should|mustn't|shouldn't|ought to|also ought to) (?:not forget|mention|say|add"
     r"|tell you|warn you|remember|note|point out)|I forgot to (?:mention|say|tell you)|let me (?:add|mention)|chiefly"
     r"|mainly"
-    r"|(?:i )?(?:just )?wanted to (?:say|mention|tell you)|did I (?:tell|mention)|not sure (?:if|whether) i (?:told"
+    r"|(?:i )?(?:just )?wanted to (?:say|mention|tell you)|did I (?:tell you|tell|mention|say)|not sure (?:if|whether) i (?:told"
     r"|mentioned) you|did i mention|you should know"
-    r"|the (?:truth|thing|fact) is|long story short|first(?: of all| off)?|second|finally|ps|p\.s\.)"
+    r"|the (?:truth|thing|fact) is|long story short|first(?:ly|(?=,)| of all| off)|second(?:ly|(?=,))|finally|ps|p\.s\.)"
     r"\b(?:,? that\b)?[,!.…:]*\s*)+",
     re.IGNORECASE,
 )
@@ -156,7 +156,7 @@ _LEAD_ZH = re.compile(
     "|顺便提一下|顺便说一句|顺便|总之|那|哈哈+|当然|告诉你|跟你说一?(?:下|声)?|再说一下|忘了说|忘记说|补充一(?:下|点)"
     "|提醒一?下|报告一下|话说|话说回来|说起来"
     "|记一?下|帮我记(?:一?下|住)?|你记(?:一?下|住)|反正|毕竟|就是|结果|原来|终于|上次说|之前说|首先|更新一下"
-    "|更正一下)(?=[\\u4e00-\\u9fff\\w])"
+    "|更正一下)(?=[\u4e00-\u9fff\\w])"
 )
 _NAMING_ZH = re.compile("(?<=[猫狗兔鱼鼠鹉龟鸟马毛基迪犬牧奇子孩娃儿女宝])[，,](?=(?:名字)?(?:叫|名叫|名字是))")
 _ME = "(?:我们|咱们|我|咱|俺)"
@@ -177,7 +177,7 @@ _TIME_ZH = (
 _SUBJECT_ZH = re.compile(f"{_TIME_ZH}*{_ME}(?!{_KIN_ZH}|[的家]|同)")
 _KIN_SUBJECT_ZH = re.compile(f"{_TIME_ZH}*(?P<kin>{_ME}(?:的|家)?(?:大|小|二)?{_KIN_ZH})")
 _OTHER_SUBJECT_ZH = re.compile(
-    f"(?:他|她|它|你|大家|人家|别人|对方|这|那|{_KIN_ZH}|[\\u4e00-\\u9fff]{{1,4}}(?:老师|医生|总|经理|同学|先生|女士))"
+    f"(?:他|她|它|你|大家|人家|别人|对方|这|那|{_KIN_ZH}|[\u4e00-\u9fff]{{1,4}}(?:老师|医生|总|经理|同学|先生|女士))"
 )
 _SUBJECTLESS_ZH = re.compile(
     f"(?!不要|别|不准|不许|不能[在给]|请|麻烦|记得|会不会)(?:{_TIME_ZH}|还是?|也|都|就|转头|后来|干脆|自己|真的?|特别"
@@ -193,6 +193,9 @@ _NOT_STATED_ZH = re.compile(
     "|可能会|也许|说不定|恨不得|是否|好像|要不要|是不是|有没有|能不能|该不该|希望能|不知道|要不|想象|多想|真想"
 )
 _GOES_ON_ZH = re.compile("(?:顺便|然后)?(?:带|陪|去|到|飞|给|和|跟|在)(?!年)")
+#: '跟同事合租，在静安寺附近' is one statement.
+_WHERE_ZH = re.compile("(?:就)?在(?!.*(?:上班|工作|[读教]书|当|做|学|实习|干))[\u4e00-\u9fff]{2,7}$")
+_PLACED_ZH = re.compile("住|租|搬|上班|工作|[开读]了?|公司|店")
 _INTENDS_ZH = re.compile(f"打算|计划|准备|决定|原定|想(?:去|在|暑假|寒假)|{patterns_zh.TIME}.*(?:去|回|飞|走|请)")
 _PAST_ZH = re.compile("曾经|以前|之前(?=[^说])|过去|原来住|原先")
 _REPORTED_ZH = re.compile(
@@ -224,12 +227,12 @@ _SPELLING_ZH = tuple(
         ("(?:一)?[只条个]毛孩子", "一只宠物"),
         ("(?:今儿个|今儿)", "今天"),
         (
-            "(?<![\\u4e00-\\u9fff])(上个?月|上周|上个?星期|去年|前年|昨天|前天|前几天|最近|现在|目前|年初)(我们"
+            "(?<![\u4e00-\u9fff])(上个?月|上周|上个?星期|去年|前年|昨天|前天|前几天|最近|现在|目前|年初)(我们"
             "|我)(?!的"
             "|家)",
             "\\2\\1",
         ),
-        ("(?<![\\u4e00-\\u9fff])请?(?:你)?记(?:住|得)(?:一下)?(?=我)", ""),
+        ("(?<![\u4e00-\u9fff])请?(?:你)?记(?:住|得)(?:一下)?(?=我)", ""),
         ("得意(?=这|吃|喝)", "喜欢"),
         ("了啦|啦", "了"),
     )
@@ -282,7 +285,7 @@ _TAIL_CHARS_MAX = 60
 _TAIL_EN = re.compile(
     r"(?:,|\s)+(?:btw|by the way|fyi|you know|you see|anyway|anyways|though|tho|please(?! don't)|haha+|actually|to be"
     r" honest|to be fair|honestly"
-    r"|would you believe(?: it)?|believe it or not|thank you(?: very much)?|thanks(?: a lot| so much)?|cheers|thank"
+    r"|would you believe(?: it)?|can you imagine|believe it or not|thank you(?: very much)?|thanks(?: a lot| so much)?|cheers|thank"
     r" (?:god|goodness)|fingers crossed"
     r"|just so you know|in case you(?:'re| are) wondering|of course|sadly|unfortunately|luckily|I'm (?:afraid|pleased"
     r" to say|happy to say|sorry to say)"
@@ -447,6 +450,9 @@ def _chinese(text: str) -> Iterator[str]:
             subject = ""
         elif subject == "我" and _GOES_ON_ZH.match(clause) and _INTENDS_ZH.search(before):
             # One plan in several verbs: '打算五一请假，带我妈去重庆'.
+            before += clause
+            continue
+        elif before and _WHERE_ZH.match(clause) and _PLACED_ZH.search(before):
             before += clause
             continue
         elif subject and _SUBJECTLESS_ZH.match(clause):

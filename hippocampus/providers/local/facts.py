@@ -17,6 +17,9 @@ from typing import Any
 from hippocampus.providers.local import (
     clauses,
     corrections,
+    families,
+    families_en,
+    families_zh,
     objects,
     patterns_en,
     patterns_en_life,
@@ -28,6 +31,7 @@ from hippocampus.providers.local.corrections import Held
 from hippocampus.providers.local.patterns import Pattern
 from hippocampus.providers.local.sentences import Sentence
 from hippocampus.records import ConversationSlice, ExtractedFact, Turn
+from hippocampus.text import words
 
 KEY_CHARS_MAX = 255
 #: Facts of one slice; a slice with more of them is a list, not a conversation.
@@ -101,12 +105,20 @@ _DENIES = re.compile(r"\b(?:not|no|never)\b|n['’]?t\b|[不没]", re.IGNORECASE
 _STILL = re.compile(r" (?:any ?more|after all|actually|at all)\b.*|了$", re.IGNORECASE)
 
 
+#: A Chinese clause of fewer characters is kept with the one before it.
+_SHORT_ZH = 7
+_BEFORE_ZH = 16
+#: Of these, a Chinese clause without a subject says too little by itself.
+_GOING_ON = frozenset(("habit", "medication", "work_terms"))
+
+
 @dataclass(frozen=True, slots=True)
 class _Found:
     pattern: Pattern
     about: str
     object: str
     chinese: bool
+    clause: str = ""  # the clause in the third person, of a family
 
 
 def of_slice(slice_: ConversationSlice) -> list[ExtractedFact]:
@@ -181,10 +193,13 @@ class _Ledger:
         said = self._said.get(identity)
         if said is not None and before is not None and before.value["text"] != fact.value["text"]:
             self._outdate(said, None)
+        if before is not None and said is sentence and said is not None and topic in _JOINED and not before.ended:
+            fact = _joined(before, fact)
         if sentence is not None:
             self._said[identity] = sentence
             self.stating.add((sentence.turn.sequence_num, sentence.position))
-        for held in [each for each in self._held.values() if _gives_way(each, topic, fact)]:
+        text = sentence.text if sentence is not None else fact.value["text"]
+        for held in [each for each in self._held.values() if _gives_way(each, topic, fact, text)]:
             self._end(held, fact.source_seqs[-1])
         self._hold(fact.fact_type, fact.key, fact.value, topic, fact.source_seqs[-1])
         if before is None or before.ended or before.value != fact.value:
@@ -221,6 +236,8 @@ class _Ledger:
                     if one.pattern.topic != fix.held.topic or one.pattern.topic not in ("plan", "event")
                 ]
                 continue
+            if corrections.is_only_moved(sentence.text, fix.held, chinese=sentence.is_cjk):
+                found[:] = [one for one in found if not one.clause or one.pattern.topic != "plan"]
             restated = [one for one in found if one.pattern.topic == "plan"]
             if restated:
                 # It says the whole of it again, in other words: the former words end.
@@ -262,10 +279,17 @@ class _Ledger:
                 if not negation.match(clause):
                     continue
                 stated = _STILL.sub("", negation.sub(positive, clause, count=1))
-                for one in _of_clause(stated, chinese=sentence.is_cjk):
+                stating = list(_of_clause(stated, chinese=sentence.is_cjk)) or list(
+                    _of_family(stated, chinese=sentence.is_cjk, speaks=True, before="", goes_on=False, between_names=False)
+                )
+                for one in stating:
                     fact = _fact(one, turn)
                     held = self._held.get((fact.fact_type, fact.key))
-                    if held is not None and (not one.pattern.single or held.text == fact.value["text"]):
+                    if held is not None and (
+                        not one.pattern.single
+                        or held.text == fact.value["text"]
+                        or corrections.content(held.text) & corrections.content(one.object)
+                    ):
                         yield held
                 break
 
@@ -294,20 +318,57 @@ class _Ledger:
         )
 
 
-_EXPECTED = re.compile(r"\b(?:pregnant|expecting)\b|怀孕|怀上|怀二胎|预产期")
+#: Of these, two clauses of one sentence are one value.
+_JOINED = frozenset(("home", "occupation"))
+#: What a person does for a living, in whichever words: a new one ends the former one.
+_WORK = frozenset(("employer", "occupation", "business", "new_job", "field_of_work", "work_change", "work_terms"))
+_NEW_WORK = re.compile(
+    r"\b(?:now|start(?:s|ed|ing)?|new|promoted|made me|got the|left|quit|became|joined|retired?|switched|self-employed"
+    r"|freelance|no longer|g[ai]ve up|going|since|handed)\b|现在|入职|换|转岗|跳槽|开了|辞|升|单干|合伙|不[送跑做干教]|进了|开始|退休了",
+    re.IGNORECASE,
+)
+_COUPLE = re.compile(r":(?:girlfriend|boyfriend|partner|fianc\w+|husband|wife)(?::|$)|男朋友|女朋友|男友|女友")
+_PARTED = re.compile(r"\b(?:split|broke|broken|separated|divorced|move out|dumped)\b|分手|分了|离婚|掰了", re.IGNORECASE)
+_SWITCHED = re.compile(r"\b(?:switched|changed|swapped|instead|moved (?:me )?to|now)\b|改|换", re.IGNORECASE)
+_DOSE = re.compile(r"\b(?:takes?|on)\b|吃[^，。]{0,4}[片粒颗]|药")
+_LOST = re.compile(r"\b(?:lost|died|passed away|put (?:him|her|it) down|gone|gave .* away)\b|走了|死了|没了|去世|送给|送人", re.IGNORECASE)
+_BORN = re.compile(r"\bborn\b|\bhad (?:our|my|a) (?:\w+ )?(?:baby|son|daughter|boy|girl)|\bis here\b|生了|出生|号生", re.IGNORECASE)
+_EXPECTED = re.compile(r"\b(?:pregnant|expecting|due|having (?:a|twins))\b|怀孕|怀上|怀了|怀二胎|预产期|要当[爸妈]|月.{0,3}生$", re.IGNORECASE)
 _WORKPLACE = re.compile(r" (?:at|for|in|on) |在.+(?:做|当|工作)")
 
 
-def _gives_way(held: Held, topic: str, fact: ExtractedFact) -> bool:
-    """Return whether a fact under another key ends with a new one: a pregnancy with a birth, a job with the next."""
+def _gives_way(held: Held, topic: str, fact: ExtractedFact, sentence: str) -> bool:
+    """Return whether a fact under another key ends with a new one: a pregnancy with a birth, a job with the next.
+
+    Args:
+        sentence: what states the new fact.
+    """
     text = fact.value["text"]
     if held.key == fact.key or held.turn == fact.source_seqs[-1] or _owner(held.key) != _owner(fact.key):
         return False
-    if topic == "family" and re.search(r"\bborn\b|\bhad (?:our|my|a) |生了|出生", text):
+    if _BORN.search(text):
         return bool(_EXPECTED.search(held.text))
-    if topic in ("employer", "business", "occupation") and held.topic in ("employer", "occupation", "business"):
-        return held.topic != topic and bool(_WORKPLACE.search(held.text))
+    if topic in _WORK and held.topic in _WORK:
+        if topic in ("employer", "business", "occupation") and held.topic != topic and _WORKPLACE.search(held.text):
+            return True
+        return bool(_NEW_WORK.search(sentence))
+    if topic == "relationship_status" and held.topic == "family":
+        named = corrections.content(held.text) & corrections.content(text)
+        return _COUPLE.search(held.key) is not None and (bool(named) or _PARTED.search(text) is not None)
+    if topic == "medication" and held.topic in ("medication", "habit"):
+        return bool(_SWITCHED.search(sentence)) and (held.topic == "medication" or bool(_DOSE.search(held.text)))
+    if held.topic == "pet" and _LOST.search(text):
+        return bool(corrections.content(held.text) & corrections.content(text))
     return False
+
+
+def _joined(before: ExtractedFact, fact: ExtractedFact) -> ExtractedFact:
+    """Return what one sentence says of one thing in two clauses: '搬到苏州，住园区'."""
+    first, second = before.value["text"], fact.value["text"]
+    if second in first or first in second:
+        return before if second in first else fact
+    mark = "，" if words.CJK_CHARACTER.search(first) else "; "
+    return replace(fact, value={**fact.value, "text": f"{first}{mark}{second}"})
 
 
 def _owner(key: str) -> str:
@@ -330,11 +391,19 @@ def _of_sentence(sentence: Sentence, relatives: people.People) -> Iterator[_Foun
     carried = ""
     names: set[str] = set()
     read = []
+    speaks = True
     for clause in clauses.of_sentence(sentence):
         read.append(clause)
         resolved = clause if chinese else relatives.resolve(clause)
+        if chinese:
+            speaks = families.is_of_speaker(clause, speaks=speaks)
         named = set()
+        known = False
+        goes_on = chinese and _goes_on(clause, sentence.text, read)
         for found in _of_clause(resolved, chinese=chinese, carried=carried):
+            known = True
+            if goes_on and found.pattern.topic == "habit" and found.object in clause:
+                found = replace(found, object=f"{_said_before(read)}，{found.object}")  # noqa: PLW2901
             if found.pattern.topic in ("preference", "member", "studies", "activity", "pet"):
                 carried = found.object
             if found.pattern.topic.startswith(("family", "pet")):
@@ -343,6 +412,18 @@ def _of_sentence(sentence: Sentence, relatives: people.People) -> Iterator[_Foun
             if found.pattern.topic == "family:name":
                 names.add(found.about)
             yield found
+        if not known:
+            before = _said_before(read)
+            for found in _of_family(
+                resolved,
+                chinese=chinese,
+                speaks=speaks,
+                before=before,
+                goes_on=goes_on,
+                between_names=sentence.turn.author != "user",
+            ):
+                named.add(found.about or found.object)
+                yield found
         if not chinese:
             for found in _mentions(resolved):
                 if found.object not in named | names and not (found.pattern.topic == "pet" and named):
@@ -355,6 +436,16 @@ def _of_sentence(sentence: Sentence, relatives: people.People) -> Iterator[_Foun
                     names.add(found.about)
                     relatives.note(found.pattern.topic, found.about, found.object)
                     yield found
+
+
+def _said_before(read: list[str]) -> str:
+    """Return the clause before the last one that was read, if it is short."""
+    return read[-2] if len(read) > 1 and len(read[-2]) <= _BEFORE_ZH else ""
+
+
+def _goes_on(clause: str, sentence: str, read: list[str]) -> bool:
+    """Return whether a Chinese clause continues the one before it: no subject of its own was said."""
+    return bool(_said_before(read)) and not (clause.startswith("我") and clause in sentence)
 
 
 def _asked(sentence: Sentence) -> Iterator[_Found]:
@@ -376,6 +467,28 @@ def _of_clause(clause: str, *, chinese: bool, carried: str = "") -> Iterator[_Fo
         for found in _objects(pattern, match, chinese=chinese, carried=carried) if match else ():
             topics.add(pattern.topic)
             yield found
+
+
+def _of_family(
+    clause: str, *, chinese: bool, speaks: bool, before: str, goes_on: bool, between_names: bool
+) -> Iterator[_Found]:
+    """Yield the statement of the first family that a clause belongs to; a short Chinese clause continues another."""
+    table = families_zh.FAMILIES if chinese else families_en.FAMILIES
+    for pattern, match in families.matching(
+        table, clause, chinese=chinese, speaks=speaks, between_names=between_names
+    ):
+        stated = families.statement(clause, chinese=chinese, rule=pattern.topic == "rule")
+        if stated is not None:
+            if chinese and pattern.topic != "rule" and (len(stated) < _SHORT_ZH or (goes_on and pattern.topic in _GOING_ON)):
+                stated = "，".join(filter(None, (families.statement(before, chinese=True), stated)))
+            groups = match.groupdict()
+            yield _Found(
+                pattern=pattern,
+                about=(groups.get("about") or "").strip(),
+                object=(groups.get("object") or "").strip(" ,.") or (groups.get("about") or "").strip() or stated,
+                chinese=chinese,
+                clause=stated,
+            )
 
 
 def _mentions(clause: str) -> Iterator[_Found]:
@@ -423,13 +536,14 @@ def _fact(found: _Found, turn: Turn) -> ExtractedFact:
 
 
 def _statement(found: _Found) -> str:
-    words = {
+    parts = {
         "{about}": found.about,
         "{object}": found.object,
+        "{clause}": found.clause,
         "{a_object}": found.object if found.chinese else objects.with_article(found.object),
         "{does}": found.object if found.chinese else objects.third_person(found.object),
     }
-    return " ".join(re.sub(r"\{\w+\}", lambda match: words[match[0]], found.pattern.text).replace(" :", ":").split())
+    return " ".join(re.sub(r"\{\w+\}", lambda match: parts[match[0]], found.pattern.text).replace(" :", ":").split())
 
 
 def _key(found: _Found, author: str, said_on: str) -> str:

@@ -120,7 +120,7 @@ _NOTHING_ZH = re.compile(
     "|钱|谁|上|下|死|多|少|慢|快|好|坏|气|哭|情|家"
 )
 _NOT_A_PLACE_ZH = re.compile(
-    "家里|楼[上下]|宿舍|公司|医院|学校|单位|一起|附近|隔壁|外面|里面|路上|地铁|车上|店里|床上|网上|心里|手里|酒店|这"
+    "[一两二三四五六七八九十几半0-9](?:个|天|晚|年|周|月)|安全|家里|楼[上下]|宿舍|公司|医院|学校|单位|一起|附近|隔壁|外面|里面|路上|地铁|车上|店里|床上|网上|心里|手里|酒店|这"
     "|那|哪|旁边|对面|等|忙|想|看|做|开|写|吃|睡|加班|开会"
 )
 _TAIL_ZH = re.compile("(?:了|呢|啊|呀|啦|哦|嘛|的时候.*|因为.*|所以.*|但是?.*|不过.*|而且.*|来着|的说|哈+)$")
@@ -166,7 +166,12 @@ def _clean_en(raw: str, shape: Shape) -> str | None:
         return None
     if re.match(r"[A-Z][a-z]+ing\b", checked):
         checked = checked[0].lower() + checked[1:]
-    return _SUBJECT_EN.sub(lambda match: _THIRD_EN[match[1].lower()], checked)
+    return in_third_person(checked)
+
+
+def in_third_person(text: str) -> str:
+    """Return 'my dog' as 'their dog'."""
+    return _SUBJECT_EN.sub(lambda match: _THIRD_EN[match[1].lower()], text)
 
 
 def _plain(text: str) -> str | None:
@@ -204,8 +209,12 @@ def _event(text: str) -> str | None:
         return None
     if not 2 <= len(spoken) <= 16 or _UNCLEAR_EN.search(text) or _DANGLING_EN.search(text):
         return None
-    timeless = _TIME_EN.sub(" ", text)
-    return text if any(term not in _VAGUE for term in words.terms(timeless)) else None
+    return text if says_something(text) else None
+
+
+def says_something(text: str) -> bool:
+    """Return whether an English description has a word beside its times and the words that say little."""
+    return any(term not in _VAGUE for term in words.terms(_TIME_EN.sub(" ", text)))
 
 
 def _habit(text: str) -> str | None:
@@ -232,7 +241,7 @@ def _name(text: str) -> str | None:
     match = re.match(r"[A-Z][\w'’-]*(?: [A-Z][\w'’-]*){0,2}", text)
     if match is None or match[0].split()[0].lower() in _NOT_A_NAME:
         return None
-    return match[0]
+    return match[0].removesuffix("'s")
 
 
 def _org(text: str) -> str | None:

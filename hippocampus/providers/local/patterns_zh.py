@@ -89,14 +89,14 @@ IDENTITY = (
     chinese("zodiac", "profile", "我~(?:是)?属(?P<object>[鼠牛虎兔龙蛇马羊猴鸡狗猪])的?$", "属{object}",
         "plain", 0.9, single=True),
 )
-_CITY = (
+CITY = (
     "(?:北京|上海|广州|深圳|杭州|成都|重庆|武汉|南京|苏州|西安|天津|长沙|青岛|厦门|福州|大连|沈阳|哈尔滨|长春|济南"
     "|郑州|合肥|昆明|贵阳|南宁|南昌|太原|石家庄|兰州|西宁|银川|乌鲁木齐"
     "|呼和浩特|拉萨|海口|三亚|宁波|无锡|佛山|东莞|珠海|温州|绍兴|嘉兴|常州|徐州|烟台|泉州|惠州|中山|香港|澳门|台北"
     "|高雄|新加坡|东京|大阪|首尔|伦敦|巴黎|纽约|柏林|悉尼|墨尔本|多伦多|温哥华)"
 )
 PLACES = (
-    chinese("home", "profile", f"我~(?:人)?在(?P<object>{_CITY})(?:市)?(?:[^，。]{{0,14}}{_ORG}(?:里|上班|工作)?|这边"
+    chinese("home", "profile", f"我~(?:人)?在(?P<object>{CITY})(?:市)?(?:[^，。]{{0,14}}{_ORG}(?:里|上班|工作)?|这边"
         f"|呢)?$", "在{object}", "place", 0.8, single=True),
     chinese("home", "profile", "我(?:的|家|们)?(?:房子|家|公寓|新家)(?:就)?在(?P<object>[^，。的了]{2,12}?)$",
         "住在{object}", "place", 0.85, single=True),
@@ -155,7 +155,7 @@ WORK = (
     chinese("work_change", "profile", "我~(?P<object>辞职|离职|失业|退休|被裁|换工作|跳槽|休产假|复工"
         "|内退)了(?:[^，。]{0,8})$",
         "{object}了", "plain", 0.9, single=True),
-    chinese("work_change", "profile", "我~从(?P<object>[^，。]{1,12}?)(?:出来|离职|辞职|离开|退休|毕业)了$",
+    chinese("work_change", "profile", "我~从(?P<object>[^，。搬]{1,12}?)(?:出来|离职|辞职|离开|退休|毕业)了$",
         "离开{object}了", "plain", 0.85, single=True),
     chinese("studies", "profile",
         "我~在(?P<object>[^，。的]{2,12}?(?:大学|学院|学校|中学|高中|师范|理工|财大|政法)?(?:学习|学|读"
