@@ -45,6 +45,8 @@ _SUBJECT = (
 )
 _SPLIT_EN = re.compile(
     r"\s*(?:[;:](?=\s|$)|—|–|\s-+\s|\s--\s?|(?<!\bDr)(?<!\bMr)(?<!\bMrs)(?<!\bMs)(?<!\bSt)[.!]+\s)\s*"
+    r"|,\s+so\s+(?!much|that|far|many|called|is\b|are\b|do\b|am\b|long|what|how|can)"
+    r"|,\s+(?=(?:though|although|because)\b)"
     rf"|,\s+(?=(?:and|but|so|because|since|plus|though|although|which|when|while)?\s*(?:{_ADVERB})(?:{_SUBJECT}"
     rf"|{_NAME_SUBJECT}))"
     rf"|,?\s+(?:and|but|so|because|since|'cause|cause|plus|though|although|while)\s+(?=(?:also\s+|now\s+"
@@ -65,7 +67,7 @@ _LEAD_EN = re.compile(
     r"|nowadays"
     r"|lately"
     r"|recently|currently|right now|now|in general|normally|still|same here|me too|sorry|unfortunately|sadly|luckily"
-    r"|guess what|good news|big news|well then|speaking of which|for work|for what it's worth|one more thing|please"
+    r"|guess what|(?:good|big|bad|sad|great|exciting|some) news|well then|speaking of which|for work|for what it's worth|one more thing|please"
     r" note"
     r"|note|heads up|in fact|meanwhile|basically|apparently|turns out|it turns out|(?:just )?so you know|for context"
     r"|quick (?:note|update|heads[- ]up)|update|remember|keep in mind|just a reminder|reminder|then"
@@ -83,7 +85,7 @@ _VOCATIVE_EN = re.compile(r"^[A-Z][a-z]+[,!]\s+(?!my\b)|,\s+[A-Z][a-z]+$")
 #: The whole sentence is unreal, long past, or not the speaker's.
 _NOT_STATED_EN = re.compile(
     r"(?<!know )(?<!see )(?<!wondering )(?<!sure )\bif\b(?! you (?:were|are) (?:curious|wondering))|\bunless\b"
-    r"|\b(?:wish|wished|imagine|pretend|suppose|supposing|hypothetically|let's say"
+    r"|\b(?:wish|wished|(?<!can you )imagine|pretend|suppose|supposing|hypothetically|let's say"
     r"|reads?(?=:)|lyrics?|quote|joke|joking|kidding|sarcas\w*|dreamt|dreamed|in my dream|in the (?:book|movie|film"
     r"|game|story"
     r"|song)|character|as if|not!|when (?:I|we) (?:was|were)|as a (?:kid|child|teenager)|back then|back in the day"
@@ -108,7 +110,7 @@ _LONG_AGO_EN = re.compile(
 )
 #: Introduces what another person says; what precedes it in the sentence is still the speaker's own.
 _REPORTED_EN = re.compile(
-    r"\b(?:said|says|saying|told|tells|asked|asks|thinks|believes|claims|heard)\b(?! (?:you|to) )", re.IGNORECASE
+    r"\b(?:said|says|saying|told|tells|asked(?! [A-Z]\w+ (?:in|on|at|to)\b)|asks|thinks|believes|claims|heard)\b(?! (?:you|to|yes\b))", re.IGNORECASE
 )
 _QUOTED = re.compile(r"[\"“”][^\"“”]*[\"“”]|[「『][^」』]*[」』]|‘[^’]*’(?!\w)")
 _FIRST_EN = re.compile(r"^(?:I|we|I'm|I've|we're|we've|I'll|we'll)\b", re.IGNORECASE)
@@ -116,7 +118,9 @@ _CAPTURING_EN = re.compile(r"\b(?:to|can|will|must|should|don't|didn't|won't|nev
 _GOES_ON_EN = re.compile(rf"{_ADVERB}(?:{_PRESENT}|no longer|don't|can't)\b", re.IGNORECASE)
 _PROGRESSIVE = (
     r"(?:working|living|learning|studying|training|planning|moving|going|flying|heading|starting|getting|visiting"
-    r"|expecting|saving|travell?ing|hosting|teaching|thinking (?:of|about)|based)"
+    r"|expecting|saving|travell?ing|hosting|teaching|thinking (?:of|about)|based|retraining|freelancing|renting|staying"
+    r"|doing|seeing|taking|dating|adopting|building|renovating|writing|raising|swimming|running|playing|driving|cutting"
+    r" (?:down|out)|giving up|waiting for|recovering|allergic|retiring|leaving|joining|volunteering|picking up)"
 )
 #: What the beginning of a clause without a subject lacks.
 _ELLIPSES = (
@@ -144,6 +148,10 @@ _ELLIPSES = (
         "I ",
     ),
     (re.compile(r"^born (?:and raised )?in\b", re.IGNORECASE), "I was "),
+    (
+        re.compile(rf"^(?:start|fly|leave|move|finish|sit|back) (?:at|as|in|on|to|out|home|my)\b.*{patterns_en.TIME}", re.IGNORECASE),
+        "I ",
+    ),
 )
 
 _SPLIT_ZH = re.compile(
@@ -180,7 +188,7 @@ _OTHER_SUBJECT_ZH = re.compile(
     f"(?:他|她|它|你|大家|人家|别人|对方|这|那|{_KIN_ZH}|[\u4e00-\u9fff]{{1,4}}(?:老师|医生|总|经理|同学|先生|女士))"
 )
 _SUBJECTLESS_ZH = re.compile(
-    f"(?!不要|别|不准|不许|不能[在给]|请|麻烦|记得|会不会)(?:{_TIME_ZH}|还是?|也|都|就|转头|后来|干脆|自己|真的?|特别"
+    f"(?!叫我|不要|别|不准|不许|不能[在给]|请|麻烦|记得|会不会)(?:{_TIME_ZH}|还是?|也|都|就|转头|后来|干脆|自己|真的?|特别"
     f"|非常"
     f"|超级?|比较|很|挺|最|又|终于|打算|准备|计划|决定)*"
     "(?:在|调|转|盘|添|过|评|拿|通过|落|获|是|住|喜欢|不|爱|讨厌|对|养|有|每|打算|准备|计划|来自|最|已经|特别|超|搬"
@@ -305,6 +313,12 @@ _ASKING_ZH = re.compile("^(?P<said>.{4,})[，,；;](?P<asked>[^，,；;]*)$")
 _WORD_OF_ASKING_ZH = re.compile(
     "[吗呢?？]|什么|怎么|咋|啥|哪|多少|几|谁|能不能|是不是|要不要|好不好|行不行|可不可以|有没有|为何|如何"
 )
+#: Said in passing, within a sentence or at its end.
+_ASIDE_EN = re.compile(
+    r",? (?:would you believe(?: it)?|can you (?:imagine|believe it)|believe it or not|as it were|if you(?:'re| are) (?:asking|interested"
+    r"|suggesting|wondering|curious)\b[^,.]*|if you (?:must|want to) know)(?=[,.!?]|$)",
+    re.IGNORECASE,
+)
 _FRONTED_EN = re.compile(
     r"^(?P<time>(?:since|for|from|until|after|before|in|on|at|this|next|last|over) (?!I\b|we\b|my\b)[\w' -]{2,30}?"
     r"|yesterday|tomorrow|tonight|today),? (?=(?:I|we|I'm|we're|I've|we've|I'll|we'll) )",
@@ -349,7 +363,7 @@ def of_text(text: str, *, chinese: bool) -> Iterator[str]:
     if chinese:
         if not _NOT_STATED_ZH.search(text):
             yield from _chinese(text)
-    elif not _NOT_STATED_EN.search(text):
+    elif not _NOT_STATED_EN.search(_ASIDE_EN.sub(" ", text)):
         yield from _english(text)
 
 
@@ -391,7 +405,7 @@ def _unquoted(text: str) -> str:
 
 
 def _english(text: str) -> Iterator[str]:
-    text = _TOGETHER_EN.sub("we ", _spelled_out(text))
+    text = _TOGETHER_EN.sub("we ", _ASIDE_EN.sub(" ", _spelled_out(text)))
     speaks = True  # whether a clause without a subject is the speaker's
     before = ""
     for piece in _SPLIT_EN.split(_LONG_AGO_EN.sub("", text)):

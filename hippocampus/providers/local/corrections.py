@@ -307,8 +307,9 @@ def _chinese(text: str, held: Sequence[Held], turn: int, states: bool) -> list[C
     time = after[0] if after else find_time(text, chinese=True)
     if time and moved:
         dated = [each for each in held if find_time(each.text, chinese=True)]
+        bare = _is_bare_move(text)
         dated = [each for each in dated if each.topic in _DATED] or [
-            each for each in dated if each.topic not in _UNDATED and _overlapping([each], text)
+            each for each in dated if each.topic not in _UNDATED and (bare or _overlapping([each], text))
         ]
         target = _target(dated, text, turn, speaks_of_it=True, reach=200)
         if target:
@@ -333,10 +334,14 @@ _MOVE_ZH = re.compile("[改换推提挪延前后迟到成至了日子时间是�
 _MOVE_EN = re.compile(r"\b(?:mov|push|postpon|delay|shift|chang|bump|switch|swapp|rebook|reschedul)\w*\b", re.IGNORECASE)
 
 
+def _is_bare_move(text: str) -> bool:
+    return len(_MOVE_ZH.sub("", _TIME_ZH.sub("", text))) <= 1
+
+
 def is_only_moved(text: str, held: Held, *, chinese: bool) -> bool:
     """Return whether a sentence says nothing of a plan but its new time: '改成六月一号'."""
     if chinese:
-        return len(_MOVE_ZH.sub("", _TIME_ZH.sub("", text))) <= 1
+        return _is_bare_move(text)
     return content(_MOVE_EN.sub("", _TIME_EN.sub(" ", text))) <= held.about
 
 

@@ -108,6 +108,14 @@ _STILL = re.compile(r" (?:any ?more|after all|actually|at all)\b.*|了$", re.IGN
 #: A Chinese clause of fewer characters is kept with the one before it.
 _SHORT_ZH = 7
 _BEFORE_ZH = 16
+#: What goes on with the clause before it: a time, a place, a name, what kind.
+_FRAGMENT_ZH = re.compile(
+    f"(?!.*[我你您])(?:(?:{patterns_zh.TIME})[^，。]{{0,8}}|在[^，。]{{2,8}}|(?:名|就|小名|大名)?叫[^，。]{{1,5}}|从[^，。]{{1,10}}|是个?[^，。]{{1,8}}|[^，。]{{1,8}}的|[转做学读考住]"
+    f"[^，。]{{1,7}}|{patterns_zh.CITY}[^，。]{{0,3}}|{patterns_zh.NUMBER}[^，。]{{1,6}}|{patterns_zh.EVERY}[^，。]{{0,8}})$"
+)
+_GOES_ON_WITH = frozenset(("plan", "event", "relationship_status", "pet", "owns", "family"))
+#: Of the turn before, in which a question may name whom 'he' means.
+_ASKED_CHARS = 200
 #: Of these, a Chinese clause without a subject says too little by itself.
 _GOING_ON = frozenset(("habit", "medication", "work_terms"))
 
@@ -129,11 +137,13 @@ def of_slice(slice_: ConversationSlice) -> list[ExtractedFact]:
 def _read(slice_: ConversationSlice) -> _Ledger:
     ledger = _Ledger(slice_.known_facts)
     kin: dict[str, people.People] = {}
+    before = ""
     for turn in slice_.turns:
+        asked, before = before, turn.text[-_ASKED_CHARS:]
         if sentences.is_assistant(turn):
             continue
         relatives = kin.setdefault(turn.author, people.People())
-        relatives.begin_turn()
+        relatives.begin_turn(asked)
         for sentence in sentences.of_turn(turn):
             found = list(_of_sentence(sentence, relatives))
             if not sentence.is_question:
@@ -389,10 +399,15 @@ def _of_sentence(sentence: Sentence, relatives: people.People) -> Iterator[_Foun
     if sentence.is_question:
         yield from _asked(sentence)
     carried = ""
+    said_clauses = list(clauses.of_sentence(sentence))
+    if not said_clauses:
+        yield from _ruled(sentence)
+    continued = _continued(said_clauses, sentence.text) if chinese else {}
+    consumed = -1
     names: set[str] = set()
     read = []
     speaks = True
-    for clause in clauses.of_sentence(sentence):
+    for place, clause in enumerate(said_clauses):
         read.append(clause)
         resolved = clause if chinese else relatives.resolve(clause)
         if chinese:
@@ -404,6 +419,9 @@ def _of_sentence(sentence: Sentence, relatives: people.People) -> Iterator[_Foun
             known = True
             if goes_on and found.pattern.topic == "habit" and found.object in clause:
                 found = replace(found, object=f"{_said_before(read)}，{found.object}")  # noqa: PLW2901
+            if place in continued and found.pattern.topic in _GOES_ON_WITH:
+                consumed = place + continued[place].count("，")
+                found = replace(found, object=found.object + continued[place])  # noqa: PLW2901
             if found.pattern.topic in ("preference", "member", "studies", "activity", "pet"):
                 carried = found.object
             if found.pattern.topic.startswith(("family", "pet")):
@@ -412,7 +430,7 @@ def _of_sentence(sentence: Sentence, relatives: people.People) -> Iterator[_Foun
             if found.pattern.topic == "family:name":
                 names.add(found.about)
             yield found
-        if not known:
+        if not known and place > consumed:
             before = _said_before(read)
             for found in _of_family(
                 resolved,
@@ -422,6 +440,9 @@ def _of_sentence(sentence: Sentence, relatives: people.People) -> Iterator[_Foun
                 goes_on=goes_on,
                 between_names=sentence.turn.author != "user",
             ):
+                if place in continued:
+                    consumed = place + continued[place].count("，")
+                    found = replace(found, clause=found.clause + continued[place])  # noqa: PLW2901
                 named.add(found.about or found.object)
                 yield found
         if not chinese:
@@ -436,6 +457,34 @@ def _of_sentence(sentence: Sentence, relatives: people.People) -> Iterator[_Foun
                     names.add(found.about)
                     relatives.note(found.pattern.topic, found.about, found.object)
                     yield found
+
+
+def _continued(said: list[str], sentence: str) -> dict[int, str]:
+    """Return by place what the fragments after a Chinese clause add to it: '我有演出，5月2号，在三坊七巷'."""
+    added: dict[int, str] = {}
+    start = 0
+    for place in range(1, len(said)):
+        spoken = said[place]
+        while spoken and spoken not in sentence:
+            spoken = spoken[1:]
+        if spoken and _FRAGMENT_ZH.match(spoken) and len(added.get(start, "")) < _BEFORE_ZH:
+            added[start] = f"{added.get(start, '')}，{spoken}"
+        else:
+            start = place
+    return added
+
+
+def _ruled(sentence: Sentence) -> Iterator[_Found]:
+    """Yield the lasting wishes in a sentence that states nothing: 'Tell me if I'm wrong, no sugar coating.'"""
+    chinese = sentence.is_cjk
+    table = families_zh.RULES if chinese else families_en.RULES
+    text = sentence.text.rstrip("?？!！。. ").replace("’", "'")
+    pieces = re.split("[，,；;]", text) if chinese else [clauses.without_lead(text), *re.split(r"[,;]\s+", text)[1:]]
+    for piece in pieces:
+        spoken = piece.strip()
+        for pattern, match in families.matching(table, spoken, chinese=chinese, speaks=True, between_names=False):
+            yield _Found(pattern=pattern, about="", object=match["object"].strip(" ,，。"), chinese=chinese, clause=spoken)
+            return
 
 
 def _said_before(read: list[str]) -> str:
@@ -456,6 +505,7 @@ def _asked(sentence: Sentence) -> Iterator[_Found]:
     for pattern in patterns_en_life.ASKED:
         if match := pattern.regex.match(clause):
             yield from _objects(pattern, match, chinese=False)
+            return
 
 
 def _of_clause(clause: str, *, chinese: bool, carried: str = "") -> Iterator[_Found]:

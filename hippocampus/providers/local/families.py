@@ -150,7 +150,7 @@ _UNCLEAR_EN = re.compile(
     r"\b(?:you|your|yours|yourself|ya|y'all|thinking (?:about|of)|considering|wondering|dreaming of)\b", re.IGNORECASE
 )
 _UNCLEAR_ZH = re.compile(
-    "[你您]|怎么|什么|吗$|呢$|哪[里儿个]|为啥|咋(?!地)|几号|几点|来得及|能不能|注意|小心|怕啥|真好$|不容易|恭喜|加油|保重|[^没有]没$|不$|啥$|^本来|虽然|试过"
+    "[你您]|怎么|什么|吗$|呢$|哪[里儿个]|为啥|咋(?!地)|几号|几点|来得及|能不能|注意|小心|怕啥|真好$|不容易|恭喜|加油|保重|[^没有]没$|不$|啥$|吧$|^本来|虽然|试过"
     "|^(?:是|就是)?吧$|多好|该多|的专业$|人家"
 )
 _EMPTY_ZH = re.compile(

@@ -191,6 +191,7 @@ HEALTH = (
     family("allergy", "profile", rf"\b(?P<object>(?!it\b|that\b|this\b)[a-z]+(?: [a-z]+)?) (?:makes?|gives?|brings?"
         rf"|sends?|swells?|brought|gave|made) (?:me|my|her|him|his|our)\b.*\b(?:swell\w*|swollen|rash|hives|close up|balloon|bleed|itch\w*"
         rf"|spots|vomit|throw up|wheez\w*|anaphyla\w+|a&e|hospital|tingl\w+|blotch\w*|puff\w*|runs)\b", whom="own"),
+    family("allergy", "profile", r"^(?P<object>[A-Z]\w+) (?:goes|went) into (?:anaphylactic )?shock\b", whom="named"),
     family("allergy", "profile", rf"\b(?:allergic|allergy|allergies|intoleran(?:t|ce)|anaphyla\w+)\b(?: to"
         rf" (?P<object>[a-z]+(?: [a-z]+)?))?", whom="anyone", refuse=rf"{_NOT}.*allerg|^are|^is|\?", confidence=0.85),
     family("allergy", "profile", rf"\b(?:can't|cannot|mustn't|can not) (?:\w+ )?(?:do|have|touch|go near|eat)"
@@ -233,7 +234,7 @@ HEALTH = (
         rf" (?:an? |my )?(?P<object>{_CONDITION})\b", whom="anyone"),
     family("health", "profile", rf"(?<!no )(?<!any )\b(?P<object>{_CONDITION})\b", whom="own",
         refuse=rf"{_NOT}|\b(?:article|book|film|research|charity|awareness|my job|work in|study|studies|paper|what is"
-        r"|what's|do you|news)\b"),
+        r"|what's|do you)\b"),
     family("health", "profile", r"\bI(?:'ve|'m| have| am)? (?:been |now )?(?P<object>sober|clean|smoke[- ]free"
         r"|teetotal|in recovery|in remission|cancer[- ]free)\b"),
     family("health", "profile", r"\b(?P<object>(?:afraid|scared|terrified|petrified|frightened) of (?!the thought|losing"
@@ -246,7 +247,7 @@ FAMILY = (
         rf" \w+ and I) (?:\w+ )?(?P<object>split up|broke up|broken up|separated|(?:got |getting |been )?(?:engaged"
         rf"|married|divorced)|got hitched|tied the knot|called it quits|moved in together|back together)\b(?!.*\?)",
         whom="own", single=True, confidence=0.9),
-    family("relationship_status", "profile", rf"\b(?:asked|told) (?P<object>{NAME}) to move out\b|\b(?:dumped|left|divorced"
+    family("relationship_status", "profile", rf"\b(?:asked|told) (?P<object>{NAME}) to move out\b|\b(?:dumped|divorced"
         rf"|am seeing|'m seeing|met) (?P<about>{NAME})(?=$| (?:in|on|last|for|after|and))", whom="self",
         refuse=r"\b(?:met|left) .*\b(?:for (?:lunch|coffee|dinner|drinks)|at (?:the|work))\b", confidence=0.75),
     family("relationship_status", "profile", r"\b(?:met|seeing|dating) (?P<object>someone|somebody)\b"),
@@ -367,7 +368,7 @@ WORK = (
         r"|manager|physio|coach|dentist)\b", confidence=0.85),
     family("occupation", "profile", rf"\b(?:they(?:'ve)?|boss|I've been|I was|I got|just been|been) (?:\w+ )?(?:made|promoted"
         rf"|appointed|named|bumped)(?: me)?(?: up)?(?: to)? (?:an? |the )?(?P<object>[a-z]+(?: [a-z]+){{0,3}})", whom="anyone",
-        single=True, refuse=r"\bredundant|^(?:he|she)\b|\bmade (?:up|me (?:cry|laugh|smile|feel|a|think|so|an?|do|haircut))",
+        single=True, refuse=r"\bredundant|^(?:he|she)\b|\bmade (?:up|me (?:cry|laugh|smile|feel|a|think|so|an?|do|haircut))\b",
         confidence=0.85),
     family("occupation", "profile", r"^(?:I|we)(?:'m| am)? (?:\w+ )?(?P<object>(?:teach|driv(?:e|ing)|run|manag(?:e|ing)|sell|"
         r"doing|fix|repair|supervis(?:e|ing)|clean|cook|nurse|farm|coach|lead|design|edit|bak(?:e|ing)|cut hair|do hair|own)"
@@ -463,6 +464,8 @@ PLANS = (
         refuse=r"\b(?:you|your|soon|tonight|every|each|was|were|did|ended|last (?:week|month|year)|miss|weather|rain|forecast|snow|kettle|dishes|dinner|lunch"
         r"|breakfast|after work|since|ago)\b|^(?:the|my) (?:film|movie|shop|bus|news|match|weather|store)\b|\b(?:always|usually|normally|often)\b",
         confidence=0.8),
+    family("plan", "custom", r"^(?:an? )?(?P<object>(?:(?:\d+|[a-z]+)[- ](?:day|week|night)s? )?(?:trip|holiday|break|cruise|retreat|honeymoon|getaway|flights?|tickets)"
+        r" (?:to|in|for) .*\b(?:booked|sorted|planned|on|in|from|next|this)\b.*)", whom="anyone", refuse=r"\b(?:you|your|was|were|cost|ideas)\b"),
     family("plan", "custom", rf"^(?P<object>(?:fitness |driving |medical |job )?(?:viva|review|exam|test|wedding|flight|interview|operation|surgery|appointment"
         rf"|ceremony|party|scan|move|trip|concert|match|race|deadline|delivery|visit)s?(?:'s| is| are)?\b.*(?:{DATE}|{TIME}|\b{DAYS}).*)", whom="anyone",
         refuse=r"\b(?:you|your|was|were)\b"),
