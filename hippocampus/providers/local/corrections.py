@@ -41,7 +41,7 @@ _OFF_EN = re.compile(
     r" on\b| work\b| school\b)|not happening|isn't happening|fell through"
     r"|fallen through|(?:I'm|we're) not going (?:any ?more|after all|to \w+ any ?more)|dropped out|backed out|pulled"
     r" out|scrapped|shelved|gave up on|given up on|had to give up"
-    r"|decided (?:not to|against)|won't (?:be able to make|make|happen|work out)|isn't going to happen|no longer"
+    r"|decided (?:not to|against)|won't (?:be able to make|make|happen|work out)|(?:'s| is) out(?= |$|[.,!])(?! (?:of|for (?:me|us|lunch|dinner|a)|and about|now|there|in|on|by|to))|quit (?:the|my) (?:team|club|band|class|group|gym|choir|relay|course)|isn't going to happen|no longer"
     r" going|not (?:doing|running|getting|moving|taking) .*\b(?:any ?more|after all))\b",
     re.IGNORECASE,
 )
@@ -109,6 +109,14 @@ _OFF_ZH = re.compile(
     "|退了|退出了?|辞了|退掉|不用了|不用再|分手|分了|卖了|卖掉|送人了"
     "|停了|停掉|作废|不[再想]?[去办搬考学养做干开上打参吃喝送跑教过当来练][^，。]{0,6}了(?=[，,。！!]|$)|改主意"
 )
+_JOINED_EN = re.compile(r"\b(?:signed up|enrolled|joined|entered|registered|booked|applied|started|going)\b", re.IGNORECASE)
+_GIVEN_UP_EN = re.compile(
+    r"\b(?:(?:gave|given) (?:it |that )?up|quit|stopped|not any ?more|no longer|never (?:was|did)|cancelled|fell through)\b",
+    re.IGNORECASE,
+)
+_GIVEN_UP_ZH = re.compile("放弃了?|不[^，。]{0,3}了(?=[，,。！!]|$)|黄了|没戏|停了|取消了|退了")
+#: Told by their kind alone: '社团不去了'.
+_KIND_ZH = re.compile("(?P<kind>社团|俱乐部|[课班团队]|健身房|兴趣班)(?:我|也|都)?(?:不去|不上|退|停)了?")
 _WELL_ZH = re.compile("(?:不(?:再)?过敏|没了|好了|痊愈|康复|治好|消失|没事)了?(?=[，,。！!]|$)")
 _MOVED_ZH = re.compile(
     "改(?:到|成|为|在|期|签|约|定)|挪(?:到|在|至)|推(?:迟|后)(?:到|至)?|延(?:到|期|后|至)|提前(?:到|至)?|换(?:到|成)"
@@ -212,19 +220,27 @@ def find_time(text: str, *, chinese: bool) -> str | None:
     return f"in {bare['month']}" if bare else None
 
 
-def of_sentence(text: str, held: Sequence[Held], turn: int, *, chinese: bool, states: bool) -> list[Correction]:
+def of_sentence(
+    text: str, held: Sequence[Held], turn: int, *, chinese: bool, states: bool, asked: str = ""
+) -> list[Correction]:
     """Return what a sentence corrects of what its speaker stated before.
 
     Args:
         held: the facts of the speaker that hold.
         turn: the sentence's turn.
         states: the sentence states a fact by itself.
+        asked: the question that the sentence answers: 'How is the diet going?' 'I gave up.'
     """
     if not held:
         return []
     text = " ".join(text.replace("’", "'").split())
     find = _chinese if chinese else _english
-    return find(text, held, turn, states)
+    found = find(text, held, turn, states)
+    if found or not asked or not (_GIVEN_UP_ZH if chinese else _GIVEN_UP_EN).search(text):
+        return found
+    meant = [each for each in held if each.topic not in ("name", "home", "origin", "allergy", "event")]
+    target = _target(meant, asked, turn, speaks_of_it=False)
+    return [Correction(target, None)] if target else []
 
 
 def _english(text: str, held: Sequence[Held], turn: int, states: bool) -> list[Correction]:
@@ -258,7 +274,12 @@ def _english(text: str, held: Sequence[Held], turn: int, states: bool) -> list[C
         if target and not (states and not _overlapping([target], text)):
             return [Correction(target, _moved_en(target.text, time))]
     if _OFF_EN.search(text):
-        plans = [each for each in held if each.topic in ("plan", "goal", "habit", "activity", "member", "event")]
+        plans = [
+            each
+            for each in held
+            if each.topic in ("plan", "goal", "habit", "activity", "member", "plays", "studies")
+            or (each.topic == "event" and _JOINED_EN.search(each.text))
+        ]
         target = _target(plans, text, turn, speaks_of_it=bool(_IT_EN.search(text)), reach=3)
         return [Correction(target, None)] if target else []
     if (match := _BACK_ON_EN.search(text)) and (
@@ -323,6 +344,8 @@ def _chinese(text: str, held: Sequence[Held], turn: int, states: bool) -> list[C
             each for each in held if each.topic not in ("name", "age", "home", "origin", "allergy", "event", "birthday")
         ]
         target = _target(ending, text, turn, speaks_of_it=False)
+        if target is None and _KIND_ZH.search(text):
+            target = next((each for each in reversed(held) if each.topic in ("member", "habit")), None)
         return [Correction(target, None)] if target else []
     if _TAKEN_BACK_ZH.search(text):
         target = _target(held, text, turn, speaks_of_it=not states, reach=3)
@@ -336,6 +359,11 @@ _MOVE_EN = re.compile(r"\b(?:mov|push|postpon|delay|shift|chang|bump|switch|swap
 
 def _is_bare_move(text: str) -> bool:
     return len(_MOVE_ZH.sub("", _TIME_ZH.sub("", text))) <= 1
+
+
+def is_off(text: str) -> bool:
+    """Return whether a text says that something does not happen."""
+    return bool(_OFF_EN.search(text) or _OFF_ZH.search(text))
 
 
 def is_only_moved(text: str, held: Held, *, chinese: bool) -> bool:

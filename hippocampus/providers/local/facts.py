@@ -116,6 +116,7 @@ _FRAGMENT_ZH = re.compile(
 _GOES_ON_WITH = frozenset(("plan", "event", "relationship_status", "pet", "owns", "family"))
 #: Of the turn before, in which a question may name whom 'he' means.
 _ASKED_CHARS = 200
+_ASKS = re.compile("[?？吗呢]|怎么样|如何")
 #: Of these, a Chinese clause without a subject says too little by itself.
 _GOING_ON = frozenset(("habit", "medication", "work_terms"))
 
@@ -143,11 +144,11 @@ def _read(slice_: ConversationSlice) -> _Ledger:
         if sentences.is_assistant(turn):
             continue
         relatives = kin.setdefault(turn.author, people.People())
-        relatives.begin_turn(asked)
+        relatives.begin_turn(asked, turn.author)
         for sentence in sentences.of_turn(turn):
             found = list(_of_sentence(sentence, relatives))
             if not sentence.is_question:
-                ledger.correct(sentence, turn, found)
+                ledger.correct(sentence, turn, found, asked if sentence.position == 0 else "")
             for each in found:
                 ledger.keep(_fact(each, turn), each.pattern.topic.partition(":")[0], sentence)
     return ledger
@@ -221,8 +222,12 @@ class _Ledger:
             confidence=round(min(0.99, max(before.confidence, fact.confidence) + 0.02), 2),
         )
 
-    def correct(self, sentence: Sentence, turn: Turn, found: list[_Found]) -> None:
-        """Apply what a sentence takes back or puts right; a plan that it states anew is removed from `found`."""
+    def correct(self, sentence: Sentence, turn: Turn, found: list[_Found], before: str = "") -> None:
+        """Apply what a sentence takes back or puts right; a plan that it states anew is removed from `found`.
+
+        Args:
+            before: the turn before, if the sentence may answer a question in it.
+        """
         if not self._held and not self._off:
             return
         held = [
@@ -235,7 +240,12 @@ class _Ledger:
         if self._turn != turn.sequence_num:
             self._turn, self._off = turn.sequence_num, []
         fixes = corrections.of_sentence(
-            sentence.text, [*self._off, *held], turn.sequence_num, chinese=sentence.is_cjk, states=bool(found)
+            sentence.text,
+            [*self._off, *held],
+            turn.sequence_num,
+            chinese=sentence.is_cjk,
+            states=bool(found),
+            asked=before if _ASKS.search(before) else "",
         )
         for fix in fixes:
             if fix.text is None:
@@ -243,7 +253,9 @@ class _Ledger:
                 found[:] = [
                     one
                     for one in found
-                    if one.pattern.topic != fix.held.topic or one.pattern.topic not in ("plan", "event")
+                    if one.pattern.topic != fix.held.topic
+                    or one.pattern.topic not in ("plan", "event")
+                    or (one.clause and not corrections.is_off(one.clause))
                 ]
                 continue
             if corrections.is_only_moved(sentence.text, fix.held, chinese=sentence.is_cjk):
@@ -282,8 +294,9 @@ class _Ledger:
 
     def _negated(self, sentence: Sentence, turn: Turn, found: list[_Found]) -> Iterator[Held]:
         """Yield what a sentence denies in the words of its statement: 'I'm not allergic to nuts'."""
-        if found or not self._held or not _DENIES.search(sentence.text):
+        if not self._held or not _DENIES.search(sentence.text):
             return
+        stated_anew = {_key(one, turn.author, "") for one in found}
         for clause in clauses.of_sentence(sentence):
             for negation, positive in _NEGATED:
                 if not negation.match(clause):
@@ -295,7 +308,7 @@ class _Ledger:
                 for one in stating:
                     fact = _fact(one, turn)
                     held = self._held.get((fact.fact_type, fact.key))
-                    if held is not None and (
+                    if held is not None and held.key not in stated_anew and (
                         not one.pattern.single
                         or held.text == fact.value["text"]
                         or corrections.content(held.text) & corrections.content(one.object)
@@ -337,6 +350,8 @@ _NEW_WORK = re.compile(
     r"|freelance|no longer|g[ai]ve up|going|since|handed)\b|现在|入职|换|转岗|跳槽|开了|辞|升|单干|合伙|不[送跑做干教]|进了|开始|退休了",
     re.IGNORECASE,
 )
+_NEW_SUBJECT = re.compile(r"转专业(?:了|成功)|转到|转去|改学|换专业|\b(?:switched|changed|transferred)\b.*\b(?:to|major|course|school)\b", re.IGNORECASE)
+_SUBJECT = re.compile(r"学的|专业|学院|[大研博][一二三四]|\b(?:studies|studying|major(?:ing)?|degree|course|student|sophomore|freshman)\b", re.IGNORECASE)
 _COUPLE = re.compile(r":(?:girlfriend|boyfriend|partner|fianc\w+|husband|wife)(?::|$)|男朋友|女朋友|男友|女友")
 _PARTED = re.compile(r"\b(?:split|broke|broken|separated|divorced|move out|dumped)\b|分手|分了|离婚|掰了", re.IGNORECASE)
 _SWITCHED = re.compile(r"\b(?:switched|changed|swapped|instead|moved (?:me )?to|now)\b|改|换", re.IGNORECASE)
@@ -362,6 +377,8 @@ def _gives_way(held: Held, topic: str, fact: ExtractedFact, sentence: str) -> bo
         if topic in ("employer", "business", "occupation") and held.topic != topic and _WORKPLACE.search(held.text):
             return True
         return bool(_NEW_WORK.search(sentence))
+    if topic in ("studies", "event") and held.topic == "studies" and _NEW_SUBJECT.search(sentence):
+        return bool(_SUBJECT.search(held.text))
     if topic == "relationship_status" and held.topic == "family":
         named = corrections.content(held.text) & corrections.content(text)
         return _COUPLE.search(held.key) is not None and (bool(named) or _PARTED.search(text) is not None)

@@ -45,7 +45,9 @@ def family(
     """Return a family; its regex ignores case except in `[A-Z]`."""
     compiled = re.compile(regex.replace("[A-Z]", "(?-i:[A-Z])"), re.IGNORECASE)
     pattern = Pattern(topic, fact_type, compiled, text, "clause", confidence, single)
-    refusing = re.compile(refuse.replace("[A-Z]", "(?-i:[A-Z])"), re.IGNORECASE) if refuse else None
+    # 吉他 and 其他 are nobody.
+    refuse = refuse.replace("[A-Z]", "(?-i:[A-Z])").replace("[你他她]", "(?:[你您她]|(?<![吉其])他)")
+    refusing = re.compile(refuse, re.IGNORECASE) if refuse else None
     return Family(pattern, whom, refusing)
 
 

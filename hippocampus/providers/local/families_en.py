@@ -326,7 +326,7 @@ FAMILY = (
         r"|Christmas|Google)\b|\b(?:you|your)\b|\?"),
 )
 PLACES = (
-    family("home", "profile", r"^(?:hi+ |hello |hey |greetings )?from (?P<object>[a-z]+(?: [a-z]+)?)$", whom="anyone",
+    family("home", "profile", r"^(?:hi+ |hello |hey |greetings |good (?:morning|evening|afternoon) )?from (?P<object>[a-z]+(?: [a-z]+)?)$", whom="anyone",
         single=True, refuse=r"\b(?:work|school|bed|now|me|scratch|home|then|here|there|memory|today)\b", confidence=0.8),
     family("home", "profile", r"^(?:my |our )?first (?:day|night|week|weekend|month|morning) (?:here )?(?:in|at) (?:the |our |my"
         r" )?(?P<object>(?!work|school|uni|job|bed|office|new job|gym)[a-z]+(?: [A-Z][a-z]+)?)", whom="anyone", single=True,

@@ -44,11 +44,12 @@ class People:
     _names: dict[str, str] = field(default_factory=dict)
     _asked: str = ""  # a name in a question that this turn answers
 
-    def begin_turn(self, before: str = "") -> None:
+    def begin_turn(self, before: str = "", author: str = "") -> None:
         """Forget whom a pronoun may mean, but for a name or a relative that the turn before ends with.
 
         Args:
-            before: the last sentence of the turn before, if another said it: 'How is Poppy?'
+            before: the end of the turn before: 'How is Poppy?'
+            author: whose turn begins; a question that names them speaks to them.
         """
         self._last = ""
         self._asked = ""
@@ -56,7 +57,7 @@ class People:
             return
         if asked := _YOUR_KIN.search(before):
             self._last = asked["who"].lower()
-        elif named := _NAMED.findall(before):
+        elif named := [name for name in _NAMED.findall(before) if name != author]:
             self._asked = named[-1]
             self._last = self._names.get(named[-1], "")
 
