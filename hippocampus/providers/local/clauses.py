@@ -47,6 +47,7 @@ _SPLIT_EN = re.compile(
     r"\s*(?:[;:](?=\s|$)|—|–|\s-+\s|\s--\s?|(?<!\bDr)(?<!\bMr)(?<!\bMrs)(?<!\bMs)(?<!\bSt)[.!]+\s)\s*"
     r"|,\s+so\s+(?!much|that|far|many|called|is\b|are\b|do\b|am\b|long|what|how|can)"
     r"|,\s+(?=(?:though|although|because)\b)"
+    r"|\s+(?:so|and)\s+(?=(?:please|don't|never|can you|could you)\b)"
     rf"|,\s+(?=(?:and|but|so|because|since|plus|though|although|which|when|while)?\s*(?:{_ADVERB})(?:{_SUBJECT}"
     rf"|{_NAME_SUBJECT}))"
     rf"|,?\s+(?:and|but|so|because|since|'cause|cause|plus|though|although|while)\s+(?=(?:also\s+|now\s+"
@@ -201,13 +202,16 @@ _NOT_STATED_ZH = re.compile(
     "|可能会|也许|说不定|恨不得|是否|好像|要不要|是不是|有没有|能不能|该不该|希望能|不知道|要不|想象|多想|真想"
 )
 _GOES_ON_ZH = re.compile("(?:顺便|然后)?(?:带|陪|去|到|飞|给|和|跟|在)(?!年)")
+_FILLERS_ZH = frozenset(("对", "嗯", "好", "是", "行", "没", "不", "有", "会", "要", "想", "爱", "怕"))
+#: Said to the other, in passing: '我恐高你可得拉着我'.
+_ASIDE_ZH = re.compile("(?<=..)你(?:忘了|记得吧|可得?.*|又不是不知道|也?知道的?|懂的)$")
 #: '跟同事合租，在静安寺附近' is one statement.
 _WHERE_ZH = re.compile("(?:就)?在(?!.*(?:上班|工作|[读教]书|当|做|学|实习|干))[\u4e00-\u9fff]{2,7}$")
 _PLACED_ZH = re.compile("住|租|搬|上班|工作|[开读]了?|公司|店")
 _INTENDS_ZH = re.compile(f"打算|计划|准备|决定|原定|想(?:去|在|暑假|寒假)|{patterns_zh.TIME}.*(?:去|回|飞|走|请)")
 _PAST_ZH = re.compile("曾经|以前|之前(?=[^说])|过去|原来住|原先")
 _REPORTED_ZH = re.compile(
-    "听说|据说|有人说|(?<![跟和对给])[他她你]们?(?:说|问|觉得|以为|认为|告诉)|(?:妈|爸|老板|同事|朋友|老婆|老公|妹妹"
+    "听说|据说|有人说|(?<![跟和对给])[他她你]们?(?:说|问|觉得|以为|认为|告诉)|(?:妈|爸|老板(?!说(?:要|让|给)*我|说要)|同事|朋友|老婆|老公|妹妹"
     "|姐姐|哥哥|弟弟"
     "|老师)(?:妈|爸)?(?:说|问|觉得|告诉|总说)"
 )
@@ -228,7 +232,7 @@ _SPELLING_ZH = tuple(
         ("小女(?!孩|生|友|人|儿)", "我女儿"),
         ("犬子|小儿(?!子)", "我儿子"),
         ("内人|拙荆", "我妻子"),
-        ("(?:我)?闺女|(?:我)?姑娘(?=在|叫|今年)", "我女儿"),
+        ("(?<!个)(?:我)?闺女|(?:我)?姑娘(?=在|叫|今年)", "我女儿"),
         ("老伴儿", "老伴"),
         ("(?<=我)(?:家)?(?:那)?老伴", "老伴"),
         ("我(?:的|家)?(妈|爸|哥|姐|弟|妹)(?!妈|爸|哥|姐|弟|妹|夫|媳)", "我\\1\\1"),
@@ -263,6 +267,9 @@ _SPELLING_EN = tuple(
         (r"\b(?:pls|plz|plss)\b", "please"),
         (r"\b(?:tmrw|tmr|tomoz)\b", "tomorrow"),
         (r"\bbday\b", "birthday"),
+        (r"\b(?:lil|lil')(?= )", "little"),
+        (r"\b(s?he|that|there|who)s\b(?! )?", r"\1's"),
+        (r"\bmy (dad|mom|mum|sister|brother|boyfriend|girlfriend|bf|gf)s (?=in|an?|at|not|going|getting|the|from|working|coming)", r"my \1's "),
         (r"\b(?:hubby|hubs)\b", "husband"),
         (r"\bbf\b", "boyfriend"),
         (r"\bgf\b", "girlfriend"),
@@ -282,7 +289,7 @@ _SPELLING_EN = tuple(
 #: A word of the table above: most texts have none.
 _CASUAL_EN = re.compile(
     r"\b(?:i[mv]e?|(?:do|does|did|ca|wo|is|was|are|have|has|had|would|should|could)nt|cannot|ur?|[rn&]|plz|plss?"
-    r"|tmr\w?|tomoz|bday|hub\w+"
+    r"|tmr\w?|tomoz|lil|s?hes|theres|whos|thats|(?:dad|mom|mum|sister|brother|boyfriend|girlfriend)s|bday|hub\w+"
     r"|[bg]f|co?uz|coz|bc|gonna|wanna|abt|yrs|mins|uni|tho|lo?l|lmao|ha(?:ha)+|omg|fr|smh|ngl|idk|tbh|imo|xd)\b|:\)"
     r"|;\)|:d",
     re.IGNORECASE,
@@ -319,6 +326,8 @@ _ASIDE_EN = re.compile(
     r"|suggesting|wondering|curious)\b[^,.]*|if you (?:must|want to) know)(?=[,.!?]|$)",
     re.IGNORECASE,
 )
+#: 'I'm Sky, a designer, currently in Lisbon' is three statements.
+_INTRODUCED_EN = re.compile(rf"\bI'm {patterns_en.NAME}(?:, (?!I\b|and\b|but\b|so\b|nice\b|by\b|my\b|the\b|how\b|what\b|can\b|we\b)[\w/' -]{{3,40}}){{1,4}}(?=[.!]|$)")
 _FRONTED_EN = re.compile(
     r"^(?P<time>(?:since|for|from|until|after|before|in|on|at|this|next|last|over) (?!I\b|we\b|my\b)[\w' -]{2,30}?"
     r"|yesterday|tomorrow|tonight|today),? (?=(?:I|we|I'm|we're|I've|we've|I'll|we'll) )",
@@ -408,6 +417,7 @@ def _english(text: str) -> Iterator[str]:
     text = _TOGETHER_EN.sub("we ", _ASIDE_EN.sub(" ", _spelled_out(text)))
     speaks = True  # whether a clause without a subject is the speaker's
     before = ""
+    text = _INTRODUCED_EN.sub(lambda match: match[0].replace(", ", ", I'm "), text)
     for piece in _SPLIT_EN.split(_LONG_AGO_EN.sub("", text)):
         if _REPORTED_EN.search(piece) and _REPORTED_EN.search(_without_tail(piece.rstrip(" .!"))):
             return
@@ -449,8 +459,8 @@ def _chinese(text: str) -> Iterator[str]:
         clause = piece.strip(" ~～、")
         while (shorter := _LEAD_ZH.sub("", clause)) != clause:
             clause = shorter
-        clause = _PARTICLES_ZH.sub("", clause)
-        if not clause:
+        clause = _ASIDE_ZH.sub("", _PARTICLES_ZH.sub("", clause))
+        if not clause or clause in _FILLERS_ZH:
             continue
         if kin and clause[0] in "他她" and not clause.startswith(("他们", "她们")):
             clause = kin + clause[1:]
@@ -469,7 +479,7 @@ def _chinese(text: str) -> Iterator[str]:
         elif before and _WHERE_ZH.match(clause) and _PLACED_ZH.search(before):
             before += clause
             continue
-        elif subject and _SUBJECTLESS_ZH.match(clause):
+        elif subject and _SUBJECTLESS_ZH.match(clause) and not (before and clause.startswith(("叫", "名叫"))):
             clause = subject + clause
         if before and not _PAST_ZH.search(before):
             yield before

@@ -41,7 +41,7 @@ _OFF_EN = re.compile(
     r" on\b| work\b| school\b)|not happening|isn't happening|fell through"
     r"|fallen through|(?:I'm|we're) not going (?:any ?more|after all|to \w+ any ?more)|dropped out|backed out|pulled"
     r" out|scrapped|shelved|gave up on|given up on|had to give up"
-    r"|decided (?:not to|against)|won't (?:be able to make|make|happen|work out)|(?:'s| is) out(?= |$|[.,!])(?! (?:of|for (?:me|us|lunch|dinner|a)|and about|now|there|in|on|by|to))|quit (?:the|my) (?:team|club|band|class|group|gym|choir|relay|course)|isn't going to happen|no longer"
+    r"|decided (?:not to|against)|won't (?:be able to make|make|happen|work out)|(?:'s| is) out(?= |$|[.,!])(?! (?:of|for (?:me|us|lunch|dinner|a)|and about|now|there|in|on|by|to))|isn't going to happen|no longer"
     r" going|not (?:doing|running|getting|moving|taking) .*\b(?:any ?more|after all))\b",
     re.IGNORECASE,
 )
@@ -109,6 +109,8 @@ _OFF_ZH = re.compile(
     "|退了|退出了?|辞了|退掉|不用了|不用再|分手|分了|卖了|卖掉|送人了"
     "|停了|停掉|作废|不[再想]?[去办搬考学养做干开上打参吃喝送跑教过当来练][^，。]{0,6}了(?=[，,。！!]|$)|改主意"
 )
+#: Of the turn before, or of what it names.
+_SCRATCHED_EN = re.compile(r"\b(?:scratch|never ?mind|forget) (?:that|it)\b", re.IGNORECASE)
 _JOINED_EN = re.compile(r"\b(?:signed up|enrolled|joined|entered|registered|booked|applied|started|going)\b", re.IGNORECASE)
 _GIVEN_UP_EN = re.compile(
     r"\b(?:(?:gave|given) (?:it |that )?up|quit|stopped|not any ?more|no longer|never (?:was|did)|cancelled|fell through)\b",
@@ -301,7 +303,8 @@ def _english(text: str, held: Sequence[Held], turn: int, states: bool) -> list[C
         if named and (each := named[-1]) and name.lower() not in words.STOPWORDS and not each.text.endswith(name):
             return [Correction(each, re.sub(r"(called|named) [A-Z]\S*", rf"\1 {name}", each.text))]
     if taken or nothing:
-        target = _target(held, text, turn, speaks_of_it=True, reach=4)
+        reach = 1 if _SCRATCHED_EN.search(text) else 4
+        target = _target(held, text, turn, speaks_of_it=True, reach=reach)
         return [Correction(target, None)] if target else []
     return []
 

@@ -111,13 +111,15 @@ _BEFORE_ZH = 16
 #: What goes on with the clause before it: a time, a place, a name, what kind.
 _FRAGMENT_ZH = re.compile(
     f"(?!.*[我你您])(?:(?:{patterns_zh.TIME})[^，。]{{0,8}}|在[^，。]{{2,8}}|(?:名|就|小名|大名)?叫[^，。]{{1,5}}|从[^，。]{{1,10}}|是个?[^，。]{{1,8}}|[^，。]{{1,8}}的|[转做学读考住]"
-    f"[^，。]{{1,7}}|{patterns_zh.CITY}[^，。]{{0,3}}|{patterns_zh.NUMBER}[^，。]{{1,6}}|{patterns_zh.EVERY}[^，。]{{0,8}})$"
+    f"[^，。]{{1,7}}|{patterns_zh.CITY}[^，。]{{0,3}}|{patterns_zh.NUMBER}[^，。]{{1,6}}|{patterns_zh.EVERY}[^，。]{{0,8}}|(?!.*[太很好真哈吧嗯累忙烦爽难笑了不没])[^，。]{{2,4}})$"
 )
 _GOES_ON_WITH = frozenset(("plan", "event", "relationship_status", "pet", "owns", "family"))
 #: Of the turn before, in which a question may name whom 'he' means.
 _ASKED_CHARS = 200
 _ASKS = re.compile("[?？吗呢]|怎么样|如何")
 #: Of these, a Chinese clause without a subject says too little by itself.
+#: Beside these a clause may state more.
+_SLIGHT = frozenset(("family:name", "family:surname", "pet:name", "name"))
 _GOING_ON = frozenset(("habit", "medication", "work_terms"))
 
 
@@ -344,7 +346,8 @@ class _Ledger:
 #: Of these, two clauses of one sentence are one value.
 _JOINED = frozenset(("home", "occupation"))
 #: What a person does for a living, in whichever words: a new one ends the former one.
-_WORK = frozenset(("employer", "occupation", "business", "new_job", "field_of_work", "work_change", "work_terms"))
+_WORK = frozenset(("employer", "occupation", "business", "new_job", "field_of_work", "work_change", "work_terms", "employment"))
+_LEAVING = re.compile(r"辞职|离职|找工作|换工作|跳槽|\b(?:quit|leave (?:my|the) job|new job|find a job|job hunting|apply)\b", re.IGNORECASE)
 _NEW_WORK = re.compile(
     r"\b(?:now|start(?:s|ed|ing)?|new|promoted|made me|got the|left|quit|became|joined|retired?|switched|self-employed"
     r"|freelance|no longer|g[ai]ve up|going|since|handed)\b|现在|入职|换|转岗|跳槽|开了|辞|升|单干|合伙|不[送跑做干教]|进了|开始|退休了",
@@ -374,9 +377,13 @@ def _gives_way(held: Held, topic: str, fact: ExtractedFact, sentence: str) -> bo
     if _BORN.search(text):
         return bool(_EXPECTED.search(held.text))
     if topic in _WORK and held.topic in _WORK:
-        if topic in ("employer", "business", "occupation") and held.topic != topic and _WORKPLACE.search(held.text):
+        if held.topic != topic and _WORKPLACE.search(held.text) and topic in ("employer", "business", "occupation"):
             return True
+        if held.topic == "occupation" and topic != "occupation" and not _WORKPLACE.search(held.text):
+            return bool(held.about & corrections.content(text))
         return bool(_NEW_WORK.search(sentence))
+    if topic in _WORK and held.topic == "plan" and _NEW_WORK.search(sentence):
+        return bool(_LEAVING.search(held.text))
     if topic in ("studies", "event") and held.topic == "studies" and _NEW_SUBJECT.search(sentence):
         return bool(_SUBJECT.search(held.text))
     if topic == "relationship_status" and held.topic == "family":
@@ -433,7 +440,7 @@ def _of_sentence(sentence: Sentence, relatives: people.People) -> Iterator[_Foun
         known = False
         goes_on = chinese and _goes_on(clause, sentence.text, read)
         for found in _of_clause(resolved, chinese=chinese, carried=carried):
-            known = True
+            known = known or found.pattern.topic not in _SLIGHT
             if goes_on and found.pattern.topic == "habit" and found.object in clause:
                 found = replace(found, object=f"{_said_before(read)}，{found.object}")  # noqa: PLW2901
             if place in continued and found.pattern.topic in _GOES_ON_WITH:

@@ -243,6 +243,9 @@ HEALTH = (
 )
 FAMILY = (
     family("family:marriage", "profile", rf"\b(?:asked|proposed to)\b.*\b(?P<object>she|he) said yes\b", whom="own"),
+    family("pronouns", "profile", r"\b(?P<object>they/them|she/her|he/him|she/they|he/they|ze/zir)\b", whom="anyone", single=True),
+    family("family:name", "profile", r"\bmy (?P<about>best friend|best mate|bestie|bff)(?:'s| is) (?:still |now )?(?P<object>[a-z]{3,10})(?=$| (?:though|but|and|tho))", whom="own",
+        refuse=r"\bis (?:still )?(?:mad|sad|sick|away|gone|here|there|not|the|moving|getting|so|too)\b"),
     family("relationship_status", "profile", rf"(?:\b(?:I|we)(?:'ve|'re|'m| have| are| am)?|^{NAME} and I|^(?:my|our)"
         rf" \w+ and I) (?:\w+ )?(?P<object>split up|broke up|broken up|separated|(?:got |getting |been )?(?:engaged"
         rf"|married|divorced)|got hitched|tied the knot|called it quits|moved in together|back together)\b(?!.*\?)",
@@ -293,7 +296,7 @@ FAMILY = (
         rf"|did|got|gets|will|would|can|keeps|wants|loves|hates|from|in|at|on|to|for|with|has|i|the|a|an|of|that|they|he"
         rf"|she|we|you|it|are|were|have|do|when|if|as|so|because|now|then|too|there|here|about|like|both|all|went|came"
         rf"|made|told|gave|took|died|back|really|even|over|out|up)[a-z]{{2,9}})(?: (?:does|is|was|has|says|isn't|wasn't"
-        rf"|can|got|who|and I|lives|works|makes|goes|won't|will|had|did|came|went|thinks)\b|'s )",
+        rf"|can|got|who|and I|lives|works|makes|goes|won't|will|had|did|came|went|thinks|[a-z]{{3,}}s)\b|'s )",
         whom="own", refuse=rf"\b(?:my|our) (?:[a-z]+ )?{_KIN_MORE} (?:[a-z]+s|[a-z]+ed|[a-z]+ly|[a-z]+ing) ",
         confidence=0.85),
     family("children", "profile", rf"^(?:I've got |I have |we have |we've got |with |and |mum of |mom of |dad of |father of"
@@ -316,13 +319,14 @@ FAMILY = (
         r"|^(?:baby|family|girls|boys|friends|mate)\b"),
     family("family", "profile", rf"^(?:my |our )?(?P<object>(?:{NAME}(?:'s {_KIN_MORE})?)|{_KIN_MORE})(?:'s|'ve| is| are| has| have|) (?:(?:just"
         rf"|also|now|still|finally|already|not|been) )*(?:(?:diagnosed|moved|moving|had (?:a|an|his|her|the)|passed"
-        rf"|gone (?:to|into)|got(?:ten)? (?:a|an|the|into|married|engaged|his|her|in)|starts?|starting|started|retir(?:ed"
+        rf"|gone (?:to|into)|swapped|taken up|dropped|signed|switched|stopped|won|been|got(?:ten)? (?:a|an|the|into|married|engaged|his|her|in)|starts?|starting|started|retir(?:ed"
         rf"|ing)|works?|working|lives?|living|born|expecting|pregnant|allergic|obsessed|seven|eight|nine|ten|six|five|four"
         rf"|three|two|\d+|an? {OCCUPATION}|freelancing|studying|training|getting (?:married|engaged)|left|quit|chosen"
         rf"|into [a-z]+|lost|finished|turn(?:s|ed|ing)|going to (?:uni|college|school|[A-Z])|at [A-Z]|in [A-Z])\b)",
         whom="named", refuse=r"^(?:The|This|That|There|It|He|She|They|What|Who|How|When|Where|Why|And|But|So|Or|No|Yes|Not"
         r"|Just|Good|Great|Nice|Oh|Well|Now|Then|Today|Tomorrow|Monday|Tuesday|Wednesday|Thursday|Friday|Saturday|Sunday"
-        r"|I|I'm|I've|I'll|You|We|Still|Got|Had|Been|Lost|Work|Life|Time|Mine|Everyone|Everything|Nothing|Something|Party"
+        r"|I|I'm|I've|I'll|You|We|Still|To|From|With|For|At|In|On|Of|A|An|My|Our|Your|His|Her|If|As|By|Both|All|Some|Any|Maybe|Please|Thanks|Hi|Hello|Hey|Love|Sounds|Looks|Can|Could|Would|Do|Does|Did|Have|Has|Is|Are"
+        r"|Was|Let|Get|Go|Come|Got|Had|Been|Lost|Work|Life|Time|Mine|Everyone|Everything|Nothing|Something|Party"
         r"|Christmas|Google)\b|\b(?:you|your)\b|\?"),
 )
 PLACES = (
@@ -445,6 +449,8 @@ SKILLS = (
     family("member", "custom", r"^(?:I|we)(?:'ve)? (?:also |just )*joined (?P<object>(?:the|a|an) .+)", refuse=r"\b(?:queue|call|meeting|chat|wifi)\b"),
 )
 HABITS = (
+    family("habit", "custom", rf"^(?:my )?(?P<object>(?:[a-z]+ )?(?:practice|training|rehearsals?|class(?:es)?|lessons?|shifts?|therapy|choir|church|session|meetings?))(?:'s| is| are)"
+        rf" .*(?:\b(?:mon|tues|wednes|thurs|fri|satur|sun)day|\bevery\b|\d ?[ap]m\b.*day)", whom="anyone", refuse=r"\b(?:you|your|next|this|tomorrow)\b"),
     family("habit", "custom", rf"^(?=.*\b[a-z]{{3,}}\b.*\b[a-z]{{3,}}\b.*\b[a-z]{{3,}}\b).*?\b(?P<object>{_FREQUENCY})\b", whom="own",
         refuse=rf"{_PAST_VERB}|'ll\b|\bwill\b|\b(?:you|would|could|every time|wonder|remember when|the other|how often|what|ask|each other|miss(?:ed)?|might)\b|"
         r"\b(?:never|wish)\b|^(?:every|each) (?:year|day|time) (?:the|it)\b|\b(?:was|were|used to)\b|^(?:see|talk|catch|meet) (?:you|ya)",
@@ -458,20 +464,22 @@ _FUTURE = (
 )
 PLANS = (
     family("plan", "custom", rf"^(?=.*{_FUTURE})(?=.*(?:\b(?:on|at|in|from|this|next|by|until|till|til|for|before|starting|the)\b )?(?:{DATE}|{TIME}|\b(?:next"
-        rf"|this|on|coming) (?:{DAYS}|week|weekend|month|year)|{DAYS} (?:at|the|\d)|in (?:the )?(?:spring|summer|autumn|fall|winter|new year)|\bin"
+        rf"|this|on|coming) (?:{DAYS}|week|weekend|month|year)|{DAYS} (?:at|the|\d)|on the {DAYS}|in (?:the )?(?:spring|summer|autumn|fall|winter|new year)|\bin"
         rf" {MONTH}\b|\b(?:end|start|beginning|middle) of (?:the (?:month|year)|{MONTH})|20[2-4]\d)(?=\W|$))(?:I|we|my|our|the|{NAME} and I|(?:she|he|they|{NAME})(?:'s|'re|'ll| is| are)?"
         rf" (?:\w+ )?(?:coming|visiting|moving|flying|arriving|starting|due|start|starts))\b(?P<object>.*)", whom="anyone",
-        refuse=r"\b(?:you|your|soon|tonight|every|each|was|were|did|ended|last (?:week|month|year)|miss|weather|rain|forecast|snow|kettle|dishes|dinner|lunch"
+        refuse=r"\b(?:you|your|soon|tonight|every|each|was|were|did|is (?:fine|good|ok|okay|perfect|great|too)|works|ended|last (?:week|month|year)|miss|weather|rain|forecast|snow|kettle|dishes|dinner|lunch"
         r"|breakfast|after work|since|ago)\b|^(?:the|my) (?:film|movie|shop|bus|news|match|weather|store)\b|\b(?:always|usually|normally|often)\b",
         confidence=0.8),
     family("plan", "custom", r"^(?:an? )?(?P<object>(?:(?:\d+|[a-z]+)[- ](?:day|week|night)s? )?(?:trip|holiday|break|cruise|retreat|honeymoon|getaway|flights?|tickets)"
         r" (?:to|in|for) .*\b(?:booked|sorted|planned|on|in|from|next|this)\b.*)", whom="anyone", refuse=r"\b(?:you|your|was|were|cost|ideas)\b"),
+    family("plan", "custom", rf"^(?:my |the |our )?(?:new )?(?P<object>{_THING}|sofa|bed|fridge|oven|results?|parcel|visa|passport) (?:comes?|arrives?|is coming|are coming|is due"
+        rf"|gets here|turns up) .*(?:{DATE}|{TIME}|{DAYS}).*", whom="anyone", refuse=r"\b(?:you|your|was|were)\b"),
     family("plan", "custom", rf"^(?P<object>(?:fitness |driving |medical |job )?(?:viva|review|exam|test|wedding|flight|interview|operation|surgery|appointment"
         rf"|ceremony|party|scan|move|trip|concert|match|race|deadline|delivery|visit)s?(?:'s| is| are)?\b.*(?:{DATE}|{TIME}|\b{DAYS}).*)", whom="anyone",
         refuse=r"\b(?:you|your|was|were)\b"),
 )
 EVENTS = (
-    family("event", "custom", rf"^(?:I|we|they)(?:'ve|'m| have)? (?:\w+ly |just |also |finally |only |now |fully |been |never )*(?P<object>{_MILESTONE}\b.+|qualified|graduated"
+    family("event", "custom", rf"^(?:I|we|they)(?:'ve|'m| have)? (?:\w+ly |just |also |finally |only |now |fully |been |never )*(?P<object>{_MILESTONE}\b.*|qualified|graduated"
         rf"|passed|retired|got in)", whom="own",
         refuse=r"\b(?:you|your|it's|that's|this|the (?:oven|dishes|washing|kettle|laundry)|started (?:crying|laughing|to|it|the|with|a few)|stopped (?:at|for|by|in|me|the)"
         r"|lost (?:my|the) (?:keys|phone|mind|temper|way|thread|count|track)|lost (?:it|count|track)|won't|ran (?:out|into|late|away|over|for)|finished (?:work|dinner"
