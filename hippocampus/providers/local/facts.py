@@ -119,7 +119,7 @@ _ASKED_CHARS = 200
 _ASKS = re.compile("[?？吗呢]|怎么样|如何")
 #: Of these, a Chinese clause without a subject says too little by itself.
 #: Beside these a clause may state more.
-_SLIGHT = frozenset(("family:name", "family:surname", "pet:name", "name"))
+_SLIGHT = frozenset(("family:name", "family:surname", "name"))
 _GOING_ON = frozenset(("habit", "medication", "work_terms"))
 
 
@@ -257,7 +257,7 @@ class _Ledger:
                     for one in found
                     if one.pattern.topic != fix.held.topic
                     or one.pattern.topic not in ("plan", "event")
-                    or (one.clause and not corrections.is_off(one.clause))
+                    or (one.clause and not corrections.is_off(one.object))
                 ]
                 continue
             if corrections.is_only_moved(sentence.text, fix.held, chinese=sentence.is_cjk):
@@ -350,7 +350,7 @@ _WORK = frozenset(("employer", "occupation", "business", "new_job", "field_of_wo
 _LEAVING = re.compile(r"辞职|离职|找工作|换工作|跳槽|\b(?:quit|leave (?:my|the) job|new job|find a job|job hunting|apply)\b", re.IGNORECASE)
 _NEW_WORK = re.compile(
     r"\b(?:now|start(?:s|ed|ing)?|new|promoted|made me|got the|left|quit|became|joined|retired?|switched|self-employed"
-    r"|freelance|no longer|g[ai]ve up|going|since|handed)\b|现在|入职|换|转岗|跳槽|开了|辞|升|单干|合伙|不[送跑做干教]|进了|开始|退休了",
+    r"|freelance|no longer|g[ai]ve up|going|since|handed)\b|现在|入职|换|转岗|跳槽|报到|去了?一家|开了|辞|升|单干|合伙|不[送跑做干教]|进了|开始|退休了",
     re.IGNORECASE,
 )
 _NEW_SUBJECT = re.compile(r"转专业(?:了|成功)|转到|转去|改学|换专业|\b(?:switched|changed|transferred)\b.*\b(?:to|major|course|school)\b", re.IGNORECASE)
@@ -391,7 +391,7 @@ def _gives_way(held: Held, topic: str, fact: ExtractedFact, sentence: str) -> bo
         return _COUPLE.search(held.key) is not None and (bool(named) or _PARTED.search(text) is not None)
     if topic == "medication" and held.topic in ("medication", "habit"):
         return bool(_SWITCHED.search(sentence)) and (held.topic == "medication" or bool(_DOSE.search(held.text)))
-    if held.topic == "pet" and _LOST.search(text):
+    if (held.topic == "pet" or held.key.endswith(":called")) and _LOST.search(text):
         return bool(corrections.content(held.text) & corrections.content(text))
     return False
 
@@ -464,6 +464,8 @@ def _of_sentence(sentence: Sentence, relatives: people.People) -> Iterator[_Foun
                 goes_on=goes_on,
                 between_names=sentence.turn.author != "user",
             ):
+                if named and found.pattern.topic.startswith(("family", "pet")):
+                    continue
                 if place in continued:
                     consumed = place + continued[place].count("，")
                     found = replace(found, clause=found.clause + continued[place])  # noqa: PLW2901

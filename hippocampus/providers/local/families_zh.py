@@ -87,7 +87,7 @@ FAMILY = (
         single=True, refuse="[你]|催|朋友结婚|同学结婚|同事结婚|和好$|我们分了[^手]"),
     family("family:called", "profile", "^(?:他|她|它|女儿|儿子|孩子|男朋友|女朋友|老婆|老公|媳妇儿?|闺女|我家那[^，。]{1,4})?(?:小名|大名|名字|取名|起名|改名|就)?(?:叫做?|名叫|叫作|名为|是)(?P<object>[\u4e00-\u9fff]{1,4})$",
         whom="anyone", refuse="^(?:是|就是|就叫|叫)(?:的|啊|呀|吧|什么|啥|好|对|不|真|我|你|他|她|一|这|那|谁|个|没|人|吗|假|为|会|要|想|在|有|老|小)|^是|叫(?:我|你|他|她|什么|啥|苦|好|人|谁)", confidence=0.85),
-    family("family:loss", "profile", "^(?P<object>(?:我家)?(?:那|的)?[\u4e00-\u9fff]{2,4}?)(?:走了|没了|去世了?|老死|死了|过世了?)$", whom="anyone",
+    family("family:loss", "profile", "^(?P<object>(?:我家)?(?:那|的)?[\u4e00-\u9fff]{2,4}?)(?:走了|没了|去世了?|老死了?|过世了?)$", whom="anyone",
         refuse="我(?!家)|[你他她它]|先走|大家|钱|时间|电|网|工作|班|手机|头发|都|饿|困|累|笑|吓|热|冷|急|气|烦|脂肪|要|快", confidence=0.85),
     family("family:called", "profile", "(?:跟|和|有|认识)?一个叫(?P<object>[\u4e00-\u9fff]{1,3})的[^，。]{1,10}", whom="anyone", confidence=0.85),
     family("family:called", "profile", "(?:小名|大名|取名|起名)(?:就)?(?:叫|是)?(?P<object>[\u4e00-\u9fff]{1,4})", whom="anyone", confidence=0.85),
