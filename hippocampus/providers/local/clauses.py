@@ -71,7 +71,7 @@ _LEAD_EN = re.compile(
     r"|guess what|(?:good|big|bad|sad|great|exciting|some) news|well then|speaking of which|for work|for what it's worth|one more thing|please"
     r" note"
     r"|note|heads up|in fact|meanwhile|basically|apparently|turns out|it turns out|(?:just )?so you know|for context"
-    r"|quick (?:note|update|heads[- ]up)|update|remember|keep in mind|just a reminder|reminder|then"
+    r"|quick (?:note|update|heads[- ]up)|update|remember|keep in mind|just a reminder|reminder|please (?:remember|note|keep in mind)|don't (?:ever )?forget(?! to)|then"
     r"|(?:another|one) thing|I (?:must|should|mustn't|shouldn't|ought to|also ought to) (?:not forget|mention|say|add"
     r"|tell you|warn you|remember|note|point out)|I forgot to (?:mention|say|tell you)|let me (?:add|mention)|chiefly"
     r"|mainly"
@@ -479,7 +479,9 @@ def _chinese(text: str) -> Iterator[str]:
         elif before and _WHERE_ZH.match(clause) and _PLACED_ZH.search(before):
             before += clause
             continue
-        elif subject and _SUBJECTLESS_ZH.match(clause) and not (before and clause.startswith(("叫", "名叫"))):
+        elif subject and _SUBJECTLESS_ZH.match(clause) and not (
+            before and subject == "我" and clause.startswith(("叫", "名叫"))
+        ):
             clause = subject + clause
         if before and not _PAST_ZH.search(before):
             yield before

@@ -31,12 +31,20 @@ from hippocampus.providers.local.corrections import Held
 from hippocampus.providers.local.patterns import Pattern
 from hippocampus.providers.local.sentences import Sentence
 from hippocampus.records import ConversationSlice, ExtractedFact, Turn
-from hippocampus.text import words
+from hippocampus.text import times, words
 
 KEY_CHARS_MAX = 255
 #: Facts of one slice; a slice with more of them is a list, not a conversation.
 FACTS_MAX = 100
 
+#: A time in these is no date.
+_TIMELESS = frozenset(
+    ("name", "age", "origin", "habit", "rule", "diet", "allergy", "preference", "favorite", "plays", "speaks", "work_history")
+)
+_AHEAD = re.compile(
+    r"\b(?:will|going to|due|expecting|moving|starting|starts|flying|coming|visiting|getting|next|tomorrow|until|till)\b|要|将|打算|准备|预产期|[下明]",
+    re.IGNORECASE,
+)
 _DATED_TOPICS = frozenset(("plan", "goal", "event", "activity"))
 #: Topics that may occur together in one clause: 'I work for a bank as a clerk'.
 _COMPANIONS = frozenset(
@@ -110,8 +118,20 @@ _SHORT_ZH = 7
 _BEFORE_ZH = 16
 #: What goes on with the clause before it: a time, a place, a name, what kind.
 _FRAGMENT_ZH = re.compile(
-    f"(?!.*[我你您])(?:(?:{patterns_zh.TIME})[^，。]{{0,8}}|在[^，。]{{2,8}}|(?:名|就|小名|大名)?叫[^，。]{{1,5}}|从[^，。]{{1,10}}|是个?[^，。]{{1,8}}|[^，。]{{1,8}}的|[转做学读考住]"
+    f"(?!.*[我你您])(?:(?:{patterns_zh.TIME})[^，。]{{0,8}}|在(?!.*(?:带|上班|工作|教|当|做|读|学))[^，。]{{2,8}}|(?:名|就|小名|大名)?叫[^，。]{{1,5}}|从[^，。]{{1,10}}|是个?[^，。]{{1,8}}|[^，。]{{1,8}}的|[转做学读考住]"
     f"[^，。]{{1,7}}|{patterns_zh.CITY}[^，。]{{0,3}}|{patterns_zh.NUMBER}[^，。]{{1,6}}|{patterns_zh.EVERY}[^，。]{{0,8}}|(?!.*[太很好真哈吧嗯累忙烦爽难笑了不没])[^，。]{{2,4}})$"
+)
+_REMEMBER_EN = re.compile(
+    r"^(?:(?:and|also|oh|please|pls|but|so|just|always),? )*(?:remember|keep in mind|bear in mind|don't (?:ever )?forget|make a note|take note"
+    r"|note down)(?::|,)? (?:that |always )*(?P<object>(?:I|we|my|our)(?:'m|'ve|'re|'ll|'d)?\b (?!was\b|were\b|had\b|said|told|asked|mentioned).+)",
+    re.IGNORECASE,
+)
+_REMEMBER_ZH = re.compile(
+    "^(?:还有|另外|对了|请|麻烦|你|一定要?|务必|千万|要|帮我|，)*(?:记住|记着|记好|别忘了|不要忘了|记一下|记下来)(?:了|啊|哈)?[，,：:]?(?P<object>我(?!说|刚|昨天|上次).{2,40}?)[。.!！]*$"
+)
+_REMEMBERED = Pattern("rule", "rule", _REMEMBER_EN, "{clause}", "clause", 0.9)
+_KIN_FIRST = re.compile(
+    rf"(?:my|our) {patterns_en.KIN_MODIFIER}{patterns_en.KIN}\b(?! and I\b)|我(?:的|家)?{patterns_zh.KIN.replace('<about>', '<kin>')}", re.IGNORECASE
 )
 _GOES_ON_WITH = frozenset(("plan", "event", "relationship_status", "pet", "owns", "family"))
 #: Of the turn before, in which a question may name whom 'he' means.
@@ -278,6 +298,9 @@ class _Ledger:
                     self._outdate(sentence, None)  # it says nothing else
             if "said_on" in value:
                 value["said_on"] = turn.occurred_at.date().isoformat()
+            value.pop("when", None)
+            if when := _when(fix.text, "plan", turn):
+                value["when"] = when
             fact = ExtractedFact(
                 fact_type=fix.held.fact_type,  # type: ignore[arg-type]
                 key=fix.held.key,
@@ -475,6 +498,7 @@ def _of_sentence(sentence: Sentence, relatives: people.People) -> Iterator[_Foun
             for found in _mentions(resolved):
                 if found.object not in named | names and not (found.pattern.topic == "pet" and named):
                     yield found
+    yield from _remembered(sentence)
     said = f"{sentence.text} {' '.join(read)}" if chinese else sentence.text
     for pattern in (patterns_zh.NAMED_KIN,) if chinese else (patterns_en_life.NAMED_KIN,):
         for match in pattern.regex.finditer(said.replace("’", "'")):
@@ -511,6 +535,17 @@ def _ruled(sentence: Sentence) -> Iterator[_Found]:
         for pattern, match in families.matching(table, spoken, chinese=chinese, speaks=True, between_names=False):
             yield _Found(pattern=pattern, about="", object=match["object"].strip(" ,，。"), chinese=chinese, clause=spoken)
             return
+
+
+def _remembered(sentence: Sentence) -> Iterator[_Found]:
+    """Yield what a speaker asks to be remembered: it has its place in every window, as rules have."""
+    chinese = sentence.is_cjk
+    match = (_REMEMBER_ZH if chinese else _REMEMBER_EN).match(sentence.text.replace("’", "'"))
+    if match is None or sentence.is_question:
+        return
+    stated = families.statement(match["object"], chinese=chinese)
+    if stated is not None:
+        yield _Found(pattern=_REMEMBERED, about="", object=stated, chinese=chinese, clause=stated)
 
 
 def _said_before(read: list[str]) -> str:
@@ -558,9 +593,14 @@ def _of_family(
             if chinese and pattern.topic != "rule" and (len(stated) < _SHORT_ZH or (goes_on and pattern.topic in _GOING_ON)):
                 stated = "，".join(filter(None, (families.statement(before, chinese=True), stated)))
             groups = match.groupdict()
+            about = (groups.get("about") or "").strip()
+            if (kin := _KIN_FIRST.match(clause)) and not pattern.topic.startswith(("family", "pet", "rule", "plan")):
+                # It is about a relative: their job is not the speaker's.
+                about = next(filter(None, kin.groups())).lower()
+                pattern = replace(pattern, topic=f"family:{pattern.topic.partition(':')[0]}", single=False)
             yield _Found(
                 pattern=pattern,
-                about=(groups.get("about") or "").strip(),
+                about=about,
                 object=(groups.get("object") or "").strip(" ,.") or (groups.get("about") or "").strip() or stated,
                 chinese=chinese,
                 clause=stated,
@@ -602,6 +642,8 @@ def _fact(found: _Found, turn: Turn) -> ExtractedFact:
     value: dict[str, Any] = {"subject": turn.author, "text": statement}
     if found.pattern.topic in _DATED_TOPICS:
         value["said_on"] = said_on
+    if when := _when(statement, found.pattern.topic, turn):
+        value["when"] = when
     return ExtractedFact(
         fact_type=found.pattern.fact_type,
         key=_key(found, turn.author, said_on),
@@ -609,6 +651,15 @@ def _fact(found: _Found, turn: Turn) -> ExtractedFact:
         confidence=found.pattern.confidence,
         source_seqs=(turn.sequence_num,),
     )
+
+
+def _when(statement: str, topic: str, turn: Turn) -> str | None:
+    """Return the day, month or year that a statement names, resolved against when it was made; None if it names none."""
+    if topic.partition(":")[0] in _TIMELESS:
+        return None
+    ahead = topic in ("plan", "goal", "pregnancy") or bool(_AHEAD.search(statement))
+    span = times.resolve(statement, turn.occurred_at, ahead=ahead)
+    return times.iso_dates(span) if span is not None else None
 
 
 def _statement(found: _Found) -> str:
@@ -632,7 +683,9 @@ def _key(found: _Found, author: str, said_on: str) -> str:
         parts.append(objects.rule_slug(found.object))
     elif found.about and topic in _TOPICS_BY_ABOUT:
         parts.append(patterns_zh.KIN_ENGLISH.get(found.about, objects.slug(found.about)))
-        if (detail == "name" and found.about in _SEVERAL) or detail == "allergy":
+        if found.clause and detail:
+            parts.append(objects.slug(found.object))
+        elif (detail == "name" and found.about in _SEVERAL) or detail == "allergy":
             parts.append(objects.slug(found.object))
             detail = "" if detail == "name" else detail
         elif detail in ("life", "plan"):

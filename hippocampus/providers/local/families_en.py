@@ -331,7 +331,7 @@ FAMILY = (
 )
 PLACES = (
     family("home", "profile", r"^(?:hi+ |hello |hey |greetings |good (?:morning|evening|afternoon) )?from (?P<object>[a-z]+(?: [a-z]+)?)$", whom="anyone",
-        single=True, refuse=r"\b(?:work|school|bed|now|me|scratch|home|then|here|there|memory|today)\b", confidence=0.8),
+        single=True, refuse=r"\b(?:work|school|bed|now|me|scratch|home|then|here|there|memory|today)\b", text="is in {object}", confidence=0.8),
     family("home", "profile", r"^(?:my |our )?first (?:day|night|week|weekend|month|morning) (?:here )?(?:in|at) (?:the |our |my"
         r" )?(?P<object>(?!work|school|uni|job|bed|office|new job|gym)[a-z]+(?: [A-Z][a-z]+)?)", whom="anyone", single=True,
         confidence=0.8),
@@ -407,7 +407,7 @@ WORK = (
         r"|station)|army|navy|warehouse|surgery|garage|farm|mine|railway|docks|plant|clinic)\b.*)", single=True,
         refuse=r"\b(?:today|tonight|yesterday|with a|waiting|queue|visiting|tomorrow)\b", confidence=0.8),
     family("business", "profile", r"^(?:I|we)(?:'ve| have)? (?:\w+ )?(?P<object>(?:run|own|opened|started|set up|took over|bought|supply"
-        r"|have|got) (?:an?|my|our|the|three|two) (?:[a-z-]+ ){0,3}?(?:business|company|shop|store|studio|bakery|caf[eé]s?"
+        r"|have) (?:an?|my|our|the|three|two) (?:[a-z-]+ ){0,3}?(?:business|company|shop|store|studio|bakery|caf[eé]s?"
         r"|restaurant|gym|blog|channel|farm|startup|salon|agency|garage|practice|stall|food truck|b&b|guesthouse|pub|brewery"
         r"|nursery|workshop)\b.*)", single=True),
 )
