@@ -68,16 +68,20 @@ _LEAD_EN = re.compile(
     r"|nowadays"
     r"|lately"
     r"|recently|currently|right now|now|in general|normally|still|same here|me too|sorry|unfortunately|sadly|luckily"
-    r"|guess what|(?:good|big|bad|sad|great|exciting|some) news|well then|speaking of which|for work|for what it's worth|one more thing|please"
+    r"|guess what|(?:good|big|bad|sad|great|exciting|some) news|well then|speaking of which|for work|for what it's"
+    r" worth|one more thing|please"
     r" note"
     r"|note|heads up|in fact|meanwhile|basically|apparently|turns out|it turns out|(?:just )?so you know|for context"
-    r"|quick (?:note|update|heads[- ]up)|update|remember|keep in mind|just a reminder|reminder|please (?:remember|note|keep in mind)|don't (?:ever )?forget(?! to)|then"
+    r"|quick (?:note|update|heads[- ]up)|update|remember|keep in mind|just a reminder|reminder|please (?:remember"
+    r"|note|keep in mind)|don't (?:ever )?forget(?! to)|then"
     r"|(?:another|one) thing|I (?:must|should|mustn't|shouldn't|ought to|also ought to) (?:not forget|mention|say|add"
     r"|tell you|warn you|remember|note|point out)|I forgot to (?:mention|say|tell you)|let me (?:add|mention)|chiefly"
     r"|mainly"
-    r"|(?:i )?(?:just )?wanted to (?:say|mention|tell you)|did I (?:tell you|tell|mention|say)|not sure (?:if|whether) i (?:told"
+    r"|(?:i )?(?:just )?wanted to (?:say|mention|tell you)|did I (?:tell you|tell|mention|say)|not sure (?:if"
+    r"|whether) i (?:told"
     r"|mentioned) you|did i mention|you should know"
-    r"|the (?:truth|thing|fact) is|long story short|first(?:ly|(?=,)| of all| off)|second(?:ly|(?=,))|finally|ps|p\.s\.)"
+    r"|the (?:truth|thing|fact) is|long story short|first(?:ly|(?=,)| of all| off)|second(?:ly|(?=,))|finally|ps"
+    r"|p\.s\.)"
     r"\b(?:,? that\b)?[,!.…:]*\s*)+",
     re.IGNORECASE,
 )
@@ -111,7 +115,9 @@ _LONG_AGO_EN = re.compile(
 )
 #: Introduces what another person says; what precedes it in the sentence is still the speaker's own.
 _REPORTED_EN = re.compile(
-    r"\b(?:said|says|saying|told|tells|asked(?! [A-Z]\w+ (?:in|on|at|to)\b)|asks|thinks|believes|claims|heard)\b(?! (?:you|to|yes\b))", re.IGNORECASE
+    r"\b(?:said|says|saying|told|tells|asked(?! [A-Z]\w+ (?:in|on|at|to)\b)|asks|thinks|believes|claims|heard)\b(?!"
+    r" (?:you|to|yes\b))",
+    re.IGNORECASE,
 )
 _QUOTED = re.compile(r"[\"“”][^\"“”]*[\"“”]|[「『][^」』]*[」』]|‘[^’]*’(?!\w)")
 _FIRST_EN = re.compile(r"^(?:I|we|I'm|I've|we're|we've|I'll|we'll)\b", re.IGNORECASE)
@@ -150,7 +156,10 @@ _ELLIPSES = (
     ),
     (re.compile(r"^born (?:and raised )?in\b", re.IGNORECASE), "I was "),
     (
-        re.compile(rf"^(?:start|fly|leave|move|finish|sit|back) (?:at|as|in|on|to|out|home|my)\b.*{patterns_en.TIME}", re.IGNORECASE),
+        re.compile(
+            rf"^(?:start|fly|leave|move|finish|sit|back) (?:at|as|in|on|to|out|home|my)\b.*{patterns_en.TIME}",
+            re.IGNORECASE,
+        ),
         "I ",
     ),
 )
@@ -189,7 +198,8 @@ _OTHER_SUBJECT_ZH = re.compile(
     f"(?:他|她|它|你|大家|人家|别人|对方|这|那|{_KIN_ZH}|[\u4e00-\u9fff]{{1,4}}(?:老师|医生|总|经理|同学|先生|女士))"
 )
 _SUBJECTLESS_ZH = re.compile(
-    f"(?!叫我|不要|别|不准|不许|不能[在给]|请|麻烦|记得|会不会)(?:{_TIME_ZH}|还是?|也|都|就|转头|后来|干脆|自己|真的?|特别"
+    f"(?!叫我|不要|别|不准|不许|不能[在给]|请|麻烦|记得|会不会)(?:{_TIME_ZH}|还是?|也|都|就|转头|后来|干脆|自己|真的?"
+    f"|特别"
     f"|非常"
     f"|超级?|比较|很|挺|最|又|终于|打算|准备|计划|决定)*"
     "(?:在|调|转|盘|添|过|评|拿|通过|落|获|是|住|喜欢|不|爱|讨厌|对|养|有|每|打算|准备|计划|来自|最|已经|特别|超|搬"
@@ -211,7 +221,8 @@ _PLACED_ZH = re.compile("住|租|搬|上班|工作|[开读]了?|公司|店")
 _INTENDS_ZH = re.compile(f"打算|计划|准备|决定|原定|想(?:去|在|暑假|寒假)|{patterns_zh.TIME}.*(?:去|回|飞|走|请)")
 _PAST_ZH = re.compile("曾经|以前|之前(?=[^说])|过去|原来住|原先")
 _REPORTED_ZH = re.compile(
-    "听说|据说|有人说|(?<![跟和对给])[他她你]们?(?:说|问|觉得|以为|认为|告诉)|(?:妈|爸|老板(?!说(?:要|让|给)*我|说要)|同事|朋友|老婆|老公|妹妹"
+    "听说|据说|有人说|(?<![跟和对给])[他她你]们?(?:说|问|觉得|以为|认为|告诉)|(?:妈|爸|老板(?!说(?:要|让|给)*我|说要)"
+    "|同事|朋友|老婆|老公|妹妹"
     "|姐姐|哥哥|弟弟"
     "|老师)(?:妈|爸)?(?:说|问|觉得|告诉|总说)"
 )
@@ -269,7 +280,11 @@ _SPELLING_EN = tuple(
         (r"\bbday\b", "birthday"),
         (r"\b(?:lil|lil')(?= )", "little"),
         (r"\b(s?he|that|there|who)s\b(?! )?", r"\1's"),
-        (r"\bmy (dad|mom|mum|sister|brother|boyfriend|girlfriend|bf|gf)s (?=in|an?|at|not|going|getting|the|from|working|coming)", r"my \1's "),
+        (
+            r"\bmy (dad|mom|mum|sister|brother|boyfriend|girlfriend|bf|gf)s (?=in|an?|at|not|going|getting|the|from"
+            r"|working|coming)",
+            r"my \1's ",
+        ),
         (r"\b(?:hubby|hubs)\b", "husband"),
         (r"\bbf\b", "boyfriend"),
         (r"\bgf\b", "girlfriend"),
@@ -300,7 +315,8 @@ _TAIL_CHARS_MAX = 60
 _TAIL_EN = re.compile(
     r"(?:,|\s)+(?:btw|by the way|fyi|you know|you see|anyway|anyways|though|tho|please(?! don't)|haha+|actually|to be"
     r" honest|to be fair|honestly"
-    r"|would you believe(?: it)?|can you imagine|believe it or not|thank you(?: very much)?|thanks(?: a lot| so much)?|cheers|thank"
+    r"|would you believe(?: it)?|can you imagine|believe it or not|thank you(?: very much)?|thanks(?: a lot| so"
+    r" much)?|cheers|thank"
     r" (?:god|goodness)|fingers crossed"
     r"|just so you know|in case you(?:'re| are) wondering|of course|sadly|unfortunately|luckily|I'm (?:afraid|pleased"
     r" to say|happy to say|sorry to say)"
@@ -322,12 +338,16 @@ _WORD_OF_ASKING_ZH = re.compile(
 )
 #: Said in passing, within a sentence or at its end.
 _ASIDE_EN = re.compile(
-    r",? (?:would you believe(?: it)?|can you (?:imagine|believe it)|believe it or not|as it were|if you(?:'re| are) (?:asking|interested"
+    r",? (?:would you believe(?: it)?|can you (?:imagine|believe it)|believe it or not|as it were|if you(?:'re| are)"
+    r" (?:asking|interested"
     r"|suggesting|wondering|curious)\b[^,.]*|if you (?:must|want to) know)(?=[,.!?]|$)",
     re.IGNORECASE,
 )
 #: 'I'm Sky, a designer, currently in Lisbon' is three statements.
-_INTRODUCED_EN = re.compile(rf"\bI'm {patterns_en.NAME}(?:, (?!I\b|and\b|but\b|so\b|nice\b|by\b|my\b|the\b|how\b|what\b|can\b|we\b)[\w/' -]{{3,40}}){{1,4}}(?=[.!]|$)")
+_INTRODUCED_EN = re.compile(
+    rf"\bI'm {patterns_en.NAME}(?:, (?!I\b|and\b|but\b|so\b|nice\b|by\b|my\b|the\b|how\b|what\b|can\b|we\b)[\w/'"
+    rf" -]{{3,40}}){{1,4}}(?=[.!]|$)"
+)
 _FRONTED_EN = re.compile(
     r"^(?P<time>(?:since|for|from|until|after|before|in|on|at|this|next|last|over) (?!I\b|we\b|my\b)[\w' -]{2,30}?"
     r"|yesterday|tomorrow|tonight|today),? (?=(?:I|we|I'm|we're|I've|we've|I'll|we'll) )",
@@ -479,8 +499,10 @@ def _chinese(text: str) -> Iterator[str]:
         elif before and _WHERE_ZH.match(clause) and _PLACED_ZH.search(before):
             before += clause
             continue
-        elif subject and _SUBJECTLESS_ZH.match(clause) and not (
-            before and subject == "我" and clause.startswith(("叫", "名叫"))
+        elif (
+            subject
+            and _SUBJECTLESS_ZH.match(clause)
+            and not (before and subject == "我" and clause.startswith(("叫", "名叫")))
         ):
             clause = subject + clause
         if before and not _PAST_ZH.search(before):

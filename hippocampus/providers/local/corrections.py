@@ -41,7 +41,8 @@ _OFF_EN = re.compile(
     r" on\b| work\b| school\b)|not happening|isn't happening|fell through"
     r"|fallen through|(?:I'm|we're) not going (?:any ?more|after all|to \w+ any ?more)|dropped out|backed out|pulled"
     r" out|scrapped|shelved|gave up on|given up on|had to give up"
-    r"|decided (?:not to|against)|won't (?:be able to make|make|happen|work out)|(?:'s| is) out(?= |$|[.,!])(?! (?:of|for (?:me|us|lunch|dinner|a)|and about|now|there|in|on|by|to))|isn't going to happen|no longer"
+    r"|decided (?:not to|against)|won't (?:be able to make|make|happen|work out)|(?:'s| is) out(?= |$|[.,!])(?! (?:of"
+    r"|for (?:me|us|lunch|dinner|a)|and about|now|there|in|on|by|to))|isn't going to happen|no longer"
     r" going|not (?:doing|running|getting|moving|taking) .*\b(?:any ?more|after all))\b",
     re.IGNORECASE,
 )
@@ -53,7 +54,8 @@ _MOVED_EN = re.compile(
     re.IGNORECASE,
 )
 _ENDED_EN = re.compile(
-    r"^(?:(?:I|we|I've|we've|I have|we have) )?(?:just |also |finally |had to |now |since |already |recently )*(?:left|dumped"
+    r"^(?:(?:I|we|I've|we've|I have|we have) )?(?:just |also |finally |had to |now |since |already |recently"
+    r" )*(?:left|dumped"
     r"|ditched|packed in|cut out|stopped (?:being|doing|going to|eating|drinking|taking)|taken off|came off"
     r"|quit|drop|give up|sell|resign(?:ed)? from|sold|g[ai]ven? up|gave away|dropped|stopped|lost|broke up with|got"
     r" rid of|retired from"
@@ -65,7 +67,8 @@ _ENDED_EN = re.compile(
 )
 _BACK_ON_EN = re.compile(r"\bback (?:on|to|on to) (?:eating |drinking |the )*(?P<what>[a-z]+)", re.IGNORECASE)
 _WELL_EN = re.compile(
-    r"\b(?P<what>[a-z]+)(?:'s| is| are|'re) (?:all |now |completely |totally )*(?:fine|better|gone|healed|cured|sorted|fixed|cleared up"
+    r"\b(?P<what>[a-z]+)(?:'s| is| are|'re) (?:all |now |completely |totally )*(?:fine|better|gone|healed|cured"
+    r"|sorted|fixed|cleared up"
     r"|back to normal)\b|\b(?:recovered from|over|got rid of|beat) (?:my|the) (?P<over>[a-z]+)",
     re.IGNORECASE,
 )
@@ -111,9 +114,12 @@ _OFF_ZH = re.compile(
 )
 #: Of the turn before, or of what it names.
 _SCRATCHED_EN = re.compile(r"\b(?:scratch|never ?mind|forget) (?:that|it)\b", re.IGNORECASE)
-_JOINED_EN = re.compile(r"\b(?:signed up|enrolled|joined|entered|registered|booked|applied|started|going)\b", re.IGNORECASE)
+_JOINED_EN = re.compile(
+    r"\b(?:signed up|enrolled|joined|entered|registered|booked|applied|started|going)\b", re.IGNORECASE
+)
 _GIVEN_UP_EN = re.compile(
-    r"\b(?:(?:gave|given) (?:it |that )?up|quit|stopped|not any ?more|no longer|never (?:was|did)|cancelled|fell through)\b",
+    r"\b(?:(?:gave|given) (?:it |that )?up|quit|stopped|not any ?more|no longer|never (?:was|did)|cancelled|fell"
+    r" through)\b",
     re.IGNORECASE,
 )
 _GIVEN_UP_ZH = re.compile("放弃了?|不[^，。]{0,3}了(?=[，,。！!]|$)|黄了|没戏|停了|取消了|退了")
@@ -140,7 +146,9 @@ _BARE_MONTH_EN = re.compile(rf"\b(?:be|to|in|is|until) (?P<month>{patterns_en.MO
 _TIME_ZH = re.compile(patterns_zh.TIME)
 _BARE_DAY_ZH = re.compile("^[一二三四五六七八九十廿\\d]{1,3}[号日]$")
 _UNDATED = frozenset(
-    words.listed("home name age origin allergy birthday habit rule occupation employer preference diet health medication")
+    words.listed(
+        "home name age origin allergy birthday habit rule occupation employer preference diet health medication"
+    )
 )
 _DATED = frozenset(("plan", "event", "goal", "activity", "relationship_status"))
 _IT_EN = re.compile(r"\b(?:it|that|they|them|the date|the day)\b", re.IGNORECASE)
@@ -357,7 +365,9 @@ def _chinese(text: str, held: Sequence[Held], turn: int, states: bool) -> list[C
 
 
 _MOVE_ZH = re.compile("[改换推提挪延前后迟到成至了日子时间是在定的期嗯好先再又，,。！!不对]")
-_MOVE_EN = re.compile(r"\b(?:mov|push|postpon|delay|shift|chang|bump|switch|swapp|rebook|reschedul)\w*\b", re.IGNORECASE)
+_MOVE_EN = re.compile(
+    r"\b(?:mov|push|postpon|delay|shift|chang|bump|switch|swapp|rebook|reschedul)\w*\b", re.IGNORECASE
+)
 
 
 def _is_bare_move(text: str) -> bool:

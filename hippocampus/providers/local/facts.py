@@ -39,10 +39,24 @@ FACTS_MAX = 100
 
 #: A time in these is no date.
 _TIMELESS = frozenset(
-    ("name", "age", "origin", "habit", "rule", "diet", "allergy", "preference", "favorite", "plays", "speaks", "work_history")
+    (
+        "name",
+        "age",
+        "origin",
+        "habit",
+        "rule",
+        "diet",
+        "allergy",
+        "preference",
+        "favorite",
+        "plays",
+        "speaks",
+        "work_history",
+    )
 )
 _AHEAD = re.compile(
-    r"\b(?:will|going to|due|expecting|moving|starting|starts|flying|coming|visiting|getting|next|tomorrow|until|till)\b|要|将|打算|准备|预产期|[下明]",
+    r"\b(?:will|going to|due|expecting|moving|starting|starts|flying|coming|visiting|getting|next|tomorrow|until"
+    r"|till)\b|要|将|打算|准备|预产期|[下明]",
     re.IGNORECASE,
 )
 _DATED_TOPICS = frozenset(("plan", "goal", "event", "activity"))
@@ -118,20 +132,27 @@ _SHORT_ZH = 7
 _BEFORE_ZH = 16
 #: What goes on with the clause before it: a time, a place, a name, what kind.
 _FRAGMENT_ZH = re.compile(
-    f"(?!.*[我你您])(?:(?:{patterns_zh.TIME})[^，。]{{0,8}}|在(?!.*(?:带|上班|工作|教|当|做|读|学))[^，。]{{2,8}}|(?:名|就|小名|大名)?叫[^，。]{{1,5}}|从[^，。]{{1,10}}|是个?[^，。]{{1,8}}|[^，。]{{1,8}}的|[转做学读考住]"
-    f"[^，。]{{1,7}}|{patterns_zh.CITY}[^，。]{{0,3}}|{patterns_zh.NUMBER}[^，。]{{1,6}}|{patterns_zh.EVERY}[^，。]{{0,8}}|(?!.*[太很好真哈吧嗯累忙烦爽难笑了不没])[^，。]{{2,4}})$"
+    f"(?!.*[我你您])(?:(?:{patterns_zh.TIME})[^，。]{{0,8}}|在(?!.*(?:带|上班|工作|教|当|做|读|学))[^，。]{{2,8}}"
+    f"|(?:名|就|小名|大名)?叫[^，。]{{1,5}}|从[^，。]{{1,10}}|是个?[^，。]{{1,8}}|[^，。]{{1,8}}的|[转做学读考住]"
+    f"[^，。]{{1,7}}|{patterns_zh.CITY}[^，。]{{0,3}}|{patterns_zh.NUMBER}[^，。]{{1,6}}"
+    f"|{patterns_zh.EVERY}[^，。]{{0,8}}|(?!.*[太很好真哈吧嗯累忙烦爽难笑了不没])[^，。]{{2,4}})$"
 )
 _REMEMBER_EN = re.compile(
-    r"^(?:(?:and|also|oh|please|pls|but|so|just|always),? )*(?:remember|keep in mind|bear in mind|don't (?:ever )?forget|make a note|take note"
-    r"|note down)(?::|,)? (?:that |always )*(?P<object>(?:I|we|my|our)(?:'m|'ve|'re|'ll|'d)?\b (?!was\b|were\b|had\b|said|told|asked|mentioned).+)",
+    r"^(?:(?:and|also|oh|please|pls|but|so|just|always),? )*(?:remember|keep in mind|bear in mind|don't (?:ever"
+    r" )?forget|make a note|take note"
+    r"|note down)(?::|,)? (?:that |always )*(?P<object>(?:I|we|my|our)(?:'m|'ve|'re|'ll|'d)?\b (?!was\b|were\b|had\b"
+    r"|said|told|asked|mentioned).+)",
     re.IGNORECASE,
 )
 _REMEMBER_ZH = re.compile(
-    "^(?:还有|另外|对了|请|麻烦|你|一定要?|务必|千万|要|帮我|，)*(?:记住|记着|记好|别忘了|不要忘了|记一下|记下来)(?:了|啊|哈)?[，,：:]?(?P<object>我(?!说|刚|昨天|上次).{2,40}?)[。.!！]*$"
+    "^(?:还有|另外|对了|请|麻烦|你|一定要?|务必|千万|要|帮我|，)*(?:记住|记着|记好|别忘了|不要忘了|记一下"
+    "|记下来)(?:了|啊|哈)?[，,：:]?(?P<object>我(?!说|刚|昨天|上次).{2,40}?)[。.!！]*$"
 )
 _REMEMBERED = Pattern("rule", "rule", _REMEMBER_EN, "{clause}", "clause", 0.9)
 _KIN_FIRST = re.compile(
-    rf"(?:my|our) {patterns_en.KIN_MODIFIER}{patterns_en.KIN}\b(?! and I\b)|我(?:的|家)?{patterns_zh.KIN.replace('<about>', '<kin>')}", re.IGNORECASE
+    rf"(?:my|our) {patterns_en.KIN_MODIFIER}{patterns_en.KIN}\b(?! and I\b)|我(?:的"
+    rf"|家)?{patterns_zh.KIN.replace('<about>', '<kin>')}",
+    re.IGNORECASE,
 )
 _GOES_ON_WITH = frozenset(("plan", "event", "relationship_status", "pet", "owns", "family"))
 #: Of the turn before, in which a question may name whom 'he' means.
@@ -328,15 +349,21 @@ class _Ledger:
                     continue
                 stated = _STILL.sub("", negation.sub(positive, clause, count=1))
                 stating = list(_of_clause(stated, chinese=sentence.is_cjk)) or list(
-                    _of_family(stated, chinese=sentence.is_cjk, speaks=True, before="", goes_on=False, between_names=False)
+                    _of_family(
+                        stated, chinese=sentence.is_cjk, speaks=True, before="", goes_on=False, between_names=False
+                    )
                 )
                 for one in stating:
                     fact = _fact(one, turn)
                     held = self._held.get((fact.fact_type, fact.key))
-                    if held is not None and held.key not in stated_anew and (
-                        not one.pattern.single
-                        or held.text == fact.value["text"]
-                        or corrections.content(held.text) & corrections.content(one.object)
+                    if (
+                        held is not None
+                        and held.key not in stated_anew
+                        and (
+                            not one.pattern.single
+                            or held.text == fact.value["text"]
+                            or corrections.content(held.text) & corrections.content(one.object)
+                        )
                     ):
                         yield held
                 break
@@ -369,22 +396,45 @@ class _Ledger:
 #: Of these, two clauses of one sentence are one value.
 _JOINED = frozenset(("home", "occupation"))
 #: What a person does for a living, in whichever words: a new one ends the former one.
-_WORK = frozenset(("employer", "occupation", "business", "new_job", "field_of_work", "work_change", "work_terms", "employment"))
-_LEAVING = re.compile(r"辞职|离职|找工作|换工作|跳槽|\b(?:quit|leave (?:my|the) job|new job|find a job|job hunting|apply)\b", re.IGNORECASE)
-_NEW_WORK = re.compile(
-    r"\b(?:now|start(?:s|ed|ing)?|new|promoted|made me|got the|left|quit|became|joined|retired?|switched|self-employed"
-    r"|freelance|no longer|g[ai]ve up|going|since|handed)\b|现在|入职|换|转岗|跳槽|报到|去了?一家|开了|辞|升|单干|合伙|不[送跑做干教]|进了|开始|退休了",
+_WORK = frozenset(
+    ("employer", "occupation", "business", "new_job", "field_of_work", "work_change", "work_terms", "employment")
+)
+_LEAVING = re.compile(
+    r"辞职|离职|找工作|换工作|跳槽|\b(?:quit|leave (?:my|the) job|new job|find a job|job hunting|apply)\b",
     re.IGNORECASE,
 )
-_NEW_SUBJECT = re.compile(r"转专业(?:了|成功)|转到|转去|改学|换专业|\b(?:switched|changed|transferred)\b.*\b(?:to|major|course|school)\b", re.IGNORECASE)
-_SUBJECT = re.compile(r"学的|专业|学院|[大研博][一二三四]|\b(?:studies|studying|major(?:ing)?|degree|course|student|sophomore|freshman)\b", re.IGNORECASE)
+_NEW_WORK = re.compile(
+    r"\b(?:now|start(?:s|ed|ing)?|new|promoted|made me|got the|left|quit|became|joined|retired?|switched|self-employed"
+    r"|freelance|no longer|g[ai]ve up|going|since|handed)\b|现在|入职|换|转岗|跳槽|报到|去了?一家|开了|辞|升|单干"
+    r"|合伙|不[送跑做干教]|进了|开始|退休了",
+    re.IGNORECASE,
+)
+_NEW_SUBJECT = re.compile(
+    r"转专业(?:了|成功)|转到|转去|改学|换专业|\b(?:switched|changed|transferred)\b.*\b(?:to|major|course|school)\b",
+    re.IGNORECASE,
+)
+_SUBJECT = re.compile(
+    r"学的|专业|学院|[大研博][一二三四]|\b(?:studies|studying|major(?:ing)?|degree|course|student|sophomore"
+    r"|freshman)\b",
+    re.IGNORECASE,
+)
 _COUPLE = re.compile(r":(?:girlfriend|boyfriend|partner|fianc\w+|husband|wife)(?::|$)|男朋友|女朋友|男友|女友")
-_PARTED = re.compile(r"\b(?:split|broke|broken|separated|divorced|move out|dumped)\b|分手|分了|离婚|掰了", re.IGNORECASE)
+_PARTED = re.compile(
+    r"\b(?:split|broke|broken|separated|divorced|move out|dumped)\b|分手|分了|离婚|掰了", re.IGNORECASE
+)
 _SWITCHED = re.compile(r"\b(?:switched|changed|swapped|instead|moved (?:me )?to|now)\b|改|换", re.IGNORECASE)
 _DOSE = re.compile(r"\b(?:takes?|on)\b|吃[^，。]{0,4}[片粒颗]|药")
-_LOST = re.compile(r"\b(?:lost|died|passed away|put (?:him|her|it) down|gone|gave .* away)\b|走了|死了|没了|去世|送给|送人", re.IGNORECASE)
-_BORN = re.compile(r"\bborn\b|\bhad (?:our|my|a) (?:\w+ )?(?:baby|son|daughter|boy|girl)|\bis here\b|生了|出生|号生", re.IGNORECASE)
-_EXPECTED = re.compile(r"\b(?:pregnant|expecting|due|having (?:a|twins))\b|怀孕|怀上|怀了|怀二胎|预产期|要当[爸妈]|月.{0,3}生$", re.IGNORECASE)
+_LOST = re.compile(
+    r"\b(?:lost|died|passed away|put (?:him|her|it) down|gone|gave .* away)\b|走了|死了|没了|去世|送给|送人",
+    re.IGNORECASE,
+)
+_BORN = re.compile(
+    r"\bborn\b|\bhad (?:our|my|a) (?:\w+ )?(?:baby|son|daughter|boy|girl)|\bis here\b|生了|出生|号生", re.IGNORECASE
+)
+_EXPECTED = re.compile(
+    r"\b(?:pregnant|expecting|due|having (?:a|twins))\b|怀孕|怀上|怀了|怀二胎|预产期|要当[爸妈]|月.{0,3}生$",
+    re.IGNORECASE,
+)
 _WORKPLACE = re.compile(r" (?:at|for|in|on) |在.+(?:做|当|工作)")
 
 
@@ -452,23 +502,24 @@ def _of_sentence(sentence: Sentence, relatives: people.People) -> Iterator[_Foun
     continued = _continued(said_clauses, sentence.text) if chinese else {}
     consumed = -1
     names: set[str] = set()
-    read = []
+    read: list[str] = []
     speaks = True
     for place, clause in enumerate(said_clauses):
         read.append(clause)
         resolved = clause if chinese else relatives.resolve(clause)
         if chinese:
             speaks = families.is_of_speaker(clause, speaks=speaks)
-        named = set()
+        named: set[str] = set()
         known = False
         goes_on = chinese and _goes_on(clause, sentence.text, read)
-        for found in _of_clause(resolved, chinese=chinese, carried=carried):
+        for stated in _of_clause(resolved, chinese=chinese, carried=carried):
+            found = stated
             known = known or found.pattern.topic not in _SLIGHT
             if goes_on and found.pattern.topic == "habit" and found.object in clause:
-                found = replace(found, object=f"{_said_before(read)}，{found.object}")  # noqa: PLW2901
+                found = replace(found, object=f"{_said_before(read)}，{found.object}")
             if place in continued and found.pattern.topic in _GOES_ON_WITH:
                 consumed = place + continued[place].count("，")
-                found = replace(found, object=found.object + continued[place])  # noqa: PLW2901
+                found = replace(found, object=found.object + continued[place])
             if found.pattern.topic in ("preference", "member", "studies", "activity", "pet"):
                 carried = found.object
             if found.pattern.topic.startswith(("family", "pet")):
@@ -479,7 +530,7 @@ def _of_sentence(sentence: Sentence, relatives: people.People) -> Iterator[_Foun
             yield found
         if not known and place > consumed:
             before = _said_before(read)
-            for found in _of_family(
+            for stated in _of_family(
                 resolved,
                 chinese=chinese,
                 speaks=speaks,
@@ -487,11 +538,12 @@ def _of_sentence(sentence: Sentence, relatives: people.People) -> Iterator[_Foun
                 goes_on=goes_on,
                 between_names=sentence.turn.author != "user",
             ):
-                if named and found.pattern.topic.startswith(("family", "pet")):
+                if named and stated.pattern.topic.startswith(("family", "pet")):
                     continue
+                found = stated
                 if place in continued:
                     consumed = place + continued[place].count("，")
-                    found = replace(found, clause=found.clause + continued[place])  # noqa: PLW2901
+                    found = replace(found, clause=found.clause + continued[place])
                 named.add(found.about or found.object)
                 yield found
         if not chinese:
@@ -499,14 +551,20 @@ def _of_sentence(sentence: Sentence, relatives: people.People) -> Iterator[_Foun
                 if found.object not in named | names and not (found.pattern.topic == "pet" and named):
                     yield found
     yield from _remembered(sentence)
+    yield from _named_kin(sentence, read, names, relatives)
+
+
+def _named_kin(sentence: Sentence, read: list[str], names: set[str], relatives: people.People) -> Iterator[_Found]:
+    """Yield the names of relatives that a sentence mentions beside something else, but for those in `names`."""
+    chinese = sentence.is_cjk
     said = f"{sentence.text} {' '.join(read)}" if chinese else sentence.text
-    for pattern in (patterns_zh.NAMED_KIN,) if chinese else (patterns_en_life.NAMED_KIN,):
-        for match in pattern.regex.finditer(said.replace("’", "'")):
-            for found in _objects(pattern, match, chinese=chinese):
-                if found.about not in names:
-                    names.add(found.about)
-                    relatives.note(found.pattern.topic, found.about, found.object)
-                    yield found
+    pattern = patterns_zh.NAMED_KIN if chinese else patterns_en_life.NAMED_KIN
+    for match in pattern.regex.finditer(said.replace("’", "'")):
+        for found in _objects(pattern, match, chinese=chinese):
+            if found.about not in names:
+                names.add(found.about)
+                relatives.note(found.pattern.topic, found.about, found.object)
+                yield found
 
 
 def _continued(said: list[str], sentence: str) -> dict[int, str]:
@@ -533,7 +591,9 @@ def _ruled(sentence: Sentence) -> Iterator[_Found]:
     for piece in pieces:
         spoken = piece.strip()
         for pattern, match in families.matching(table, spoken, chinese=chinese, speaks=True, between_names=False):
-            yield _Found(pattern=pattern, about="", object=match["object"].strip(" ,，。"), chinese=chinese, clause=spoken)
+            yield _Found(
+                pattern=pattern, about="", object=match["object"].strip(" ,，。"), chinese=chinese, clause=spoken
+            )
             return
 
 
@@ -585,21 +645,24 @@ def _of_family(
 ) -> Iterator[_Found]:
     """Yield the statement of the first family that a clause belongs to; a short Chinese clause continues another."""
     table = families_zh.FAMILIES if chinese else families_en.FAMILIES
-    for pattern, match in families.matching(
-        table, clause, chinese=chinese, speaks=speaks, between_names=between_names
-    ):
+    for pattern, match in families.matching(table, clause, chinese=chinese, speaks=speaks, between_names=between_names):
         stated = families.statement(clause, chinese=chinese, rule=pattern.topic == "rule")
         if stated is not None:
-            if chinese and pattern.topic != "rule" and (len(stated) < _SHORT_ZH or (goes_on and pattern.topic in _GOING_ON)):
+            if (
+                chinese
+                and pattern.topic != "rule"
+                and (len(stated) < _SHORT_ZH or (goes_on and pattern.topic in _GOING_ON))
+            ):
                 stated = "，".join(filter(None, (families.statement(before, chinese=True), stated)))
             groups = match.groupdict()
             about = (groups.get("about") or "").strip()
+            topic = pattern
             if (kin := _KIN_FIRST.match(clause)) and not pattern.topic.startswith(("family", "pet", "rule", "plan")):
                 # It is about a relative: their job is not the speaker's.
                 about = next(filter(None, kin.groups())).lower()
-                pattern = replace(pattern, topic=f"family:{pattern.topic.partition(':')[0]}", single=False)
+                topic = replace(pattern, topic=f"family:{pattern.topic.partition(':')[0]}", single=False)
             yield _Found(
-                pattern=pattern,
+                pattern=topic,
                 about=about,
                 object=(groups.get("object") or "").strip(" ,.") or (groups.get("about") or "").strip() or stated,
                 chinese=chinese,
@@ -654,7 +717,7 @@ def _fact(found: _Found, turn: Turn) -> ExtractedFact:
 
 
 def _when(statement: str, topic: str, turn: Turn) -> str | None:
-    """Return the day, month or year that a statement names, resolved against when it was made; None if it names none."""
+    """Return the day, month or year that a statement names, resolved against when it was made, or None."""
     if topic.partition(":")[0] in _TIMELESS:
         return None
     ahead = topic in ("plan", "goal", "pregnancy") or bool(_AHEAD.search(statement))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from hippocampus.providers.local import objects
 from hippocampus.providers.local.patterns import Pattern
@@ -55,7 +55,8 @@ _SELF_EN = re.compile(r"^(?:I|we)\b|^(?:my|our)\b", re.IGNORECASE)
 _MINE_EN = re.compile(r"\b(?:I|I'm|I've|we|me|my|our|us|mine)\b", re.IGNORECASE)
 _STRANGER_EN = re.compile(
     r"^(?:you|your|he|she|they|it|that|this|those|these|there|his|her|their|its|what|who|how|why|people|everyone"
-    r"|somebody|someone|let)\b|^(?-i:[A-Z][a-z]+(?:'s)?) (?:is|was|has|had|does|got|(?!works|lives (?:in|at|with) my)[a-z]{2,}(?:s|ed))\b",
+    r"|somebody|someone|let)\b|^(?-i:[A-Z][a-z]+(?:'s)?) (?:is|was|has|had|does|got|(?!works|lives (?:in|at|with)"
+    r" my)[a-z]{2,}(?:s|ed))\b",
     re.IGNORECASE,
 )
 _MINE_ZH = re.compile("[我咱俺]")
@@ -100,15 +101,19 @@ def matching(
     table: Sequence[Family], clause: str, *, chinese: bool, speaks: bool, between_names: bool
 ) -> Iterator[tuple[Pattern, re.Match[str]]]:
     """Yield the first family that a clause belongs to, with its match."""
+    of_whom = {
+        whom: speaks_of(clause, whom, chinese=chinese, speaks=speaks, between_names=between_names)
+        for whom in get_args(Whom)
+    }
+    denies = not chinese and _DENIES_EN.search(clause) is not None
     for each in table:
+        topic = each.pattern.topic
+        if not of_whom[each.whom] or (denies and topic not in _MAY_DENY):
+            continue
         match = each.pattern.regex.search(clause)
         if match is None or (each.refuse is not None and each.refuse.search(clause)):
             continue
-        if not chinese and each.pattern.topic not in _MAY_DENY and _DENIES_EN.search(clause):
-            continue
-        if each.pattern.topic in _TOLD and not chinese and not objects.says_something(clause):
-            continue
-        if speaks_of(clause, each.whom, chinese=chinese, speaks=speaks, between_names=between_names):
+        if chinese or topic not in _TOLD or objects.says_something(clause):
             yield each.pattern, match
             return
 
@@ -152,11 +157,13 @@ _UNCLEAR_EN = re.compile(
     r"\b(?:you|your|yours|yourself|ya|y'all|thinking (?:about|of)|considering|wondering|dreaming of)\b", re.IGNORECASE
 )
 _UNCLEAR_ZH = re.compile(
-    "[你您]|怎么|什么|吗$|呢$|哪[里儿个]|为啥|咋(?!地)|几号|几点|来得及|能不能|注意|小心|怕啥|真好$|不容易|恭喜|加油|保重|[^没有]没$|不$|啥$|吧$|^本来|虽然|试过"
+    "[你您]|怎么|什么|吗$|呢$|哪[里儿个]|为啥|咋(?!地)|几号|几点|来得及|能不能|注意|小心|怕啥|真好$|不容易|恭喜|加油"
+    "|保重|[^没有]没$|不$|啥$|吧$|^本来|虽然|试过"
     "|^(?:是|就是)?吧$|多好|该多|的专业$|人家"
 )
 _EMPTY_ZH = re.compile(
-    "自己|我们?|终于|已经|刚刚?|其实|真的|从来|就|都|也|还|又|再|很|太|了|的|得|着|过|地|不|没|能|会|要|想|敢|吃|喝|买|去|来|做|生|个|是|有|在|这|那|天天|每天|每周|上午|下午|晚上|早上"
+    "自己|我们?|终于|已经|刚刚?|其实|真的|从来|就|都|也|还|又|再|很|太|了|的|得|着|过|地|不|没|能|会|要|想|敢|吃|喝"
+    "|买|去|来|做|生|个|是|有|在|这|那|天天|每天|每周|上午|下午|晚上|早上"
 )
 _CONTENT_ZH = re.compile("[\u4e00-\u9fffA-Za-z0-9]{2}")
 _EDGE_EN = re.compile(r"^[\s,.;:!?…~*\-–—]+|[\s,.;:!?…~*\-–—]+$")

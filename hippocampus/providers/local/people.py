@@ -21,7 +21,11 @@ _PRONOUN = re.compile(
 )
 _YOUR_KIN = re.compile(rf"\byour (?:[a-z]+ )?(?P<who>{patterns_en.KIN.replace('?P<about>', '?:')})\b", re.IGNORECASE)
 #: A name within a question, not its first word.
-_NAMED = re.compile(r"(?<=[a-z,'] )(?!I\b|I'|Mr|Mrs|Ms|Dr|Christmas|Easter|English|Monday|Tuesday|Wednesday|Thursday|Friday|Saturday|Sunday)[A-Z][a-z]+(?='s\b|[ ,?!.])|^(?!How|What|Who|Where|When|Why|Is|Are|Did|Do|Does|Has|Have|Can|Will|And|So|Oh|The|Your|You|Which|That|This|It)[A-Z][a-z]+(?='s\b| still\b|\?| (?:ok|okay|well|home)\b)")
+_NAMED = re.compile(
+    r"(?<=[a-z,'] )(?!I\b|I'|Mr|Mrs|Ms|Dr|Christmas|Easter|English|Monday|Tuesday|Wednesday|Thursday|Friday|Saturday"
+    r"|Sunday)[A-Z][a-z]+(?='s\b|[ ,?!.])|^(?!How|What|Who|Where|When|Why|Is|Are|Did|Do|Does|Has|Have|Can|Will|And|So"
+    r"|Oh|The|Your|You|Which|That|This|It)[A-Z][a-z]+(?='s\b| still\b|\?| (?:ok|okay|well|home)\b)"
+)
 _MALE = frozenset(
     words.listed(
         "husband boyfriend son brother father dad grandpa grandfather uncle nephew grandson stepson grandad granddad"

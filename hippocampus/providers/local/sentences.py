@@ -21,7 +21,9 @@ _QUESTION_START = re.compile(
     re.IGNORECASE,
 )
 #: Asks only whether it is known: 'Did I tell you we moved?'
-_STATES = re.compile(r"^(?:and |oh,? |so )*did I (?:say|mention|tell you)\b(?! (?:about|what|how|something|anything))", re.IGNORECASE)
+_STATES = re.compile(
+    r"^(?:and |oh,? |so )*did I (?:say|mention|tell you)\b(?! (?:about|what|how|something|anything))", re.IGNORECASE
+)
 _ASSISTANTS = frozenset(
     words.listed(
         "assistant model agent ai bot chatbot system tool function developer 助手 助理 ai助手 机器人 系统 工具"
