@@ -167,6 +167,7 @@ _KINDRED = tuple(
         "comment comments 注释",
         "milk dairy cheese yoghurt yogurt butter cream lactose cmpa 牛奶 奶粉 乳糖",
         "party housewarming 聚会",
+        "guitar 吉他",
         "vegan vegetarian veggie meat fish 吃素",
         "exam test exams 考试 四级 考",
     )

@@ -516,7 +516,8 @@ def _of_sentence(sentence: Sentence, relatives: people.People) -> Iterator[_Foun
             found = stated
             known = known or found.pattern.topic not in _SLIGHT
             if goes_on and found.pattern.topic == "habit" and found.object in clause:
-                found = replace(found, object=f"{_said_before(read)}，{found.object}")
+                before = _said_before(read)
+                found = replace(found, object=f"{families.statement(before, chinese=True) or before}，{found.object}")
             if place in continued and found.pattern.topic in _GOES_ON_WITH:
                 consumed = place + continued[place].count("，")
                 found = replace(found, object=found.object + continued[place])
@@ -652,6 +653,7 @@ def _of_family(
                 chinese
                 and pattern.topic != "rule"
                 and (len(stated) < _SHORT_ZH or (goes_on and pattern.topic in _GOING_ON))
+                and not corrections.is_off(before)
             ):
                 stated = "，".join(filter(None, (families.statement(before, chinese=True), stated)))
             groups = match.groupdict()

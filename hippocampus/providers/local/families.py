@@ -105,6 +105,8 @@ def matching(
         whom: speaks_of(clause, whom, chinese=chinese, speaks=speaks, between_names=between_names)
         for whom in get_args(Whom)
     }
+    if len(clause) > CLAUSE_CHARS_MAX:
+        return
     denies = not chinese and _DENIES_EN.search(clause) is not None
     for each in table:
         topic = each.pattern.topic
