@@ -1,10 +1,10 @@
 """Which facts a provider keeps of conversations, against the facts that a person would keep.
 
-python -m benchmarks.facts [--set first|second|third|fourth|both|development] [--provider local] [--show wrong,missing,stale]
+python -m benchmarks.facts [--set NAME|both|development] [--provider local] [--show wrong,missing,stale]
 
-Each folder of ``benchmarks/conversations`` holds twelve conversations, six English and six Chinese. The first, the third
-and the fourth set are for work on the rules (``development``). The second was written without sight of the rules and must
-not be read while they change: it is for the final measurement, and only its totals are printed.
+Each folder of ``benchmarks/conversations`` holds twelve conversations, six English and six Chinese. The first, the
+third and the fourth set are for work on the rules (``development``). The second was written without sight of the rules
+and must not be read while they change: it is for the final measurement, and only its totals are printed.
 
 A conversation is one JSON file::
 
