@@ -375,6 +375,22 @@ def _is_bare_move(text: str) -> bool:
     return len(_MOVE_ZH.sub("", _TIME_ZH.sub("", text))) <= 1
 
 
+def alike(corrected: Sequence[Held], held: Sequence[Held]) -> list[Held]:
+    """Return other facts that say the same as corrected ones under another key: of the same matter at the same time."""
+    keys = {each.key for each in corrected}
+    found = []
+    for each in held:
+        if each.key in keys or each.topic not in _DATED:
+            continue
+        time = find_time(each.text, chinese=not each.text.isascii())
+        for one in corrected:
+            same_time = time is not None and time == find_time(one.text, chinese=not one.text.isascii())
+            if one.topic in _DATED and same_time and each.about & one.about:
+                found.append(each)
+                break
+    return found
+
+
 def is_off(text: str) -> bool:
     """Return whether a text says that something does not happen."""
     return bool(_OFF_EN.search(text) or _OFF_ZH.search(text))

@@ -290,6 +290,8 @@ class _Ledger:
             states=bool(found),
             asked=before if _ASKS.search(before) else "",
         )
+        for other in corrections.alike([fix.held for fix in fixes], held):
+            self._end(other, turn.sequence_num)
         for fix in fixes:
             if fix.text is None:
                 self._end(fix.held, turn.sequence_num)
