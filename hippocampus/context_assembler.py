@@ -1,6 +1,6 @@
 """Packs memories, facts and a session's newest turns into a context window that never exceeds its budget.
 
-Two round trips at most: one for all candidates, one to count the memories that were used. `hippocampus.context.window`
+Two round trips at most: one for all candidates, one to count the memories that were used. `hippocampus.context.packing`
 packs the candidates.
 """
 
@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import structlog
 
 from hippocampus.context.languages import HEADERS, fact_kind, speaker
+from hippocampus.context.packing import CUT_MARK, pack
 from hippocampus.context.templates import MARKDOWN, Template, TemplateName
-from hippocampus.context.window import CUT_MARK, ContextItem, ContextType, ContextWindow, pack
+from hippocampus.context.window import ContextItem, ContextType, ContextWindow
 from hippocampus.errors import BY_SQLSTATE, ContextBudgetError, ProviderError
 from hippocampus.names import check_names
 from hippocampus.profile import PROFILE_TOKENS, PROFILE_TOKENS_MIN, ProfileLine, read_profile
@@ -61,7 +62,7 @@ class ContextAssembler:
         max_tokens: the default budget; each call may give its own.
         system_ratio, memory_ratio, history_ratio, fact_ratio: shares of the budget, not negative, in sum at most 1.
             Other sections use what a section leaves unspent. Where turns match the query, they come before all but
-            the newest turns of the session and what memories and facts earn: see `hippocampus.context.window`.
+            the newest turns of the session and what memories and facts earn: see `hippocampus.context.packing`.
         counter: of tokens; the default is `hippocampus.text.tokens.count_tokens`.
         window_counter: asks the model to count the written window; if that is over the budget, the window is packed
             again, smaller. If the model does not answer, the first count holds.

@@ -10,8 +10,8 @@ import asyncpg
 import pytest
 
 from hippocampus.context.languages import day
+from hippocampus.context.packing import CUT_MARK
 from hippocampus.context.templates import TemplateName
-from hippocampus.context.window import CUT_MARK
 from hippocampus.context_assembler import CHARACTERS_MAX, ContextAssembler
 from hippocampus.errors import ContextBudgetError, EmbeddingDimensionError, ProviderError, RateLimitedError
 from hippocampus.instructions import InstructionStore
