@@ -82,6 +82,10 @@ class Upkeep:
             processed += 1
         _report("expired_sessions_processed", processed)
 
+    async def expire_items(self) -> None:
+        """Delete items of the key-value store whose time to live is over."""
+        _report("expired_items_deleted", await self._in_batches("expire_store_items"))
+
     async def reap_runs(self) -> None:
         """End the runs whose process was lost, so that their followers are notified."""
         _report("orphaned_runs_ended", await self._in_batches("reap_runs", batch=RUNS_BATCH))
