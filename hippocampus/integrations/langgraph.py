@@ -324,7 +324,9 @@ class _OwnLoop:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
                 # It ends with the program, even if nobody closes it.
-                self._thread = threading.Thread(target=_serve, args=(self._loop,), name="items", daemon=True)
+                self._thread = threading.Thread(
+                    target=_serve, args=(self._loop,), name="hippocampus-store", daemon=True
+                )
                 self._thread.start()
                 self._pools = LoopPools(dsn)
             loop, pools = self._loop, self._pools

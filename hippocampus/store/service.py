@@ -8,6 +8,7 @@ user_label(U))`` belong to user U, and are erased with that user.
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -177,7 +178,7 @@ class ItemStore:
                 vectors.append(_checked_vector(vector))
         if vectors and not model:
             raise InvalidInputError("vectors need the name of their model: two models are never compared")
-        await _STATEMENTS.execute(self._db, "put", self._app, items, model, places, paths, vectors)
+        await _STATEMENTS.execute(self._db, "put", self._app, json.dumps(items), model, places, paths, vectors)
 
     async def search_many(self, operations: Sequence[Search], *, model: str | None = None) -> list[list[StoredItem]]:
         """Return what each search finds.
@@ -423,7 +424,7 @@ def _item(row: asyncpg.Record) -> StoredItem:
     return StoredItem(
         namespace=tuple(row["namespace"]),
         key=row["key"],
-        value=unescape(row["value"]),
+        value=unescape(json.loads(row["value"])),
         created_at=row["created_at"],
         updated_at=row["updated_at"],
         expires_at=row["expires_at"],

@@ -33,7 +33,7 @@ CROSS JOIN LATERAL (
       AND (o.conditions IS NULL OR NOT EXISTS (
           SELECT FROM jsonb_to_recordset(o.conditions) AS c (path text[], operator text, operand jsonb, number numeric,
                                                              "text" text)
-          CROSS JOIN LATERAL (SELECT coalesce(i.value #> c.path, 'null') AS value) AS x
+          CROSS JOIN LATERAL (SELECT coalesce(i.value::jsonb #> c.path, 'null') AS value) AS x
           CROSS JOIN LATERAL (
               SELECT CASE WHEN jsonb_typeof(x.value) = 'number' THEN (x.value #>> '{}')::numeric
                           -- As it is escaped: a float such as 1e+22.

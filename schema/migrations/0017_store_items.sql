@@ -8,7 +8,8 @@ CREATE TABLE store_items (
     -- What is below ('users', U) belongs to user U. A label has no period: it writes one as %2E, and % as %25.
     user_id    text GENERATED ALWAYS AS (
         CASE WHEN namespace[1] = 'users' THEN replace(replace(namespace[2], '%2E', '.'), '%25', '%') END) STORED,
-    value      jsonb NOT NULL CHECK (jsonb_typeof(value) = 'object'),
+    -- In the escape of states, so that it can be read as jsonb; as json it keeps the order of its keys.
+    value      json NOT NULL CHECK (json_typeof(value) = 'object'),
     ttl        interval CHECK (ttl > interval '0'),   -- since the last write or read; NULL: kept until it is deleted
     expires_at timestamptz,
     created_at timestamptz NOT NULL DEFAULT engine_now(),
