@@ -3,8 +3,7 @@
     python examples/langgraph_agent.py ann monday "I love plum jam."
     python examples/langgraph_agent.py ann friday "Which jam do I love?"
 
-DATABASE_URL names a migrated database (`hippocampus migrate`). Call your model where `answer` quotes what it knows.
-"""
+DATABASE_URL names a migrated database (`hippocampus migrate`). In `answer`, call your model."""
 
 import asyncio
 import os
@@ -33,9 +32,8 @@ async def main(user: str, thread: str, said: str) -> str:
         await checkpointer.setup()
         builder = StateGraph(MessagesState, context_schema=str).add_node(answer).add_edge(START, "answer")
         graph = builder.compile(checkpointer, store=HippocampusStore(memory, index={"fields": ["text"]}))
-        config = {"configurable": {"thread_id": thread}}
-        result = await graph.ainvoke({"messages": [("user", said)]}, config, context=user)
-        return str(result["messages"][-1].content)
+        asked, config = {"messages": [("user", said)]}, {"configurable": {"thread_id": thread}}
+        return (await graph.ainvoke(asked, config, context=user))["messages"][-1].content
 
 
 if __name__ == "__main__":

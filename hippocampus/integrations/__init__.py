@@ -1,4 +1,1 @@
-"""Adapters to agent frameworks: a module for each, imported only where it is used, with an extra of its name.
-
-`docs/frameworks.md` describes them.
-"""
+"""Adapters to agents' frameworks: one module each, imported by itself, with the extra that its framework needs."""

@@ -8,10 +8,12 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from hippocampus.integrations.extras import missing_library
+
 try:
     from anthropic.lib.tools import BetaAsyncAbstractMemoryTool, ToolError
 except ModuleNotFoundError as error:
-    raise ImportError(f"{error.name} is not installed: pip install 'hippocampus[anthropic-memory]'") from error
+    raise missing_library("anthropic-memory", error) from error
 
 from typing_extensions import override
 

@@ -8,6 +8,8 @@ import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar
 
+from hippocampus.integrations.extras import missing_library
+
 try:
     from langchain_core.embeddings import Embeddings
     from langgraph.store.base import (
@@ -28,7 +30,7 @@ try:
         validate_op_namespace,
     )
 except ModuleNotFoundError as error:
-    raise ImportError(f"{error.name} is not installed: pip install 'hippocampus[langgraph]'") from error
+    raise missing_library("langgraph", error) from error
 
 from typing_extensions import override
 

@@ -266,7 +266,7 @@ async def test_items_expire_after_their_last_use(clocked: asyncpg.Pool) -> None:
     # A put replaces the time to live too.
     await hidden.put(("m",), "short", {}, ttl_seconds=1)
     await hidden.put(("m",), "short", {})
-    await Upkeep(clocked, Settings()).expire_items()
+    await Upkeep(clocked, Settings()).expire_sessions()
     assert await keys(shown, Search(limit=9)) == ["short", "kept"]
     assert await clocked.fetchval("SELECT count(*) FROM store_items WHERE expires_at IS NOT NULL") == 0
 

@@ -44,7 +44,9 @@ class FakeAnthropic(FakeApi):
     def read_call(self, path: str, headers: Mapping[str, str], body: dict[str, Any]) -> Request | None:
         if path != "/v1/messages":
             return None
-        return Request("messages", str(body.get("model")), headers.get("x-api-key", ""), body, headers)
+        # The SDK sends its key as a bearer token.
+        key = headers.get("x-api-key") or headers.get("authorization", "").removeprefix("Bearer ")
+        return Request("messages", str(body.get("model")), key, body, headers)
 
     def describe(self, path: str, headers: Mapping[str, str]) -> Reply | None:
         model = path.removeprefix("/v1/models/")

@@ -55,7 +55,6 @@ class Services:
     archive_jobs: Work
     prune_artifacts: Work
     expire_sessions: Work
-    expire_items: Work
     reap_runs: Work
     prune_snapshots: Work
     prune_streams: Work
@@ -126,7 +125,6 @@ def build(settings: Settings, pool: Pool, metrics: Metrics, role: str) -> Servic
         archive_jobs=upkeep.archive_jobs,
         prune_artifacts=upkeep.prune_artifacts,
         expire_sessions=upkeep.expire_sessions,
-        expire_items=upkeep.expire_items,
         reap_runs=upkeep.reap_runs,
         prune_snapshots=upkeep.prune_snapshots,
         prune_streams=upkeep.prune_streams,

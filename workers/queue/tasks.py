@@ -34,7 +34,6 @@ MAINTENANCE_CRONS = {
     "archive_jobs": "17 * * * *",
     "prune_artifacts": "37 * * * *",
     "expire_sessions": "* * * * *",
-    "expire_items": "* * * * *",
     "erase": "* * * * *",
     "reap_runs": "* * * * * */15",
     "prune_snapshots": "37 * * * *",
