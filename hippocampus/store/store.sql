@@ -25,7 +25,7 @@ CROSS JOIN LATERAL (
     FROM store_items AS i
     -- The best of an item's vectors.
     CROSS JOIN LATERAL (
-        SELECT 1 - min(v.embedding <=> q.embedding) AS score FROM store_vectors AS v
+        SELECT 1 - min(v.embedding <=> q.embedding) AS score FROM item_vectors AS v
         WHERE q.embedding IS NOT NULL AND v.item_id = i.id AND v.model = $5) AS s
     WHERE i.app_name = $1 AND i.namespace >= o.lowest AND i.namespace < o.beyond
       AND (q.embedding IS NULL OR s.score IS NOT NULL)

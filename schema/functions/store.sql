@@ -38,11 +38,11 @@ BEGIN
         updated_at = EXCLUDED.updated_at;
     GET DIAGNOSTICS v_stored = ROW_COUNT;
 
-    DELETE FROM store_vectors AS v
+    DELETE FROM item_vectors AS v
     USING store_items AS i, json_to_recordset(p_items) AS g (namespace text[], key text)
     WHERE v.item_id = i.id AND i.app_name = p_app_name AND i.namespace = g.namespace AND i.key = g.key;
 
-    INSERT INTO store_vectors (item_id, model, path, embedding)
+    INSERT INTO item_vectors (item_id, model, path, embedding)
     SELECT i.id, p_model, v.path, v.embedding
     FROM unnest(p_places, p_paths, p_vectors) AS v (place, path, embedding)
     CROSS JOIN LATERAL json_to_record(p_items -> v.place) AS g (namespace text[], key text)

@@ -21,17 +21,17 @@ CREATE INDEX store_items_user_idx ON store_items (app_name, user_id) WHERE user_
 CREATE INDEX store_items_expires_idx ON store_items (expires_at) WHERE expires_at IS NOT NULL;
 
 -- An item has a vector for each of its texts. Models of any dimensions are beside each other, and never compared.
-CREATE TABLE store_vectors (
+CREATE TABLE item_vectors (
     item_id   uuid NOT NULL REFERENCES store_items ON DELETE CASCADE,
     model     text NOT NULL,
     path      text NOT NULL,           -- of the text in the item's value
     embedding vector NOT NULL,
     PRIMARY KEY (item_id, model, path)
 );
-ALTER TABLE store_vectors ALTER COLUMN embedding SET STORAGE EXTERNAL;
+ALTER TABLE item_vectors ALTER COLUMN embedding SET STORAGE EXTERNAL;
 
 INSERT INTO data_catalogue (place, table_name, user_rows, export_kind, export_rows, note) VALUES
-(610, 'store_vectors',
+(610, 'item_vectors',
  'item_id IN (SELECT id FROM store_items WHERE app_name = $1 AND user_id = $2 AND created_at <= $6)', NULL, NULL,
  'vectors of items'),
 (620, 'store_items', 'app_name = $1 AND user_id = $2 AND created_at <= $6', 'item', 'app_name = $1 AND user_id = $2',

@@ -23,6 +23,7 @@ from langgraph.store.base import (
     SearchOp,
 )
 from langgraph.store.memory import InMemoryStore
+from langgraph.store.postgres import AsyncPostgresStore
 
 from hippocampus import Hippocampus
 from hippocampus.integrations.langgraph import MEMORIES, HippocampusStore
@@ -369,7 +370,7 @@ async def test_embedding_functions_and_their_names(memory: Hippocampus, pool: as
         await store.aput(("t",), str(index), {"text": "dog"})
         (found,) = await store.asearch(("t",), query="dog")
         assert found.key == str(index)
-    models = {row["model"] for row in await pool.fetch("SELECT model FROM store_vectors")}
+    models = {row["model"] for row in await pool.fetch("SELECT model FROM item_vectors")}
     name = "test_embedding_functions_and_their_names.<locals>.embed@2"
     assert models == {"mine@2", name, f"WordVectors:words@{WordVectors.dims}", memory.embedder.model}  # type: ignore[union-attr]
     for wrong, said in (
@@ -445,6 +446,17 @@ async def test_memory_is_searched_below_a_read_only_root(memory: Hippocampus) ->
     assert (await memory.erasure.erase_user("shop", mail)).is_complete
     assert await store.asearch(namespace, query="peanuts") == []
     assert await store.asearch(()) == []
+
+
+async def test_langgraphs_own_store_works_beside_ours(memory: Hippocampus, dsn: str) -> None:
+    """Its tables have other names, so that items can be moved from one to the other in one database."""
+    embed = WordVectors()
+    ours = vector_store(memory)
+    async with AsyncPostgresStore.from_conn_string(dsn, index={"dims": embed.dims, "embed": embed}) as theirs:
+        await theirs.setup()
+        for store, key in ((ours, "ours"), (theirs, "theirs")):
+            await store.aput(("t",), key, {"text": "dog"})
+            assert [item.key for item in await store.asearch(("t",), query="dog")] == [key]
 
 
 async def test_calls_without_await_work_where_a_loop_runs(memory: Hippocampus) -> None:

@@ -215,7 +215,7 @@ async def test_the_best_of_an_items_vectors_counts(items: ItemStore, pool: async
     await items.put(NOTES, "two", {})
     await items.delete(NOTES, "one")
     assert await near("small") == []
-    assert await pool.fetchval("SELECT count(*) FROM store_vectors") == 1
+    assert await pool.fetchval("SELECT count(*) FROM item_vectors") == 1
 
 
 async def test_vectors_of_two_writers_never_mix(items: ItemStore, pool: asyncpg.Pool) -> None:
@@ -231,7 +231,7 @@ async def test_vectors_of_two_writers_never_mix(items: ItemStore, pool: asyncpg.
         await until(lambda: pool.fetchval(waiting), lambda count: count > 0)
         await transaction.commit()
         await second
-    assert [row["path"] for row in await pool.fetch("SELECT path FROM store_vectors")] == ["c"]
+    assert [row["path"] for row in await pool.fetch("SELECT path FROM item_vectors")] == ["c"]
 
 
 async def test_callers_with_the_same_items_do_not_deadlock(items: ItemStore) -> None:
@@ -290,10 +290,10 @@ async def test_a_user_is_erased_with_items_and_vectors(items: ItemStore, pool: a
     await items.put_many([Put(each, "k", {}, vectors={"$": [1.0]}) for each in mine + others], model="m")
     assert await ItemStore(pool, "other").get(mine[0], "k") is None
     shown = {each.table_name: each for each in await erasure.preview("shop", mail)}
-    assert {name: each.rows for name, each in shown.items()} == {"store_vectors": 2, "store_items": 2}
-    assert all("embedding" not in row for row in shown["store_vectors"].sample)
+    assert {name: each.rows for name, each in shown.items()} == {"item_vectors": 2, "store_items": 2}
+    assert all("embedding" not in row for row in shown["item_vectors"].sample)
     report = await erasure.erase_user("shop", mail)
-    assert report.counts == {"store_vectors": 2, "store_items": 2}
+    assert report.counts == {"item_vectors": 2, "store_items": 2}
     assert report.is_complete
     await items.put(mine[0], "new", {})
     assert (await erasure.get("shop", mail, report.id)).is_complete
