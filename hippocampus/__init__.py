@@ -167,6 +167,7 @@ _PUBLIC: dict[str, str] = {
     "InstructionConflictError": "hippocampus.errors",
     "InstructionProposal": "hippocampus.records",
     "InstructionStore": "hippocampus.instructions",
+    "ItemStore": "hippocampus.store.service",
     "JobFencedError": "hippocampus.errors",
     "JobNotFailedError": "hippocampus.errors",
     "JobNotFoundError": "hippocampus.errors",
@@ -207,6 +208,7 @@ _PUBLIC: dict[str, str] = {
     "SearchWeights": "hippocampus.search",
     "SectionAccount": "hippocampus.context.window",
     "SourceEvent": "hippocampus.erasure.provenance",
+    "StoredItem": "hippocampus.store.service",
     "TablePreview": "hippocampus.erasure.service",
     "TransientProviderError": "hippocampus.errors",
     "UnknownJobTypeError": "hippocampus.errors",
@@ -223,6 +225,7 @@ _PUBLIC: dict[str, str] = {
     "reset_policy": "hippocampus.retention.policies",
     "score": "hippocampus.retention.curves",
     "set_policy": "hippocampus.retention.policies",
+    "user_label": "hippocampus.store.service",
 }
 
 __all__ = sorted(_PUBLIC)  # noqa: PLE0605

@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from uuid import UUID
 
 from hippocampus.context.languages import fact_kind
+from hippocampus.context.packing import CUT_MARK
 from hippocampus.context.templates import MARKDOWN, Template, is_turn, write
-from hippocampus.context.window import CUT_MARK, ContextItem
+from hippocampus.context.window import ContextItem
 from hippocampus.errors import ContextBudgetError, TransientProviderError
 from hippocampus.names import check_count, check_number, check_word
 from hippocampus.providers.protocols import Answerer

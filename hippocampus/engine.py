@@ -24,6 +24,7 @@ from hippocampus.providers.local.embedding import LocalEmbedder
 from hippocampus.retention.archive import MemoryArchive
 from hippocampus.retention_manager import MemoryRetentionManager
 from hippocampus.search import MemorySearch, SearchFilter, SearchMemoryResult
+from hippocampus.store.service import ItemStore
 from hippocampus.text.languages import Language
 from hippocampus.transfer.given_memories import GivenMemory
 from pulse import database
@@ -187,6 +188,11 @@ class Hippocampus:
             raise PulseError("not connected: use `async with Hippocampus(…)` or `await Hippocampus.connect(…)`")
         return self._pool
 
+    @property
+    def dsn(self) -> str | None:
+        """The URL that the object was made from; None: it was made from a pool."""
+        return self._dsn
+
     @cached_property
     def sessions(self) -> OpenSessionService:
         """Sessions, their events and their state."""
@@ -236,6 +242,11 @@ class Hippocampus:
     def editor(self) -> MemoryEditor:
         """What people write: memories and facts by hand."""
         return MemoryEditor(self.pool)
+
+    @cached_property
+    def items(self) -> ItemStore:
+        """Items under keys in namespaces: replaced by key, returned exactly, never fading."""
+        return ItemStore(self.pool, self.app)
 
     @cached_property
     def _search(self) -> MemorySearch:

@@ -63,7 +63,10 @@ BEGIN
     END IF;
     EXECUTE format($f$
         WITH given AS (
-            SELECT l || jsonb_build_object(
+            -- The namespace of an item names its user.
+            SELECT l || CASE WHEN l ? 'namespace' THEN jsonb_build_object('namespace', jsonb_build_array(
+                                 'users', user_label($2)) || ((l -> 'namespace') - 0 - 0)) ELSE '{}' END
+                     || jsonb_build_object(
                        'app_name', $1, 'user_id', $2, 'thread_id',
                        CASE WHEN %4$L THEN coalesce(t.id::text, l #>> '{session,thread_id}') ELSE t.id::text END) AS row,
                    (l #>> '{session,thread_id}')::uuid AS thread_id, l #>> '{session,session_id}' AS session_id,

@@ -77,11 +77,12 @@ class Upkeep:
         _report("artifact_files_pruned", await self._in_batches("prune_artifact_blobs", BLOBS_KEEP, batch=BLOBS_BATCH))
 
     async def expire_sessions(self) -> None:
-        """Delete sessions whose time to live is over; postpone those that were used since."""
+        """Delete sessions and items whose time to live is over; postpone sessions that were used since."""
         processed = 0
         while processed < EXPIRED_SESSIONS_MAX and await _STATEMENTS.fetchval(self._pool, "delete_expired_session"):
             processed += 1
         _report("expired_sessions_processed", processed)
+        _report("expired_items_deleted", await self._in_batches("expire_store_items"))
 
     async def reap_runs(self) -> None:
         """End the runs whose process was lost, so that their followers are notified."""

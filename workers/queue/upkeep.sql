@@ -13,6 +13,10 @@ SELECT reconcile_jobs()
 -- Whether there was one to process.
 SELECT delete_expired_session()
 
+-- name: expire_store_items
+-- How many at most.
+SELECT expire_store_items($1)
+
 -- name: enqueue_redraws
 -- Only where a slice waits to be extracted again.
 SELECT enqueue_redraws()
