@@ -789,7 +789,7 @@ BEGIN
         UNION ALL
         SELECT 'fact', f.id, length(f.search),
                CASE WHEN f.search @@ v_kept THEN f.search END,
-               coalesce(least(-(v.embedding <#> v_query), 1),
+               coalesce(CASE WHEN v.id IS NOT NULL THEN least(-(v.embedding <#> v_query), 1) END,
                         model_similarity(f.embedding, f.embedding_model, p_embedding, p_embedding_model)),
                f.valid_from, f.confidence
         FROM held AS f
@@ -925,7 +925,8 @@ BEGIN
                    coalesce(p.answered / x.text, 0) AS n_answered,
                    (p.similarity - x.far) / x.span AS n_vector,
                    (p.context_similarity - x.context_far) / x.context_span AS n_around,
-                   power(0.5::float8, greatest(extract(epoch FROM v_now - p.occurred_at)::float8, 0) / 2592000) AS fresh,
+                   power(0.5::float8, least(greatest(extract(epoch FROM v_now - p.occurred_at)::float8, 0) / 2592000, 1000))
+                       AS fresh,
                    greatest(p.similarity, least(p.bm25 / x.whole, 1), 0) AS relevance
             FROM parts AS p, extremes AS x
             WHERE p.bm25 > 0 OR p.context_bm25 > 0 OR p.similarity > 0) AS r

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import asyncpg
 import numpy as np
@@ -386,6 +386,13 @@ async def test_a_given_vector_needs_its_model_and_its_dimensions(
     assert [result.why.similarity for result in found.memories] == [None]
     with pytest.raises(InvalidInputError, match="embedding_model"):
         await MemorySearch(pool).search(app_name=APP, user_id=MEI, query="tea", query_embedding=[0.1] * DIMENSIONS)
+
+
+async def test_what_was_said_centuries_ago_is_found(search: MemorySearch, conn: asyncpg.Connection) -> None:
+    """Its recency is too small for a number, not an error."""
+    await add_memory(conn, MEI, "the great fire", occurred_at=datetime(1666, 9, 2, tzinfo=UTC))
+    found = await find(search, "fire")
+    assert found.memories[0].why.recency == pytest.approx(0)
 
 
 @pytest.mark.parametrize("size", [256, 384, 3072, 4000])
