@@ -80,10 +80,8 @@ class People:
         if pronoun and self._last and self._fits(pronoun["word"].lower()):
             return _spelled(pronoun["word"].lower(), self._last) + clause[pronoun.end() :]
         if pronoun and self._asked and not self._last and pronoun["word"].lower().startswith(("he", "she")):
-            ending = {"'s": "'s", " is": " is"}
-            word = pronoun["word"].lower()
-            rest = next((end for end in ending if word.endswith(end)), "")
-            return f"{self._asked}{rest}{clause[pronoun.end() :]}"
+            verb = re.search(r"(?:'s| is)$", pronoun["word"])
+            return f"{self._asked}{verb[0] if verb else ''}{clause[pronoun.end() :]}"
         if mention := _THING.search(clause) or _MENTION.search(clause):
             self._last = mention["who"].lower()
         return clause
