@@ -552,7 +552,7 @@ SKILLS = (
         rf"|hobby|life|escape|therapy|sport"
         rf"|main|jam)\b|^(?P<about>{_HOBBY}) (?:though|again|now|instead)?,? ?{_FREQUENCY}", whom="anyone"),
     family("member", "custom", r"^(?:I|we)(?:'m|'ve|'re| am| have)? (?:just |also |now |recently |even )*(?:joined"
-        r"|joining|in|part of|with|a member of|on"
+        r"|joining|in|part of|a member of"
         r"|signed up (?:for|to)|run|help (?:at|out at|with)|volunteer(?:ing)? (?:at|for|with|in)) (?P<object>(?:an?"
         r"|the|our|my) (?:[\w'-]+ ){0,3}?"
         r"(?:choir|band|orchestra|team|league|club|troupe|society|quartet|ensemble|group|class|union|board|committee"
@@ -654,7 +654,8 @@ TASTE = (
         r" sooner|live for|swear by|(?:don't|do not) (?:like|care for|enjoy))"
         r" (?P<object>(?!it\b|that\b|this\b|to\b|how\b|when\b|you\b|him\b|her\b|them\b|the (?:idea|way|sound|fact"
         r"|thought)|what|being|your|a (?:drama|good)|these|those)[a-z].+)",
-        refuse=r"\b(?:you|your|would love|'d love|they|it's|it was)\b"),
+        refuse=r"^(?:I|we)(?:'m|'ve)? (?!really|also|do|still|just|mostly|always|actually|quite)\w+ like\b"
+        r"|\b(?:you|your|would love|'d love|they|it's|it was)\b"),
     family("preference", "preference", r"\b(?P<object>[a-z]+(?: [a-z]+){0,3})(?:'s| is| are) (?:\w+ )?(?:my|our)"
         r" (?:\w+ )?(?:fave|favou?rite|thing|jam|weakness|guilty"
         r" pleasure|(?:\w+ )?personality|comfort food|only vice|vice|go-to|happy place|obsession)\b", whom="anyone"),
