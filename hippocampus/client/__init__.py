@@ -41,6 +41,7 @@ from hippocampus.client.records import (
     KeyStyleRecord,
     MemoryRecord,
     NewEvent,
+    NewWebhookEndpoint,
     Proposal,
     RunRecord,
     SearchResult,
@@ -51,10 +52,13 @@ from hippocampus.client.records import (
     ThreadRecord,
     Ticket,
     WeakMemory,
+    WebhookDeliveryRecord,
+    WebhookEndpointRecord,
     Window,
 )
 from hippocampus.client.retention import RetentionCalls
 from hippocampus.client.sessions import SessionCalls
+from hippocampus.client.webhooks import WebhookCalls
 
 __all__ = [
     "RETRY_WAIT_SECONDS_MAX",
@@ -84,6 +88,7 @@ __all__ = [
     "MemoryOptions",
     "MemoryRecord",
     "NewEvent",
+    "NewWebhookEndpoint",
     "NotFoundError",
     "ProblemError",
     "Proposal",
@@ -98,12 +103,16 @@ __all__ = [
     "Ticket",
     "UnavailableError",
     "WeakMemory",
+    "WebhookDeliveryRecord",
+    "WebhookEndpointRecord",
     "Window",
     "WrittenMemoryOptions",
 ]
 
 
-class HippocampusClient(SessionCalls, MemoryCalls, ByHandCalls, RetentionCalls, ErasureCalls, InstructionCalls):
+class HippocampusClient(
+    SessionCalls, MemoryCalls, ByHandCalls, RetentionCalls, ErasureCalls, InstructionCalls, WebhookCalls
+):
     """Calls the API on behalf of one app; see `hippocampus.client.calls.Calls` for the arguments.
 
     Raises, from every method:

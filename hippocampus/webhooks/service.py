@@ -139,19 +139,6 @@ class WebhookService:
         row = await _STATEMENTS.fetchrow(self._pool, "add_endpoint", app_name, url, chosen, description, secret)
         return NewWebhook(endpoint=_endpoint(row), secret=secret_text(secret))
 
-    async def list(
-        self, app_name: str | None = None, *, limit: int = 100, after: UUID | None = None
-    ) -> list[WebhookEndpoint]:
-        """List the endpoints of an app, or all, the oldest first.
-
-        Raises:
-            InvalidInputError: limit is not 1 to 1,000.
-        """
-        check_limit(limit, LIST_LENGTH_MAX)
-        check_optional_app_name(app_name)
-        rows = await _STATEMENTS.fetch(self._pool, "list_endpoints", app_name, limit, after)
-        return [_endpoint(row) for row in rows]
-
     async def get(self, endpoint_id: UUID, *, app_name: str | None = None) -> WebhookEndpoint:
         """Return an endpoint, of an app or of any.
 
@@ -289,6 +276,19 @@ class WebhookService:
         check_app_name(app_name)
         delivery_id: UUID = await _STATEMENTS.fetchval(self._pool, "ping_endpoint", app_name, endpoint_id)
         return delivery_id
+
+    async def list(
+        self, app_name: str | None = None, *, limit: int = 100, after: UUID | None = None
+    ) -> list[WebhookEndpoint]:
+        """List the endpoints of an app, or all, the oldest first.
+
+        Raises:
+            InvalidInputError: limit is not 1 to 1,000.
+        """
+        check_limit(limit, LIST_LENGTH_MAX)
+        check_optional_app_name(app_name)
+        rows = await _STATEMENTS.fetch(self._pool, "list_endpoints", app_name, limit, after)
+        return [_endpoint(row) for row in rows]
 
 
 def secret_text(secret: bytes) -> str:

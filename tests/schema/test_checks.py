@@ -41,6 +41,9 @@ INSERT INTO api_keys (id, app_name, roles, secret_hash) VALUES ('abcdefghijkl', 
 INSERT INTO erasures (scope, app_name, user_id) VALUES ('user', 'app', 'user');
 INSERT INTO memory_tombstones (id, app_name, user_id, memory_type) VALUES (new_id(), 'app', 'user', 'summary');
 INSERT INTO slice_redraws (thread_id, stage, from_seq, upto_seq) SELECT id, 'fast', 1, 1 FROM threads;
+INSERT INTO webhook_endpoints (app_name, url) VALUES ('hooks', 'https://example.org/');
+INSERT INTO webhook_secrets (endpoint_id, secret) SELECT id, sha256('secret') FROM webhook_endpoints;
+SELECT ping_webhook('hooks', (SELECT id FROM webhook_endpoints));
 """
 WRONG = {
     "threads": [
@@ -105,6 +108,10 @@ WRONG = {
     "erasures": ["scope = 'planet'", "counts = '[]'"],
     "memory_tombstones": ["memory_type = NULL", "fact_hash = 'h'"],
     "slice_redraws": ["stage = 'slow'", "upto_seq = 0"],
+    "webhook_endpoints": ["app_name = ''", "disabled_at = now()"],
+    "webhook_secrets": ["secret = 'short'"],
+    "webhook_events": ["data = '[]'", "data = jsonb_build_object('a', repeat('x', 20000))"],
+    "webhook_deliveries": ["status = 'lost'"],
     "data_catalogue": ["export_kind = NULL", "event_rows = NULL"],
 }  # fmt: skip
 

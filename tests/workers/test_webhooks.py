@@ -6,7 +6,12 @@ import asyncio
 import contextlib
 import datetime
 import json
+import os
+import re
 import signal
+import socket
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 from uuid import UUID
@@ -18,6 +23,7 @@ from standardwebhooks.webhooks import WebhookVerificationError
 from hippocampus import ErasureService, Hippocampus, WebhookNotFoundError
 from hippocampus.webhooks.service import EVENT_TYPES, NewWebhook, WebhookDelivery, WebhookService
 from pulse.errors import InvalidInputError
+from tests.support.paths import ROOT
 from tests.support.queue_rows import in_process
 from tests.support.waiting import until
 from tests.support.webhook_receiver import Receiver, answer, receiving
@@ -29,6 +35,7 @@ from workers.webhooks import addresses
 from workers.webhooks.http_post import Answer, post
 from workers.webhooks.sender import WebhookSender
 
+PAGE = ROOT / "docs/webhooks.md"
 LOOPBACK = "127.0.0.0/8"
 
 
@@ -378,8 +385,9 @@ async def test_a_delivery_whose_job_was_lost_is_given_another(
 
 @pytest.mark.parametrize(
     "address",
-    "127.0.0.1 10.0.0.1 172.16.0.1 192.168.1.1 169.254.169.254 100.64.0.1 0.0.0.0 224.0.0.1 255.255.255.255 ::1 :: fe80::1"
-    " fc00::1 ::ffff:127.0.0.1 ::127.0.0.1 64:ff9b::a00:1 2002:7f00:1:: ff02::1 192.0.2.1 198.18.0.1 2001:db8::1".split(),
+    "127.0.0.1 10.0.0.1 172.16.0.1 192.168.1.1 169.254.169.254 100.64.0.1 0.0.0.0 224.0.0.1 255.255.255.255 ::1 ::"
+    " fe80::1 fc00::1 ::ffff:127.0.0.1 ::127.0.0.1 64:ff9b::a00:1 2002:7f00:1:: ff02::1 192.0.2.1 198.18.0.1"
+    " 2001:db8::1".split(),
 )
 def test_private_addresses_are_refused_in_every_form(address: str) -> None:
     with pytest.raises(addresses.RefusedAddressError):
@@ -416,19 +424,22 @@ async def test_no_connection_is_made_to_a_private_address_by_whatever_name(recei
     assert received.headers["host"] == f"rebinding.example:{receiver.port}"
 
 
-async def test_plain_http_and_names_that_do_not_exist_are_refused(receiver: Receiver) -> None:
+async def test_what_keeps_a_request_from_its_receiver_is_named() -> None:
     async def public(_host: str, _port: int) -> Sequence[str]:
         return ["93.184.216.34"]
 
     assert (await post("http://a.example/", {}, b"", timeout_seconds=5, resolve=public)).error_code == "plain_http"
     assert (await post("https://nowhere.invalid/", {}, b"", timeout_seconds=20)).error_code in ("name", "timeout")
+
+    async def speaks_no_tls(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        writer.close()
+
     allowed = addresses.parse_networks(LOOPBACK)
-    url = f"https://127.0.0.1:{receiver.port}/"
-    assert (await post(url, {}, b"", timeout_seconds=5, allowed=allowed)).error_code in (
-        "tls",
-        "connection",
-        "protocol",
-    )
+    async with await asyncio.start_server(speaks_no_tls, "127.0.0.1", 0) as server:
+        url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+        assert (await post(url, {}, b"", timeout_seconds=5, allowed=allowed)).error_code == "tls"
+    assert (await post(url, {}, b"", timeout_seconds=5, allowed=allowed)).error_code == "connection"
 
 
 # Endpoints
@@ -492,3 +503,34 @@ async def test_events_are_pruned_with_their_deliveries(pool: asyncpg.Pool, dsn: 
     )
     await Upkeep(pool, Settings(DATABASE_URL=dsn)).prune()
     assert len(await service.deliveries("app")) == 1
+
+
+async def test_the_receiver_of_the_documentation_verifies_and_recognises_repetitions(
+    pool: asyncpg.Pool, dsn: str, service: WebhookService
+) -> None:
+    [example] = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    made = await service.add("app", f"http://127.0.0.1:{port}/")
+    environment = {**os.environ, "WEBHOOK_SECRET": made.secret, "PORT": str(port)}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", example, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    try:
+        async with sending(pool, dsn, webhook_retry_seconds=",".join(["0.2"] * 20)):
+            first = await ended(service, await service.ping("app", made.endpoint.id))
+            await service.replay("app", made.endpoint.id, event_id=first.event_id)
+            await all_ended(service)
+            await service.rotate("app", made.endpoint.id, overlap=datetime.timedelta(0))
+            last = await service.ping("app", made.endpoint.id)
+            refused = await until(lambda: _waits_again(service, last))
+        assert (first.status, refused.response_status) == ("delivered", 401)
+    finally:
+        process.terminate()
+        output, _ = await process.communicate()
+    assert output.decode().splitlines() == [f"webhook.ping {first_data(made)}"]
+
+
+def first_data(made: NewWebhook) -> dict[str, str]:
+    return {"app_name": "app", "endpoint_id": str(made.endpoint.id)}

@@ -80,7 +80,7 @@ def _register_consolidation(
 def _register_webhooks(app: App, services: Services, manager: FencedJobManager, retry: JobRetry) -> None:
     # A delivery follows its own schedule; the retry is for faults of the database.
     @app.task(name="deliver_webhook", queue=WEBHOOK_QUEUE, retry=retry, pass_context=True)
-    async def deliver(context: JobContext, delivery_id: str, **_ignored: Any) -> None:
+    async def deliver(context: JobContext, delivery_id: str, tried: int = 0) -> None:
         job = context.job
         await services.deliver_webhook(UUID(delivery_id), Attempt(job.id, job.worker_id, job.attempts))
         manager.note_finished(job)
