@@ -61,7 +61,7 @@ class Services:
     prune_streams: Work
     retention: Work
     erase: Work
-    deliver_webhook: Callable[[UUID, Attempt], Awaitable[None]]
+    deliver_webhook: Callable[[UUID, Attempt], Awaitable[bool]]
     reconcile_webhooks: Work
     close: Work
     pause_seconds: Callable[[], float]

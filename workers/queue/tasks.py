@@ -82,8 +82,8 @@ def _register_webhooks(app: App, services: Services, manager: FencedJobManager, 
     @app.task(name="deliver_webhook", queue=WEBHOOK_QUEUE, retry=retry, pass_context=True)
     async def deliver(context: JobContext, delivery_id: str, tried: int = 0) -> None:
         job = context.job
-        await services.deliver_webhook(UUID(delivery_id), Attempt(job.id, job.worker_id, job.attempts))
-        manager.note_finished(job)
+        is_over = await services.deliver_webhook(UUID(delivery_id), Attempt(job.id, job.worker_id, job.attempts))
+        manager.note_finished(job, "succeeded" if is_over else "retried")
 
 
 def _register_periodic(app: App, retry: JobRetry, name: str, cron: str, work: Upkeep) -> None:

@@ -83,7 +83,7 @@ async def _post(
         return Answer(error_code="plain_http")
     # A client for each request: connections are not shared between receivers on one address, nor are cookies.
     async with httpx.AsyncClient(
-        verify=_tls(),
+        verify=_tls() if url.scheme == "https" else False,
         trust_env=False,
         follow_redirects=False,
         timeout=httpx.Timeout(None, connect=CONNECT_SECONDS_MAX if len(found) > 1 else None),

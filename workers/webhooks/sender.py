@@ -62,15 +62,15 @@ class WebhookSender:
         self._allowed = parse_networks(settings.webhook_networks)
         self._limits = (settings.webhook_endpoint_concurrency, settings.webhook_concurrency)
 
-    async def deliver(self, delivery_id: UUID, attempt: Attempt) -> None:
-        """Make one attempt at a delivery, and end the job's attempt with it.
+    async def deliver(self, delivery_id: UUID, attempt: Attempt) -> bool:
+        """Make one attempt at a delivery, and end the job's attempt with it; return whether the job is over.
 
         Raises:
             JobFencedError: the job belongs to another attempt by now; nothing was recorded.
         """
         row = await _STATEMENTS.fetchrow(self._pool, "begin_webhook", *attempt, delivery_id, *self._limits)
         if row is None:
-            return
+            return True
         # It takes a tenth of a second, and most processes never send.
         from workers.webhooks.http_post import post
 
@@ -112,6 +112,7 @@ class WebhookSender:
             response_status=answer.status,
             error_code=answer.error_code,
         )
+        return outcome != "retried"
 
     async def reconcile(self) -> None:
         """Give deliveries a job whose job was lost."""

@@ -123,10 +123,14 @@ def enable(endpoint_id: UUID, as_json: bool) -> None:
 
 @command.command(epilog="Example:  hippocampus webhooks remove 01900000-0000-7000-8000-000000000000")
 @endpoint_argument
-def remove(endpoint_id: UUID) -> None:
+@json_option
+def remove(endpoint_id: UUID, as_json: bool) -> None:
     """Remove an endpoint, its secrets and its deliveries."""
     _on(endpoint_id, lambda hooks, app: hooks.remove(app, endpoint_id))
-    click.echo(f"Removed endpoint {endpoint_id}.")
+    if as_json:
+        output.write_json({"removed": str(endpoint_id)})
+    else:
+        click.echo(f"Removed endpoint {endpoint_id}.")
 
 
 @command.command(
