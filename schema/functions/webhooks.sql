@@ -86,14 +86,17 @@ BEGIN
     -- It is over, was erased, or another job carries it.
     IF d.id IS NULL OR d.status NOT IN ('waiting', 'sending') OR d.procrastinate_job_id <> p_procrastinate_job_id THEN
         PERFORM move_job(p_procrastinate_job_id, 'succeeded', true);
+        -- It may have been started in another's place.
+        PERFORM unpark_webhooks(p_endpoint_limit, p_limit);
         RETURN;
     END IF;
     SELECT * INTO STRICT e FROM webhook_endpoints WHERE id = d.endpoint_id;
     IF e.disabled_at IS NOT NULL THEN
         UPDATE webhook_deliveries SET status = 'cancelled', error_code = 'endpoint_disabled', next_attempt_at = NULL,
                                       ended_at = clock_timestamp()
-        WHERE id = d.id;
+        WHERE id = d.id OR endpoint_id = e.id AND status = 'parked';
         PERFORM move_job(p_procrastinate_job_id, 'succeeded', true);
+        PERFORM unpark_webhooks(p_endpoint_limit, p_limit);
         RETURN;
     ELSIF d.status = 'waiting' AND (
         (SELECT count(*) FROM webhook_deliveries WHERE status = 'sending') >= p_limit
@@ -303,5 +306,3 @@ BEGIN
     RETURN FOUND;
 END
 $$;
-
-REVOKE EXECUTE ON FUNCTION begin_webhook(bigint, bigint, integer, uuid, integer, integer) FROM PUBLIC;

@@ -32,7 +32,8 @@ def test_each_page_names_the_command_of_the_next(cli: Run, dsn: str) -> None:
         cli("webhooks", "add", f"https://example.org/{number}", "--app", "default")
         cli("forget", "memory", json.loads(cli("memories", "--json")[1])[0]["id"], "--yes")
     for words in (
-        ("sessions",), ("users",), ("jobs",), ("memories",), ("facts",), ("facts", "styles"), ("keys",), ("policies",), ("webhooks",),
+        ("sessions",), ("users",), ("jobs",), ("memories",), ("facts",), ("facts", "styles"), ("keys",), ("policies",),
+        ("webhooks",),
         ("instructions", "list", "--app", "default"), ("instructions", "history", "k0", "--app", "default"),
         ("forget", "list"),
     ):  # fmt: skip

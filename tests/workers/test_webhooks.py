@@ -21,7 +21,7 @@ import pytest
 from standardwebhooks.webhooks import WebhookVerificationError
 
 from hippocampus import ErasureService, Hippocampus, WebhookNotFoundError
-from hippocampus.webhooks.service import EVENT_TYPES, NewWebhook, WebhookDelivery, WebhookService
+from hippocampus.webhooks.service import EVENT_TYPES, DeliveryStatus, NewWebhook, WebhookDelivery, WebhookService
 from pulse.errors import InvalidInputError
 from tests.support.paths import ROOT
 from tests.support.queue_rows import in_process
@@ -334,6 +334,36 @@ async def test_a_dead_endpoint_keeps_its_share_and_blocks_no_other(
         found = await all_ended(service)
         assert {each.status for each in found} == {"delivered"}
         assert dead.at_once_max == 2
+
+
+async def test_what_waits_for_an_endpoint_is_cancelled_when_it_is_gone(
+    pool: asyncpg.Pool, dsn: str, service: WebhookService, receiver: Receiver
+) -> None:
+    """One is sent, nine are parked behind it; its 410 ends all of them, and another app's are sent."""
+    release = asyncio.Event()
+
+    async def gone(writer: asyncio.StreamWriter) -> None:
+        await release.wait()
+        writer.write(answer(410))
+        await writer.drain()
+
+    receiver.answers = [gone]
+    made = await service.add("app", receiver.url)
+    other = await service.add("other", receiver.url)
+    async with sending(pool, dsn, webhook_concurrency=1):
+        for _ in range(10):
+            await service.ping("app", made.endpoint.id)
+        await until(lambda: _has(service, "parked", 9))
+        await service.ping("other", other.endpoint.id)
+        release.set()
+        found = await all_ended(service)
+        assert sorted(each.status for each in found) == ["cancelled"] * 9 + ["failed"]
+        assert [each.status for each in await all_ended(service, "other")] == ["delivered"]
+    assert len(receiver.received) == 2
+
+
+async def _has(service: WebhookService, status: DeliveryStatus, count: int) -> bool:
+    return len(await service.deliveries("app", status=status)) == count
 
 
 async def test_a_sender_that_is_killed_before_it_records_sends_again_under_the_same_id(
