@@ -59,6 +59,7 @@ if TYPE_CHECKING:
         TransientProviderError as TransientProviderError,
         UnknownJobTypeError as UnknownJobTypeError,
         WatermarkMovedError as WatermarkMovedError,
+        WebhookNotFoundError as WebhookNotFoundError,
     )
     from hippocampus.facts.ledger import FactLedger as FactLedger, KeyStyle as KeyStyle
     from hippocampus.instructions import InstructionStore as InstructionStore
@@ -119,6 +120,12 @@ if TYPE_CHECKING:
         Imported as Imported,
         export_memory as export_memory,
         import_memory as import_memory,
+    )
+    from hippocampus.webhooks.service import (
+        NewWebhook as NewWebhook,
+        WebhookDelivery as WebhookDelivery,
+        WebhookEndpoint as WebhookEndpoint,
+        WebhookService as WebhookService,
     )
 
 #: Every public name, and the module that defines it.
@@ -216,6 +223,11 @@ _PUBLIC: dict[str, str] = {
     "Verdict": "hippocampus.retention.advice",
     "WatermarkMovedError": "hippocampus.errors",
     "WeakMemory": "hippocampus.retention_manager",
+    "NewWebhook": "hippocampus.webhooks.service",
+    "WebhookDelivery": "hippocampus.webhooks.service",
+    "WebhookEndpoint": "hippocampus.webhooks.service",
+    "WebhookNotFoundError": "hippocampus.errors",
+    "WebhookService": "hippocampus.webhooks.service",
     "days_above": "hippocampus.retention.curves",
     "export_memory": "hippocampus.transfer.memory_file",
     "format_items": "hippocampus.context.window",

@@ -27,6 +27,7 @@ from hippocampus.search import MemorySearch, SearchFilter, SearchMemoryResult
 from hippocampus.store.service import ItemStore
 from hippocampus.text.languages import Language
 from hippocampus.transfer.given_memories import GivenMemory
+from hippocampus.webhooks.service import WebhookService
 from pulse import database
 from pulse.database import read_address
 from pulse.errors import (
@@ -237,6 +238,11 @@ class Hippocampus:
     def erasure(self) -> ErasureService:
         """Erasure on request: of a user, a session, events, a memory or a fact."""
         return ErasureService(self.pool)
+
+    @cached_property
+    def webhooks(self) -> WebhookService:
+        """Endpoints that are told of the app's events, and what became of the deliveries."""
+        return WebhookService(self.pool)
 
     @cached_property
     def editor(self) -> MemoryEditor:

@@ -48,6 +48,10 @@ class WatermarkMovedError(HippocampusError):
     """The thread's watermark is not where it was when the slice was read. Nothing was written."""
 
 
+class WebhookNotFoundError(HippocampusError):
+    """The app has no such webhook endpoint, or no such event."""
+
+
 class JobNotFoundError(HippocampusError, LookupError):
     """There is no such job, or it belongs to another app."""
 
@@ -208,4 +212,5 @@ BY_SQLSTATE: Mapping[str, type[Exception]] = {
     "HP047": ErasureRunningError,
     "HP048": ImportFileError,
     "HP049": EmbeddingDimensionError,
+    "HP070": WebhookNotFoundError,
 }

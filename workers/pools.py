@@ -25,7 +25,7 @@ POOLS = MappingProxyType(
         for pool in (
             WorkerPool("fast_replay", ("fast_replay",)),
             WorkerPool("deep_reflection", ("deep_reflection",)),
-            WorkerPool("retention", ("maintenance", "embedding"), is_scheduler=True),
+            WorkerPool("retention", ("maintenance", "embedding", "webhooks"), is_scheduler=True),
         )
     }
 )

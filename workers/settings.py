@@ -372,6 +372,32 @@ class Settings(BaseSettings):
     archived_jobs_keep_days: float = Field(
         default=365.0, ge=0, description="How long an archived job can be looked up before it is deleted."
     )
+    webhook_keep_days: float = Field(
+        default=30.0, ge=0, description="How long webhook events and their deliveries can be listed and replayed."
+    )
+    webhook_concurrency: int = Field(
+        default=16, ge=1, le=200, description="How many webhook deliveries are sent at once, by all processes together."
+    )
+    webhook_endpoint_concurrency: int = Field(
+        default=4,
+        ge=1,
+        le=200,
+        description="How many of them go to one endpoint; one that failed three times in a row gets one at a time.",
+    )
+    webhook_timeout_seconds: float = Field(
+        default=15.0, gt=0, le=60, description="How long a receiver of webhooks may take to answer."
+    )
+    webhook_retry_seconds: str = Field(
+        default="5,300,1800,7200,18000,36000,50400,72000,86400",
+        pattern=r"^[0-9]{1,6}(\.[0-9]{1,3})?(,[0-9]{1,6}(\.[0-9]{1,3})?){0,19}$",
+        description="The delays after which a webhook delivery that failed is sent again; after the last one it is"
+        " given up.",
+    )
+    webhook_networks: str = Field(
+        default="",
+        description="Private addresses that webhooks may be sent to, as 10.1.0.0/16,127.0.0.1; none by default. Only"
+        " these may be reached by plain http.",
+    )
     shutdown_grace_seconds: float = Field(
         default=4.0,
         gt=0,
@@ -452,6 +478,16 @@ class Settings(BaseSettings):
     def _check_features(cls, value: str) -> str:
         if value != "auto":
             features.parse(value)
+        return value
+
+    @field_validator("webhook_networks")
+    @classmethod
+    def _check_networks(cls, value: str) -> str:
+        for each in filter(None, map(str.strip, value.split(","))):
+            try:
+                ipaddress.ip_network(each)
+            except ValueError:
+                raise ValueError(f"{each!r:.80} is not a network: write it as 10.1.0.0/16") from None
         return value
 
     @field_validator("database_url")

@@ -29,6 +29,7 @@ from workers.process.background import in_background
 from workers.queue import liveness, services
 from workers.queue.app import JobApp, make_app
 from workers.queue.queue_worker import QueueWorker
+from workers.queue.tasks import WEBHOOK_QUEUE
 from workers.settings import Settings, SettingsError, load, report_former_names
 from workers.telemetry import metrics_server
 from workers.telemetry.metrics import Metrics
@@ -128,7 +129,7 @@ class Supervisor:
                 self._pool,
                 guard,
                 self._metrics,
-                concurrency=settings.concurrency(self._pool.name),
+                concurrency=settings.concurrency(self._pool.name) + _senders(settings, self._pool),
                 grace_seconds=settings.shutdown_grace_seconds,
             )
             try:
@@ -174,6 +175,11 @@ async def run_worker(
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(made.close(), CLOSE_SECONDS_MAX)
     _log.info("worker_stopped")
+
+
+def _senders(settings: Settings, pool: WorkerPool) -> int:
+    """Return how many jobs beside the others a process may wait for, since receivers of webhooks take their time."""
+    return settings.webhook_concurrency if WEBHOOK_QUEUE in pool.queues else 0
 
 
 @contextlib.asynccontextmanager

@@ -44,6 +44,7 @@ from hippocampus.client.records import (
     KeyStyleRecord,
     MemoryRecord,
     NewEvent,
+    NewWebhookEndpoint,
     Profile,
     ProfileLine,
     Proposal,
@@ -57,11 +58,14 @@ from hippocampus.client.records import (
     ThreadRecord,
     Ticket,
     WeakMemory,
+    WebhookDeliveryRecord,
+    WebhookEndpointRecord,
     Window,
 )
 from hippocampus.client.retention import RetentionCalls
 from hippocampus.client.runs import RunCalls
 from hippocampus.client.sessions import SessionCalls
+from hippocampus.client.webhooks import WebhookCalls
 
 __all__ = [
     "RETRY_WAIT_SECONDS_MAX",
@@ -94,6 +98,7 @@ __all__ = [
     "MemoryOptions",
     "MemoryRecord",
     "NewEvent",
+    "NewWebhookEndpoint",
     "NotFoundError",
     "ProblemError",
     "Profile",
@@ -111,13 +116,22 @@ __all__ = [
     "Ticket",
     "UnavailableError",
     "WeakMemory",
+    "WebhookDeliveryRecord",
+    "WebhookEndpointRecord",
     "Window",
     "WrittenMemoryOptions",
 ]
 
 
 class HippocampusClient(
-    SessionCalls, RunCalls, MemoryCalls, ByHandCalls, RetentionCalls, ErasureCalls, InstructionCalls
+    SessionCalls,
+    RunCalls,
+    MemoryCalls,
+    ByHandCalls,
+    RetentionCalls,
+    ErasureCalls,
+    InstructionCalls,
+    WebhookCalls,
 ):
     """Calls the API on behalf of one app; see `hippocampus.client.calls.Calls` for the arguments.
 

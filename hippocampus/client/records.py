@@ -418,6 +418,47 @@ class Proposal:
     decided_at: str | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebhookEndpointRecord:
+    """An address that is told of the app's events; without event types, of every type."""
+
+    id: str
+    url: str
+    event_types: Sequence[str]
+    description: str
+    failures_in_row: int
+    disabled_at: str | None
+    disabled_reason: str | None
+    created_at: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewWebhookEndpoint:
+    """A new endpoint with its secret, which is returned only once."""
+
+    endpoint: WebhookEndpointRecord
+    secret: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebhookDeliveryRecord:
+    """An event on its way to an endpoint; `event_id` is the ``webhook-id`` that the receiver gets."""
+
+    id: str
+    endpoint_id: str
+    event_id: str
+    event_type: str
+    event_at: str
+    status: Literal["waiting", "parked", "sending", "delivered", "failed", "cancelled"]
+    attempts: int
+    next_attempt_at: str | None
+    last_attempt_at: str | None
+    response_status: int | None
+    error_code: str | None
+    ended_at: str | None
+    created_at: str
+
+
 def pick(record: type[Record], body: Mapping[str, Any]) -> Record:
     """Return a record of its fields in a body: a newer API may send more."""
     names = (each.name for each in dataclasses.fields(record))  # type: ignore[arg-type]  # every record is one

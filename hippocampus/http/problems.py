@@ -49,6 +49,7 @@ register(
         errors.JobNotFailedError: JOB_NOT_FAILED,
         errors.FactNotFoundError: NOT_FOUND,
         errors.ProposalNotFoundError: NOT_FOUND,
+        errors.WebhookNotFoundError: NOT_FOUND,
         errors.InstructionConflictError: INSTRUCTION_CONFLICT,
         errors.ContextBudgetError: CONTEXT_BUDGET,
         errors.EmbeddingDimensionError: INVALID_REQUEST,

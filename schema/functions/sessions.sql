@@ -134,6 +134,10 @@ DECLARE
 BEGIN
     t := lock_session(p_app_name, p_user_id, p_session_id);
     UPDATE threads SET finalized_at = coalesce(finalized_at, engine_now()) WHERE id = t.id;
+    IF t.finalized_at IS NULL THEN
+        PERFORM note_webhook_event(t.app_name, t.user_id, t.id, 'session.finalized',
+                                   jsonb_build_object('last_sequence_num', t.last_seq));
+    END IF;
     v_policy := app_policy(t.app_name);
     IF NOT v_policy.consolidate THEN
         RETURN;

@@ -61,3 +61,22 @@ CREATE OR REPLACE TRIGGER index_vector AFTER INSERT ON facts
 
 CREATE OR REPLACE TRIGGER index_changed_vector AFTER UPDATE OF embedding, embedding_model ON facts
     FOR EACH ROW WHEN (OLD.embedding IS NOT NULL OR NEW.embedding IS NOT NULL) EXECUTE FUNCTION index_vector();
+
+CREATE OR REPLACE TRIGGER note_new_memories AFTER INSERT ON memories
+    REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION note_new_memories();
+
+CREATE OR REPLACE TRIGGER note_new_fact AFTER INSERT ON facts FOR EACH ROW EXECUTE FUNCTION note_changed_fact();
+
+CREATE OR REPLACE TRIGGER note_changed_fact AFTER UPDATE OF value, valid_until ON facts
+    FOR EACH ROW WHEN (OLD.value IS DISTINCT FROM NEW.value OR OLD.valid_until IS DISTINCT FROM NEW.valid_until)
+    EXECUTE FUNCTION note_changed_fact();
+
+CREATE OR REPLACE TRIGGER note_erasure AFTER INSERT ON erasures
+    FOR EACH ROW WHEN (NEW.finished_at IS NOT NULL) EXECUTE FUNCTION note_erasure();
+
+CREATE OR REPLACE TRIGGER note_finished_erasure AFTER UPDATE OF finished_at ON erasures
+    FOR EACH ROW WHEN (OLD.finished_at IS NULL AND NEW.finished_at IS NOT NULL) EXECUTE FUNCTION note_erasure();
+
+CREATE OR REPLACE TRIGGER note_ended_job AFTER UPDATE OF status ON consolidation_jobs
+    FOR EACH ROW WHEN (OLD.status IS DISTINCT FROM NEW.status AND NEW.status IN ('completed', 'failed'))
+    EXECUTE FUNCTION note_ended_job();

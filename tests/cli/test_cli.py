@@ -43,7 +43,7 @@ def test_every_command_has_help_with_an_example(words: tuple[str, ...]) -> None:
     assert "Example" in shown.output
     assert f"hippocampus {' '.join(words)}" in " ".join(shown.output.split())
     roles_and_bars = ("demo", "up", "down", "writer", "worker", "mcp", "export", "completion")
-    groups = (("retention",), ("sessions",), ("forget",), ("memory",), ("instructions",), ("keys",))
+    groups = (("retention",), ("sessions",), ("forget",), ("memory",), ("instructions",), ("keys",), ("webhooks",))
     # An export is plain JSON lines.
     if words[0] not in roles_and_bars and words not in groups and words != ("memory", "export"):
         assert "--json" in shown.output

@@ -72,6 +72,8 @@ UNKNOWN: dict[Words, Words] = {
     ("forget", "events"): ("nowhere", "1", "--yes"),
     ("keys", "show"): ("nothing",),
     ("keys", "revoke"): ("nothing",),
+    ("webhooks", "add"): ("nothing", "--app", "a"),
+    ("webhooks", "replay"): (str(uuid4()), "--event", str(uuid4())),
 }
 
 

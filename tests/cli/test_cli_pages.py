@@ -29,9 +29,11 @@ def test_each_page_names_the_command_of_the_next(cli: Run, dsn: str) -> None:
         cli("policies", "set", f"app{number}", "fast_events=7")
         cli("facts", "set-style", "preference", f"key {number}", "collection")
         cli("keys", "create", "--app", "default", "--role", "read")
+        cli("webhooks", "add", f"https://example.org/{number}", "--app", "default")
         cli("forget", "memory", json.loads(cli("memories", "--json")[1])[0]["id"], "--yes")
     for words in (
         ("sessions",), ("users",), ("jobs",), ("memories",), ("facts",), ("facts", "styles"), ("keys",), ("policies",),
+        ("webhooks",),
         ("instructions", "list", "--app", "default"), ("instructions", "history", "k0", "--app", "default"),
         ("forget", "list"),
     ):  # fmt: skip
@@ -84,6 +86,17 @@ def test_every_noun_shows_a_single_object(cli: Run) -> None:
     key = json.loads(cli("keys", "create", "--app", "default", "--role", "read", "--json")[1])
     assert json.loads(cli("keys", "show", key["id"], "--json")[1])["roles"] == ["read"]
     assert key["key"] not in cli("keys", "show", key["id"])[1]
+    hook = json.loads(cli("webhooks", "add", "https://example.org/hook", "--app", "default", "--json")[1])
+    assert json.loads(cli("webhooks", "show", hook["id"], "--json")[1])["url"] == "https://example.org/hook"
+    assert hook["secret"] not in cli("webhooks", "show", hook["id"])[1] + cli("webhooks", "--json")[1]
+    assert json.loads(cli("webhooks", "rotate", hook["id"], "--json")[1])["secret"] != hook["secret"]
+    ping = json.loads(cli("webhooks", "ping", hook["id"], "--json")[1])["delivery_id"]
+    (delivery,) = json.loads(cli("webhooks", "deliveries", hook["id"], "--json")[1])
+    assert (delivery["id"], delivery["status"]) == (ping, "waiting")
+    assert cli("webhooks", "replay", hook["id"], "--event", delivery["event_id"])[1] == "1 event is sent again.\n"
+    for verb in ("disable", "enable", "remove"):
+        assert cli("webhooks", verb, hook["id"])[0] == 0
+    assert cli("webhooks", "show", hook["id"])[0] == 1
 
     cli("policies", "set", "default", "fast_events=7", "retention_curve=classic")
     policy = json.loads(cli("policies", "show", "default", "--json")[1])

@@ -154,7 +154,7 @@ BESIDE = {
     "live_messages", "stream_tickets", "api_keys", "store_items", "item_vectors",
 }  # fmt: skip
 # Ids, numbers and hashes only.
-WORDLESS = {"memory_tombstones", "slice_redraws", "replays", "erased_imports"}
+WORDLESS = {"memory_tombstones", "slice_redraws", "replays", "erased_imports", "webhook_events"}
 OWNED = ("threads", "messages", "memories", "facts", "user_states")
 
 

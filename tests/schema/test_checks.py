@@ -42,6 +42,9 @@ INSERT INTO erasures (scope, app_name, user_id) VALUES ('user', 'app', 'user');
 INSERT INTO memory_tombstones (id, app_name, user_id, memory_type) VALUES (new_id(), 'app', 'user', 'summary');
 INSERT INTO slice_redraws (thread_id, stage, from_seq, upto_seq) SELECT id, 'fast', 1, 1 FROM threads;
 INSERT INTO store_items (app_name, namespace, key, value) VALUES ('app', '{n}', 'k', '{}');
+INSERT INTO webhook_endpoints (app_name, url) VALUES ('hooks', 'https://example.org/');
+INSERT INTO webhook_secrets (endpoint_id, secret) SELECT id, sha256('secret') FROM webhook_endpoints;
+SELECT ping_webhook('hooks', (SELECT id FROM webhook_endpoints));
 """
 WRONG = {
     "threads": [
@@ -110,6 +113,10 @@ WRONG = {
         "namespace = '{}'", "key = ''", "value = '[]'", "ttl = '1 s'", "expires_at = now()",
         "ttl = '0 s', expires_at = now()",
     ],
+    "webhook_endpoints": ["app_name = ''", "disabled_at = now()"],
+    "webhook_secrets": ["secret = 'short'"],
+    "webhook_events": ["data = '[]'", "data = jsonb_build_object('a', repeat('x', 20000))"],
+    "webhook_deliveries": ["status = 'lost'"],
     "data_catalogue": ["export_kind = NULL", "event_rows = NULL"],
 }  # fmt: skip
 

@@ -29,12 +29,14 @@ from hippocampus.http.routes import (
     profile,
     provenance,
     retention,
+    webhooks,
 )
 from hippocampus.instructions import InstructionStore
 from hippocampus.memory_service import OpenMemoryService
 from hippocampus.retention.archive import MemoryArchive
 from hippocampus.retention_manager import MemoryRetentionManager
 from hippocampus.search import MemorySearch
+from hippocampus.webhooks.service import WebhookService
 from pulse.api_keys import ApiKeyService
 from pulse.http import page
 from pulse.http.edge import middleware, problems
@@ -107,6 +109,7 @@ _ROUTERS = (
     erasures.router,
     jobs.router,
     instructions.router,
+    webhooks.router,
     operation.open_router,
     operation.router,
     page.router,
@@ -188,6 +191,7 @@ def _services(
         ThreadStreams: live.threads,
         TicketService: live.tickets,
         TimelineService: TimelineService(pool),
+        WebhookService: WebhookService(pool),
         asyncpg.Pool: pool,
         middleware.Telemetry: metrics,
     }

@@ -48,6 +48,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "retention": "Archive weak memories, or show what would be archived, when and why.",
         "forget": "Erase a user, a session, events or a memory for good.",
         "keys": "Create, list, show and revoke keys of the HTTP API.",
+        "webhooks": "Tell addresses of an app's events; list and replay deliveries.",
         "mcp": "Serve a user's memory to an MCP client on standard input and output.",
         "status": "Show what runs, what waits, and what failed.",
         "doctor": "Check the installation, and name the fix for each problem.",

@@ -48,10 +48,10 @@ class FencedJobManager(manager.JobManager):
         self._ended: set[int] = set()
         self._errors: dict[int, BaseException] = {}
 
-    def note_finished(self, job: Job) -> None:
-        """The attempt's own transaction finished the job: nothing is left to write."""
+    def note_finished(self, job: Job, outcome: str = "succeeded") -> None:
+        """The attempt's own transaction ended the job, or gave it back: nothing is left to write."""
         self._ended.add(_id(job))
-        self._count(job, "succeeded")
+        self._count(job, outcome)
 
     def note_fenced(self, job: Job) -> None:
         """The attempt found that the job belongs to another one: nothing may be written."""

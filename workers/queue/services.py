@@ -23,6 +23,7 @@ from workers.queue.claims import JobClaim
 from workers.queue.upkeep import Upkeep
 from workers.settings import Settings
 from workers.telemetry.metrics import Metrics
+from workers.webhooks.sender import Attempt, WebhookSender
 
 if TYPE_CHECKING:
     from hippocampus.providers.protocols import Embedder
@@ -61,6 +62,8 @@ class Services:
     prune_streams: Work
     retention: Work
     erase: Work
+    deliver_webhook: Callable[[UUID, Attempt], Awaitable[bool]]
+    reconcile_webhooks: Work
     close: Work
     pause_seconds: Callable[[], float]
     report_unreachable: Work
@@ -76,6 +79,7 @@ def build(settings: Settings, pool: Pool, metrics: Metrics, role: str) -> Servic
     generator = make_generator(settings, metrics.observe_call, gate)
     embedder = make_embedder(settings, metrics.observe_call, embedder_gate(settings, pool, metrics.model_calls, role))
     upkeep = Upkeep(pool, settings)
+    sender = WebhookSender(pool, settings, metrics)
 
     worker = MemoryConsolidationWorker(pool, generator, embedder, slice_tokens=settings.slice_tokens)
 
@@ -131,6 +135,8 @@ def build(settings: Settings, pool: Pool, metrics: Metrics, role: str) -> Servic
         prune_streams=upkeep.prune_streams,
         retention=retention,
         erase=erase,
+        deliver_webhook=sender.deliver,
+        reconcile_webhooks=sender.reconcile,
         close=close,
         # A job also succeeds without vectors: the backfill adds them.
         pause_seconds=gate.pause_seconds,

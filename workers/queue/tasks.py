@@ -15,6 +15,7 @@ from workers.queue.claims import JobClaim
 from workers.queue.fenced_jobs import FencedJobManager
 from workers.queue.retry import JobRetry
 from workers.queue.services import Services
+from workers.webhooks.sender import Attempt
 
 #: The queue of each kind of job, as the database's functions enqueue it.
 CONSOLIDATION_QUEUES = {
@@ -24,6 +25,7 @@ CONSOLIDATION_QUEUES = {
 }
 EMBEDDING_QUEUE = "embedding"
 MAINTENANCE_QUEUE = "maintenance"
+WEBHOOK_QUEUE = "webhooks"
 
 #: When each task of upkeep runs: cron, with seconds as a sixth field. That of `retention` is a setting.
 MAINTENANCE_CRONS = {
@@ -38,6 +40,7 @@ MAINTENANCE_CRONS = {
     "reap_runs": "* * * * * */15",
     "prune_snapshots": "37 * * * *",
     "prune_streams": "*/2 * * * *",
+    "reconcile_webhooks": "* * * * *",
 }
 
 Upkeep = Callable[[], Awaitable[None]]
@@ -58,6 +61,7 @@ def register_tasks(
     app.task(name="redraw_slices", queue=CONSOLIDATION_QUEUES[JobType.DEEP_REFLECTION], retry=retry)(
         _upkeep(services.rederive)
     )
+    _register_webhooks(app, services, manager, retry)
     for name, cron in {**MAINTENANCE_CRONS, "retention": _checked(retention_cron)}.items():
         _register_periodic(app, retry, name, cron, getattr(services, name))
 
@@ -71,6 +75,15 @@ def _register_consolidation(
         await services.consolidate(UUID(job_id), claim)
         if claim.is_finished:
             manager.note_finished(context.job)
+
+
+def _register_webhooks(app: App, services: Services, manager: FencedJobManager, retry: JobRetry) -> None:
+    # A delivery follows its own schedule; the retry is for faults of the database.
+    @app.task(name="deliver_webhook", queue=WEBHOOK_QUEUE, retry=retry, pass_context=True)
+    async def deliver(context: JobContext, delivery_id: str, tried: int = 0) -> None:
+        job = context.job
+        is_over = await services.deliver_webhook(UUID(delivery_id), Attempt(job.id, job.worker_id, job.attempts))
+        manager.note_finished(job, "succeeded" if is_over else "retried")
 
 
 def _register_periodic(app: App, retry: JobRetry, name: str, cron: str, work: Upkeep) -> None:

@@ -42,6 +42,7 @@ class Upkeep:
         self._snapshots_keep = datetime.timedelta(days=settings.snapshots_keep_days)
         self._live_texts_keep = datetime.timedelta(seconds=settings.live_texts_keep_seconds)
         self._failed_jobs_keep = datetime.timedelta(days=settings.failed_jobs_keep_days)
+        self._webhooks_keep = datetime.timedelta(days=settings.webhook_keep_days)
         self._archived_jobs_keep = datetime.timedelta(days=settings.archived_jobs_keep_days)
 
     async def enqueue_idle(self) -> None:
@@ -63,8 +64,9 @@ class Upkeep:
         await _STATEMENTS.execute(self._pool, "enqueue_redraws")
 
     async def prune(self) -> None:
-        """Delete finished jobs of the queue, with their events, once their time is over."""
+        """Delete finished jobs of the queue, with their events, and webhook events, once their time is over."""
         _report("queue_pruned", await self._in_batches("prune_queue", self._queue_keep))
+        _report("webhook_events_pruned", await self._in_batches("prune_webhooks", self._webhooks_keep))
 
     async def archive_jobs(self) -> None:
         """Move consolidation jobs that ended long ago to the archive; delete those that were archived long ago."""

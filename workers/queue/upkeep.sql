@@ -31,6 +31,10 @@ WHERE EXISTS (SELECT FROM list_vectorless($1, 1)) OR EXISTS (SELECT FROM vector_
 -- How long finished jobs of the queue are kept, how many at most.
 SELECT prune_queue($1, $2)
 
+-- name: prune_webhooks
+-- How long events are kept with their deliveries, how many at most.
+SELECT prune_webhooks($1, $2)
+
 -- name: archive_jobs
 -- How long completed and cancelled jobs stay, how long failed ones, how many at most.
 SELECT archive_jobs($1, $2, $3)

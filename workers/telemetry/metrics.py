@@ -21,6 +21,9 @@
 | retention_memories_deleted_total | | memories that the clean-up archived |
 | retention_batch_duration_seconds | | one transaction of the clean-up |
 | retention_memories | strength | memories left by this process's last clean-up: high, medium, low |
+| webhook_deliveries_total | outcome | attempts at deliveries: delivered, retried, failed, gone (410: disabled) |
+| webhook_attempt_duration_seconds | | from the lookup of the receiver's name to its answer |
+| webhook_oldest_waiting_seconds | | how long the oldest delivery that is due has waited (one process exports it) |
 | queue_jobs | queue, status | jobs that wait, run, or have failed (one process exports it) |
 | queue_oldest_job_age_seconds | queue | how long the oldest job that could run has waited (one process exports it) |
 | embedding_refused_texts | model | texts that stay without a vector of this model (one process exports it) |
@@ -68,6 +71,7 @@ class QueueGauges(Collector):
         self._breakers: Mapping[str, str] = {}
         self._limits: Mapping[str, float] = {}
         self._refused: Mapping[str, int] = {}
+        self._webhook_seconds = 0.0
         self._is_shown = False
 
     def show(self, depths: Mapping[tuple[str, str], int], ages: Mapping[str, float]) -> None:
@@ -77,6 +81,10 @@ class QueueGauges(Collector):
     def show_refused(self, refused: Mapping[str, int]) -> None:
         """Export this too: texts that stay without a vector, by the model that refused them."""
         self._refused = refused
+
+    def show_webhooks(self, oldest_seconds: float) -> None:
+        """Export this too: how long the oldest webhook delivery that is due has waited."""
+        self._webhook_seconds = oldest_seconds
 
     def show_gates(self, breakers: Mapping[str, str], limits: Mapping[str, float]) -> None:
         """Export these too: each breaker's state, the seconds for which each limit is blocked."""
@@ -113,6 +121,9 @@ class QueueGauges(Collector):
         for model, count in self._refused.items():
             refused.add_metric((model,), count)
         yield refused
+        yield GaugeMetricFamily(
+            "webhook_oldest_waiting_seconds", "Age of the oldest delivery that is due.", value=self._webhook_seconds
+        )
 
 
 class Metrics:
@@ -148,6 +159,10 @@ class Metrics:
         )
         self.strength = Gauge(
             "retention_memories", "Memories by strength, after the last clean-up.", ("strength",), registry=own
+        )
+        self.webhooks = Counter("webhook_deliveries_total", "Attempts at deliveries.", ("outcome",), registry=own)
+        self.webhook_seconds = Histogram(
+            "webhook_attempt_duration_seconds", "How long receivers took.", buckets=_SLOW, registry=own
         )
         self.queue = QueueGauges()
         self.registry.register(self.queue)

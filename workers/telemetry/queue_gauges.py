@@ -65,5 +65,6 @@ async def _export_by(connection: Connection, gauges: QueueGauges) -> None:
             {limit.name: limit.blocked_seconds for limit in await queue_state.read_limits(connection)},
         )
         gauges.show_refused(await queue_state.read_refused(connection))
+        gauges.show_webhooks(await queue_state.read_oldest_webhook(connection))
         gauges.show(depths, ages)
         await asyncio.sleep(READ_SECONDS)

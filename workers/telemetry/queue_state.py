@@ -65,6 +65,12 @@ async def read_refused(db: Session) -> dict[str, int]:
     return {row["model"]: row["texts"] for row in rows}
 
 
+async def read_oldest_webhook(db: Session) -> float:
+    """Return for how many seconds the webhook delivery that is overdue for longest has waited."""
+    seconds: float = await _STATEMENTS.fetchval(db, "oldest_webhook", timeout=STATEMENT_SECONDS_MAX)
+    return seconds
+
+
 async def read_breakers(db: Session) -> list[Breaker]:
     """Return every breaker."""
     return [Breaker(*row) for row in await _STATEMENTS.fetch(db, "breaker_states", timeout=STATEMENT_SECONDS_MAX)]

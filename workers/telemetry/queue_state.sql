@@ -12,6 +12,9 @@ SELECT queue_name, oldest_seconds FROM queue_ages()
 -- Texts that stay without a vector, by the model that refused them.
 SELECT model, count(*) AS texts FROM embedding_refusals GROUP BY model
 
+-- name: oldest_webhook
+SELECT oldest_webhook_seconds()
+
 -- name: limit_states
 SELECT name, blocked_seconds, reason FROM call_limit_states()
 
