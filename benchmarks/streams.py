@@ -1,6 +1,6 @@
 """Live streams: from a commit to a subscriber, from an append to a frame on the wire, idle connections, fan-out.
 
-python -m benchmarks.streams [--idle 2000] [--seconds 60]
+python -m benchmarks.streams [--idle 2000] [--seconds 60] [--sockets 300] [--only PART]
 """
 
 from __future__ import annotations
@@ -227,6 +227,77 @@ async def idle_and_fan_out(pool: asyncpg.Pool, address: str, pid: int, count: in
     await runs.close()
 
 
+class Socket(asyncio.Protocol):
+    """A WebSocket that counts what it receives and when it first sees a text."""
+
+    def __init__(self, path: str) -> None:
+        self.received = 0
+        self.seen: dict[bytes, float] = {}
+        self.awaited: dict[bytes, asyncio.Event] = {}
+        self._path = path
+        self._tail = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport: asyncio.Transport = transport  # type: ignore[assignment]  # a socket's
+        head = "".join(f"{name}: {value}\r\n" for name, value in OWNER.items())
+        self.transport.write(
+            f"GET {self._path} HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+            f"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n{head}\r\n".encode()
+        )
+
+    def data_received(self, data: bytes) -> None:
+        self.received += len(data)
+        text = self._tail + data
+        for sign, event in self.awaited.items():
+            if not event.is_set() and sign in text:
+                self.seen[sign] = time.perf_counter()
+                event.set()
+        self._tail = text[-40:]
+
+    def expect(self, sign: bytes) -> asyncio.Event:
+        return self.awaited.setdefault(sign, asyncio.Event())
+
+    @classmethod
+    async def open(cls, address: str, path: str) -> Socket:
+        host, port = address.removeprefix("http://").split(":")
+        _, own = await asyncio.get_running_loop().create_connection(lambda: cls(path), host, int(port))
+        opened = own.expect(b"101 Switching")
+        await opened.wait()
+        return own
+
+
+async def thread_sockets(pool: asyncpg.Pool, address: str, count: int, messages: int) -> None:
+    """Follow one thread with this many sockets while messages are appended and a run begins."""
+    sessions, runs = OpenSessionService(pool), RunService(pool)
+    name = f"thread-{uuid.uuid4().hex[:8]}"
+    await sessions.create_session("bench", "u", session_id=name)
+    sockets: list[Socket] = []
+    for _ in range(0, count, 50):
+        opening = (Socket.open(address, f"/ws/events/{name}") for _ in range(min(50, count - len(sockets))))
+        sockets += await asyncio.gather(*opening)
+    await asyncio.sleep(1)
+    last = [each.expect(b'"last of them"') for each in sockets]
+    for n in range(messages):
+        text = "last of them" if n == messages - 1 else f"message {n} of a conversation, as long as people write them"
+        await sessions.append("bench", "u", name, [Event(author="user", content={"text": text})])
+    appended = time.perf_counter()
+    await asyncio.gather(*(each.wait() for each in last))
+    lags = [each.seen[b'"last of them"'] - appended for each in sockets]
+    row(f"{messages} messages to {count} socket(s) of a thread, each received", f"{sockets[-1].received / 1e6:.2f} MB")
+    row("  the last message arrived after", f"{max(0.0, percentile(lags, 0.5)):.2f} s", f"max {max(lags):.2f} s")
+    begun = [each.expect(b'"run-of-thread') for each in sockets]
+    at = time.perf_counter()
+    run = (await runs.start("bench", "u", name, f"run-of-thread-{name}")).run
+    await asyncio.gather(*(each.wait() for each in begun))
+    delays = [max(each.seen.values()) - at for each in sockets]
+    row("  RUN_STARTED of a run arrived after", f"{percentile(delays, 0.5):.2f} s", f"max {max(delays):.2f} s")
+    for each in sockets:
+        each.transport.close()
+    await runs.finish(run)
+    await runs.close()
+    await sessions.close()
+
+
 def memory_kb(pid: int) -> int:
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
@@ -237,21 +308,30 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-async def main(idle: int, seconds: float) -> None:
+async def main(idle: int, seconds: float, sockets: int, only: str | None) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(max(soft, 2 * idle + 500), hard), hard))
     async with fresh_pool(34) as (pool, server):
         row("median commit of this disk", f"{await commit_latency_ms(pool):.2f} ms")
-        await commit_to_subscriber(pool, server.tcp_dsn, seconds)
-        await notify_modes(pool, server.tcp_dsn)
+        if only in (None, "commits"):
+            await commit_to_subscriber(pool, server.tcp_dsn, seconds)
+            await notify_modes(pool, server.tcp_dsn)
         async with writer(server.tcp_dsn) as (address, pid):
-            await append_to_frame(pool, address, seconds / 3)
-            await idle_and_fan_out(pool, address, pid, idle)
+            if only in (None, "frames"):
+                await append_to_frame(pool, address, seconds / 3)
+            if only in (None, "idle"):
+                await idle_and_fan_out(pool, address, pid, idle)
+            if only in (None, "threads"):
+                await thread_sockets(pool, address, 1, 600)
+                await thread_sockets(pool, address, sockets, 20)
+                await thread_sockets(pool, address, sockets, 600)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--idle", type=int, default=2000)
     parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--sockets", type=int, default=300)
+    parser.add_argument("--only", choices=("commits", "frames", "idle", "threads"))
     given = parser.parse_args()
-    asyncio.run(main(given.idle, given.seconds))
+    asyncio.run(main(given.idle, given.seconds, given.sockets, given.only))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import enum
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -14,13 +13,15 @@ from ag_ui.core import RunErrorEvent
 
 from pulse.agui.cursor import Cursor
 from pulse.agui.frames import Frame
-from pulse.event_bridge import EventBridge
+from pulse.event_bridge import EventBridge, KnownState
 from pulse.events import Event
 from pulse.live_text import DeltaCarrier, Kind, LiveMessage, RunKey
 from pulse.pg_notify_listener import PgNotifyListener, Subscription
 from pulse.runs.records import Run
+from pulse.streams.frame_queue import FrameQueue, QueueBounds
 from pulse.streams.gone_threads import GoneThreads
 from pulse.streams.run_reader import RunReader
+from pulse.streams.shared_states import Owner, SharedStates, SharedWatcher
 
 _log = structlog.get_logger(__name__)
 
@@ -30,17 +31,19 @@ class Cut(enum.Enum):
 
     ENDING = "this process is stopping"  # reconnect
     SLOW = "the client is too slow"  # reconnect
+    UNREADABLE = "the database does not respond"  # reconnect
     GONE = "the session was deleted or has expired"  # RUN_ERROR: there is nothing to reconnect to
     FAILED = "the stream failed"  # RUN_ERROR: read the conversation again
 
 
-_FAREWELL_CODES = {Cut.GONE: "session_gone", Cut.FAILED: "stream_failed"}
+#: How the stream of a run ends that cannot be resumed.
+FAREWELL_CODES = {Cut.GONE: "session_gone", Cut.FAILED: "stream_failed"}
 
 
 def farewell(cut: Cut) -> Frame:
     """Return the last frame of a stream that cannot be resumed. It has no cursor: the run itself may go on."""
     message = f"{cut.value}; read the conversation again" if cut is Cut.FAILED else cut.value
-    return Frame("", RunErrorEvent(message=message, code=_FAREWELL_CODES[cut]), is_terminal=True)
+    return Frame("", RunErrorEvent(message=message, code=FAREWELL_CODES[cut]), is_terminal=True)
 
 
 @dataclass(slots=True)
@@ -66,10 +69,11 @@ class _Text:
 class Hub:
     """A followed run, translated once for all followers. A `pulse.live_text.Watcher`."""
 
-    def __init__(self, run: RunKey, bridge: EventBridge, last_sequence: int) -> None:
+    def __init__(self, run: RunKey, owner: Owner, bridge: EventBridge, last_sequence: int) -> None:
         self.run = run
         self.bridge = bridge
         self.last_sequence = last_sequence
+        self._owner = owner
         self.followers: dict[RunFollower, None] = {}
         self.closed = asyncio.Event()
         self._texts: dict[str, _Text] = {}
@@ -82,11 +86,13 @@ class Hub:
         """Whether it receives nothing more."""
         return self.closed.is_set()
 
-    def open(self, listener: PgNotifyListener, carrier: DeltaCarrier, gone: GoneThreads) -> None:
+    def open(self, listener: PgNotifyListener, carrier: DeltaCarrier, gone: GoneThreads, shared: SharedStates) -> None:
         """Receive what is new from now on."""
         self._unwatch.callback(gone.watch(self.run.thread_id, lambda: self.end(Cut.GONE)))
         self._subscription = listener.subscribe(self.run.thread_id, self._store, after_sequence=self.bridge.sequence)
         self._unwatch.callback(carrier.watch(self))
+        watcher = SharedWatcher(lambda: self.bridge.known.mark, self._share)
+        self._unwatch.callback(shared.watch(self._owner, watcher))
 
     def close(self) -> None:
         """Stop receiving. Idempotent."""
@@ -131,6 +137,12 @@ class Hub:
         for follower in list(self.followers):
             follower.push(frames, message)
 
+    def _share(self, latest: KnownState) -> None:
+        with self._ending_on_fault():
+            frames = self.bridge.share(latest)
+            for follower in list(self.followers):
+                follower.push(frames, latest)
+
     def _store(self, events: Sequence[Event]) -> None:
         with self._ending_on_fault():
             for event in events:
@@ -171,6 +183,7 @@ class RunFollower:
 
     Attributes:
         has_ended: a last frame was taken; a follower that is over without one was disconnected.
+        is_shared: it leads the followers of a thread, and its snapshots of messages are left to be filled.
         cut: why it was disconnected before the run's end; None otherwise.
     """
 
@@ -183,11 +196,12 @@ class RunFollower:
         *,
         with_history: bool,
         known_inputs: frozenset[str],
-        queue_frames_max: int,
+        before: KnownState | None,
+        is_shared: bool,
+        bounds: QueueBounds,
         on_slow: Callable[[], None],
     ) -> None:
         self._reader = reader
-        self._queue_frames_max = queue_frames_max
         self._on_slow = on_slow
         self._hub = hub
         self._run = run
@@ -197,17 +211,19 @@ class RunFollower:
             thread_id=run.session_id,
             run_id=run.run_id,
             first_sequence=run.first_sequence_num,
-            state=hub.bridge.state,
-            state_sequence=max(hub.bridge.sequence, hub.last_sequence),
+            known=hub.bridge.known,
             cursor=cursor,
             with_history=with_history,
+            before=before,
+            is_shared=is_shared,
         )
+        self._resumed: list[Frame] = self._bridge.resume()
+        self.is_shared = is_shared
         self._is_live = False
         self._is_over = False
         self.has_ended = False
         self.cut: Cut | None = None
-        self._queue: deque[Frame] = deque()
-        self._ready = asyncio.Event()
+        self._queue = FrameQueue(bounds)
 
     @property
     def is_over(self) -> bool:
@@ -218,30 +234,39 @@ class RunFollower:
         """Disconnect the reader. It gets one more frame if it has nothing to reconnect to."""
         if not self._is_over:
             self._is_over, self.cut = True, cut
-            if cut in _FAREWELL_CODES:
-                self._queue.append(farewell(cut))
-        self._ready.set()
+            if cut in FAREWELL_CODES:
+                self._queue.add(farewell(cut))
+        self._queue.wake()
+
+    @property
+    def known(self) -> KnownState | None:
+        """The state that the client has, once everything was taken; None if that is another one."""
+        return None if self._resumed else (self._bridge or self._hub.bridge).known
 
     async def take(self, timeout_seconds: float) -> list[Frame]:
         """Return the next frames; none if none came in time, or if there are no more (`is_over`)."""
         frames = await (self._take_live(timeout_seconds) if self._is_live else self._catch_up())
         for frame in frames:
             self.has_ended = self.has_ended or frame.is_terminal
-            if frame.history_until is not None:
-                await self._reader.fill(
-                    frame,
-                    thread_id=self._run.thread_id,
-                    run_id=self._run.run_id,
-                    first_sequence=self._run.first_sequence_num,
-                )
+            if frame.history_until is not None and not self.is_shared:
+                await self.fill(frame)
         return frames
 
-    def push(self, frames: Sequence[Frame], news: Event | LiveMessage) -> None:
+    async def fill(self, frame: Frame) -> None:
+        """Read the conversation of a snapshot of messages."""
+        await self._reader.fill(
+            frame,
+            thread_id=self._run.thread_id,
+            run_id=self._run.run_id,
+            first_sequence=self._run.first_sequence_num,
+        )
+
+    def push(self, frames: Sequence[Frame], news: Event | LiveMessage | KnownState) -> None:
         """Take the hub's frames; before it has reached the hub's cursor, translate the news itself."""
         if not self._is_live or self._is_over:
             return
         if self._bridge is not None:
-            frames = self._bridge.store(news) if isinstance(news, Event) else self._bridge.live(news)
+            frames = _translated(self._bridge, news)
             self._join_hub()
         self._add(frames)
 
@@ -259,24 +284,30 @@ class RunFollower:
         bridge = self._bridge
         assert bridge is not None  # noqa: S101 - until it is live
         if self._is_over:
-            return self._drained()
+            return self._queue.drain()
         while bridge.sequence < max(self._hub.bridge.sequence, self._until) and not bridge.is_ended:
             events = await self._reader.events(self._run.thread_id, bridge.sequence)
             frames = [frame for event in events for frame in self._replay(bridge, event)]
             if frames := self._unknown(frames):
                 self._is_over = self._is_over or bridge.is_ended
-                return frames
+                return self._after_resumption(frames)
             if not events:
                 self.end(Cut.GONE)
-                return self._drained()
+                return self._queue.drain()
         if bridge.is_ended:
             # The client has had the last frame already.
             self._is_over = self.has_ended = True
             return []
         self._is_live = True
-        frames = [frame for text in self._hub.texts() for frame in bridge.live(text)]
+        # The hub may have received newer shared states since this follower came.
+        frames = bridge.share(self._hub.bridge.known)
+        frames += [frame for text in self._hub.texts() for frame in bridge.live(text)]
         self._join_hub()
-        return frames
+        return self._after_resumption(frames)
+
+    def _after_resumption(self, frames: list[Frame]) -> list[Frame]:
+        resumed, self._resumed = self._resumed, []
+        return [*resumed, *frames]
 
     def _replay(self, bridge: EventBridge, event: Event) -> list[Frame]:
         """Translate a stored event, after the open messages that were begun before it."""
@@ -288,29 +319,17 @@ class RunFollower:
             self._bridge = None
 
     async def _take_live(self, timeout_seconds: float) -> list[Frame]:
-        if not self._queue and not self._is_over:
-            self._ready.clear()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(timeout_seconds):
-                    await self._ready.wait()
-        return self._drained()
-
-    def _drained(self) -> list[Frame]:
-        frames = list(self._queue)
-        self._queue.clear()
-        return frames
+        if not self._is_over:
+            await self._queue.wait(timeout_seconds)
+        return self._queue.drain()
 
     def _add(self, frames: Iterable[Frame]) -> None:
         for frame in self._unknown(frames):
-            if len(self._queue) >= self._queue_frames_max:
-                self._queue.clear()
+            if not self._queue.add(frame):
                 self._on_slow()
                 self.end(Cut.SLOW)
                 return
-            self._queue.append(frame)
             self._is_over = self._is_over or frame.is_terminal
-        if self._queue:
-            self._ready.set()
 
     def _unknown(self, frames: Iterable[Frame]) -> list[Frame]:
         """Leave out the user messages that this client sent itself, and the history that it has.
@@ -325,3 +344,9 @@ class RunFollower:
             elif unknown:
                 unknown[-1] = replace(unknown[-1], id=frame.id)
         return unknown
+
+
+def _translated(bridge: EventBridge, news: Event | LiveMessage | KnownState) -> list[Frame]:
+    if isinstance(news, Event):
+        return bridge.store(news)
+    return bridge.live(news) if isinstance(news, LiveMessage) else bridge.share(news)

@@ -149,7 +149,7 @@ async def test_streams_end_with_a_reason_when_their_session_is_gone(
     sockets = [over_socket(writer, "t"), over_socket(writer, "idle"), over_socket(writer, "t", run_id="r")]
     opened = [asyncio.create_task(each) for each in sockets]
     gone = writer.live.streams.gone
-    await until(lambda: writer.live.streams.followers == 4 and gone.watchers == 3)
+    await until(lambda: writer.live.streams.followers == 5 and gone.watchers == 3)
     if way == "deleted":
         for session in ("t", "idle"):
             assert (await client.delete(f"/v1/apps/shop/users/mei/sessions/{session}")).status_code == 204

@@ -154,7 +154,8 @@ async def test_a_client_cut_during_the_run_ends_like_an_uncut_one(
 
     await asyncio.gather(*(cut(page, n) for n, page in enumerate(pages, 1)))
     posted = await posting
-    assert {json.dumps(page.shown) for page in pages} == {json.dumps(posted.shown)}
+    shown = {json.dumps(page.shown, sort_keys=True) for page in pages}
+    assert shown == {json.dumps(posted.shown, sort_keys=True)}
 
 
 async def test_a_run_is_never_executed_twice(

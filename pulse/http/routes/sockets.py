@@ -40,9 +40,15 @@ from pulse.streams.run_streams import RunStreams
 from pulse.streams.thread_streams import StreamCutError, ThreadCursor, ThreadStreams
 
 _BAD_OFFSET, _FAILED, _RESTART, _TRY_AGAIN, _GONE = 1008, 1011, 1012, 1013, 4404
-_CODES = {Cut.ENDING: _RESTART, Cut.SLOW: _TRY_AGAIN, Cut.GONE: _GONE, Cut.FAILED: _FAILED}
+_CODES = {
+    Cut.ENDING: _RESTART,
+    Cut.SLOW: _TRY_AGAIN,
+    Cut.UNREADABLE: _TRY_AGAIN,
+    Cut.GONE: _GONE,
+    Cut.FAILED: _FAILED,
+}
 _FAULTS = (PulseError, *FAULTS)
-_Frames = AsyncIterator[Sequence[tuple[str, Frame]]]
+_Frames = AsyncIterator[Sequence[Frame]]
 _log = structlog.get_logger(__name__)
 
 router = APIRouter()
@@ -108,7 +114,7 @@ async def _open(socket: HTTPConnection, thread_id: str, run_id: str | None, offs
     async def frames() -> _Frames:
         async with streams.follow(run, cursor) as follower:
             while not follower.is_over:
-                yield [(frame.id, frame) for frame in await follower.take(heartbeat_seconds)]
+                yield await follower.take(heartbeat_seconds)
             if follower.cut is not None:
                 raise StreamCutError(follower.cut)
 
@@ -130,9 +136,9 @@ async def _send(socket: WebSocket, source: _Frames, *, in_envelope: bool, legacy
     try:
         async with aclosing(source) as batches:  # type: ignore[type-var]  # they are generators
             async for batch in batches:
-                for name, frame in batch:
+                for frame in batch:
                     body = frame.json(legacy=legacy).decode()
-                    position = f'"id":"{name}",' if frame.id else ""
+                    position = f'"id":"{frame.id}",' if frame.id else ""
                     await socket.send_text(f'{{{position}"chunk":{body}}}' if in_envelope else body)
     except StreamCutError as error:
         code = _CODES[error.cut]
