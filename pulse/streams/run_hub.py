@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import enum
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import structlog
@@ -36,6 +37,9 @@ class Cut(enum.Enum):
     FAILED = "the stream failed"  # RUN_ERROR: read the conversation again
 
 
+# What a hub keeps for clients that come back: frames, none of them from a batch of more bytes.
+_RECENT_FRAMES = 200
+_RECENT_BYTES = 8192
 #: How the stream of a run ends that cannot be resumed.
 FAREWELL_CODES = {Cut.GONE: "session_gone", Cut.FAILED: "stream_failed"}
 
@@ -44,6 +48,14 @@ def farewell(cut: Cut) -> Frame:
     """Return the last frame of a stream that cannot be resumed. It has no cursor: the run itself may go on."""
     message = f"{cut.value}; read the conversation again" if cut is Cut.FAILED else cut.value
     return Frame("", RunErrorEvent(message=message, code=FAREWELL_CODES[cut]), is_terminal=True)
+
+
+class StreamCutError(Exception):
+    """A stream ended before its run did; `cut` says why."""
+
+    def __init__(self, cut: Cut) -> None:
+        super().__init__(cut.value)
+        self.cut = cut
 
 
 @dataclass(slots=True)
@@ -76,6 +88,7 @@ class Hub:
         self._owner = owner
         self.followers: dict[RunFollower, None] = {}
         self.closed = asyncio.Event()
+        self._recent: deque[Frame] = deque(maxlen=_RECENT_FRAMES)
         self._texts: dict[str, _Text] = {}
         self._held: dict[str, LiveMessage] = {}
         self._subscription: Subscription | None = None
@@ -117,6 +130,23 @@ class Hub:
             for message in messages:
                 self._receive(message)
 
+    def after(self, cursor: Cursor) -> list[Frame] | None:
+        """Return the frames after a cursor that the followers were just sent; None if it is none of theirs.
+
+        Clients that are disconnected together come back together, and none of them has to catch up from the database.
+        """
+        if self.bridge.is_ended or cursor.state is None:
+            return None
+        if cursor == self.bridge.cursor:
+            return []
+        name = str(cursor)
+        following: list[Frame] = []
+        for frame in reversed(self._recent):
+            if frame.id == name:
+                return following[::-1]
+            following.append(frame)
+        return None
+
     def texts(self) -> list[LiveMessage]:
         """Return the text so far of each open message, in the order in which they were begun."""
         return [text.message(self.run, message_id) for message_id, text in self._texts.items()]
@@ -134,22 +164,18 @@ class Hub:
         frames = self.bridge.live(message)
         if frames:
             self._keep(message)
-        for follower in list(self.followers):
-            follower.push(frames, message)
+        self._push(frames, message)
 
     def _share(self, latest: KnownState) -> None:
         with self._ending_on_fault():
-            frames = self.bridge.share(latest)
-            for follower in list(self.followers):
-                follower.push(frames, latest)
+            self._push(self.bridge.share(latest), latest)
 
     def _store(self, events: Sequence[Event]) -> None:
         with self._ending_on_fault():
             for event in events:
                 frames = self.bridge.store(event)
                 self.last_sequence = max(self.last_sequence, self.bridge.sequence)
-                for follower in list(self.followers):
-                    follower.push(frames, event)
+                self._push(frames, event)
             self._texts = {key: text for key, text in self._texts.items() if not self.bridge.has_stored(key)}
             held, self._held = self._held, {}
             # After a correction, open messages are sent from their beginning again.
@@ -159,6 +185,14 @@ class Hub:
                 self._receive(message)
             if self.bridge.is_ended:
                 self.close()
+
+    def _push(self, frames: Sequence[Frame], news: Event | LiveMessage | KnownState) -> None:
+        if sum(frame.size for frame in frames) > _RECENT_BYTES:
+            self._recent.clear()
+        else:
+            self._recent.extend(frames)
+        for follower in list(self.followers):
+            follower.push(frames, news)
 
     def _keep(self, message: LiveMessage) -> None:
         text = self._texts.get(message.message_id)
@@ -224,6 +258,10 @@ class RunFollower:
         self.has_ended = False
         self.cut: Cut | None = None
         self._queue = FrameQueue(bounds)
+        recent = None if cursor is None else hub.after(cursor)
+        if recent is not None:
+            self._bridge, self._resumed, self._is_live = None, [], True
+            self._add(recent)
 
     @property
     def is_over(self) -> bool:
@@ -251,6 +289,19 @@ class RunFollower:
             if frame.history_until is not None and not self.is_shared:
                 await self.fill(frame)
         return frames
+
+    async def batches(self, heartbeat_seconds: float) -> AsyncIterator[list[Frame]]:
+        """Yield frames to the run's last one; an empty list when none came in time.
+
+        Raises:
+            StreamCutError: it was disconnected.
+        """
+        while not self.is_over:
+            frames = await self.take(heartbeat_seconds)
+            if frames or not self.is_over:
+                yield frames
+        if self.cut is not None:
+            raise StreamCutError(self.cut)
 
     async def fill(self, frame: Frame) -> None:
         """Read the conversation of a snapshot of messages."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from typing import TYPE_CHECKING
 
@@ -36,10 +37,15 @@ class RunReader:
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
+        # Thousands of clients that come back at once leave connections to everybody else.
+        self._slots = asyncio.Semaphore(max(pool.get_max_size() // 2, 1))
 
     async def events(self, thread_id: uuid.UUID, after_sequence: int) -> list[Event]:
         """Read a page of a thread's events, in sequence; a page of large events has fewer."""
-        rows = await _STATEMENTS.fetch(self._pool, "run_events", thread_id, after_sequence, _PAGE_EVENTS, _PAGE_BYTES)
+        async with self._slots:
+            rows = await _STATEMENTS.fetch(
+                self._pool, "run_events", thread_id, after_sequence, _PAGE_EVENTS, _PAGE_BYTES
+            )
         return [read_event_to_deliver(list(row)) for row in rows]
 
     async def state(self, thread_id: uuid.UUID) -> KnownState | None:
@@ -58,17 +64,18 @@ class RunReader:
         """
         if frame.history_until is None or not isinstance(frame.event, MessagesSnapshotEvent):
             return
-        rows = await _STATEMENTS.fetch(
-            self._pool,
-            "conversation",
-            thread_id,
-            frame.history_until,
-            sorted(MESSAGE_TYPES),
-            run_id,
-            first_sequence,
-            HISTORY_MESSAGES_MAX,
-            HISTORY_BYTES_MAX,
-        )
+        async with self._slots:
+            rows = await _STATEMENTS.fetch(
+                self._pool,
+                "conversation",
+                thread_id,
+                frame.history_until,
+                sorted(MESSAGE_TYPES),
+                run_id,
+                first_sequence,
+                HISTORY_MESSAGES_MAX,
+                HISTORY_BYTES_MAX,
+            )
         events = [read_event_to_deliver(columns) for *columns, _ in reversed(rows)]
         is_cut = bool(rows) and rows[-1]["is_cut"]
         frame.event.messages = messages_of(events, is_cut=is_cut)

@@ -22,7 +22,7 @@ import structlog
 from pulse.agui.cursor import Cursor, StateMark
 from pulse.agui.frames import Audience, Frame
 from pulse.database import FAULTS
-from pulse.errors import InvalidInputError, PulseError
+from pulse.errors import InvalidInputError, PulseError, StreamsClosedError
 from pulse.event_bridge import EventBridge, KnownState
 from pulse.event_rows import read_event_to_deliver
 from pulse.events import Event, Session
@@ -30,7 +30,7 @@ from pulse.pg_notify_listener import PgNotifyListener, Subscription
 from pulse.postgres.statements import Statements
 from pulse.runs.records import Run, read_run
 from pulse.streams.frame_queue import FrameQueue
-from pulse.streams.run_hub import FAREWELL_CODES, Cut, farewell
+from pulse.streams.run_hub import FAREWELL_CODES, Cut, StreamCutError, farewell
 from pulse.streams.run_streams import RunStreams
 
 if TYPE_CHECKING:
@@ -72,10 +72,26 @@ class ThreadStreams:
         self.streams = streams
         streams.on_stop.append(self._end)
 
-    async def start_of(self, session: Session, *, from_newest: bool) -> ThreadCursor:
-        """Return where a new client begins: at the active run, or with `from_newest` at the newest one."""
+    async def start_of(self, session: Session, *, from_newest: bool = False) -> ThreadCursor:
+        """Return where a new client begins: at the active run, or with `from_newest` at the newest one.
+
+        Raises:
+            StreamsClosedError: this process is stopping.
+        """
+        if self.streams.is_closed:
+            raise StreamsClosedError("this process is stopping; reconnect with the id of the last frame")
         began = await _STATEMENTS.fetchval(self._pool, "current_run", session.thread_id, from_newest)
         return ThreadCursor(began)
+
+    async def check(self, session: Session, cursor: ThreadCursor) -> None:
+        """Check that a run began where a cursor says.
+
+        Raises:
+            InvalidInputError: the cursor names no run of the thread.
+        """
+        following = await self.next(session, cursor.began - 1)
+        if following is None or began_at(following) != cursor.began:
+            raise _no_run(cursor.began)
 
     async def follow(
         self, session: Session, cursor: ThreadCursor, *, heartbeat_seconds: float
@@ -139,7 +155,8 @@ class _Walk:
     def __init__(self, threads: ThreadStreams, session: Session, cursor: ThreadCursor) -> None:
         self._threads = threads
         self._session = session
-        self._is_new = cursor.within is None
+        # Its first state comes with its conversation.
+        self._is_new = cursor.within is None or cursor.within.state is None
         self._known: KnownState | None = None
         self.began = cursor.began
         self.is_exhausted = False
@@ -149,7 +166,7 @@ class _Walk:
         """Yield the rest of the run in which a client was disconnected."""
         following = await self._threads.next(self._session, self.began - 1)
         if following is None or began_at(following) != self.began:
-            raise InvalidInputError(f"no run of this thread began at {self.began}; leave the offset out to start again")
+            raise _no_run(self.began)
         self.mark = cursor.state or StateMark()
         if isinstance(following, Run) or cursor.sequence < self.began:
             async for frames in self._follow(following, cursor, heartbeat_seconds):
@@ -181,12 +198,8 @@ class _Walk:
             self._known = bridge.known
         else:
             async with streams.follow(following, cursor, with_history=self._is_new, before=self._known) as follower:
-                while not follower.is_over:
-                    frames = await follower.take(heartbeat_seconds)
-                    if frames or not follower.is_over:
-                        yield _placed(self.began, frames)
-                if follower.cut is not None:
-                    raise StreamCutError(follower.cut)
+                async for frames in follower.batches(heartbeat_seconds):
+                    yield _placed(self.began, frames)
                 self._known = follower.known
         self._is_new = False
         if self._known is not None:
@@ -327,10 +340,8 @@ class _ThreadHub:
         self._choose_audiences()
         if isinstance(following, Run):
             async with self._streams.follow(following, before=self._known, is_shared=True) as leader:
-                while not leader.is_over:
-                    await self._send(await leader.take(_LEADER_WAIT_SECONDS), leader.fill)
-                if leader.cut is not None:
-                    raise StreamCutError(leader.cut)
+                async for frames in leader.batches(_LEADER_WAIT_SECONDS):
+                    await self._send(frames, leader.fill)
                 self._known = leader.known
             return
         known = await self._streams.reader.state(self._session.thread_id)
@@ -380,6 +391,10 @@ def began_at(following: Run | Event) -> int:
     return following.first_sequence_num if isinstance(following, Run) else following.sequence_num or 0
 
 
+def _no_run(began: int) -> InvalidInputError:
+    return InvalidInputError(f"no run of this thread began at {began}; leave the offset out to start again")
+
+
 def _lone_bridge(
     session: Session,
     event: Event,
@@ -414,11 +429,3 @@ async def _fill_lone(streams: RunStreams, session: Session, event: Event, frame:
 def _placed(began: int, frames: list[Frame]) -> list[Frame]:
     """Return frames with the thread's cursors; what is encoded of them is shared."""
     return [replace(frame, id=f"{began}/{frame.id}") if frame.id else frame for frame in frames]
-
-
-class StreamCutError(Exception):
-    """A stream ended before its run did; `cut` says why."""
-
-    def __init__(self, cut: Cut) -> None:
-        super().__init__(cut.value)
-        self.cut = cut

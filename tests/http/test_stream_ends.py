@@ -362,8 +362,8 @@ async def test_a_run_is_inaccessible_to_other_users(writer: LiveWriter, client: 
     assert (await client.get("/api/runs/r/events", headers=resuming)).status_code == 404
     assert (await client.get("/api/threads/t/state", headers=eve)).status_code == 404
     url = f"{writer.url.replace('http', 'ws')}/ws/events/t?offset={page.last_id}"
-    with pytest.raises(websockets.InvalidStatus):
-        async with websockets.connect(url, additional_headers={**OWNER, **eve}):
-            pass
+    async with websockets.connect(url, additional_headers={**OWNER, **eve}) as opened:
+        await opened.wait_closed()
+    assert opened.close_code == 4404
     for path in ("/api/test-notify", "/api/test-sse-notify/r"):
         assert problem(await client.get(path))["type"] == "/problems/no-such-route"

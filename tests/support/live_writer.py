@@ -39,7 +39,9 @@ async def serving(dsn: str, agents: Mapping[str, Agent], **settings: Any) -> Asy
         live_streams.opened(config, pool, agents) as live,
     ):
         metrics.watch(streams=live.streams, runner=live.runner, listener=live.listener, carrier=live.carrier)
-        server = uvicorn.Server(_server_config(build_api(config, pool, live, LocalEmbedder(), metrics), 2.0))
+        server = uvicorn.Server(
+            _server_config(build_api(config, pool, live, LocalEmbedder(), metrics), config.max_body_bytes)
+        )
         with socket.socket() as listener:
             listener.bind(("127.0.0.1", 0))
             listener.listen()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
 from typing import Annotated, Any, Final, Literal
 
@@ -12,13 +13,19 @@ from pulse.agui.cursor import Cursor
 from pulse.errors import RunNotFoundError
 from pulse.http.edge import problems
 from pulse.http.edge.bodies import reply
-from pulse.http.edge.frame_stream import FrameStream, frames_of
+from pulse.http.edge.frame_stream import FrameStream, sse_of
 from pulse.http.edge.owner import AssertedOwner
-from pulse.http.edge.roles import require
+from pulse.http.edge.roles import check_role, require
 from pulse.http.edge.routing import make_router
 from pulse.http.edge.schemas import RunId
 from pulse.http.edge.services import service, service_of
-from pulse.http.edge.stream_access import LAST_EVENT_ID_LENGTH_MAX, Access, StreamSettings, access_of
+from pulse.http.edge.stream_access import (
+    LAST_EVENT_ID_LENGTH_MAX,
+    Access,
+    StreamSettings,
+    access_of,
+    run_access_of,
+)
 from pulse.http.routes.runs_schemas import RunView, TicketInput, TicketView
 from pulse.runs.agents import AgentRunner
 from pulse.runs.records import Run
@@ -39,6 +46,9 @@ Offset = Annotated[
 LastEventId = Annotated[str | None, Header(max_length=LAST_EVENT_ID_LENGTH_MAX)]
 Frames = Annotated[
     Literal["agui", "custom"], Query(description="custom: the first frame and the heartbeats are CUSTOM events.")
+]
+TicketQuery = Annotated[
+    str | None, Query(max_length=200, description="Replaces the key, until it expires: see `POST /api/tickets`.")
 ]
 Legacy = Annotated[bool, Query(description="For clients before protocol 1.0: omit the outcomes that they refuse.")]
 STREAM: Final[dict[int | str, dict[str, Any]]] = {
@@ -74,10 +84,16 @@ async def stream(
     streams = service_of(request, RunStreams)
     release = AsyncExitStack()
     follower = await release.enter_async_context(streams.follow(run, cursor, **options))
-    seconds = service_of(request, StreamSettings).heartbeat_seconds
-    chunks = frames_of(follower, run.run_id, heartbeat_seconds=seconds, legacy=legacy, custom=custom)
+    batches = follower.batches(service_of(request, StreamSettings).heartbeat_seconds)
+    return streamed(request, sse_of(batches, run.run_id, legacy=legacy, custom=custom), release)
+
+
+def streamed(request: Request, chunks: AsyncGenerator[bytes], release: AsyncExitStack) -> FrameStream:
+    """Return the response of a stream, which pages of the origin that asked for it may read."""
     origin = request.headers.get("origin")
     headers = {} if origin is None else {"Access-Control-Allow-Origin": origin, "Vary": "Origin"}
+    # A client may disconnect while nothing waits for the next chunk.
+    release.push_async_callback(chunks.aclose)
     return FrameStream(chunks, release, headers)
 
 
@@ -85,7 +101,7 @@ async def stream(
     "/runs/{run_id}/events",
     summary="Follow a run",
     dependencies=[require("read")],
-    response_class=Response,
+    response_class=FrameStream,
     responses={
         **STREAM,
         **OVER,
@@ -103,7 +119,7 @@ async def follow_run(
     last_event_id: LastEventId = None,
     frames: Frames = "agui",
     legacy: Legacy = False,
-    ticket: Annotated[str | None, Query(max_length=200, description="Replaces the key; valid once.")] = None,
+    ticket: TicketQuery = None,
 ) -> Response:
     """Stream a run as AG-UI events over SSE, from its start or after the named frame, to its last event.
 
@@ -123,14 +139,21 @@ async def follow_run(
     response_model=RunView,
     responses={
         200: {"model": RunView, "description": "The run had already ended: nothing was changed."},
-        **problems.documented(problems.RUN_NOT_FOUND),
+        **problems.documented(problems.WRONG_TICKET, problems.WRONG_ORIGIN, problems.RUN_NOT_FOUND),
     },
 )
 async def cancel_run(
-    run_id: RunId, runs: Runs, runner: Annotated[AgentRunner, service(AgentRunner)], owner: AssertedOwner
+    run_id: RunId,
+    runs: Runs,
+    runner: Annotated[AgentRunner, service(AgentRunner)],
+    access: Annotated[Access, Depends(run_access_of)],
+    ticket: TicketQuery = None,
 ) -> Response:
     """Request the cancellation of a run. Its stream ends with the outcome `cancelled` within seconds."""
-    run = await runs.request_cancel(*owner, run_id)
+    access.require_run(run_id)
+    if access.session_id is not None:
+        access.require_session((await runs.get(*access.owner, run_id)).session_id)
+    run = await runs.request_cancel(*access.owner, run_id)
     runner.wake_cancelled(run)
     return reply(RunView.of(run, thread_id=run.session_id), 200 if run.status.is_terminal else 202)
 
@@ -144,14 +167,29 @@ async def cancel_run(
     responses=problems.documented(*problems.BODY, problems.SESSION_NOT_FOUND, problems.RUN_NOT_FOUND),
 )
 async def issue_ticket(
-    body: TicketInput, owner: AssertedOwner, runs: Runs, tickets: Annotated[TicketService, service(TicketService)]
+    request: Request,
+    body: TicketInput,
+    owner: AssertedOwner,
+    runs: Runs,
+    tickets: Annotated[TicketService, service(TicketService)],
 ) -> Response:
-    """Issue a short-lived ticket with which a browser may follow the streams of one session, or one run of it, once."""
+    """Issue a ticket with which a browser may follow the streams of one session, or one run of it, until it expires.
+
+    With `may_run` it also runs agents in the session: `POST /agui?ticket=…`, and cancels their runs.
+    """
+    if body.may_run:
+        check_role(request, "append")
     session_id = body.thread_id.strip()
-    if body.run_id is not None:
+    if body.run_id is not None and not body.may_run:
         run = await runs.get(*owner, body.run_id)
         if run.session_id != session_id:
             raise RunNotFoundError(f"session {body.thread_id!r} has no run {body.run_id!r}")
-    ticket = Ticket(app_name=owner.app_name, user_id=owner.user_id, session_id=session_id, run_id=body.run_id)
+    ticket = Ticket(
+        app_name=owner.app_name,
+        user_id=owner.user_id,
+        session_id=session_id,
+        run_id=body.run_id,
+        may_run=body.may_run,
+    )
     issued = await tickets.issue(ticket)
     return reply(TicketView(ticket=issued.token, expires_at=issued.expires_at), 201)
