@@ -115,9 +115,15 @@ class SessionCalls(Calls):
         path = f"/api/runs/{quote(run_id, safe='')}/cancel"
         return pick(RunRecord, await self._call("POST", path, params=self._owner(user_id)))
 
-    async def ticket(self, user_id: str, session_id: str, run_id: str | None = None) -> Ticket:
-        """Issue a ticket with which a browser may follow a session's streams, or those of one run, once."""
-        body = {"thread_id": session_id, "run_id": run_id}
+    async def ticket(
+        self, user_id: str, session_id: str, run_id: str | None = None, *, may_run: bool = False
+    ) -> Ticket:
+        """Issue a ticket with which a browser may follow a session's streams, or those of one run, until it expires.
+
+        Args:
+            may_run: whether it also runs agents in the session; needs a key with the role `append`.
+        """
+        body = {"thread_id": session_id, "run_id": run_id, "may_run": may_run}
         return pick(Ticket, await self._call("POST", "/api/tickets", params=self._owner(user_id), json=body))
 
 
