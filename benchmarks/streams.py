@@ -31,12 +31,12 @@ OWNER = {"X-App-Name": "bench", "X-User-Id": "u"}
 PER_SECOND = 100
 
 
-async def paced(total: int, work: object) -> None:
-    """Call `work(n)` PER_SECOND times a second, without waiting for the previous call."""
+async def paced(total: int, work: object, per_second: int = PER_SECOND) -> None:
+    """Call `work(n)` so many times a second, without waiting for the previous call."""
     began = time.monotonic()
     tasks = []
     for n in range(total):
-        await asyncio.sleep(max(0.0, began + n / PER_SECOND - time.monotonic()))
+        await asyncio.sleep(max(0.0, began + n / per_second - time.monotonic()))
         tasks.append(asyncio.create_task(work(n)))  # type: ignore[operator]  # a coroutine function
     await asyncio.gather(*tasks)
 
@@ -196,6 +196,41 @@ async def append_to_frame(pool: asyncpg.Pool, address: str, seconds: float) -> N
     await runs.close()
 
 
+async def append_to_many(pool: asyncpg.Pool, address: str, count: int, per_second: int, seconds: float) -> None:
+    """This many SSE subscribers of one run, and this many events per second: from before the append to every frame."""
+    sessions, runs = OpenSessionService(pool), RunService(pool)
+    await sessions.create_session("bench", "u", session_id="many")
+    run = (await runs.start("bench", "u", "many", "run-many")).run
+    streams: list[Stream] = []
+    for _ in range(0, count, 50):
+        opening = (Stream.open(address, "run-many") for _ in range(min(50, count - len(streams))))
+        streams += await asyncio.gather(*opening)
+    begun: dict[bytes, float] = {}
+    latencies: list[float] = []
+    total = int(per_second * seconds)
+
+    async def read(stream: Stream) -> None:
+        for _ in range(total):
+            line = await stream.until(b'"mark":')
+            latencies.append((time.perf_counter() - begun[line.split(b'"mark":"')[1].split(b'"')[0]]) * 1000)
+
+    async def append(n: int) -> None:
+        begun[f"m{n}".encode()] = time.perf_counter()
+        await runs.write(run, [Event(author="model", event_type="work_plan", content={"mark": f"m{n}"})])
+
+    reading = [asyncio.create_task(read(each)) for each in streams]
+    await paced(total, append, per_second)
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(asyncio.gather(*reading), 60)
+    row(f"append to SSE frame, {count} subscribers, {per_second}/s, p50", f"{percentile(latencies, 0.5):.1f} ms")
+    row("  p99", f"{percentile(latencies, 0.99):.1f} ms", "", "must 150 ms")
+    row("  lost", f"{total * count - len(latencies)} of {total * count}", "", "must 0")
+    for each in streams:
+        each.writing.close()
+    await runs.finish(run)
+    await runs.close()
+
+
 async def idle_and_fan_out(pool: asyncpg.Pool, address: str, pid: int, count: int) -> None:
     """Open this many idle connections to one run; measure their memory, their CPU time, and one event sent to all of
     them."""
@@ -319,6 +354,8 @@ async def main(idle: int, seconds: float, sockets: int, only: str | None) -> Non
         async with writer(server.tcp_dsn) as (address, pid):
             if only in (None, "frames"):
                 await append_to_frame(pool, address, seconds / 3)
+            if only in (None, "many"):
+                await append_to_many(pool, address, 1000, 20, 10)
             if only in (None, "idle"):
                 await idle_and_fan_out(pool, address, pid, idle)
             if only in (None, "threads"):
@@ -332,6 +369,6 @@ if __name__ == "__main__":
     parser.add_argument("--idle", type=int, default=2000)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--sockets", type=int, default=300)
-    parser.add_argument("--only", choices=("commits", "frames", "idle", "threads"))
+    parser.add_argument("--only", choices=("commits", "frames", "many", "idle", "threads"))
     given = parser.parse_args()
     asyncio.run(main(given.idle, given.seconds, given.sockets, given.only))
