@@ -201,7 +201,7 @@ async def test_slow_readers_of_a_large_run_cost_little(dsn: str, pool: asyncpg.P
             def slow() -> None:
                 opened = stack.enter_context(socket.create_connection((host, int(port))))
                 head = "".join(f"{name}: {value}\r\n" for name, value in OWNER.items())
-                opened.sendall(f"GET /api/runs/r/events HTTP/1.1\r\nHost: x\r\n{head}\r\n".encode())
+                opened.sendall(f"GET /api/runs/r/events HTTP/1.1\r\nHost: localhost\r\n{head}\r\n".encode())
 
             async with client.stream("POST", "/agui/large", json=asked("t", "r")) as posted:
                 for _ in range(8):
