@@ -14,7 +14,7 @@ class QueueBounds(NamedTuple):
     """How much may wait for one client before it is disconnected; one frame always may."""
 
     frames: int = 1000
-    bytes: int = 4 << 20
+    bytes: int = 16 << 20
 
 
 class FrameQueue:

@@ -181,15 +181,15 @@ async def test_hundreds_that_come_back_at_once_are_all_served(
 
 async def test_slow_readers_of_a_large_run_cost_little(dsn: str, pool: asyncpg.Pool) -> None:
     """Eight clients that read nothing of 48 MB: the process holds a page of each, not the run. Eight that follow live
-    are disconnected when 4 MB wait for each of them."""
+    are disconnected when 16 MB wait for each of them."""
 
     ready = asyncio.Event()
 
     async def large(run: RunContext) -> None:
         await ready.wait()
-        for n in range(10):
+        for n in range(24):
             body = {"n": n, "pad": "x" * 400_000}
-            await run.write(*(Event(author="model", event_type="work_plan", content=body) for _ in range(12)))
+            await run.write(*(Event(author="model", event_type="work_plan", content=body) for _ in range(5)))
 
     async with (
         serving(dsn, {"large": large}) as writer,

@@ -38,8 +38,14 @@ _log = structlog.get_logger(__name__)
 class FrameStream(StreamingResponse):
     """Streams frames, and releases their follower even if no frame was ever read."""
 
-    def __init__(self, chunks: AsyncIterator[bytes], release: AsyncExitStack, headers: Mapping[str, str]) -> None:
-        super().__init__(chunks, headers={**HEADERS, **headers})
+    def __init__(
+        self,
+        chunks: AsyncIterator[bytes],
+        release: AsyncExitStack,
+        headers: Mapping[str, str],
+        status_code: int = 200,  # the API's document takes it from here
+    ) -> None:
+        super().__init__(chunks, status_code, {**HEADERS, **headers})
         self._release = release
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
